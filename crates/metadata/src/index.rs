@@ -1,0 +1,330 @@
+//! The narrow trait that the store sees of an index, and the words it uses.
+//!
+//! Rows are bytes here: what they mean is said in [`crate::rows`] and [`crate::keys`]. An engine orders rows by key,
+//! byte by byte, in each table by itself.
+
+use std::{fmt, ops::Bound, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{IndexError, keys::successor};
+
+/// The bytes of a row; cheap to clone.
+pub type Value = Bytes;
+
+/// The tables, each an ordered map of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Table {
+    /// Buckets by name.
+    Bucket = 0,
+    /// Current objects by bucket and key.
+    Object = 1,
+    /// Multipart uploads by bucket, key and id.
+    Upload = 2,
+    /// Parts by upload and number.
+    Part = 3,
+    /// Pages and parts of manifests.
+    Manifest = 4,
+    /// Segments by id.
+    Segment = 5,
+    /// Counters by bucket.
+    Usage = 6,
+    /// Deployment, format version, clock and the like, by short names.
+    System = 7,
+}
+
+impl Table {
+    /// Every table, in the order of their numbers.
+    pub const ALL: [Table; 8] = [
+        Table::Bucket,
+        Table::Object,
+        Table::Upload,
+        Table::Part,
+        Table::Manifest,
+        Table::Segment,
+        Table::Usage,
+        Table::System,
+    ];
+
+    /// Its name: part of the format of embedded engines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Table::Bucket => "bucket",
+            Table::Object => "object",
+            Table::Upload => "upload",
+            Table::Part => "part",
+            Table::Manifest => "manifest",
+            Table::Segment => "segment",
+            Table::Usage => "usage",
+            Table::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A row's place: table and key.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RowKey {
+    /// The table.
+    pub table: Table,
+    /// The key in the table.
+    pub key: Vec<u8>,
+}
+
+/// One change of one row. In a commit that changes a row more than once the last change holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Write {
+    /// The row under the key is this value.
+    Put(Table, Vec<u8>, Vec<u8>),
+    /// There is no row under the key.
+    Delete(Table, Vec<u8>),
+}
+
+impl Write {
+    /// The table that it changes.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        match self {
+            Write::Put(table, ..) | Write::Delete(table, _) => *table,
+        }
+    }
+
+    /// The key of the row that it changes.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Write::Put(_, key, _) | Write::Delete(_, key) => key,
+        }
+    }
+}
+
+/// What must hold at the moment of a commit, before its own writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Precondition {
+    /// There is no row under the key.
+    Absent(Table, Vec<u8>),
+    /// There is a row under the key.
+    Present(Table, Vec<u8>),
+    /// The row under the key has this value.
+    Equals(Table, Vec<u8>, Vec<u8>),
+}
+
+impl Precondition {
+    /// The table of the row.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        match self {
+            Precondition::Absent(table, _) | Precondition::Present(table, _) | Precondition::Equals(table, ..) => {
+                *table
+            }
+        }
+    }
+
+    /// The key of the row.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Precondition::Absent(_, key) | Precondition::Present(_, key) | Precondition::Equals(_, key, _) => key,
+        }
+    }
+
+    /// Whether it holds when `row` is what lies under the key.
+    #[must_use]
+    pub fn holds(&self, row: Option<&[u8]>) -> bool {
+        match self {
+            Precondition::Absent(..) => row.is_none(),
+            Precondition::Present(..) => row.is_some(),
+            Precondition::Equals(_, _, value) => row == Some(value),
+        }
+    }
+
+    /// The error of a commit in which it does not hold.
+    #[must_use]
+    pub fn conflict(&self) -> IndexError {
+        IndexError::Conflict { table: self.table(), key: self.key().to_vec() }
+    }
+}
+
+/// Whether a scan goes up or down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Order {
+    /// From the lowest key up.
+    #[default]
+    Ascending,
+    /// From the highest key down.
+    Descending,
+}
+
+/// A run of keys of one table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScanRange {
+    /// The table.
+    pub table: Table,
+    /// The lower end.
+    pub start: Bound<Vec<u8>>,
+    /// The upper end.
+    pub end: Bound<Vec<u8>>,
+    /// Which end comes first.
+    pub order: Order,
+}
+
+impl ScanRange {
+    /// All rows of a table, ascending.
+    #[must_use]
+    pub fn all(table: Table) -> Self {
+        Self { table, start: Bound::Unbounded, end: Bound::Unbounded, order: Order::Ascending }
+    }
+
+    /// All rows whose keys begin with `prefix`, ascending.
+    #[must_use]
+    pub fn prefix(table: Table, prefix: &[u8]) -> Self {
+        let end = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+        Self { table, start: Bound::Included(prefix.to_vec()), end, order: Order::Ascending }
+    }
+
+    /// Only what is at `key` or above.
+    #[must_use]
+    pub fn from(mut self, key: &[u8]) -> Self {
+        if lower_key(&self.start).is_none_or(|start| start < key) {
+            self.start = Bound::Included(key.to_vec());
+        }
+        self
+    }
+
+    /// Only what is above `key`.
+    #[must_use]
+    pub fn after(mut self, key: &[u8]) -> Self {
+        if lower_key(&self.start).is_none_or(|start| start <= key) {
+            self.start = Bound::Excluded(key.to_vec());
+        }
+        self
+    }
+
+    /// Only what is at `key` or below.
+    #[must_use]
+    pub fn up_to(mut self, key: &[u8]) -> Self {
+        if lower_key(&self.end).is_none_or(|end| end > key) {
+            self.end = Bound::Included(key.to_vec());
+        }
+        self
+    }
+
+    /// The same rows, from the highest key down.
+    #[must_use]
+    pub fn descending(mut self) -> Self {
+        self.order = Order::Descending;
+        self
+    }
+
+    /// Whether no key can be in it. Engines ask this first: ordered maps panic on ends that are out of order.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (Bound::Unbounded, Bound::Excluded(end)) => end.is_empty(),
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {
+                start >= end
+            }
+        }
+    }
+
+    /// Both ends, borrowed, as ordered maps take them.
+    #[must_use]
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.start.as_ref().map(Vec::as_slice), self.end.as_ref().map(Vec::as_slice))
+    }
+}
+
+/// The key at an end, if it has one.
+fn lower_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+/// Figures of an index; zero where an engine has no such thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexStats {
+    /// Bytes on disk, the journal included.
+    pub disk_bytes: u64,
+    /// Bytes of the journal: what a start must replay.
+    pub journal_bytes: u64,
+    /// Point reads answered by the row cache.
+    pub cache_hits: u64,
+    /// Point reads that the row cache passed on to the engine.
+    pub cache_misses: u64,
+    /// Rows in the row cache, known absences included.
+    pub cached_rows: u64,
+    /// Bytes of the rows in the row cache, keys and overhead included.
+    pub cached_bytes: u64,
+}
+
+/// Rows found by a scan, in its order.
+pub type Rows = Vec<(Vec<u8>, Value)>;
+
+/// The index at one point in time: what is committed later does not show.
+pub trait IndexSnapshot: Send + Sync {
+    /// The row under `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError>;
+
+    /// The first rows of `range`, at most `limit`, in its order.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError>;
+}
+
+/// An ordered, transactional map of rows; linearizable.
+///
+/// Calls block for as long as memory, a cached block or a page read takes; `persist` blocks for a sync of the disk.
+pub trait Index: Send + Sync + 'static {
+    /// The row under `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError>;
+
+    /// The first rows of `range`, at most `limit`, in its order, at one point in time.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError>;
+
+    /// The index as it is now. Holding one keeps old rows on disk or in memory: let it go soon.
+    fn snapshot(&self) -> Arc<dyn IndexSnapshot>;
+
+    /// Checks all preconditions and makes all writes, or none, at one point in time. Does not sync: after a crash
+    /// some prefix of the commits since the last [`Index::persist`] is there.
+    ///
+    /// # Errors
+    /// `Conflict` with the first precondition that does not hold: nothing was written. `Io`, `Corrupt`, `Closed`: the
+    /// writes may or may not survive.
+    fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError>;
+
+    /// Makes durable: every commit that returned before this call survives power loss once it returns.
+    ///
+    /// # Errors
+    /// `Io` or `Closed`: nothing new can be trusted to be durable.
+    fn persist(&self) -> Result<(), IndexError>;
+
+    /// A quick check whether the index can be trusted.
+    ///
+    /// # Errors
+    /// `Corrupt` when it must be rebuilt.
+    fn check(&self) -> Result<(), IndexError>;
+
+    /// Figures for metrics.
+    fn stats(&self) -> IndexStats;
+}

@@ -1,0 +1,93 @@
+//! The rows of the index and their encodings: one version byte, then a CBOR array.
+//!
+//! A row says nothing of keys ([`crate::keys`]) or engines ([`crate::index`]). Fields have fixed positions in the array
+//! and are only ever added at its end: a decoder skips positions that it does not know, and a field added later must
+//! have a default for rows without it. What can not be said that way raises the version byte. Decoders take
+//! hostile bytes: they return an error, never panic, and allocate nothing by a length that they only read.
+
+mod attributes;
+mod bucket;
+mod checksum;
+mod etag;
+mod layout;
+mod manifest;
+mod object;
+mod part;
+mod segment;
+mod upload;
+mod usage;
+
+pub use attributes::Attributes;
+pub use bucket::BucketRow;
+pub use checksum::{ChecksumKind, StoredChecksum};
+pub use etag::Etag;
+pub use layout::{Home, Layout};
+pub use manifest::{ManifestPage, ManifestPart};
+pub use object::{ObjectRow, PartsSummary, VersionId};
+pub use part::PartRow;
+pub use segment::{LaneKind, SegmentRow, SegmentState};
+pub use upload::UploadRow;
+pub use usage::UsageRow;
+
+/// Why bytes are no row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// There are no bytes.
+    #[error("{row} row: no bytes")]
+    Empty {
+        /// The kind of row.
+        row: &'static str,
+    },
+    /// Written by a newer version of the program, or not a row at all.
+    #[error("{row} row: version {version} is unknown")]
+    Version {
+        /// The kind of row.
+        row: &'static str,
+        /// The version byte.
+        version: u8,
+    },
+    /// The bytes after the version are not what they should be.
+    #[error("{row} row: {reason}")]
+    Malformed {
+        /// The kind of row.
+        row: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A value of the index with its versioned encoding.
+pub trait Row: Sized + minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()> {
+    /// The kind of row, for messages.
+    const NAME: &'static str;
+    /// The version that is written.
+    const VERSION: u8 = 1;
+
+    /// The version byte and the fields.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![Self::VERSION];
+        minicbor::encode(self, &mut out).expect("a vector takes any number of bytes");
+        out
+    }
+
+    /// Reads what [`Row::encode`] wrote, also when a later program wrote it with more fields.
+    ///
+    /// # Errors
+    /// When the version is unknown or the bytes are malformed.
+    fn decode(bytes: &[u8]) -> Result<Self, RowError> {
+        let (&version, fields) = bytes.split_first().ok_or(RowError::Empty { row: Self::NAME })?;
+        if version != Self::VERSION {
+            return Err(RowError::Version { row: Self::NAME, version });
+        }
+        let malformed = |reason: String| RowError::Malformed { row: Self::NAME, reason };
+        let mut decoder = minicbor::Decoder::new(fields);
+        let row = decoder.decode().map_err(|error| malformed(error.to_string()))?;
+        match fields.len() - decoder.position() {
+            0 => Ok(row),
+            excess => Err(malformed(format!("{excess} bytes after the end"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

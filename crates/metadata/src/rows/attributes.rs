@@ -1,0 +1,38 @@
+//! What a client said about an object beside its bytes.
+
+use minicbor::{Decode, Encode};
+
+/// System headers, user metadata and tags of an object, as the client gave them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
+pub struct Attributes {
+    /// `Content-Type`.
+    #[n(0)]
+    pub content_type: Option<String>,
+    /// `Cache-Control`.
+    #[n(1)]
+    pub cache_control: Option<String>,
+    /// `Content-Disposition`.
+    #[n(2)]
+    pub content_disposition: Option<String>,
+    /// `Content-Encoding`, without `aws-chunked`.
+    #[n(3)]
+    pub content_encoding: Option<String>,
+    /// `Content-Language`.
+    #[n(4)]
+    pub content_language: Option<String>,
+    /// `Expires`, not interpreted.
+    #[n(5)]
+    pub expires: Option<String>,
+    /// `x-amz-website-redirect-location`.
+    #[n(6)]
+    pub website_redirect: Option<String>,
+    /// `x-amz-storage-class`; nothing means `STANDARD`.
+    #[n(7)]
+    pub storage_class: Option<String>,
+    /// `x-amz-meta-*`: names without that prefix, in lower case, with their values.
+    #[n(8)]
+    pub user: Vec<(String, String)>,
+    /// Tags, in the order given.
+    #[n(9)]
+    pub tags: Vec<(String, String)>,
+}

@@ -1,0 +1,30 @@
+//! A bucket.
+
+use gabion_types::Seq;
+use minicbor::{Decode, Encode};
+
+use super::{Home, Row};
+
+/// A bucket, under its name.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct BucketRow {
+    /// When it was created, Unix time in milliseconds.
+    #[n(0)]
+    pub created_ms: u64,
+    /// The access key that created it.
+    #[n(1)]
+    pub owner: String,
+    /// The region that the client asked for.
+    #[n(2)]
+    pub region: String,
+    /// The commit that created it.
+    #[n(3)]
+    pub seq: Seq,
+    /// The mutation record that created it.
+    #[n(4)]
+    pub home: Home,
+}
+
+impl Row for BucketRow {
+    const NAME: &'static str = "bucket";
+}

@@ -1,0 +1,29 @@
+//! A checksum that a client may ask for again.
+
+use minicbor::{Decode, Encode};
+
+/// A checksum of an object or a part.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct StoredChecksum {
+    /// The algorithm, by its number in `gabion_erasure::ChecksumAlgorithm`: this crate computes none.
+    #[n(0)]
+    pub algorithm: u8,
+    /// What it is a checksum of.
+    #[n(1)]
+    pub kind: ChecksumKind,
+    /// The digest, raw.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub value: Vec<u8>,
+}
+
+/// What a checksum of a multipart object covers (AWS: `x-amz-checksum-type`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum ChecksumKind {
+    /// All bytes of the object.
+    #[n(0)]
+    FullObject,
+    /// The concatenated checksums of its parts.
+    #[n(1)]
+    Composite,
+}

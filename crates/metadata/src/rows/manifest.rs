@@ -1,0 +1,45 @@
+//! The manifest of an object with many extents or with parts: pages of extents, and one row per part.
+
+use gabion_types::Extent;
+use minicbor::{Decode, Encode};
+
+use super::{Home, Row, StoredChecksum};
+
+/// A run of extents, under the manifest and the offset of the run's first byte in the object.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct ManifestPage {
+    /// The extents, one after the other; at most `LAYOUT_EXTENTS_MAX`.
+    #[n(0)]
+    pub extents: Vec<Extent>,
+}
+
+/// A part of a completed multipart object, under the manifest and the part's number.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct ManifestPart {
+    /// Number of the part, 1 to 10 000.
+    #[n(0)]
+    pub part_number: u16,
+    /// Offset of its first byte in the object.
+    #[n(1)]
+    pub start: u64,
+    /// Length in bytes.
+    #[n(2)]
+    pub size: u64,
+    /// The checksums of the part.
+    #[n(3)]
+    pub checksums: Vec<StoredChecksum>,
+    /// The MD5 of the part's bytes.
+    #[cbor(n(4), with = "minicbor::bytes")]
+    pub etag_md5: [u8; 16],
+    /// The mutation record that uploaded the part.
+    #[n(5)]
+    pub home: Home,
+}
+
+impl Row for ManifestPage {
+    const NAME: &'static str = "manifest page";
+}
+
+impl Row for ManifestPart {
+    const NAME: &'static str = "manifest part";
+}

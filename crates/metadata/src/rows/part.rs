@@ -1,0 +1,36 @@
+//! A part of an upload that is not completed yet.
+
+use gabion_types::Seq;
+use minicbor::{Decode, Encode};
+
+use super::{Home, Layout, Row, StoredChecksum};
+
+/// A part, under its upload and its number.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct PartRow {
+    /// Length in bytes.
+    #[n(0)]
+    pub size: u64,
+    /// The MD5 of its bytes.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub etag_md5: [u8; 16],
+    /// When it was uploaded, Unix time in milliseconds.
+    #[n(2)]
+    pub modified_ms: u64,
+    /// The commit that made it current.
+    #[n(3)]
+    pub seq: Seq,
+    /// Its checksums.
+    #[n(4)]
+    pub checksums: Vec<StoredChecksum>,
+    /// Where its bytes lie.
+    #[n(5)]
+    pub layout: Layout,
+    /// The mutation record that made it current.
+    #[n(6)]
+    pub home: Home,
+}
+
+impl Row for PartRow {
+    const NAME: &'static str = "part";
+}
