@@ -1,1 +1,37 @@
-//! placeholder
+//! Disk, clock and entropy: the only crate that touches the kernel, and its simulated twin.
+//!
+//! Everything above names [`Disk`], [`Clock`] and [`Entropy`] and nothing of the operating system; a simulation
+//! passes [`SimDisk`], [`ManualClock`] and [`SeededEntropy`] instead and owns the world.
+//!
+//! What this crate must not know: segments, stripes, records, rows, objects. It moves bytes and names.
+//!
+//! Nothing is assumed of a target but positioned reads and writes, append by one writer, sync that is honest, rename,
+//! unlink and listing (DESIGN.md §6): no extended attributes, no shared mmap, no coherent page cache between nodes. The
+//! one file lock, [`StateLock`], lies in the state directory, which is always local.
+//!
+//! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
+
+mod clock;
+mod counted;
+mod disk;
+mod entropy;
+mod error;
+mod host;
+mod lock;
+mod parts;
+mod path;
+mod select;
+mod sim;
+mod threads;
+
+#[cfg(test)]
+mod conformance;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use counted::{CountedDisk, IoCounters, IoCounts};
+pub use disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Space};
+pub use entropy::{Entropy, OsEntropy, SeededEntropy};
+pub use lock::StateLock;
+pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};
+pub use select::{DriverChoice, DriverOptions, OpenedDisk, UnknownDriver, open_disk};
+pub use sim::{FaultPlan, SECTOR_BYTES, SimDisk};

@@ -1,0 +1,194 @@
+//! The disk as everything above sees it: a tree of files on one target, and nothing of how it is driven.
+//!
+//! Two real drivers (`threads`, `uring`) and the simulated one (`sim`) implement these traits; one conformance suite
+//! runs over all three.
+//!
+//! # Futures
+//!
+//! An operation begins when its future is first polled; a driver at its limit makes the future wait its turn. Once
+//! begun, an operation completes whether or not its future lives on: dropping the future only detaches it, and the
+//! buffers are the driver's until the kernel is done with them.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// What every disk operation returns: see the module's notes on when it begins and what dropping it means.
+pub type IoFuture<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'static>>;
+
+/// Most bytes that one [`DiskFile::read_at`] may ask for; its buffer is allocated up front.
+pub const READ_BYTES_MAX: usize = 1 << 30;
+
+/// A directory tree on one target.
+///
+/// Paths are relative to the target's root, `/`-separated, with no empty, `.` or `..` component; anything else is
+/// refused with [`io::ErrorKind::InvalidInput`]. The empty path names the root where a directory is asked for.
+///
+/// Error kinds are meaningful: [`io::ErrorKind::StorageFull`] when space or quota is used up,
+/// [`io::ErrorKind::NotFound`], [`io::ErrorKind::AlreadyExists`], [`io::ErrorKind::ReadOnlyFilesystem`]; what fails
+/// otherwise says something about the target, not about the call.
+pub trait Disk: Send + Sync + 'static {
+    /// Creates the file `path` exclusively, with its parent directories, and opens it for reading and writing.
+    ///
+    /// `preallocate_bytes` is best effort: where it takes, the file may read as zeros up to that length. Directories that were
+    /// made are durable when this resolves; the file's own entry is durable after [`Disk::sync_dir`].
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `StorageFull` when the preallocation does not fit (the file is removed again).
+    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>>;
+
+    /// Opens the existing file `path` for reading and writing.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none.
+    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>>;
+
+    /// The entries of the directory `dir`, sorted by name.
+    ///
+    /// Temporary files of [`Disk::write_file`] and names that are not UTF-8 (no file of ours) are left out.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such directory.
+    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>>;
+
+    /// The whole of the small file `path`.
+    ///
+    /// # Errors
+    /// `NotFound`; `FileTooLarge` if it is longer than `max_bytes`.
+    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes>;
+
+    /// Replaces the file `path` by one that holds `bytes`, atomically and durably: after a crash at any moment it holds
+    /// the old content or the new, and once this has resolved, the new. Parent directories are made.
+    ///
+    /// # Errors
+    /// Any; the old content is then still there, or (if only the last directory sync failed) the new one.
+    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()>;
+
+    /// Removes the file `path`; it is no error if there is none. Durable after [`Disk::sync_dir`].
+    ///
+    /// # Errors
+    /// Any other than `NotFound`.
+    fn unlink(&self, path: &str) -> IoFuture<()>;
+
+    /// Makes creations, renames and removals in the directory `dir` durable.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such directory; any other: what was to be made durable is unknown.
+    fn sync_dir(&self, dir: &str) -> IoFuture<()>;
+
+    /// Size of and room on the file system that the target lies on.
+    ///
+    /// # Errors
+    /// Any: the target does not answer.
+    fn space(&self) -> IoFuture<Space>;
+}
+
+/// An open file. It is closed when the last handle and the last operation on it are gone.
+#[expect(clippy::len_without_is_empty, reason = "no caller asks whether a file is empty")]
+pub trait DiskFile: Send + Sync + 'static {
+    /// Reads `len` bytes at `offset`; fewer only where the file ends.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `len` is above [`READ_BYTES_MAX`]; any other: nothing was read.
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes>;
+
+    /// Writes all `parts` back to back at `offset`; with [`Durable::Yes`] also syncs the file's data before it resolves.
+    ///
+    /// # Errors
+    /// Any: what the range holds is unknown, and if it was durable, so is every write since the last good sync.
+    fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()>;
+
+    /// Makes all writes that have resolved durable, with the file's length (`fdatasync`).
+    ///
+    /// # Errors
+    /// Any: the kernel may have dropped the unsynced writes, and a second sync that succeeds proves nothing.
+    fn sync(&self) -> IoFuture<()>;
+
+    /// The file's length in bytes.
+    ///
+    /// # Errors
+    /// Any: the target does not answer.
+    fn len(&self) -> IoFuture<u64>;
+
+    /// Cuts or extends (with zeros) the file to `len` bytes; cutting gives back preallocated space.
+    ///
+    /// # Errors
+    /// Any: the length is unknown.
+    fn set_len(&self, len: u64) -> IoFuture<()>;
+}
+
+/// Whether a write is durable when it resolves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    /// It lies in the page cache; [`DiskFile::sync`] makes it durable.
+    No,
+    /// It survives power loss.
+    Yes,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// Its name within the directory.
+    pub name: String,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
+    /// Length in bytes; 0 for a directory.
+    pub len: u64,
+}
+
+/// Room on the file system that a target lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system in bytes.
+    pub total_bytes: u64,
+    /// Bytes that this process may still write.
+    pub available_bytes: u64,
+}
+
+impl fmt::Debug for dyn Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disk")
+    }
+}
+
+impl fmt::Debug for dyn DiskFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DiskFile")
+    }
+}
+
+/// A future that is its error already: for arguments that are refused before anything begins.
+pub(crate) fn refused<T: Send + 'static>(error: io::Error) -> IoFuture<T> {
+    Box::pin(std::future::ready(Err(error)))
+}
+
+/// Refuses reads and writes that leave the range of file offsets, and reads beyond [`READ_BYTES_MAX`].
+pub(crate) fn check_read(offset: u64, len: usize) -> io::Result<()> {
+    if len > READ_BYTES_MAX {
+        return Err(invalid(format!("a read of {len} bytes is above the limit of {READ_BYTES_MAX}")));
+    }
+    check_extent(offset, len as u64)
+}
+
+/// Refuses writes that leave the range of file offsets; returns the number of bytes.
+pub(crate) fn check_write(offset: u64, parts: &[Bytes]) -> io::Result<u64> {
+    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    check_extent(offset, bytes)?;
+    Ok(bytes)
+}
+
+fn check_extent(offset: u64, bytes: u64) -> io::Result<()> {
+    match offset.checked_add(bytes) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(invalid(format!("{bytes} bytes at {offset} leave the range of file offsets"))),
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}

@@ -1,0 +1,154 @@
+//! Which driver a target gets: by the type of its file system and by what the kernel allows, unless the admin says.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::disk::Disk;
+use crate::error::explain;
+use crate::host::{DataPath, HostDisk, Namespace};
+use crate::threads::Pool;
+
+/// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DriverChoice {
+    /// By file system and probe.
+    #[default]
+    Auto,
+    /// io_uring, or an error if the kernel does not allow it.
+    IoUring,
+    /// Positioned reads and writes on threads.
+    Threads,
+}
+
+impl DriverChoice {
+    const ALL: [(DriverChoice, &'static str); 3] =
+        [(DriverChoice::Auto, "auto"), (DriverChoice::IoUring, "io_uring"), (DriverChoice::Threads, "threads")];
+}
+
+impl fmt::Display for DriverChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = Self::ALL.iter().find(|(choice, _)| choice == self).expect("the table names every choice");
+        f.pad(name)
+    }
+}
+
+impl FromStr for DriverChoice {
+    type Err = UnknownDriver;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDriver> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(choice, _)| *choice).ok_or(UnknownDriver)
+    }
+}
+
+/// The text names no driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownDriver;
+
+impl fmt::Display for UnknownDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a driver is auto, io_uring or threads")
+    }
+}
+
+impl std::error::Error for UnknownDriver {}
+
+/// Limits of a driver; the defaults fit servers from a laptop to a storage node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DriverOptions {
+    /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a local one.
+    pub threads_max: Option<usize>,
+    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously. At least 1.
+    pub in_flight_max: usize,
+}
+
+impl Default for DriverOptions {
+    fn default() -> Self {
+        Self { threads_max: None, in_flight_max: 256 }
+    }
+}
+
+/// A target's disk, and what was chosen for it.
+#[derive(Debug, Clone)]
+pub struct OpenedDisk {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// `io_uring` or `threads`.
+    pub driver: &'static str,
+    /// Name of the file system's type, such as `ext4` or `Lustre`; `unknown (0x…)` with its number otherwise.
+    pub file_system: String,
+}
+
+/// Opens the existing directory `root` as a target.
+///
+/// # Errors
+/// `NotFound`, `NotADirectory`, `PermissionDenied`, …, of the root; `Unsupported` if io_uring is asked for by name and the kernel does not allow it.
+pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> io::Result<OpenedDisk> {
+    let namespace = Namespace::open_root(root)?;
+    let stat = rustix::fs::fstatfs(namespace.root())
+        .map_err(|errno| explain(errno, "ask for the file system of", &root.display().to_string()))?;
+    // The field's type and sign differ between architectures; the magic numbers have 32 bits.
+    let file_system = FileSystem::of_magic(stat.f_type as u32);
+    let pool = Pool::new(options.threads_max.unwrap_or(file_system.threads_max()), options.in_flight_max);
+    let _ = choice;
+    let disk = Arc::new(HostDisk::new(namespace, pool, DataPath::Threads));
+    Ok(OpenedDisk { disk, driver: "threads", file_system: file_system.to_string() })
+}
+
+/// What a file system is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileSystem {
+    /// On this machine: io_uring completes without kernel workers where it matters.
+    Local(&'static str),
+    /// Behind a network or a user process: io_uring would hand every operation to a kernel worker.
+    Remote(&'static str),
+    /// Not in the table; treated as remote, where nothing is assumed.
+    Unknown(u32),
+}
+
+impl FileSystem {
+    /// From `linux/magic.h`, and for those out of the kernel's tree from their own sources.
+    fn of_magic(magic: u32) -> Self {
+        match magic {
+            0x0000_EF53 => FileSystem::Local("ext4"),
+            0x5846_5342 => FileSystem::Local("XFS"),
+            0x9123_683E => FileSystem::Local("Btrfs"),
+            0x0102_1994 => FileSystem::Local("tmpfs"),
+            0x8584_58F6 => FileSystem::Local("ramfs"),
+            0x2FC1_2FC1 => FileSystem::Local("ZFS"),
+            0xF2F5_2010 => FileSystem::Local("F2FS"),
+            0xCA45_1A4E => FileSystem::Local("bcachefs"),
+            0x794C_7630 => FileSystem::Local("overlayfs"),
+            0x0BD0_0BD0 => FileSystem::Remote("Lustre"),
+            0x1983_0326 => FileSystem::Remote("BeeGFS"),
+            0x0000_6969 => FileSystem::Remote("NFS"),
+            0x6573_5546 => FileSystem::Remote("FUSE"),
+            0x4750_4653 => FileSystem::Remote("GPFS"),
+            0x00C3_6400 => FileSystem::Remote("CephFS"),
+            0x2003_0528 => FileSystem::Remote("OrangeFS"),
+            0xFE53_4D42 => FileSystem::Remote("SMB"),
+            0xFF53_4D42 => FileSystem::Remote("CIFS"),
+            0x0102_1997 => FileSystem::Remote("9P"),
+            _ => FileSystem::Unknown(magic),
+        }
+    }
+
+    fn threads_max(self) -> usize {
+        match self {
+            FileSystem::Local(_) => 16,
+            FileSystem::Remote(_) | FileSystem::Unknown(_) => 32,
+        }
+    }
+}
+
+impl fmt::Display for FileSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileSystem::Local(name) | FileSystem::Remote(name) => f.write_str(name),
+            FileSystem::Unknown(magic) => write!(f, "unknown (0x{magic:08X})"),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! An open simulated file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::SimDisk;
+use super::state::InodeRef;
+use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+
+/// A file and the disk it lies on; it outlives its name.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    disk: SimDisk,
+    inode: InodeRef,
+}
+
+impl SimFile {
+    pub(super) fn new(disk: SimDisk, inode: InodeRef) -> Self {
+        Self { disk, inode }
+    }
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
+        if let Err(error) = check_read(offset, len) {
+            return refused(error);
+        }
+        let inode = Arc::clone(&self.inode);
+        self.disk.operation(move |state| state.read_at(&inode, offset, len)).boxed()
+    }
+
+    fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
+        if let Err(error) = check_write(offset, &parts) {
+            return refused(error);
+        }
+        let inode = Arc::clone(&self.inode);
+        match durable {
+            Durable::No => self.disk.operation(move |state| state.write_at(&inode, offset, &parts)).boxed(),
+            Durable::Yes => {
+                let written = Arc::clone(&inode);
+                self.disk
+                    .operation(move |state| state.sync(&inode))
+                    .after(move |state| state.write_at(&written, offset, &parts))
+                    .boxed()
+            }
+        }
+    }
+
+    fn sync(&self) -> IoFuture<()> {
+        let inode = Arc::clone(&self.inode);
+        self.disk.operation(move |state| state.sync(&inode)).boxed()
+    }
+
+    fn len(&self) -> IoFuture<u64> {
+        let inode = Arc::clone(&self.inode);
+        self.disk.operation(move |_| Ok(inode.lock().len())).boxed()
+    }
+
+    fn set_len(&self, len: u64) -> IoFuture<()> {
+        let inode = Arc::clone(&self.inode);
+        self.disk.operation(move |state| state.set_len(&inode, len)).boxed()
+    }
+}

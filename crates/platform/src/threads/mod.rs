@@ -1,0 +1,62 @@
+//! The driver that works everywhere: positioned reads and writes on a bounded pool of threads, one pool per target.
+//!
+//! It is the better one where io_uring would hand every operation to kernel workers anyway (Lustre, BeeGFS, NFS, FUSE), and
+//! the only one where io_uring is forbidden. A target of its own pool: one that hangs takes no other with it.
+
+mod pool;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::host::HostFile;
+use crate::parts::Parts;
+
+pub(crate) use pool::Pool;
+
+/// A file whose bytes move on the pool.
+#[derive(Debug)]
+pub(crate) struct ThreadFile {
+    file: Arc<HostFile>,
+}
+
+impl ThreadFile {
+    pub(crate) fn new(file: HostFile) -> Self {
+        Self { file: Arc::new(file) }
+    }
+}
+
+impl DiskFile for ThreadFile {
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
+        if let Err(error) = check_read(offset, len) {
+            return refused(error);
+        }
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.read_at(offset, len))
+    }
+
+    fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
+        if let Err(error) = check_write(offset, &parts) {
+            return refused(error);
+        }
+        let file = Arc::clone(&self.file);
+        // Write and sync are one job: no second wait in the queue between them.
+        self.file.pool().run(move || file.write_at(Parts::new(offset, parts), durable))
+    }
+
+    fn sync(&self) -> IoFuture<()> {
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.sync())
+    }
+
+    fn len(&self) -> IoFuture<u64> {
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.len())
+    }
+
+    fn set_len(&self, len: u64) -> IoFuture<()> {
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.set_len(len))
+    }
+}
