@@ -1,1 +1,23 @@
-//! placeholder
+//! The load generator behind `gabion bench`: an S3 client that drives any endpoint and measures it.
+//!
+//! It is not a part of the server and knows nothing of it: requests are built, signed and sent here, over one
+//! connection per worker, and every body read is compared with the bytes that were written. Object content is derived from the key and a seed, so
+//! nothing is remembered between a put and a get.
+//!
+//! Measuring time is the purpose of this crate: `clock` reads the wall clock, and nothing else does.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod clock;
+mod connection;
+mod content;
+mod driver;
+mod report;
+mod s3;
+mod sign;
+mod stats;
+mod units;
+mod worker;
+
+pub use cli::{Cli, Operation, Payload};
+pub use driver::run;

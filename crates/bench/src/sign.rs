@@ -1,0 +1,183 @@
+//! AWS Signature Version 4 in the `Authorization` header.
+//!
+//! Source: AWS, "Create a signed AWS API request". The signing key changes once a day and is kept.
+
+use hmac::{Hmac, Mac};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sha2::{Digest, Sha256};
+
+/// Everything but the unreserved characters of RFC 3986 is encoded in a query.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// A path keeps its slashes.
+const PATH: &AsciiSet = &QUERY.remove(b'/');
+
+/// The payload hash of a request whose body is not signed.
+pub(crate) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
+/// SHA-256 of nothing.
+pub(crate) const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// Who signs, for which region. The secret is not shown by `Debug`.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) access_key: String,
+    pub(crate) secret_key: String,
+    pub(crate) region: String,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
+}
+
+/// What is signed.
+pub(crate) struct Unsigned<'a> {
+    pub(crate) method: &'a str,
+    /// Encoded path, as it is sent.
+    pub(crate) path: &'a str,
+    /// Encoded query, sorted by name, without `?`.
+    pub(crate) query: &'a str,
+    /// Lower-case names and trimmed values, sorted; all of them are signed.
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+    /// Hex SHA-256 of the body, or `UNSIGNED-PAYLOAD`.
+    pub(crate) payload_hash: &'a str,
+}
+
+/// A date as a signature wants it: `20260131T235959Z`.
+pub(crate) fn amz_date(unix_seconds: u64) -> String {
+    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // Civil date from days since 1970 (H. Hinnant, "chrono-compatible low-level date algorithms"), valid after 1970.
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Encodes a path for the request line and the signature.
+pub(crate) fn encode_path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+/// Encodes a name or value of a query.
+pub(crate) fn encode_query(text: &str) -> String {
+    utf8_percent_encode(text, QUERY).to_string()
+}
+
+/// Hex SHA-256.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}
+
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(message);
+    mac.finalize().into_bytes().into()
+}
+
+/// Signs requests of one identity; keeps the key of the day.
+#[derive(Clone)]
+pub(crate) struct Signer {
+    identity: Identity,
+    day: String,
+    key: [u8; 32],
+}
+
+impl Signer {
+    pub(crate) fn new(identity: Identity) -> Self {
+        Self { identity, day: String::new(), key: [0; 32] }
+    }
+
+    /// The value of `Authorization`; `date` is the value of `x-amz-date`, which must be among the headers.
+    pub(crate) fn authorization(&mut self, date: &str, request: &Unsigned<'_>) -> String {
+        let day = &date[..8];
+        if self.day != day {
+            self.key = self.signing_key(day);
+            day.clone_into(&mut self.day);
+        }
+        let mut canonical = String::with_capacity(512);
+        for part in [request.method, "\n", request.path, "\n", request.query, "\n"] {
+            canonical.push_str(part);
+        }
+        for (name, value) in request.headers {
+            for part in [name, ":", value, "\n"] {
+                canonical.push_str(part);
+            }
+        }
+        let signed_headers = request.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
+        for part in ["\n", &signed_headers, "\n", request.payload_hash] {
+            canonical.push_str(part);
+        }
+        let scope = format!("{day}/{}/s3/aws4_request", self.identity.region);
+        let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
+        let signature = hex::encode(hmac(&self.key, to_sign.as_bytes()));
+        format!(
+            "AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={signed_headers},Signature={signature}",
+            self.identity.access_key
+        )
+    }
+
+    fn signing_key(&self, day: &str) -> [u8; 32] {
+        let secret = format!("AWS4{}", self.identity.secret_key);
+        let key = hmac(secret.as_bytes(), day.as_bytes());
+        let key = hmac(&key, self.identity.region.as_bytes());
+        hmac(&hmac(&key, b"s3"), b"aws4_request")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (seconds, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_369_353_600, "20130524T000000Z"),
+            (1_735_689_599, "20241231T235959Z"),
+            (4_102_444_800, "21000101T000000Z"),
+        ] {
+            assert_eq!(amz_date(seconds), text);
+        }
+    }
+
+    #[test]
+    fn encoding_is_that_of_s3() {
+        assert_eq!(encode_path("/b/a b+ü~(1).txt"), "/b/a%20b%2B%C3%BC~%281%29.txt");
+        assert_eq!(encode_query("a/b=c"), "a%2Fb%3Dc");
+    }
+
+    /// The examples of AWS's page "Signature Calculations for the Authorization Header".
+    #[test]
+    fn the_examples_of_aws() {
+        let identity = Identity {
+            access_key: "AKIAIOSFODNN7EXAMPLE".into(),
+            secret_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
+            region: "us-east-1".into(),
+        };
+        let date = "20130524T000000Z";
+        let host = ("host", "examplebucket.s3.amazonaws.com");
+        let hash = ("x-amz-content-sha256", EMPTY_SHA256);
+        let stamp = ("x-amz-date", date);
+        let ranged = [host, ("range", "bytes=0-9"), hash, stamp];
+        let plain = [host, hash, stamp];
+        type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+        let rows: [Row<'_>; 3] = [
+            ("/test.txt", "", &ranged, "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"),
+            ("/", "lifecycle=", &plain, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
+            ("/", "max-keys=2&prefix=J", &plain, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+        ];
+        let mut signer = Signer::new(identity);
+        for (path, query, headers, signature) in rows {
+            let request = Unsigned { method: "GET", path, query, headers, payload_hash: EMPTY_SHA256 };
+            let authorization = signer.authorization(date, &request);
+            assert!(authorization.ends_with(&format!("Signature={signature}")), "{path}?{query}: {authorization}");
+        }
+    }
+}

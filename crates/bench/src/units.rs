@@ -1,0 +1,92 @@
+//! Sizes and durations as people write them.
+
+use std::time::Duration;
+
+/// Parses `4096`, `4KiB`, `16 MiB`, `1GiB`, `10MB`, `4k` (binary, as `dd` has it) into bytes.
+///
+/// # Errors
+/// When the number or the unit is not understood, or the result exceeds `u64`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no size: write 4096, 4KiB or 16MiB"))?;
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        other => return Err(format!("{other:?} is no unit of size: use KiB, MiB, GiB or KB, MB, GB")),
+    };
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"))
+}
+
+/// Parses `500ms`, `10s`, `2m`, `1h`, or plain seconds.
+///
+/// # Errors
+/// When the number or the unit is not understood.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration: write 500ms, 10s or 2m"))?;
+    match unit {
+        "ms" => Ok(Duration::from_millis(number)),
+        "" | "s" => Ok(Duration::from_secs(number)),
+        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
+        "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
+        other => Err(format!("{other:?} is no unit of time: use ms, s, m or h")),
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+/// Bytes with a binary unit and three digits, for people.
+pub(crate) fn show_bytes(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB"] {
+        if value < 1024.0 {
+            return format!("{value:.1} {unit}");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.2} GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in
+            [("0", 0), ("4096", 4096), ("4KiB", 4096), ("4k", 4096), ("16 MiB", 16 << 20), ("10MB", 10_000_000)]
+        {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "KiB", "-1", "1.5MiB", "4 parsecs", "99999999999TiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ms) in [("500ms", 500), ("10s", 10_000), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "1d", "-1s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shown_bytes() {
+        assert_eq!(show_bytes(12.0), "12.0 B");
+        assert_eq!(show_bytes(4096.0), "4.0 KiB");
+        assert_eq!(show_bytes(3.5 * 1024.0 * 1024.0 * 1024.0), "3.50 GiB");
+    }
+}
