@@ -15,6 +15,14 @@ pub enum IndexError {
         /// The key of the row.
         key: Vec<u8>,
     },
+    /// A key or a row has a length that no engine takes; nothing was written. A bug of the caller.
+    #[error("a row of the table {table} is too long, or its key of {key_bytes} bytes is too short or too long")]
+    Invalid {
+        /// The table of the row.
+        table: Table,
+        /// Length of the key in bytes.
+        key_bytes: usize,
+    },
     /// What lies on disk can not be trusted: the index must be rebuilt from the segments.
     #[error("the index is corrupt: {0}")]
     Corrupt(String),

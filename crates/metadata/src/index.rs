@@ -3,11 +3,20 @@
 //! Rows are bytes here: what they mean is said in [`crate::rows`] and [`crate::keys`]. An engine orders rows by key,
 //! byte by byte, in each table by itself.
 
-use std::{fmt, ops::Bound, sync::Arc};
+use std::{
+    fmt,
+    ops::{Bound, RangeInclusive},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
 use crate::{IndexError, keys::successor};
+
+/// Length of a row's key in bytes. Shorter keys are the engines' own; the longest is that of an upload.
+pub const ROW_KEY_BYTES: RangeInclusive<usize> = 2..=4096;
+/// Longest row in bytes: above any row with as many extents or attributes as the limits allow.
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 /// The bytes of a row; cheap to clone.
 pub type Value = Bytes;
@@ -103,6 +112,27 @@ impl Write {
             Write::Put(_, key, _) | Write::Delete(_, key) => key,
         }
     }
+
+    /// The row afterwards; nothing when it is deleted.
+    #[must_use]
+    pub fn row(&self) -> Option<&[u8]> {
+        match self {
+            Write::Put(_, _, row) => Some(row),
+            Write::Delete(..) => None,
+        }
+    }
+
+    /// Checks the lengths of key and row: every engine does so first.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn check(&self) -> Result<(), IndexError> {
+        let fits = self.row().is_none_or(|row| row.len() <= ROW_BYTES_MAX);
+        if ROW_KEY_BYTES.contains(&self.key().len()) && fits {
+            return Ok(());
+        }
+        Err(IndexError::Invalid { table: self.table(), key_bytes: self.key().len() })
+    }
 }
 
 /// What must hold at the moment of a commit, before its own writes.
@@ -192,7 +222,7 @@ impl ScanRange {
     /// Only what is at `key` or above.
     #[must_use]
     pub fn from(mut self, key: &[u8]) -> Self {
-        if lower_key(&self.start).is_none_or(|start| start < key) {
+        if key_at(&self.start).is_none_or(|start| start < key) {
             self.start = Bound::Included(key.to_vec());
         }
         self
@@ -201,7 +231,7 @@ impl ScanRange {
     /// Only what is above `key`.
     #[must_use]
     pub fn after(mut self, key: &[u8]) -> Self {
-        if lower_key(&self.start).is_none_or(|start| start <= key) {
+        if key_at(&self.start).is_none_or(|start| start <= key) {
             self.start = Bound::Excluded(key.to_vec());
         }
         self
@@ -210,7 +240,7 @@ impl ScanRange {
     /// Only what is at `key` or below.
     #[must_use]
     pub fn up_to(mut self, key: &[u8]) -> Self {
-        if lower_key(&self.end).is_none_or(|end| end > key) {
+        if key_at(&self.end).is_none_or(|end| end > key) {
             self.end = Bound::Included(key.to_vec());
         }
         self
@@ -244,7 +274,7 @@ impl ScanRange {
 }
 
 /// The key at an end, if it has one.
-fn lower_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+fn key_at(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(key),
         Bound::Unbounded => None,
@@ -309,8 +339,9 @@ pub trait Index: Send + Sync + 'static {
     /// some prefix of the commits since the last [`Index::persist`] is there.
     ///
     /// # Errors
-    /// `Conflict` with the first precondition that does not hold: nothing was written. `Io`, `Corrupt`, `Closed`: the
-    /// writes may or may not survive.
+    /// `Conflict` with the first precondition that does not hold, or `Invalid` when a key or a row is too short or too
+    /// long ([`ROW_KEY_BYTES`], [`ROW_BYTES_MAX`]): nothing was written. `Io`, `Corrupt`, `Closed`: the writes may or
+    /// may not survive.
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError>;
 
     /// Makes durable: every commit that returned before this call survives power loss once it returns.

@@ -4,12 +4,22 @@
 //! crate that knows both. The index is a view of the log: it may be lost and rebuilt at any time.
 #![forbid(unsafe_code)]
 
+mod cached;
+pub mod conformance;
 mod error;
+mod fjall;
 mod index;
 pub mod keys;
 mod memory;
+mod options;
 pub mod rows;
 
+pub use cached::CachedIndex;
 pub use error::IndexError;
-pub use index::{Index, IndexSnapshot, IndexStats, Order, Precondition, RowKey, Rows, ScanRange, Table, Value, Write};
+pub use fjall::FjallIndex;
+pub use index::{
+    Index, IndexSnapshot, IndexStats, Order, Precondition, ROW_BYTES_MAX, ROW_KEY_BYTES, RowKey, Rows, ScanRange,
+    Table, Value, Write,
+};
 pub use memory::MemoryIndex;
+pub use options::IndexOptions;

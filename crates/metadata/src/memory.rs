@@ -101,6 +101,7 @@ impl Index for MemoryIndex {
     }
 
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
+        writes.iter().try_for_each(Write::check)?;
         let mut state = self.shared.write();
         for precondition in preconditions {
             let row = state.tables.rows(precondition.table()).get(precondition.key());
@@ -132,5 +133,51 @@ impl Index for MemoryIndex {
 
     fn stats(&self) -> IndexStats {
         IndexStats::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Fixture};
+
+    struct Crashing(MemoryIndex, usize);
+
+    impl Fixture for Crashing {
+        fn index(&self) -> Arc<dyn Index> {
+            Arc::new(self.0.clone())
+        }
+
+        fn crash_and_reopen(&mut self) {
+            self.0.crash(self.1);
+            self.1 = self.1 * 2 + 1;
+        }
+    }
+
+    #[test]
+    fn conforms() {
+        for keep in [0, 1] {
+            conformance::run(&|| Box::new(Crashing(MemoryIndex::new(), keep)));
+        }
+    }
+
+    #[test]
+    fn a_crash_keeps_as_many_commits_as_told() {
+        for keep in 0..7 {
+            let index = MemoryIndex::new();
+            for i in 0..3_u8 {
+                index.commit(&[], vec![Write::Put(Table::Object, b"key".to_vec(), vec![i])]).unwrap();
+            }
+            index.persist().unwrap();
+            for i in 3..8_u8 {
+                index.commit(&[], vec![Write::Put(Table::Object, b"key".to_vec(), vec![i])]).unwrap();
+            }
+            assert_eq!(index.unpersisted_commits(), 5);
+            let before = index.snapshot();
+            index.crash(keep);
+            assert_eq!(index.get(Table::Object, b"key").unwrap().unwrap()[0], 2 + keep.min(5) as u8);
+            assert_eq!(before.get(Table::Object, b"key").unwrap().unwrap()[0], 7);
+            assert_eq!(index.unpersisted_commits(), 0);
+        }
     }
 }

@@ -57,35 +57,61 @@ pub enum RowError {
 }
 
 /// A value of the index with its versioned encoding.
-pub trait Row: Sized + minicbor::Encode<()> + for<'b> minicbor::Decode<'b, ()> {
+pub trait Row: Sized {
     /// The kind of row, for messages.
     const NAME: &'static str;
     /// The version that is written.
-    const VERSION: u8 = 1;
+    const VERSION: u8;
 
     /// The version byte and the fields.
-    fn encode(&self) -> Vec<u8> {
-        let mut out = vec![Self::VERSION];
-        minicbor::encode(self, &mut out).expect("a vector takes any number of bytes");
-        out
-    }
+    fn encode(&self) -> Vec<u8>;
 
     /// Reads what [`Row::encode`] wrote, also when a later program wrote it with more fields.
     ///
     /// # Errors
     /// When the version is unknown or the bytes are malformed.
-    fn decode(bytes: &[u8]) -> Result<Self, RowError> {
-        let (&version, fields) = bytes.split_first().ok_or(RowError::Empty { row: Self::NAME })?;
-        if version != Self::VERSION {
-            return Err(RowError::Version { row: Self::NAME, version });
+    fn decode(bytes: &[u8]) -> Result<Self, RowError>;
+}
+
+/// Makes a type with a CBOR encoding a row.
+macro_rules! row {
+    ($row:ty, $name:literal, version $version:literal) => {
+        impl $crate::rows::Row for $row {
+            const NAME: &'static str = $name;
+            const VERSION: u8 = $version;
+
+            fn encode(&self) -> Vec<u8> {
+                $crate::rows::encode_fields($version, self)
+            }
+
+            fn decode(bytes: &[u8]) -> Result<Self, $crate::rows::RowError> {
+                $crate::rows::decode_fields($name, $version, bytes)
+            }
         }
-        let malformed = |reason: String| RowError::Malformed { row: Self::NAME, reason };
-        let mut decoder = minicbor::Decoder::new(fields);
-        let row = decoder.decode().map_err(|error| malformed(error.to_string()))?;
-        match fields.len() - decoder.position() {
-            0 => Ok(row),
-            excess => Err(malformed(format!("{excess} bytes after the end"))),
-        }
+    };
+}
+use row;
+
+fn encode_fields(version: u8, fields: &impl minicbor::Encode<()>) -> Vec<u8> {
+    let mut out = vec![version];
+    minicbor::encode(fields, &mut out).expect("a vector takes any number of bytes");
+    out
+}
+
+fn decode_fields<R>(row: &'static str, known: u8, bytes: &[u8]) -> Result<R, RowError>
+where
+    R: for<'b> minicbor::Decode<'b, ()>,
+{
+    let (&version, fields) = bytes.split_first().ok_or(RowError::Empty { row })?;
+    if version != known {
+        return Err(RowError::Version { row, version });
+    }
+    let malformed = |reason: String| RowError::Malformed { row, reason };
+    let mut decoder = minicbor::Decoder::new(fields);
+    let value = decoder.decode().map_err(|error| malformed(error.to_string()))?;
+    match fields.len() - decoder.position() {
+        0 => Ok(value),
+        excess => Err(malformed(format!("{excess} bytes after the end"))),
     }
 }
 

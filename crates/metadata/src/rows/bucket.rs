@@ -3,7 +3,7 @@
 use gabion_types::Seq;
 use minicbor::{Decode, Encode};
 
-use super::{Home, Row};
+use super::{Home, row};
 
 /// A bucket, under its name.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -25,6 +25,4 @@ pub struct BucketRow {
     pub home: Home,
 }
 
-impl Row for BucketRow {
-    const NAME: &'static str = "bucket";
-}
+row!(BucketRow, "bucket", version 1);

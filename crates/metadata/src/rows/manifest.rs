@@ -3,7 +3,7 @@
 use gabion_types::Extent;
 use minicbor::{Decode, Encode};
 
-use super::{Home, Row, StoredChecksum};
+use super::{Home, StoredChecksum, row};
 
 /// A run of extents, under the manifest and the offset of the run's first byte in the object.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -36,10 +36,6 @@ pub struct ManifestPart {
     pub home: Home,
 }
 
-impl Row for ManifestPage {
-    const NAME: &'static str = "manifest page";
-}
+row!(ManifestPage, "manifest page", version 1);
 
-impl Row for ManifestPart {
-    const NAME: &'static str = "manifest part";
-}
+row!(ManifestPart, "manifest part", version 1);

@@ -3,7 +3,7 @@
 use gabion_types::{ManifestId, Seq};
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, Etag, Home, Layout, Row, StoredChecksum};
+use super::{Attributes, Etag, Home, Layout, StoredChecksum, row};
 
 /// The current object under a bucket and a key.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -56,6 +56,4 @@ pub struct PartsSummary {
 #[cbor(transparent)]
 pub struct VersionId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 
-impl Row for ObjectRow {
-    const NAME: &'static str = "object";
-}
+row!(ObjectRow, "object", version 1);

@@ -3,7 +3,7 @@
 use gabion_types::Seq;
 use minicbor::{Decode, Encode};
 
-use super::{Home, Layout, Row, StoredChecksum};
+use super::{Home, Layout, StoredChecksum, row};
 
 /// A part, under its upload and its number.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -31,6 +31,4 @@ pub struct PartRow {
     pub home: Home,
 }
 
-impl Row for PartRow {
-    const NAME: &'static str = "part";
-}
+row!(PartRow, "part", version 1);

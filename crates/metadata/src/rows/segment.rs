@@ -3,7 +3,7 @@
 use gabion_types::{Geometry, Seq, TargetId};
 use minicbor::{Decode, Encode};
 
-use super::Row;
+use super::row;
 
 /// A segment, under its id.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -70,9 +70,7 @@ pub enum LaneKind {
     Large,
 }
 
-impl Row for SegmentRow {
-    const NAME: &'static str = "segment";
-}
+row!(SegmentRow, "segment", version 1);
 
 /// A geometry as the pair of its counts, checked when read.
 mod geometry {

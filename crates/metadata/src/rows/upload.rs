@@ -3,7 +3,7 @@
 use gabion_types::Seq;
 use minicbor::{Decode, Encode};
 
-use super::{Attributes, ChecksumKind, Home, Row};
+use super::{Attributes, ChecksumKind, Home, row};
 
 /// An upload, under its bucket, key and id.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -37,6 +37,4 @@ pub struct UploadRow {
     pub home: Home,
 }
 
-impl Row for UploadRow {
-    const NAME: &'static str = "upload";
-}
+row!(UploadRow, "upload", version 1);

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 
-use super::Row;
+use super::row;
 
 /// Counters of a bucket, under its name; they change in the commit that changes the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
@@ -15,6 +15,4 @@ pub struct UsageRow {
     pub bytes: u64,
 }
 
-impl Row for UsageRow {
-    const NAME: &'static str = "usage";
-}
+row!(UsageRow, "usage", version 1);

@@ -1,0 +1,333 @@
+//! The embedded engine: fjall 3, an LSM tree in Rust.
+//!
+//! One keyspace per table; a commit is one atomic batch in the journal, handed to the kernel but not synced, so a
+//! killed process loses nothing and a power cut some last commits; `persist` syncs the journal. Writers take turns:
+//! that makes preconditions atomic with the writes, and fjall's journal has one writer anyway. Reads go through
+//! snapshots, which never see a part of a batch.
+//!
+//! What fjall leaves to us:
+//!
+//! - *Journals that end early.* fjall reads its journal up to the first record that makes no sense and drops the rest, as it
+//!   must after a power cut, but so it does when a bit of what was persisted has flipped. Therefore every `persist` writes
+//!   a *seal*: one row with the same count in every keyspace, and the count in a file beside the database once the journal
+//!   is synced. An index whose seals differ, or are below the file's count, lost persisted commits.
+//! - *Files that are gone.* A missing keyspace or journal would be created afresh. Both are looked for at open.
+//! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
+//! - *Panics.* Whatever unwinds out of fjall becomes `Corrupt`.
+//! - *Corruption met while running* is written down in the directory, so that the next open reports it.
+
+mod fault;
+mod journal;
+mod mark;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
+use parking_lot::Mutex;
+
+use self::{fault::guarded, mark::Mark};
+use crate::{
+    Index, IndexError, IndexOptions, IndexSnapshot, IndexStats, Order, Precondition, Rows, ScanRange, Table, Value,
+    Write,
+};
+
+/// Directory of fjall's files inside the index directory.
+const DATABASE_DIR: &str = "fjall";
+/// Names why the index must not be trusted, once that is known.
+const DISTRUST_FILE: &str = "corrupt";
+/// Key of the seal in every keyspace: shorter than any row's key and below all of them.
+const SEAL_KEY: &[u8] = &[0];
+/// Version of what this module adds to fjall's format; first byte of a seal.
+const SEAL_VERSION: u8 = 1;
+/// Smallest journal bound that fjall takes, in bytes.
+const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+
+/// An index in a directory of its own on a local file system; one process at a time.
+///
+/// Start after a kill: fjall replays its whole journal, flushed commits included. At the default bound of the journal
+/// that takes OPEN_TIME; `cargo run --release --ignore-rust-version -p gabion-metadata --example open_after_kill`
+/// measures it.
+pub struct FjallIndex {
+    dir: PathBuf,
+    database: Database,
+    tables: Tables,
+    /// Held over every commit.
+    commits: Mutex<()>,
+    /// Held over every persist: the count of the last seal, and where it is written down.
+    seal: Mutex<Seal>,
+}
+
+#[derive(Clone)]
+struct Tables(Arc<[Keyspace; Table::ALL.len()]>);
+
+struct Seal {
+    count: u64,
+    mark: Mark,
+}
+
+struct FjallSnapshot {
+    dir: PathBuf,
+    tables: Tables,
+    snapshot: fjall::Snapshot,
+}
+
+impl FjallIndex {
+    /// Opens the index in `dir`, or creates an empty one when there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` when it can not be trusted: [`FjallIndex::remove`] it and rebuild. `Locked` when another process has it
+    /// open. `Io` when the system failed.
+    pub fn open(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        match fs::read_to_string(dir.join(DISTRUST_FILE)) {
+            Ok(reason) => return Err(IndexError::Corrupt(reason)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_new = !dir.join(DATABASE_DIR).try_exists()?;
+        if is_new { Self::create(dir, options) } else { Self::recover(dir, options) }
+    }
+
+    /// Deletes the index in `dir`, so that an empty one can be created. What is no part of it stays.
+    ///
+    /// # Errors
+    /// `Locked` or `Io`.
+    pub fn remove(dir: &Path) -> Result<(), IndexError> {
+        let database = dir.join(DATABASE_DIR);
+        fault::unless_locked(&database)?;
+        // The mark goes last: without it what is left of the database is never taken for an index.
+        for result in [fs::remove_dir_all(&database), fs::remove_file(dir.join(DISTRUST_FILE)), Mark::remove(dir)] {
+            match result {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn create(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        fs::create_dir_all(dir)?;
+        let database = open_database(dir, options)?;
+        let index = Self::over(dir, database, Seal { count: 0, mark: Mark::create(dir)? })?;
+        index.persist()?;
+        index.seal.lock().mark.sync(dir)?;
+        Ok(index)
+    }
+
+    fn recover(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
+        let mark = Mark::open(dir)?;
+        journal::check(&dir.join(DATABASE_DIR))?;
+        let database = open_database(dir, options)?;
+        for table in Table::ALL {
+            if !database.keyspace_exists(table.name()) {
+                return Err(IndexError::Corrupt(format!("the keyspace {table} is gone")));
+            }
+        }
+        let index = Self::over(dir, database, Seal { count: 0, mark })?;
+        let count = index.check_seals()?;
+        let mut seal = index.seal.lock();
+        let marked = seal.mark.count();
+        if count < marked {
+            return Err(IndexError::Corrupt(format!("the journal ends at seal {count}, seal {marked} was persisted")));
+        }
+        seal.count = count;
+        drop(seal);
+        index.check()?;
+        Ok(index)
+    }
+
+    fn over(dir: &Path, database: Database, seal: Seal) -> Result<Self, IndexError> {
+        let keyspace = |table: Table| guarded(|| database.keyspace(table.name(), || keyspace_options(table)));
+        let mut keyspaces = Vec::with_capacity(Table::ALL.len());
+        for table in Table::ALL {
+            keyspaces.push(keyspace(table)?);
+        }
+        let keyspaces = keyspaces.try_into().map_err(|_| IndexError::Closed)?;
+        Ok(Self {
+            dir: dir.to_owned(),
+            database,
+            tables: Tables(Arc::new(keyspaces)),
+            commits: Mutex::new(()),
+            seal: Mutex::new(seal),
+        })
+    }
+
+    /// Reads the seals of all keyspaces, which must agree; returns their count.
+    fn check_seals(&self) -> Result<u64, IndexError> {
+        let snapshot = self.database.snapshot();
+        let mut counts = Vec::with_capacity(Table::ALL.len());
+        for table in Table::ALL {
+            let seal = guarded(|| snapshot.get(self.tables.of(table), SEAL_KEY))?;
+            let count = seal.as_deref().and_then(decode_seal);
+            counts.push(count.ok_or_else(|| IndexError::Corrupt(format!("the keyspace {table} has no seal")))?);
+        }
+        match counts.iter().all(|count| *count == counts[0]) {
+            true => Ok(counts[0]),
+            false => Err(IndexError::Corrupt(format!("commits are missing: the seals of the tables are {counts:?}"))),
+        }
+    }
+
+    fn reader(&self) -> FjallSnapshot {
+        FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.database.snapshot() }
+    }
+}
+
+impl Index for FjallIndex {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
+        watched(&self.dir, || get(&self.database.snapshot(), &self.tables, table, key))
+    }
+
+    fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
+        watched(&self.dir, || scan(&self.database.snapshot(), &self.tables, &range, limit))
+    }
+
+    fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
+        Arc::new(self.reader())
+    }
+
+    fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
+        writes.iter().try_for_each(Write::check)?;
+        let _one_at_a_time = self.commits.lock();
+        for precondition in preconditions {
+            let row = self.get(precondition.table(), precondition.key())?;
+            if !precondition.holds(row.as_deref()) {
+                return Err(precondition.conflict());
+            }
+        }
+        let mut batch = self.database.batch();
+        for write in writes {
+            // A batch has one sequence number: of two writes of a row the memtable and the journal keep the later.
+            match write {
+                Write::Put(table, key, row) => batch.insert(self.tables.of(table), key, row),
+                Write::Delete(table, key) => batch.remove(self.tables.of(table), key),
+            }
+        }
+        watched(&self.dir, || batch.commit())
+    }
+
+    fn persist(&self) -> Result<(), IndexError> {
+        let mut seal = self.seal.lock();
+        let count = seal.count + 1;
+        {
+            let _one_at_a_time = self.commits.lock();
+            let mut batch = self.database.batch();
+            for table in Table::ALL {
+                batch.insert(self.tables.of(table), SEAL_KEY, encode_seal(count));
+            }
+            watched(&self.dir, || batch.commit())?;
+        }
+        seal.count = count;
+        watched(&self.dir, || self.database.persist(PersistMode::SyncAll))?;
+        seal.mark.set(count)?;
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), IndexError> {
+        self.check_seals()?;
+        let snapshot = self.reader();
+        for table in Table::ALL {
+            snapshot.scan(ScanRange::all(table), 1)?;
+            snapshot.scan(ScanRange::all(table).descending(), 1)?;
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> IndexStats {
+        // Figures only: what can not be had is none.
+        let disk_bytes = guarded(|| self.database.disk_space()).unwrap_or(0);
+        let journal_bytes = guarded(|| self.database.journal_disk_space()).unwrap_or(0);
+        IndexStats { disk_bytes, journal_bytes, ..IndexStats::default() }
+    }
+}
+
+impl IndexSnapshot for FjallSnapshot {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
+        watched(&self.dir, || get(&self.snapshot, &self.tables, table, key))
+    }
+
+    fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
+        watched(&self.dir, || scan(&self.snapshot, &self.tables, &range, limit))
+    }
+}
+
+impl Tables {
+    fn of(&self, table: Table) -> &Keyspace {
+        &self.0[table as usize]
+    }
+}
+
+/// Opens or creates fjall's database.
+fn open_database(dir: &Path, options: IndexOptions) -> Result<Database, IndexError> {
+    let path = dir.join(DATABASE_DIR);
+    let builder = Database::builder(&path)
+        .cache_size(options.cache_bytes)
+        .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN));
+    match guarded(|| builder.open()) {
+        Err(IndexError::Locked(_)) => Err(IndexError::Locked(dir.to_owned())),
+        other => other,
+    }
+}
+
+/// Sizes of memtables: their sum (times the few that wait to be written) bounds memory, and what does not fit one goes to a
+/// small table that must be compacted again. Objects are the bulk of all rows; filters are fjall's default: on.
+fn keyspace_options(table: Table) -> KeyspaceCreateOptions {
+    let memtable_bytes = match table {
+        Table::Object => 32 << 20,
+        Table::Part | Table::Manifest => 16 << 20,
+        Table::Bucket | Table::Upload | Table::Segment | Table::Usage | Table::System => 8 << 20,
+    };
+    KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes)
+}
+
+fn encode_seal(count: u64) -> [u8; 9] {
+    let mut seal = [SEAL_VERSION; 9];
+    seal[1..].copy_from_slice(&count.to_be_bytes());
+    seal
+}
+
+fn decode_seal(seal: &[u8]) -> Option<u64> {
+    let (&version, count) = seal.split_first()?;
+    (version == SEAL_VERSION).then_some(u64::from_be_bytes(count.try_into().ok()?))
+}
+
+/// The row is copied: a slice of fjall's would keep the whole block that it lies in, also in a row cache.
+fn get(snapshot: &fjall::Snapshot, tables: &Tables, table: Table, key: &[u8]) -> Result<Option<Value>, fjall::Error> {
+    if key.len() <= SEAL_KEY.len() {
+        return Ok(None);
+    }
+    Ok(snapshot.get(tables.of(table), key)?.map(|row| Bytes::copy_from_slice(&row)))
+}
+
+fn scan(snapshot: &fjall::Snapshot, tables: &Tables, range: &ScanRange, limit: usize) -> Result<Rows, fjall::Error> {
+    let range = range.clone().after(SEAL_KEY);
+    if range.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = snapshot.range::<&[u8], _>(tables.of(range.table), range.bounds());
+    let owned = |row: fjall::Guard| {
+        let (key, row) = row.into_inner()?;
+        Ok((key.to_vec(), Bytes::copy_from_slice(&row)))
+    };
+    match range.order {
+        Order::Ascending => rows.take(limit).map(owned).collect(),
+        Order::Descending => rows.rev().take(limit).map(owned).collect(),
+    }
+}
+
+/// Runs a call of a running index; corruption that it meets is written down for the next open.
+fn watched<T>(dir: &Path, call: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, IndexError> {
+    guarded(call).inspect_err(|error| {
+        if let IndexError::Corrupt(reason) = error
+            && let Err(error) = fs::write(dir.join(DISTRUST_FILE), reason)
+        {
+            tracing::error!(%error, "the index is corrupt and that can not be written down");
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

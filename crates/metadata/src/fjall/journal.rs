@@ -1,0 +1,100 @@
+//! What fjall does not check of its journals when it opens them.
+//!
+//! - *Files that are gone*: journals are numbered without gaps, and there is always one; fjall takes what it finds.
+//! - *Sequence numbers*: the checksum of a batch covers its rows, not the number that orders them against other batches.
+//!   Numbers rise from batch to batch, so a damaged one that would bring an old row back is out of order.
+//!
+//! Everything else is fjall's to judge: this reader stops where it meets what it does not understand, as happens at the end
+//! of every journal. Layout of fjall's format 3, integers little-endian; a batch is `Start`, items, `End`:
+//!
+//! | entry | bytes |
+//! | --- | --- |
+//! | `Start` | 1, item count u32, sequence u64 |
+//! | `Item` | 2, type u8, compression u8, keyspace u64, key length u16, row length u32, stored length u32, key, row |
+//! | `End` | 3, checksum u64, 4 bytes of magic |
+//! | `Clear` | 4, keyspace u64 |
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, ErrorKind, Read},
+    path::Path,
+};
+
+use crate::IndexError;
+
+/// Length of an `Item` before its key, without the tag.
+const ITEM_HEAD_BYTES: usize = 20;
+
+/// Checks the journals of a database; fjall must not have it open.
+pub(super) fn check(database: &Path) -> Result<(), IndexError> {
+    let numbers = numbers(database)?;
+    if numbers.is_empty() || numbers.windows(2).any(|pair| pair[0] + 1 != pair[1]) {
+        return Err(IndexError::Corrupt(format!("journals are missing: there are {numbers:?}")));
+    }
+    let mut last = 0;
+    for number in numbers {
+        let mut entries = BufReader::with_capacity(256 * 1024, File::open(database.join(format!("{number}.jnl")))?);
+        while let Some(entry) = next(&mut entries)? {
+            let Entry::Start { sequence } = entry else { continue };
+            if sequence < last {
+                let order = format!("batch {sequence} comes after batch {last} in journal {number}");
+                return Err(IndexError::Corrupt(order));
+            }
+            last = sequence;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers of the journals, ascending.
+fn numbers(database: &Path) -> Result<Vec<u64>, IndexError> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(database)? {
+        let name = entry?.file_name();
+        if let Some(number) = name.to_str().and_then(|name| name.strip_suffix(".jnl")) {
+            let number = number.parse::<u64>();
+            numbers.push(number.map_err(|_| IndexError::Corrupt(format!("{name:?} is no journal")))?);
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+enum Entry {
+    Start { sequence: u64 },
+    Other,
+}
+
+/// The next entry; nothing at the end of what can be understood.
+fn next(entries: &mut BufReader<File>) -> io::Result<Option<Entry>> {
+    match read_entry(entries) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        other => other,
+    }
+}
+
+fn read_entry(entries: &mut BufReader<File>) -> io::Result<Option<Entry>> {
+    let entry = match array(entries)? {
+        [1] => {
+            let [_, _, _, _, sequence @ ..]: [u8; 12] = array(entries)?;
+            Entry::Start { sequence: u64::from_le_bytes(sequence) }
+        }
+        [2] => {
+            let head: [u8; ITEM_HEAD_BYTES] = array(entries)?;
+            let key_bytes = u16::from_le_bytes([head[10], head[11]]);
+            let row_bytes = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+            entries.seek_relative(i64::from(key_bytes) + i64::from(row_bytes))?;
+            Entry::Other
+        }
+        [3] => array::<12>(entries).map(|_| Entry::Other)?,
+        [4] => array::<8>(entries).map(|_| Entry::Other)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(entry))
+}
+
+fn array<const N: usize>(entries: &mut BufReader<File>) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    entries.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,328 @@
+use std::io::{Read, Seek, SeekFrom, Write as _};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    CachedIndex,
+    conformance::{self, Fixture},
+};
+
+const SMALL: IndexOptions = IndexOptions { cache_bytes: 1 << 20, journal_bytes_max: 0, row_cache_bytes: 1 << 20 };
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&from, &to);
+        } else if from.extension().is_some_and(|ext| ext == "jnl") {
+            copy_sparse(&from, &to);
+        } else {
+            fs::copy(from, to).unwrap();
+        }
+    }
+}
+
+/// Journals are 64 MB of mostly nothing.
+fn copy_sparse(from: &Path, to: &Path) {
+    let len = fs::metadata(from).unwrap().len();
+    let written = written_bytes(from);
+    let mut copy = fs::File::create(to).unwrap();
+    copy.write_all(&read_head(from, written)).unwrap();
+    copy.set_len(len).unwrap();
+}
+
+fn read_head(path: &Path, bytes: u64) -> Vec<u8> {
+    let mut head = Vec::new();
+    fs::File::open(path).unwrap().take(bytes).read_to_end(&mut head).unwrap();
+    head
+}
+
+/// Bytes of a small journal before the zeros of its preallocation.
+fn written_bytes(journal: &Path) -> u64 {
+    let head = read_head(journal, 4 << 20);
+    head.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1)
+}
+
+fn journal(dir: &Path) -> PathBuf {
+    dir.join(DATABASE_DIR).join("0.jnl")
+}
+
+/// A copy of the files of an open index: what a killed process leaves.
+fn killed(dir: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_dir(dir, copy.path());
+    copy
+}
+
+struct Crashing<F> {
+    dir: TempDir,
+    index: Option<Arc<dyn Index>>,
+    open: F,
+    power_cut: bool,
+    persisted_bytes: u64,
+}
+
+impl<F: Fn(&Path) -> Arc<dyn Index>> Crashing<F> {
+    fn new(open: F, power_cut: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Some(open(dir.path()));
+        Self { dir, index, open, power_cut, persisted_bytes: 0 }
+    }
+}
+
+impl<F: Fn(&Path) -> Arc<dyn Index>> Fixture for Crashing<F> {
+    fn index(&self) -> Arc<dyn Index> {
+        self.index.clone().unwrap()
+    }
+
+    fn crash_and_reopen(&mut self) {
+        let copy = killed(self.dir.path());
+        self.index = None;
+        self.dir = copy;
+        if self.power_cut {
+            // The mark was not synced, the journal only up to the last seal, and then some bytes more.
+            let journal = journal(self.dir.path());
+            let bytes = read_head(&journal, written_bytes(&journal));
+            let seal = bytes.windows(SEAL_KEY.len() + 9).rposition(|window| {
+                window[0] == SEAL_KEY[0] && window[1] == SEAL_VERSION && window[2..9] == [0; 7] && window[9] > 0
+            });
+            // The end of the seal's batch: the trailer after it.
+            let end = bytes.len() as u64;
+            let synced = seal.map_or(end, |seal| seal as u64 + 64).min(end);
+            let cut = synced + (end - synced) * 2 / 3;
+            let file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
+            file.set_len(cut).unwrap();
+            file.set_len(64 << 20).unwrap();
+            self.persisted_bytes = cut;
+        }
+        self.index = Some((self.open)(self.dir.path()));
+    }
+}
+
+fn open(dir: &Path) -> Arc<dyn Index> {
+    Arc::new(FjallIndex::open(dir, SMALL).unwrap())
+}
+
+fn open_cached(dir: &Path) -> Arc<dyn Index> {
+    Arc::new(CachedIndex::new(FjallIndex::open(dir, SMALL).unwrap(), SMALL.row_cache_bytes))
+}
+
+#[test]
+fn conforms_when_killed() {
+    conformance::run(&|| Box::new(Crashing::new(open, false)));
+}
+
+#[test]
+fn conforms_when_the_power_is_cut() {
+    conformance::run(&|| Box::new(Crashing::new(open, true)));
+}
+
+#[test]
+fn conforms_behind_a_cache() {
+    conformance::run(&|| Box::new(Crashing::new(open_cached, false)));
+}
+
+fn put(table: Table, i: u32) -> Write {
+    Write::Put(table, format!("row {i:06}").into_bytes(), vec![i as u8; 40])
+}
+
+/// Commits `i`, in several tables at once.
+fn commit(index: &FjallIndex, i: u32) {
+    let count = Write::Put(Table::Usage, b"count".to_vec(), i.to_be_bytes().to_vec());
+    index.commit(&[], vec![put(Table::Object, i), put(Table::Segment, i), count]).unwrap();
+}
+
+/// Reads all; how many commits there are, when what is there is what they left.
+fn commits(index: &FjallIndex) -> Result<u32, IndexError> {
+    let count = index.get(Table::Usage, b"count")?;
+    let count = count.map_or(0, |count| u32::from_be_bytes(count[..].try_into().unwrap()));
+    for table in [Table::Object, Table::Segment] {
+        let expected: Vec<_> = (1..=count).map(|i| put(table, i)).collect();
+        let found = index.scan(ScanRange::all(table), usize::MAX)?;
+        let found: Vec<_> = found.into_iter().map(|(key, row)| Write::Put(table, key, row.to_vec())).collect();
+        assert!(found == expected, "{} rows in table {table}, {count} commits", found.len());
+    }
+    Ok(count)
+}
+
+fn is_corrupt<T>(result: Result<T, IndexError>) -> bool {
+    matches!(result, Err(IndexError::Corrupt(_)))
+}
+
+#[test]
+fn any_cut_of_the_journal_leaves_a_prefix_or_is_corrupt() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    (1..=10).for_each(|i| commit(&index, i));
+    index.persist().unwrap();
+    let persisted = written_bytes(&journal(dir.path()));
+    (11..=20).for_each(|i| commit(&index, i));
+    let end = written_bytes(&journal(dir.path()));
+    let whole = killed(dir.path());
+    drop(index);
+    let mut last = 10;
+    for cut in (0..persisted).step_by(97).chain((persisted..end).step_by(11)).chain([end]) {
+        let file = fs::OpenOptions::new().write(true).open(journal(whole.path())).unwrap();
+        let saved = read_head(&journal(whole.path()), end);
+        file.set_len(cut).unwrap();
+        file.set_len(64 << 20).unwrap();
+        match FjallIndex::open(whole.path(), SMALL) {
+            Ok(index) => {
+                assert!(cut >= persisted, "{cut} of {persisted} persisted bytes were taken for all");
+                let count = commits(&index).unwrap();
+                assert!(count >= last, "cut at {cut}: {count} commits, {last} with less of the journal");
+                last = count;
+            }
+            Err(error) => assert!(cut < persisted && matches!(error, IndexError::Corrupt(_)), "cut at {cut}: {error}"),
+        }
+        fs::write(journal(whole.path()), saved).unwrap();
+        file.set_len(64 << 20).unwrap();
+        let _ = fs::remove_file(whole.path().join(DISTRUST_FILE));
+    }
+    assert_eq!(last, 20);
+}
+
+/// Every file of an index in which everything is persisted, half of it in tables, half in the journal.
+fn persisted_index() -> (TempDir, Vec<PathBuf>) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    (1..=50).for_each(|i| commit(&index, i));
+    for table in [Table::Object, Table::Usage] {
+        index.tables.of(table).rotate_memtable_and_wait().unwrap();
+    }
+    (51..=100).for_each(|i| commit(&index, i));
+    index.persist().unwrap();
+    let copy = killed(dir.path());
+    let mut files = Vec::new();
+    let mut dirs = vec![copy.path().to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    (copy, files)
+}
+
+/// Opens and reads all of a damaged copy: right or corrupt, and never a panic.
+fn right_or_corrupt(dir: &Path, damage: &str) -> bool {
+    println!("{damage}");
+    let index = match FjallIndex::open(dir, SMALL) {
+        Ok(index) => index,
+        Err(IndexError::Corrupt(_)) => return false,
+        Err(error) => panic!("{damage}: {error}"),
+    };
+    match commits(&index) {
+        Ok(count) => {
+            assert_eq!(count, 100, "{damage}: commits are gone and nobody says so");
+            true
+        }
+        Err(IndexError::Corrupt(_)) => {
+            drop(index);
+            assert!(is_corrupt(FjallIndex::open(dir, SMALL)), "{damage}: corruption is remembered");
+            false
+        }
+        Err(error) => panic!("{damage}: {error}"),
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found_or_harmless() {
+    let (dir, files) = persisted_index();
+    let (mut right, mut corrupt) = (0, 0);
+    for file in &files {
+        let name = file.strip_prefix(dir.path()).unwrap().display().to_string();
+        let bytes = if name.ends_with(".jnl") { written_bytes(file) } else { fs::metadata(file).unwrap().len() };
+        let samples = 8.min(bytes);
+        for sample in 0..samples {
+            let at = sample * bytes / samples + sample % (bytes / samples).max(1);
+            let copy = killed(dir.path());
+            let mut damaged = fs::OpenOptions::new().read(true).write(true).open(copy.path().join(&name)).unwrap();
+            let mut byte = [0];
+            damaged.seek(SeekFrom::Start(at)).unwrap();
+            damaged.read_exact(&mut byte).unwrap();
+            damaged.seek(SeekFrom::Start(at)).unwrap();
+            damaged.write_all(&[byte[0] ^ (1 << (sample % 8))]).unwrap();
+            drop(damaged);
+            match right_or_corrupt(copy.path(), &format!("{name}, bit {} of byte {at}", sample % 8)) {
+                true => right += 1,
+                false => corrupt += 1,
+            }
+        }
+    }
+    println!("{right} harmless, {corrupt} found");
+    assert!(corrupt > 20);
+}
+
+#[test]
+fn a_missing_or_truncated_file_is_found_or_harmless() {
+    let (dir, files) = persisted_index();
+    for file in &files {
+        let name = file.strip_prefix(dir.path()).unwrap();
+        for keep in [None, Some(0), Some(1), Some(2)] {
+            let copy = killed(dir.path());
+            let damaged = copy.path().join(name);
+            match keep {
+                None => fs::remove_file(&damaged).unwrap(),
+                Some(half) => {
+                    let len = if name.extension().is_some_and(|ext| ext == "jnl") {
+                        written_bytes(&damaged)
+                    } else {
+                        fs::metadata(&damaged).unwrap().len()
+                    };
+                    fs::OpenOptions::new().write(true).open(&damaged).unwrap().set_len(len * half / 3).unwrap();
+                }
+            }
+            right_or_corrupt(copy.path(), &format!("{} with {keep:?} thirds left", name.display()));
+        }
+    }
+}
+
+#[test]
+fn a_missing_keyspace_is_found() {
+    let (dir, _) = persisted_index();
+    for keyspace in 0..=Table::ALL.len() {
+        let copy = killed(dir.path());
+        fs::remove_dir_all(copy.path().join(DATABASE_DIR).join("keyspaces").join(keyspace.to_string())).unwrap();
+        assert!(is_corrupt(FjallIndex::open(copy.path(), SMALL)), "keyspace {keyspace}");
+    }
+}
+
+#[test]
+fn what_is_no_index_is_corrupt_until_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(DATABASE_DIR).join("keyspaces").join("junk")).unwrap();
+    fs::write(dir.path().join("other"), "stays").unwrap();
+    assert!(is_corrupt(FjallIndex::open(dir.path(), SMALL)));
+    FjallIndex::remove(dir.path()).unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    commit(&index, 1);
+    drop(index);
+    assert_eq!(commits(&FjallIndex::open(dir.path(), SMALL).unwrap()).unwrap(), 1);
+    FjallIndex::remove(dir.path()).unwrap();
+    assert_eq!(commits(&FjallIndex::open(dir.path(), SMALL).unwrap()).unwrap(), 0);
+    assert!(dir.path().join("other").exists());
+}
+
+#[test]
+fn two_can_not_have_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    let second = FjallIndex::open(dir.path(), SMALL).map(|_| ());
+    assert!(matches!(&second, Err(IndexError::Locked(path)) if path == dir.path()), "{second:?}");
+    assert!(matches!(FjallIndex::remove(dir.path()), Err(IndexError::Locked(_))));
+    drop(index);
+    FjallIndex::open(dir.path(), SMALL).unwrap();
+}
+
+#[test]
+fn figures_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    let stats = index.stats();
+    assert!(stats.journal_bytes > 0 && stats.disk_bytes >= stats.journal_bytes, "{stats:?}");
+}
