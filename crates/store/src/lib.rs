@@ -1,1 +1,42 @@
-//! placeholder
+//! The object engine: buckets, objects, multipart uploads, and the commit that makes them visible.
+//!
+//! It is the only crate that knows both the log ([`gabion_segment`]) and the index ([`gabion_metadata`]). It knows no
+//! HTTP, no XML and no signatures: the server hands it parsed requests and checked, bounded body streams.
+//!
+//! Invariants:
+//! * The log is the truth: a client is answered after its mutation is durable in the log *and* applied to the index.
+//! * One function applies a mutation, in a live commit and in a replay alike ([`apply`]).
+//! * Rows, counters and the position in the log up to which they are complete change in one index commit.
+//! * A segment is deleted only when no row refers to it, nothing in flight may come to refer to it, the index has
+//!   made that durable, and what its mutations took away stays away (docs/adr/0004).
+#![forbid(unsafe_code)]
+
+mod api;
+mod error;
+
+pub mod conditions;
+mod config;
+pub mod range;
+mod store;
+
+pub use api::{
+    attributes::{GetAttributes, ObjectAttributes, PartsPage},
+    body::{BodyTrailers, ObjectBody},
+    bucket::{BucketInfo, ListBuckets, ListedBuckets},
+    copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
+    delete::{DeleteObject, Deleted},
+    list::{ListObjects, ListedObjects, ObjectSummary},
+    multipart::{
+        CompleteUpload, CompletedPart, CreateUpload, ListParts, ListUploads, ListedParts, ListedUploads, PartResult,
+        PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
+    },
+    object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
+};
+pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
+pub use config::{Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, Silent, StoreConfig};
+pub use error::{BodyError, DigestKind, StoreError};
+pub use range::{ByteRange, RangeRequest};
+pub use store::{Store, StoreStatus};
+
+pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
+pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};

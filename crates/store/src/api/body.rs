@@ -1,0 +1,48 @@
+//! The body of a put, as the server hands it over.
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use gabion_erasure::{Checksum, ChecksumAlgorithm};
+
+use crate::BodyError;
+
+/// Gives the checksums of the trailers; called after the stream has ended.
+pub type BodyTrailers = Box<dyn FnOnce() -> Result<Vec<Checksum>, BodyError> + Send>;
+
+/// A body with what the client said about it.
+pub struct ObjectBody {
+    /// The bytes, decoded from any transfer framing.
+    pub stream: BoxStream<'static, Result<Bytes, BodyError>>,
+    /// Number of bytes, when it is known beforehand.
+    pub length: Option<u64>,
+    /// The MD5 that the body must have (`Content-MD5`).
+    pub content_md5: Option<[u8; 16]>,
+    /// Checksums that the body must have, from headers.
+    pub checksums: Vec<Checksum>,
+    /// Checksums to compute and store although no value was given in a header (a trailer will give it, or the client
+    /// named an algorithm). When this and `checksums` are empty, CRC-64/NVME is stored.
+    pub compute: Vec<ChecksumAlgorithm>,
+    /// Checksums that the body must have, from trailers.
+    pub trailers: Option<BodyTrailers>,
+}
+
+impl ObjectBody {
+    /// A body that is in memory, about which nothing was said.
+    #[must_use]
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        let length = Some(bytes.len() as u64);
+        Self::from_stream(Box::pin(futures::stream::iter([Ok(bytes)])), length)
+    }
+
+    /// A stream about which nothing else was said.
+    #[must_use]
+    pub fn from_stream(stream: BoxStream<'static, Result<Bytes, BodyError>>, length: Option<u64>) -> Self {
+        Self { stream, length, content_md5: None, checksums: Vec::new(), compute: Vec::new(), trailers: None }
+    }
+}
+
+impl std::fmt::Debug for ObjectBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectBody").field("length", &self.length).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+//! Copies.
+
+use gabion_erasure::ChecksumAlgorithm;
+use gabion_metadata::rows::Attributes;
+use gabion_types::{BucketName, ObjectKey};
+
+use crate::{PutResult, ReadConditions, WriteConditions};
+
+/// What is copied.
+#[derive(Clone, Debug)]
+pub struct CopySource {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key.
+    pub key: ObjectKey,
+    /// When to refuse.
+    pub conditions: ReadConditions,
+}
+
+/// Attributes of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyMetadata {
+    /// Those of the source; the copy's own storage class and redirect, which S3 never copies.
+    Copy {
+        /// `x-amz-storage-class`.
+        storage_class: Option<String>,
+        /// `x-amz-website-redirect-location`.
+        website_redirect: Option<String>,
+    },
+    /// These.
+    Replace(Box<Attributes>),
+}
+
+/// Copies an object.
+#[derive(Clone, Debug)]
+pub struct CopyObject {
+    /// What is copied.
+    pub source: CopySource,
+    /// Bucket of the copy.
+    pub bucket: BucketName,
+    /// Key of the copy.
+    pub key: ObjectKey,
+    /// Attributes of the copy.
+    pub metadata: CopyMetadata,
+    /// Whether the request asks for a change that a copy of an object to itself needs (tags, encryption) beyond what
+    /// `metadata` shows.
+    pub changes_otherwise: bool,
+    /// When to refuse, by the object that the copy would replace.
+    pub conditions: WriteConditions,
+    /// Checksum that the copy must have; without one it has the source's.
+    pub checksum_algorithm: Option<ChecksumAlgorithm>,
+}
+
+/// A copy that was made.
+pub type CopyResult = PutResult;

@@ -1,0 +1,50 @@
+//! Listings of objects.
+
+use gabion_erasure::ChecksumAlgorithm;
+use gabion_metadata::rows::{ChecksumKind, Etag};
+use gabion_types::BucketName;
+
+/// Asks for a page of objects, in order of key (UTF-8 bytes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListObjects {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// Only keys that begin with it; empty for all.
+    pub prefix: String,
+    /// Keys that have it behind the prefix are rolled up to their common prefix; nothing or empty for none.
+    pub delimiter: Option<String>,
+    /// Only keys and common prefixes above it (`start-after`, `marker`, the position in a continuation token).
+    pub after: Option<String>,
+    /// Most entries and common prefixes to return together.
+    pub max: usize,
+}
+
+/// A page of objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedObjects {
+    /// The objects.
+    pub entries: Vec<ObjectSummary>,
+    /// The common prefixes.
+    pub common_prefixes: Vec<String>,
+    /// `after` of the next page: the last key or common prefix of this one. Set when truncated.
+    pub next: Option<String>,
+    /// Whether there is more.
+    pub truncated: bool,
+}
+
+/// An object in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectSummary {
+    /// Its key.
+    pub key: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its tag.
+    pub etag: Etag,
+    /// `Last-Modified`, Unix time in milliseconds.
+    pub modified_ms: u64,
+    /// Algorithms and kinds of its checksums.
+    pub checksums: Vec<(ChecksumAlgorithm, ChecksumKind)>,
+    /// Its storage class; nothing means `STANDARD`.
+    pub storage_class: Option<String>,
+}

@@ -1,0 +1,10 @@
+//! Requests and results of the store's operations: plain values, one family per file.
+
+pub(crate) mod attributes;
+pub(crate) mod body;
+pub(crate) mod bucket;
+pub(crate) mod copy;
+pub(crate) mod delete;
+pub(crate) mod list;
+pub(crate) mod multipart;
+pub(crate) mod object;

@@ -1,0 +1,141 @@
+//! Objects: put, get, head.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use futures::{Stream, stream::BoxStream};
+use gabion_metadata::rows::{Attributes, Etag, StoredChecksum};
+use gabion_types::{BucketName, ObjectKey, Seq};
+
+use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, WriteConditions};
+
+/// Puts an object.
+#[derive(Clone, Debug)]
+pub struct PutObject {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key.
+    pub key: ObjectKey,
+    /// What the client says about it.
+    pub attributes: Attributes,
+    /// When to refuse.
+    pub conditions: WriteConditions,
+}
+
+/// A stored object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutResult {
+    /// Its tag.
+    pub etag: Etag,
+    /// The commit.
+    pub seq: Seq,
+    /// Its length in bytes.
+    pub size: u64,
+    /// `Last-Modified`, Unix time in milliseconds.
+    pub modified_ms: u64,
+    /// Its checksums.
+    pub checksums: Vec<StoredChecksum>,
+}
+
+/// Reads an object, or what is known about it (get and head take the same request).
+#[derive(Clone, Debug)]
+pub struct GetObject {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// The key.
+    pub key: ObjectKey,
+    /// Only this range.
+    pub range: Option<RangeRequest>,
+    /// Only this part; excludes `range`.
+    pub part_number: Option<u16>,
+    /// When to refuse.
+    pub conditions: ReadConditions,
+}
+
+impl GetObject {
+    /// Asks for a whole object.
+    #[must_use]
+    pub fn whole(bucket: BucketName, key: ObjectKey) -> Self {
+        Self { bucket, key, range: None, part_number: None, conditions: ReadConditions::default() }
+    }
+}
+
+/// What is known about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its tag.
+    pub etag: Etag,
+    /// `Last-Modified`, Unix time in milliseconds.
+    pub modified_ms: u64,
+    /// The commit that made it current.
+    pub seq: Seq,
+    /// What the client said about it.
+    pub attributes: Attributes,
+    /// Its checksums.
+    pub checksums: Vec<StoredChecksum>,
+    /// Number of parts, if it was uploaded in parts.
+    pub parts_count: Option<u32>,
+}
+
+/// One part of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartInfo {
+    /// Its number.
+    pub part_number: u16,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its checksums.
+    pub checksums: Vec<StoredChecksum>,
+}
+
+/// An object, or a range of it, to be read (for head: without reading it).
+#[derive(Debug)]
+pub struct ObjectRead {
+    /// The object.
+    pub info: ObjectInfo,
+    /// The range that was asked for, resolved; nothing when the whole object was asked for, and for a part without bytes.
+    pub range: Option<ByteRange>,
+    /// Number of bytes of the body.
+    pub len: u64,
+    /// The part that was asked for.
+    pub part: Option<PartInfo>,
+    /// The bytes; empty for head.
+    pub body: ObjectStream,
+}
+
+/// Verified bytes of an object, read with a bounded read-ahead. Holds on to the segments it needs until it is dropped,
+/// also when the object is overwritten or deleted meanwhile. An error ends it.
+pub struct ObjectStream {
+    inner: BoxStream<'static, Result<Bytes, StoreError>>,
+}
+
+impl ObjectStream {
+    pub(crate) fn new(inner: BoxStream<'static, Result<Bytes, StoreError>>) -> Self {
+        Self { inner }
+    }
+
+    /// No bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new(Box::pin(futures::stream::empty()))
+    }
+}
+
+impl Stream for ObjectStream {
+    type Item = Result<Bytes, StoreError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.inner.as_mut().poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for ObjectStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ObjectStream")
+    }
+}

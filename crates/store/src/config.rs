@@ -1,0 +1,128 @@
+//! What the store is opened with, and what opening reports.
+
+use std::sync::Arc;
+
+use gabion_metadata::{Index, IndexError};
+use gabion_platform::{Clock, Entropy};
+use gabion_segment::LogConfig;
+use gabion_types::limits::{INLINE_BYTES_MAX, PART_BYTES_MIN};
+
+/// Configuration of a store.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The log's own.
+    pub log: LogConfig,
+    /// Region of buckets that are created without one.
+    pub region: String,
+    /// Owner of all buckets and objects.
+    pub owner: Owner,
+    /// Time between checkpoints of the index while there is work, in milliseconds; at least 1.
+    pub checkpoint_interval_ms: u64,
+    /// Bytes written to the log after which a checkpoint is made before its time.
+    pub checkpoint_bytes: u64,
+    /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
+    /// its share before it reads its body.
+    pub put_memory_bytes: u64,
+    /// Reads of large stripes that a body stream keeps under way ahead of its reader; at least 1.
+    pub read_ahead_stripes: usize,
+    /// Slots of the table of key locks; at least 1.
+    pub key_locks: usize,
+    /// Smallest part that is not the last one of its upload, in bytes (AWS: 5 MiB); smaller in tests.
+    pub part_bytes_min: u64,
+}
+
+impl StoreConfig {
+    /// Defaults around a log configuration.
+    #[must_use]
+    pub fn new(log: LogConfig) -> Self {
+        Self {
+            log,
+            region: "us-east-1".into(),
+            owner: Owner { id: "gabion".into(), display_name: "gabion".into() },
+            checkpoint_interval_ms: 1000,
+            checkpoint_bytes: 256 << 20,
+            put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
+            read_ahead_stripes: 3,
+            key_locks: 4096,
+            part_bytes_min: PART_BYTES_MIN,
+        }
+    }
+}
+
+/// Who owns buckets and objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Canonical id.
+    pub id: String,
+    /// Name for humans.
+    pub display_name: String,
+}
+
+/// The world outside: time and randomness.
+#[derive(Clone)]
+pub struct Env {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// Opens the index of a deployment, or throws it away.
+pub trait IndexFactory: Send + Sync {
+    /// Opens the index; an empty one where there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` when it can not be trusted: the store then destroys and rebuilds it.
+    fn open(&self) -> Result<Arc<dyn Index>, IndexError>;
+
+    /// Moves what is there aside or deletes it, so that the next [`IndexFactory::open`] gives an empty index. No handle
+    /// to it is open any more.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn destroy(&self) -> Result<(), IndexError>;
+}
+
+/// Is told how far a replay or rebuild got.
+pub trait Progress: Send + Sync {
+    /// `mutations` were replayed so far, of segments with `bytes_total` bytes to read, `bytes_done` of them read.
+    fn replayed(&self, mutations: u64, bytes_done: u64, bytes_total: u64);
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn replayed(&self, _: u64, _: u64, _: u64) {}
+}
+
+/// What opening a store found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Why the index was rebuilt from the segments; nothing when it was not.
+    pub index_rebuilt: Option<String>,
+    /// Mutations replayed from the log.
+    pub mutations_replayed: u64,
+    /// Segments found.
+    pub segments: usize,
+    /// Stripes that recovery completed.
+    pub stripes_rolled_forward: u64,
+    /// Stripes that recovery voided: they were never acknowledged.
+    pub stripes_voided: u64,
+    /// Segments with too few shards to be read.
+    pub segments_unreadable: usize,
+    /// Sentences for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// What a rebuild of the index did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RebuildReport {
+    /// What the opening at its end found.
+    pub open: OpenReport,
+    /// Buckets in the rebuilt index.
+    pub buckets: u64,
+    /// Current objects in the rebuilt index.
+    pub objects: u64,
+}

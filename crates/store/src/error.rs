@@ -1,0 +1,163 @@
+//! Why the store refused, by what the client is told.
+
+use gabion_metadata::{IndexError, rows::Etag, rows::RowError};
+use gabion_segment::LogError;
+
+/// Why an operation of the store failed. No variant carries a path.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such bucket.
+    #[error("the bucket does not exist")]
+    NoSuchBucket,
+    /// There is no such object.
+    #[error("the key does not exist")]
+    NoSuchKey,
+    /// The upload never was, was completed or was aborted.
+    #[error("the upload does not exist")]
+    NoSuchUpload,
+    /// The bucket exists.
+    #[error("the bucket exists and is yours")]
+    BucketAlreadyOwnedByYou,
+    /// The bucket still holds objects.
+    #[error("the bucket is not empty")]
+    BucketNotEmpty,
+    /// There are as many buckets as there may be.
+    #[error("there are too many buckets")]
+    TooManyBuckets,
+    /// A condition of the request does not hold; names the header.
+    #[error("the condition {0} does not hold")]
+    PreconditionFailed(&'static str),
+    /// The client has the current object already.
+    #[error("the object was not modified")]
+    NotModified {
+        /// Tag of the current object.
+        etag: Etag,
+        /// `Last-Modified` of the current object, Unix time in milliseconds.
+        modified_ms: u64,
+    },
+    /// The range begins behind the end of the object.
+    #[error("the range can not be satisfied")]
+    InvalidRange {
+        /// Length of the object in bytes.
+        size: u64,
+    },
+    /// A part named in a completion is unknown or not the one that was uploaded.
+    #[error("a part was not found, or its tag or checksum does not match")]
+    InvalidPart,
+    /// A part number that is out of range, or that the object does not have.
+    #[error("the part number is invalid")]
+    InvalidPartNumber,
+    /// The parts of a completion do not ascend.
+    #[error("the parts are not in ascending order")]
+    InvalidPartOrder,
+    /// A part that is not the last one is too small.
+    #[error("part {part_number} has {size} bytes, fewer than {size_min}")]
+    EntityTooSmall {
+        /// Number of the part.
+        part_number: u16,
+        /// Tag of the part.
+        etag: Etag,
+        /// Its length in bytes.
+        size: u64,
+        /// Least length of a part that is not the last one, in bytes.
+        size_min: u64,
+    },
+    /// The object or part would be larger than allowed.
+    #[error("the body or the object is too large")]
+    EntityTooLarge,
+    /// A digest that the client gave is not that of the bytes that came.
+    #[error("the {0} does not match the body")]
+    BadDigest(DigestKind),
+    /// The request contradicts itself or the state it refers to; the text is for the client.
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// The body did not come as promised.
+    #[error("the body failed: {0}")]
+    Body(#[from] BodyError),
+    /// The targets are full: reads and deletes go on.
+    #[error("there is no space left")]
+    NoSpace,
+    /// A queue is full: try again soon.
+    #[error("too busy")]
+    Busy,
+    /// The store takes no writes (shutting down, too few targets, index failed) until an operator acts.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// Stored bytes are lost beyond what parity can rebuild.
+    #[error("stored data is corrupt: {0}")]
+    Corrupt(String),
+    /// What must not happen; the text is for the log.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// Why a body ended before its end. Made by the server, passed through by the store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Fewer bytes came than were announced, or the connection ended.
+    #[error("the body is incomplete")]
+    Incomplete,
+    /// The SHA-256 that was signed is not that of the body.
+    #[error("the SHA-256 of the body does not match")]
+    Sha256Mismatch,
+    /// The signature of a chunk is wrong.
+    #[error("the signature of a chunk does not match")]
+    BadChunkSignature,
+    /// More bytes came than were announced or are allowed.
+    #[error("the body is too large")]
+    TooLarge,
+    /// The client was too slow.
+    #[error("the body took too long")]
+    TimedOut,
+    /// The framing or the trailers of the body are malformed; the text is for the client.
+    #[error("malformed body: {0}")]
+    Malformed(String),
+}
+
+/// Which digest of a body did not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestKind {
+    /// `Content-MD5`.
+    Md5,
+    /// `x-amz-checksum-*`.
+    Checksum(gabion_erasure::ChecksumAlgorithm),
+}
+
+impl std::fmt::Display for DigestKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DigestKind::Md5 => f.write_str("Content-MD5"),
+            DigestKind::Checksum(algorithm) => f.write_str(algorithm.as_str()),
+        }
+    }
+}
+
+impl From<LogError> for StoreError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::NoSpace => StoreError::NoSpace,
+            LogError::Busy => StoreError::Busy,
+            LogError::Unavailable(reason) => StoreError::Unavailable(reason),
+            error @ LogError::Corrupt { .. } => StoreError::Corrupt(error.to_string()),
+            error => StoreError::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<IndexError> for StoreError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Corrupt(reason) => StoreError::Unavailable(format!("the index is corrupt: {reason}")),
+            IndexError::Io(error) => StoreError::Unavailable(format!("the index failed: {}", error.kind())),
+            IndexError::Closed => StoreError::Unavailable("the index is closed after a failure".into()),
+            IndexError::Locked(_) => StoreError::Unavailable("the index is open in another process".into()),
+            error @ IndexError::Conflict { .. } => StoreError::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<RowError> for StoreError {
+    fn from(error: RowError) -> Self {
+        StoreError::Unavailable(format!("the index is corrupt: {error}"))
+    }
+}
