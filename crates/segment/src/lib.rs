@@ -1,1 +1,30 @@
-//! placeholder
+//! The data plane: an erasure-coded, checksummed, append-only log of segments on many targets.
+//!
+//! What this crate must not know: keys, buckets, objects, the index. Mutations are opaque bytes; what becomes durable goes to an
+//! [`Applier`], what lies somewhere is named by an extent.
+//!
+//! Invariants: no submitter is answered before its stripe is durable and applied; no byte is returned that was not checked against
+//! the checksum it was written with; a segment that ends, ends there for ever. The bytes on disk are described in `docs/FORMAT.md`.
+#![forbid(unsafe_code)]
+
+mod applier;
+mod config;
+mod error;
+mod log;
+mod metrics;
+mod recovery;
+mod replay;
+mod segment_info;
+mod status;
+mod stripe_buffer;
+
+pub use applier::{AppliedRecord, AppliedStripe, Applier, ApplyError, Committed, NewRecord, RecordBody, RecordHome};
+pub use config::{Durability, Env, LogConfig, LogTarget};
+pub use error::LogError;
+pub use log::{Freed, Log, Pin};
+pub use metrics::{Counter, Histogram, HistogramSnapshot, LogMetrics};
+pub use recovery::{RecoveredSegment, Recovery, UnreadableSegment};
+pub use replay::MutationStream;
+pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo};
+pub use status::{LaneStatus, LogStatus, RepairEntry, TargetState, TargetStatus};
+pub use stripe_buffer::StripeBuffer;

@@ -1,0 +1,105 @@
+//! What is said about a segment between this crate and the one that keeps the index.
+
+use std::fmt;
+
+use gabion_types::{Geometry, SegmentId, Seq, TargetId};
+use serde::Serialize;
+
+/// What a lane writes, and so what its segments hold.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneKind {
+    /// Records: mutations with the bytes of small objects.
+    Small,
+    /// Stripes of large objects; no records.
+    Large,
+}
+
+/// What never changes about a segment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentInfo {
+    /// Its id.
+    pub id: SegmentId,
+    /// What it holds.
+    pub kind: LaneKind,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// The target of every shard, `k + m` of them; `TargetId::NONE` where the shard never was.
+    pub targets: Vec<TargetId>,
+}
+
+/// The end of a segment: nothing is ever appended after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seal {
+    /// Number of stripes.
+    pub stripes: u32,
+    /// Offset just after the last stripe in every shard file, in bytes.
+    pub end_offset: u64,
+    /// Lowest sequence of its records; zero if it has none.
+    pub min_seq: Seq,
+    /// Highest sequence of its records; zero if it has none.
+    pub max_seq: Seq,
+    /// Payload of its stripes in bytes: records and object bytes, without parity, headers and padding.
+    pub written_bytes: u64,
+}
+
+/// A segment as the index knows it, at the last moment that the index remembers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownSegment {
+    /// Its id.
+    pub id: SegmentId,
+    /// What it holds.
+    pub kind: LaneKind,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// The target of every shard.
+    pub targets: Vec<TargetId>,
+    /// Its end, if the index saw it sealed.
+    pub sealed: Option<Seal>,
+    /// How many of its stripes are in the index.
+    pub applied_stripes: u32,
+    /// Offset just after the last applied stripe ([`crate::AppliedStripe::next_offset`]); 0 if none is applied.
+    pub next_offset: u64,
+    /// Lowest sequence of the applied records; zero if there are none.
+    pub min_seq: Seq,
+    /// Highest sequence of the applied records; zero if there are none.
+    pub max_seq: Seq,
+    /// Payload of the applied stripes: the sum of [`crate::AppliedStripe::payload_bytes`].
+    pub written_bytes: u64,
+    /// Whether its `Freed` record is applied and [`SegmentChange::Removed`] has not come yet.
+    pub freed: bool,
+}
+
+/// A change in the life of a segment, told in order with the stripes of its lane.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SegmentChange {
+    /// A lane begins to write it.
+    Opened(SegmentInfo),
+    /// It is complete.
+    Sealed {
+        /// Which one.
+        id: SegmentId,
+        /// Its end.
+        seal: Seal,
+    },
+    /// All files of a freed segment are gone, durably: the index may forget it. Until then it must keep the row and
+    /// pass it as [`KnownSegment::freed`], so that files that survived a crash are not taken for a new segment.
+    Removed(SegmentId),
+}
+
+impl KnownSegment {
+    /// What never changes about it.
+    #[must_use]
+    pub fn info(&self) -> SegmentInfo {
+        SegmentInfo { id: self.id, kind: self.kind, geometry: self.geometry, targets: self.targets.clone() }
+    }
+}
+
+impl fmt::Display for LaneKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Small => "small",
+            Self::Large => "large",
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! What the log looks like at one moment, for the admin page.
+
+use gabion_types::{SegmentId, TargetId};
+use serde::{Serialize, Serializer};
+
+use crate::segment_info::LaneKind;
+
+/// A snapshot of the log.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogStatus {
+    /// The deployment's id.
+    pub deployment: String,
+    /// Geometry of new segments.
+    pub geometry: String,
+    /// All targets that were given.
+    pub targets: Vec<TargetStatus>,
+    /// Members of the deployment that no given target is.
+    #[serde(serialize_with = "as_texts")]
+    pub missing_members: Vec<TargetId>,
+    /// All lanes.
+    pub lanes: Vec<LaneStatus>,
+    /// Segments that a lane writes.
+    pub open_segments: usize,
+    /// Sealed segments.
+    pub sealed_segments: usize,
+    /// Segments with fewer readable shards than data shards.
+    pub unreadable_segments: usize,
+    /// Shards that need repair.
+    pub repairs: Vec<RepairEntry>,
+    /// Why the log refuses all writes, if it does.
+    pub poisoned: Option<String>,
+}
+
+/// A target at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct TargetStatus {
+    /// Its path, or another name for humans.
+    pub name: String,
+    /// Its id; zero if the directory is missing or no member.
+    #[serde(serialize_with = "as_text")]
+    pub id: TargetId,
+    /// Its failure domain.
+    pub failure_domain: String,
+    /// How it does.
+    pub state: TargetState,
+    /// Bytes that may still be written, as far as was last seen.
+    pub available_bytes: u64,
+    /// Size of its file system in bytes, as far as was last seen.
+    pub total_bytes: u64,
+    /// The last error that it gave.
+    pub last_error: Option<String>,
+}
+
+/// How a target does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TargetState {
+    /// It takes reads and writes.
+    Online,
+    /// It was not there when the log was opened.
+    Absent,
+    /// A write or sync failed; it is probed again before it gets new segments.
+    Failed,
+    /// It has too little room for new data.
+    Full,
+}
+
+/// A lane at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct LaneStatus {
+    /// What it writes.
+    pub kind: LaneKind,
+    /// Records or stripes waiting.
+    pub queued: usize,
+    /// Bytes waiting.
+    pub queued_bytes: usize,
+    /// Records or stripes being written or applied.
+    pub in_flight: usize,
+}
+
+/// A shard that needs repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct RepairEntry {
+    /// The segment.
+    #[serde(serialize_with = "segment_text")]
+    pub segment: SegmentId,
+    /// The shard.
+    pub shard: u8,
+}
+
+fn as_text<S: Serializer>(id: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+fn segment_text<S: Serializer>(id: &SegmentId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+fn as_texts<S: Serializer>(ids: &[TargetId], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ids.iter().map(ToString::to_string))
+}
