@@ -1,1 +1,70 @@
-fn main() {}
+//! `cargo xtask`: what CI runs, and the chores around it, without a shell script.
+//!
+//! `cargo xtask test` runs every step; each step is also a command of its own. Steps install what they need. The
+//! last line of a run is `N passed, M failed`, and the exit status says the same.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cargo;
+mod clients;
+mod http;
+mod process;
+mod steps;
+mod summary;
+
+use std::process::ExitCode;
+
+use steps::Step;
+use summary::{Summary, say};
+
+const HELP: &str = "\
+cargo xtask COMMAND [ARGUMENTS]
+
+  test                    everything that CI runs, in the order below
+  fmt                     cargo fmt --check
+  lint                    clippy over all targets; warnings are errors
+  doc                     rustdoc; warnings are errors
+  unit [FILTER]           unit, property and documentation tests of all crates
+  fuzz                    the decoders' and parsers' properties again, with many more cases
+  integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
+  clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it can be had, s5cmd
+  deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)
+
+  bench first-figures     4 KiB and 16 MiB put and get at 1 and 64 clients on 4+2 and 1+0, as Markdown
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = arguments.split_first() else {
+        say(HELP);
+        return ExitCode::from(2);
+    };
+    let steps = match command.as_str() {
+        "test" => Step::ALL.to_vec(),
+        "help" | "--help" | "-h" => {
+            say(HELP);
+            return ExitCode::SUCCESS;
+        }
+        "bench" => {
+            return match bench::run(rest) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    say(&format!("error: {error:#}"));
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        name => match Step::ALL.iter().find(|step| step.name() == name) {
+            Some(step) => vec![*step],
+            None => {
+                say(&format!("there is no command {name:?}\n\n{HELP}"));
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let mut summary = Summary::default();
+    for step in steps {
+        summary.run(step.name(), |tally| step.run(rest, tally));
+    }
+    summary.finish()
+}

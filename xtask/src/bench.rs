@@ -1,0 +1,287 @@
+//! `cargo xtask bench first-figures`: the tables of docs/BENCHMARKS.md.
+//!
+//! Two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
+//! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::{
+    cargo::build_server,
+    http::{get, sample_sum},
+    process::output,
+    summary::say,
+};
+
+/// Figures that the server counts: what they are called on its metrics page.
+const SYNCS: &str = "gabion_disk_syncs_total";
+const WRITTEN_BYTES: &str = "gabion_disk_written_bytes_total";
+const READS: &str = "gabion_disk_reads_total";
+
+const ACCESS_KEY: &str = "benchmark";
+const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
+
+const USAGE: &str = "cargo xtask bench first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3]";
+
+struct Options {
+    directory: PathBuf,
+    seconds: u64,
+    rounds: usize,
+}
+
+/// Runs the benchmark that the first argument names.
+///
+/// # Errors
+/// When the arguments are not understood, or a server or load fails.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    if arguments.first().map(String::as_str) != Some("first-figures") {
+        bail!("{USAGE}");
+    }
+    let mut options = Options { directory: std::env::temp_dir(), seconds: 5, rounds: 3 };
+    for pair in arguments[1..].chunks(2) {
+        let [name, value] = pair else { bail!("{USAGE}") };
+        match name.as_str() {
+            "--dir" => options.directory = value.into(),
+            "--seconds" => options.seconds = value.parse().context(USAGE)?,
+            "--rounds" => options.rounds = value.parse().context(USAGE)?,
+            _ => bail!("{USAGE}"),
+        }
+    }
+    first_figures(&options)
+}
+
+fn first_figures(options: &Options) -> anyhow::Result<()> {
+    let program = build_server("release")?;
+    let place = options.directory.join(format!("gabion-first-figures-{}", std::process::id()));
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    let servers = [Server::start(&program, &place, "4+2", 6)?, Server::start(&program, &place, "1+0", 1)?];
+    let timed = timed_table(options, &program, &servers);
+    let counted = timed.and_then(|timed| Ok(timed + "\n" + &counted_table(&program, &servers)?));
+    drop(servers);
+    fs::remove_dir_all(&place)?;
+    say(&counted?);
+    Ok(())
+}
+
+/// One cell of the timed table.
+struct Load {
+    operation: &'static str,
+    size: &'static str,
+    clients: u32,
+}
+
+const LOADS: [Load; 8] = [
+    Load { operation: "put", size: "4KiB", clients: 1 },
+    Load { operation: "put", size: "4KiB", clients: 64 },
+    Load { operation: "get", size: "4KiB", clients: 1 },
+    Load { operation: "get", size: "4KiB", clients: 64 },
+    Load { operation: "put", size: "16MiB", clients: 1 },
+    Load { operation: "put", size: "16MiB", clients: 64 },
+    Load { operation: "get", size: "16MiB", clients: 1 },
+    Load { operation: "get", size: "16MiB", clients: 64 },
+];
+
+/// The figures of one run of `gabion bench`.
+#[derive(Clone, Copy)]
+struct Figures {
+    ops_per_s: f64,
+    bytes_per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+    errors: u64,
+}
+
+fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyhow::Result<String> {
+    let mut runs: Vec<Vec<Figures>> = (0..LOADS.len() * servers.len()).map(|_| Vec::new()).collect();
+    for round in 0..options.rounds {
+        for (index, load) in LOADS.iter().enumerate() {
+            for (place, server) in servers.iter().enumerate() {
+                say(&format!(
+                    "round {}: {} {} × {} on {}",
+                    round + 1,
+                    load.operation,
+                    load.size,
+                    load.clients,
+                    server.geometry
+                ));
+                let seconds = format!("{}s", options.seconds);
+                let arguments = ["--duration", &seconds, "--warmup", "1s", "--objects", "128"];
+                runs[index * servers.len() + place].push(server.load(program, load, &arguments)?);
+            }
+        }
+    }
+    let mut table = String::from(
+        "| operation | size | clients | geometry | ops/s | MiB/s | p50 ms | p99 ms | errors |\n\
+         | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for (index, rounds) in runs.iter().enumerate() {
+        let (load, server) = (&LOADS[index / servers.len()], &servers[index % servers.len()]);
+        let figures = median(rounds);
+        table += &format!(
+            "| {} | {} | {} | {} | {:.0} | {:.0} | {:.2} | {:.2} | {} |\n",
+            load.operation,
+            load.size,
+            load.clients,
+            server.geometry,
+            figures.ops_per_s,
+            figures.bytes_per_s / 1_048_576.0,
+            figures.p50_us / 1000.0,
+            figures.p99_us / 1000.0,
+            rounds.iter().map(|figures| figures.errors).sum::<u64>(),
+        );
+    }
+    Ok(table)
+}
+
+/// The run with the median rate.
+fn median(rounds: &[Figures]) -> Figures {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s));
+    sorted[sorted.len() / 2]
+}
+
+/// What one object costs: counted, not timed.
+fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String> {
+    let mut table = String::from(
+        "| objects | clients | geometry | syncs per object | bytes written per object | reads per get | files before and after |\n\
+         | --- | ---: | --- | ---: | ---: | ---: | --- |\n",
+    );
+    for (size, count, clients) in [("4KiB", 20_000, 1), ("4KiB", 100_000, 64), ("16MiB", 64, 16)] {
+        for server in servers {
+            let put = Load { operation: "put", size, clients };
+            let (before, files_before) = (server.metrics()?, server.files()?);
+            let number = count.to_string();
+            let arguments = ["--count", &number, "--warmup", "0s", "--objects", &number, "--keep"];
+            server.load(program, &put, &arguments)?;
+            let (after, files_after) = (server.metrics()?, server.files()?);
+            // Puts name their objects by worker: the objects that gets read are written first, and cost no read.
+            let get = Load { operation: "get", ..put };
+            let arguments = ["--count", &number, "--warmup", "0s", "--objects", &number];
+            server.load(program, &get, &arguments)?;
+            let read = server.metrics()?;
+            let per_object = |name| (sample_sum(&after, name, "") - sample_sum(&before, name, "")) / f64::from(count);
+            table += &format!(
+                "| {count} × {size} | {clients} | {} | {:.3} | {:.0} | {:.2} | {files_before} → {files_after} |\n",
+                server.geometry,
+                per_object(SYNCS),
+                per_object(WRITTEN_BYTES),
+                (sample_sum(&read, READS, "") - sample_sum(&after, READS, "")) / f64::from(count),
+            );
+        }
+    }
+    Ok(table)
+}
+
+/// A server that ends with this value.
+struct Server {
+    child: Child,
+    geometry: &'static str,
+    endpoint: String,
+    admin: String,
+    targets: Vec<PathBuf>,
+}
+
+impl Server {
+    fn start(program: &Path, place: &Path, geometry: &'static str, targets: usize) -> anyhow::Result<Self> {
+        let place = place.join(geometry);
+        let targets: Vec<PathBuf> = (0..targets).map(|index| place.join(format!("target{index}"))).collect();
+        for target in &targets {
+            fs::create_dir_all(target)?;
+        }
+        let (listen, admin) = (free_address()?, free_address()?);
+        let log = fs::File::create(place.join("log"))?;
+        let child = Command::new(program)
+            .arg("server")
+            .args(&targets)
+            .args(["--geometry", geometry, "--listen", &listen, "--admin-listen", &admin, "--state"])
+            .arg(place.join("state"))
+            .env("GABION_ROOT_ACCESS_KEY", ACCESS_KEY)
+            .env("GABION_ROOT_SECRET_KEY", SECRET_KEY)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("starting the server")?;
+        let mut server = Self { child, geometry, endpoint: format!("http://{listen}"), admin, targets };
+        server.wait_until_ready().with_context(|| fs::read_to_string(place.join("log")).unwrap_or_default())?;
+        Ok(server)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "polls a program of its own; no executor is blocked")]
+    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        for _ in 0..600 {
+            if get(&self.admin, "/health/ready").is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended: {status}");
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        bail!("the server was not ready within a minute")
+    }
+
+    fn load(&self, program: &Path, load: &Load, arguments: &[&str]) -> anyhow::Result<Figures> {
+        let text = output(
+            Command::new(program)
+                .args(["bench", load.operation, "--size", load.size, "--concurrency", &load.clients.to_string()])
+                .args(["--endpoint", &self.endpoint, "--json", "-"])
+                .args(arguments)
+                .env("GABION_ACCESS_KEY", ACCESS_KEY)
+                .env("GABION_SECRET_KEY", SECRET_KEY),
+        )?;
+        let report: Value = serde_json::from_str(&text).context("reading the report of gabion bench")?;
+        let result = &report["results"][0];
+        let number = |value: &Value| value.as_f64().context("a figure is missing from the report");
+        Ok(Figures {
+            ops_per_s: number(&result["ops_per_s"])?,
+            bytes_per_s: number(&result["bytes_per_s"])?,
+            p50_us: number(&result["latency_us"]["p50"])?,
+            p99_us: number(&result["latency_us"]["p99"])?,
+            errors: result["error_count"].as_u64().context("the report has no count of errors")?,
+        })
+    }
+
+    fn metrics(&self) -> anyhow::Result<String> {
+        get(&self.admin, "/metrics")
+    }
+
+    /// Files and directories on all targets.
+    fn files(&self) -> anyhow::Result<usize> {
+        self.targets.iter().map(|target| count_entries(target)).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; there is nothing else to be done.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn count_entries(directory: &Path) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        count += 1;
+        if entry.file_type()?.is_dir() {
+            count += count_entries(&entry.path())?;
+        }
+    }
+    Ok(count)
+}
+
+/// A loopback address that nobody listens on now.
+fn free_address() -> anyhow::Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}

@@ -1,0 +1,129 @@
+//! Cargo, called the way this workspace needs it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, bail};
+
+use crate::{
+    process::{output, run_watched},
+    summary::Tally,
+};
+
+/// The root of the checkout.
+///
+/// # Errors
+/// When not started by cargo.
+pub(crate) fn root() -> anyhow::Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").context("start this with `cargo xtask`")?;
+    Ok(Path::new(&package).parent().context("the package lies in the workspace")?.to_owned())
+}
+
+/// Where cargo puts what it builds.
+///
+/// # Errors
+/// When not started by cargo.
+pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => Ok(std::path::absolute(dir)?),
+        None => Ok(root()?.join("target")),
+    }
+}
+
+/// `cargo SUBCOMMAND` in the root. `s3s` declares a newer Rust than it needs (docs/adr/0005): hence the second flag.
+///
+/// # Errors
+/// When not started by cargo.
+pub(crate) fn cargo(subcommand: &str) -> anyhow::Result<Command> {
+    let mut command = bare(subcommand)?;
+    command.args(["--locked", "--ignore-rust-version"]);
+    Ok(command)
+}
+
+/// `cargo SUBCOMMAND` without the flags that only building commands know.
+///
+/// # Errors
+/// When not started by cargo.
+pub(crate) fn bare(subcommand: &str) -> anyhow::Result<Command> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.arg(subcommand).current_dir(root()?);
+    // What `cargo run` set for this program is none of the child's business and would rebuild crates that look at it.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    Ok(command)
+}
+
+/// Builds the server and returns its path. `profile` as cargo calls it: `dev`, `release`.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_server(profile: &str) -> anyhow::Result<PathBuf> {
+    let mut command = cargo("build")?;
+    command.args(["-p", "gabion", "--bin", "gabion", "--profile", profile]);
+    crate::process::run(&mut command)?;
+    let directory = if profile == "dev" { "debug" } else { profile };
+    Ok(target_dir()?.join(directory).join("gabion"))
+}
+
+/// Runs `cargo test …` and counts what its harnesses report.
+///
+/// # Errors
+/// When a test failed or nothing could be built.
+pub(crate) fn test(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
+    let succeeded = run_watched(command, |line| {
+        if let Some(counts) = harness_counts(line) {
+            tally.passed += counts.passed;
+            tally.failed += counts.failed;
+            tally.skipped += counts.skipped;
+        }
+    })?;
+    if !succeeded {
+        bail!("cargo test failed");
+    }
+    Ok(())
+}
+
+/// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; …`.
+fn harness_counts(line: &str) -> Option<Tally> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let mut tally = Tally::default();
+    for count in counts.split(';') {
+        let mut words = count.split_whitespace();
+        let (Some(number), Some(word)) = (words.next(), words.next()) else { continue };
+        let Ok(number) = number.parse() else { continue };
+        match word {
+            "passed" => tally.passed = number,
+            "failed" => tally.failed = number,
+            "ignored" => tally.skipped = number,
+            _ => {}
+        }
+    }
+    Some(tally)
+}
+
+/// Version of a program, or an error when it is not there.
+///
+/// # Errors
+/// When it can not be run.
+pub(crate) fn deny_version() -> anyhow::Result<String> {
+    Ok(output(bare("deny")?.arg("--version"))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_the_test_harness() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 5 filtered out; finished in 0.19s";
+        assert_eq!(harness_counts(line), Some(Tally { passed: 12, failed: 3, skipped: 1 }));
+        assert_eq!(harness_counts("test a ... ok"), None);
+    }
+}

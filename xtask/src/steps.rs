@@ -1,0 +1,111 @@
+//! The steps of CI, in the order of what fails fastest.
+
+use std::process::Command;
+
+use crate::{
+    cargo::{bare, build_server, cargo, deny_version, test},
+    clients,
+    process::run,
+    summary::{Tally, say},
+};
+
+/// One step; its name is also its command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Fmt,
+    Lint,
+    Doc,
+    Unit,
+    Fuzz,
+    Integration,
+    Clients,
+    Deny,
+}
+
+/// Cases per property in the `fuzz` step; proptest runs 256 by default.
+const FUZZ_CASES: &str = "4000";
+
+/// Packages whose decoders and parsers read bytes from disk or network.
+const FUZZED: [&str; 4] = ["gabion-types", "gabion-erasure", "gabion-metadata", "gabion-segment"];
+
+/// Threads of the integration tests: each test starts a server of its own, and waits for it most of the time.
+const INTEGRATION_THREADS: &str = "--test-threads=3";
+
+impl Step {
+    pub(crate) const ALL: [Step; 8] =
+        [Step::Fmt, Step::Lint, Step::Doc, Step::Unit, Step::Fuzz, Step::Integration, Step::Clients, Step::Deny];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Step::Fmt => "fmt",
+            Step::Lint => "lint",
+            Step::Doc => "doc",
+            Step::Unit => "unit",
+            Step::Fuzz => "fuzz",
+            Step::Integration => "integration",
+            Step::Clients => "clients",
+            Step::Deny => "deny",
+        }
+    }
+
+    /// Runs the step and counts into `tally`.
+    ///
+    /// # Errors
+    /// What failed.
+    pub(crate) fn run(self, arguments: &[String], tally: &mut Tally) -> anyhow::Result<()> {
+        match self {
+            Step::Fmt => one(bare("fmt")?.args(["--all", "--check"]), tally),
+            Step::Lint => one(cargo("clippy")?.args(["--workspace", "--all-targets", "--", "-D", "warnings"]), tally),
+            Step::Doc => {
+                let mut command = cargo("doc")?;
+                command.args(["--workspace", "--no-deps", "--exclude", "gabion-tests", "--exclude", "gabion-benches"]);
+                one(command.env("RUSTDOCFLAGS", "-D warnings"), tally)
+            }
+            Step::Unit => {
+                let mut command = cargo("test")?;
+                command.args(["--workspace", "--exclude", "gabion-tests", "--no-fail-fast", "--"]);
+                test(command.args(arguments), tally)
+            }
+            Step::Fuzz => {
+                let mut command = cargo("test")?;
+                for package in FUZZED {
+                    command.args(["-p", package]);
+                }
+                command.args(["--lib", "--no-fail-fast", "--", "any_bytes"]).env("PROPTEST_CASES", FUZZ_CASES);
+                test(&mut command, tally)
+            }
+            Step::Integration => {
+                let server = build_server("dev")?;
+                let mut command = cargo("test")?;
+                command.args(["-p", "gabion-tests", "--test", "integration", "--", INTEGRATION_THREADS]);
+                test(command.args(arguments).env("GABION_BIN", server), tally)
+            }
+            Step::Clients => clients::run_all(arguments, tally),
+            Step::Deny => deny(tally),
+        }
+    }
+}
+
+/// A step that passes or fails as a whole.
+fn one(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
+    run(command)?;
+    tally.passed += 1;
+    Ok(())
+}
+
+fn deny(tally: &mut Tally) -> anyhow::Result<()> {
+    let Ok(version) = deny_version() else {
+        say("skipped: cargo-deny is not installed; `cargo install --locked cargo-deny` takes some minutes");
+        tally.skipped += 1;
+        return Ok(());
+    };
+    say(&version);
+    one(bare("deny")?.args(["check", "licenses", "bans", "sources"]), tally)?;
+    // The advisories come over the network: where there is none, that is said and not taken for a vulnerability.
+    if let Err(error) = run(bare("deny")?.args(["fetch", "db"])) {
+        say(&format!("skipped: advisories can not be fetched: {error:#}"));
+        tally.skipped += 1;
+        return Ok(());
+    }
+    one(bare("deny")?.args(["check", "--disable-fetch", "advisories"]), tally)
+}
