@@ -182,6 +182,11 @@ pub(crate) fn check_write(offset: u64, parts: &[Bytes]) -> io::Result<u64> {
     Ok(bytes)
 }
 
+/// Refuses lengths that no file can have.
+pub(crate) fn check_len(len: u64) -> io::Result<()> {
+    check_extent(0, len)
+}
+
 fn check_extent(offset: u64, bytes: u64) -> io::Result<()> {
     match offset.checked_add(bytes) {
         Some(end) if i64::try_from(end).is_ok() => Ok(()),

@@ -23,6 +23,7 @@ mod path;
 mod select;
 mod sim;
 mod threads;
+mod uring;
 
 #[cfg(test)]
 mod conformance;

@@ -10,6 +10,10 @@ use crate::disk::Disk;
 use crate::error::explain;
 use crate::host::{DataPath, HostDisk, Namespace};
 use crate::threads::Pool;
+use crate::uring::Ring;
+
+/// Threads for names alone, where bytes move through a ring.
+const NAMES_THREADS_MAX: usize = 4;
 
 /// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,9 +63,11 @@ impl std::error::Error for UnknownDriver {}
 /// Limits of a driver; the defaults fit servers from a laptop to a storage node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriverOptions {
-    /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a local one.
+    /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a local one,
+    /// 4 where io_uring moves the bytes.
     pub threads_max: Option<usize>,
-    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously. At least 1.
+    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously. At least 1;
+    /// io_uring takes at most 1024.
     pub in_flight_max: usize,
 }
 
@@ -92,10 +98,32 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         .map_err(|errno| explain(errno, "ask for the file system of", &root.display().to_string()))?;
     // The field's type and sign differ between architectures; the magic numbers have 32 bits.
     let file_system = FileSystem::of_magic(stat.f_type as u32);
-    let pool = Pool::new(options.threads_max.unwrap_or(file_system.threads_max()), options.in_flight_max);
-    let _ = choice;
-    let disk = Arc::new(HostDisk::new(namespace, pool, DataPath::Threads));
-    Ok(OpenedDisk { disk, driver: "threads", file_system: file_system.to_string() })
+    let ring = match choice {
+        DriverChoice::Threads => None,
+        DriverChoice::IoUring => Some(Ring::start(options.in_flight_max).map_err(|error| {
+            let message = format!("io_uring is asked for, but can not be used: {error}");
+            io::Error::new(io::ErrorKind::Unsupported, message)
+        })?),
+        DriverChoice::Auto => ring_where_it_pays(file_system, options),
+    };
+    let (data_path, driver, default_threads_max) = match ring {
+        Some(ring) => (DataPath::Uring(ring), "io_uring", NAMES_THREADS_MAX),
+        None => (DataPath::Threads, "threads", file_system.threads_max()),
+    };
+    let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);
+    let disk = Arc::new(HostDisk::new(namespace, pool, data_path));
+    Ok(OpenedDisk { disk, driver, file_system: file_system.to_string() })
+}
+
+fn ring_where_it_pays(file_system: FileSystem, options: DriverOptions) -> Option<Arc<Ring>> {
+    let FileSystem::Local(_) = file_system else { return None };
+    match Ring::start(options.in_flight_max) {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            tracing::info!(%error, "io_uring can not be used; the target is driven by threads");
+            None
+        }
+    }
 }
 
 /// What a file system is to us.
@@ -150,5 +178,43 @@ impl fmt::Display for FileSystem {
             FileSystem::Local(name) | FileSystem::Remote(name) => f.write_str(name),
             FileSystem::Unknown(magic) => write!(f, "unknown (0x{magic:08X})"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_have_names() {
+        for (choice, name) in DriverChoice::ALL {
+            assert_eq!(choice.to_string(), name);
+            assert_eq!(name.parse(), Ok(choice));
+        }
+        assert_eq!("uring".parse::<DriverChoice>(), Err(UnknownDriver));
+    }
+
+    #[test]
+    fn file_systems_behind_a_network_are_driven_by_threads() {
+        for magic in [0x0BD0_0BD0, 0x1983_0326, 0x6969, 0x6573_5546, 0x4750_4653, 0x00C3_6400, 0x1234_5678] {
+            assert!(ring_where_it_pays(FileSystem::of_magic(magic), DriverOptions::default()).is_none());
+        }
+        assert_eq!(FileSystem::of_magic(0x0BD0_0BD0).to_string(), "Lustre");
+        assert_eq!(FileSystem::of_magic(0x1234).to_string(), "unknown (0x00001234)");
+    }
+
+    #[test]
+    fn a_missing_root_is_told_by_its_name() {
+        let error = open_disk(Path::new("/no/such/target"), DriverChoice::Auto, DriverOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("/no/such/target"));
+    }
+
+    #[test]
+    fn auto_chooses_and_tells() {
+        let dir = tempfile::tempdir().unwrap();
+        let opened = open_disk(dir.path(), DriverChoice::Auto, DriverOptions::default()).unwrap();
+        assert!(["io_uring", "threads"].contains(&opened.driver));
+        assert!(!opened.file_system.is_empty());
     }
 }

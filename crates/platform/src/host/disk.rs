@@ -10,18 +10,22 @@ use super::{HostFile, Namespace};
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
 use crate::path;
 use crate::threads::{Pool, ThreadFile};
+use crate::uring::{Ring, UringFile};
 
 /// How the bytes of open files move.
 #[derive(Debug, Clone)]
 pub(crate) enum DataPath {
     /// By positioned reads and writes on the pool.
     Threads,
+    /// Through the target's ring.
+    Uring(Arc<Ring>),
 }
 
 impl DataPath {
     fn file(&self, file: HostFile) -> Arc<dyn DiskFile> {
         match self {
             DataPath::Threads => Arc::new(ThreadFile::new(file)),
+            DataPath::Uring(ring) => Arc::new(UringFile::new(file, Arc::clone(ring))),
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::SimDisk;
 use super::state::InodeRef;
-use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_read, check_write, refused};
 
 /// A file and the disk it lies on; it outlives its name.
 #[derive(Debug)]
@@ -58,6 +58,9 @@ impl DiskFile for SimFile {
     }
 
     fn set_len(&self, len: u64) -> IoFuture<()> {
+        if let Err(error) = check_len(len) {
+            return refused(error);
+        }
         let inode = Arc::clone(&self.inode);
         self.disk.operation(move |state| state.set_len(&inode, len)).boxed()
     }

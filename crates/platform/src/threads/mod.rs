@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_read, check_write, refused};
 use crate::host::HostFile;
 use crate::parts::Parts;
 
@@ -56,6 +56,9 @@ impl DiskFile for ThreadFile {
     }
 
     fn set_len(&self, len: u64) -> IoFuture<()> {
+        if let Err(error) = check_len(len) {
+            return refused(error);
+        }
         let file = Arc::clone(&self.file);
         self.file.pool().run(move || file.set_len(len))
     }
