@@ -39,4 +39,5 @@ pub use range::{ByteRange, RangeRequest};
 pub use store::{Store, StoreStatus};
 
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
+pub use gabion_segment::{LogMetrics, TargetState};
 pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};

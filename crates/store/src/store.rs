@@ -116,6 +116,12 @@ impl Store {
     /// Finishes what is in flight, makes a checkpoint, lets go of the targets.
     pub async fn shutdown(&self) {}
 
+    /// The log's counters, for the metrics page.
+    #[must_use]
+    pub fn log_metrics(&self) -> &gabion_segment::LogMetrics {
+        unreachable!("no store can be open yet")
+    }
+
     /// A snapshot for the admin page.
     #[must_use]
     pub fn status(&self) -> StoreStatus {

@@ -41,6 +41,10 @@ pub struct SegmentRow {
     /// Bytes of objects and records that were ever written to it.
     #[n(10)]
     pub written_bytes: u64,
+    /// The lowest sequence of those of its mutations that can bring a row into being; nothing when there are none. A
+    /// tombstone above it must not be forgotten as long as the segment exists.
+    #[n(11)]
+    pub creates_min_seq: Option<Seq>,
 }
 
 /// Where a segment is in its life.

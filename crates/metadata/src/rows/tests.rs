@@ -109,6 +109,7 @@ fn segment() -> SegmentRow {
         max_seq: Seq::from_u64(3),
         live_bytes: -1,
         written_bytes: 1 << 30,
+        creates_min_seq: None,
     }
 }
 
@@ -148,7 +149,8 @@ fn rows_round_trip() {
     round_trips(7, part());
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
-    round_trips(11, segment());
+    round_trips(12, segment());
+    round_trips(12, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });
     round_trips(2, UsageRow { objects: u64::MAX, bytes: 0 });
     assert_eq!(UsageRow::decode(&[]), Err(RowError::Empty { row: "usage" }));
 }

@@ -1,0 +1,372 @@
+//! Mutations: what the log's records say, self-describing and sufficient to rebuild the index.
+//!
+//! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
+//! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
+
+use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
+use gabion_types::{Extent, Seq, UploadId, limits::MUTATION_BYTES_MAX};
+use minicbor::{Decode, Encode};
+
+/// The version that is written.
+const VERSION: u8 = 1;
+
+/// A change of the index.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) enum Mutation {
+    #[n(0)]
+    CreateBucket(#[n(0)] CreateBucketMutation),
+    #[n(1)]
+    DeleteBucket(#[n(0)] DeleteBucketMutation),
+    #[n(2)]
+    PutObject(#[n(0)] Box<PutObjectMutation>),
+    #[n(3)]
+    DeleteObject(#[n(0)] DeleteObjectMutation),
+    #[n(4)]
+    CreateUpload(#[n(0)] Box<CreateUploadMutation>),
+    #[n(5)]
+    PutPart(#[n(0)] Box<PutPartMutation>),
+    #[n(6)]
+    CompleteUpload(#[n(0)] Box<CompleteUploadMutation>),
+    #[n(7)]
+    EndUpload(#[n(0)] EndUploadMutation),
+}
+
+/// A bucket comes into being.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct CreateBucketMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub created_ms: u64,
+    #[n(2)]
+    pub owner: String,
+    #[n(3)]
+    pub region: String,
+}
+
+/// A bucket goes, and the uploads that were open in it end.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct DeleteBucketMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub uploads: Vec<EndedUpload>,
+}
+
+/// An upload that ends with its bucket.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct EndedUpload {
+    #[n(0)]
+    pub key: String,
+    #[n(1)]
+    pub upload: UploadId,
+}
+
+/// An object becomes current.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct PutObjectMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    #[n(2)]
+    pub modified_ms: u64,
+    #[n(3)]
+    pub size: u64,
+    #[n(4)]
+    pub etag: Etag,
+    #[n(5)]
+    pub attributes: Attributes,
+    #[n(6)]
+    pub checksums: Vec<StoredChecksum>,
+    #[n(7)]
+    pub data: Data,
+    /// The parts of the object that this is a copy of.
+    #[n(8)]
+    pub parts: Vec<CopiedPart>,
+}
+
+/// A part of an object that was copied.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct CopiedPart {
+    #[n(0)]
+    pub part_number: u16,
+    #[n(1)]
+    pub size: u64,
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub etag_md5: [u8; 16],
+    #[n(3)]
+    pub checksums: Vec<StoredChecksum>,
+}
+
+/// Where the bytes of a mutation lie.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) enum Data {
+    /// In the mutation's own record; nowhere when there are none.
+    #[n(0)]
+    Record,
+    /// In these extents.
+    #[n(1)]
+    Extents(#[n(0)] Vec<Extent>),
+}
+
+/// There is no current object any more.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct DeleteObjectMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+}
+
+/// An upload begins.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct CreateUploadMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    #[n(2)]
+    pub upload: UploadId,
+    #[n(3)]
+    pub created_ms: u64,
+    #[n(4)]
+    pub attributes: Attributes,
+    #[n(5)]
+    pub checksum_algorithm: Option<u8>,
+    #[n(6)]
+    pub checksum_kind: Option<ChecksumKind>,
+    #[n(7)]
+    pub owner: String,
+}
+
+/// A part of an upload becomes current.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct PutPartMutation {
+    #[n(0)]
+    pub upload: UploadId,
+    #[n(1)]
+    pub part_number: u16,
+    #[n(2)]
+    pub size: u64,
+    #[cbor(n(3), with = "minicbor::bytes")]
+    pub etag_md5: [u8; 16],
+    #[n(4)]
+    pub modified_ms: u64,
+    #[n(5)]
+    pub checksums: Vec<StoredChecksum>,
+    #[n(6)]
+    pub data: Data,
+}
+
+/// An upload ends; the parts it names become the current object.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct CompleteUploadMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    #[n(2)]
+    pub upload: UploadId,
+    #[n(3)]
+    pub modified_ms: u64,
+    #[n(4)]
+    pub attributes: Attributes,
+    #[n(5)]
+    pub etag: Etag,
+    #[n(6)]
+    pub checksums: Vec<StoredChecksum>,
+    #[n(7)]
+    pub parts: Vec<NamedPart>,
+}
+
+/// A part by its number and the commit that made it current.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct NamedPart {
+    #[n(0)]
+    pub part_number: u16,
+    #[n(1)]
+    pub seq: Seq,
+}
+
+/// An upload ends without an object.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct EndUploadMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    #[n(2)]
+    pub upload: UploadId,
+}
+
+/// Why bytes are no mutation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MutationError {
+    #[error("a mutation has no bytes")]
+    Empty,
+    #[error("version {0} of a mutation is unknown: it was written by a newer program")]
+    Version(u8),
+    #[error("malformed mutation: {0}")]
+    Malformed(String),
+}
+
+impl Mutation {
+    /// Version byte and fields; the caller checks [`Mutation::fits`].
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        minicbor::encode(self, &mut out).expect("a vector takes any number of bytes");
+        out
+    }
+
+    /// Whether a record takes so many bytes.
+    pub(crate) fn fits(encoded: &[u8]) -> bool {
+        encoded.len() <= MUTATION_BYTES_MAX
+    }
+
+    /// Reads [`Mutation::encode`].
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, MutationError> {
+        let (&version, fields) = bytes.split_first().ok_or(MutationError::Empty)?;
+        if version != VERSION {
+            return Err(MutationError::Version(version));
+        }
+        let mut decoder = minicbor::Decoder::new(fields);
+        let mutation = decoder.decode().map_err(|error| MutationError::Malformed(error.to_string()))?;
+        match fields.len() - decoder.position() {
+            0 => Ok(mutation),
+            excess => Err(MutationError::Malformed(format!("{excess} bytes after the end"))),
+        }
+    }
+
+    /// Whether it can bring a row into being: such a row must not come back when the mutation that took it away is gone.
+    pub(crate) fn creates(&self) -> bool {
+        match self {
+            Mutation::CreateBucket(_)
+            | Mutation::PutObject(_)
+            | Mutation::CreateUpload(_)
+            | Mutation::PutPart(_)
+            | Mutation::CompleteUpload(_) => true,
+            Mutation::DeleteBucket(_) | Mutation::DeleteObject(_) | Mutation::EndUpload(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_types::{Place, SegmentId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn samples() -> Vec<Mutation> {
+        let upload = UploadId::from_u128(7);
+        let extent = Extent {
+            segment: SegmentId::new(1, 2),
+            stripe_offset: 8192,
+            place: Place::Cells { cell_bytes: 65536 },
+            len: 100,
+            crc64: 9,
+        };
+        let checksum = StoredChecksum { algorithm: 2, kind: ChecksumKind::FullObject, value: vec![1; 8] };
+        vec![
+            Mutation::CreateBucket(CreateBucketMutation {
+                bucket: "bucket".into(),
+                created_ms: 1,
+                owner: "me".into(),
+                region: "here".into(),
+            }),
+            Mutation::DeleteBucket(DeleteBucketMutation {
+                bucket: "bucket".into(),
+                uploads: vec![EndedUpload { key: "k".into(), upload }],
+            }),
+            Mutation::PutObject(Box::new(PutObjectMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                modified_ms: 5,
+                size: 100,
+                etag: Etag::Md5([3; 16]),
+                attributes: Attributes { content_type: Some("text/plain".into()), ..Attributes::default() },
+                checksums: vec![checksum.clone()],
+                data: Data::Extents(vec![extent]),
+                parts: vec![CopiedPart { part_number: 1, size: 100, etag_md5: [1; 16], checksums: vec![checksum] }],
+            })),
+            Mutation::DeleteObject(DeleteObjectMutation { bucket: "bucket".into(), key: "k".into() }),
+            Mutation::CreateUpload(Box::new(CreateUploadMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                upload,
+                created_ms: 1,
+                attributes: Attributes::default(),
+                checksum_algorithm: None,
+                checksum_kind: Some(ChecksumKind::Composite),
+                owner: "me".into(),
+            })),
+            Mutation::PutPart(Box::new(PutPartMutation {
+                upload,
+                part_number: 3,
+                size: 9,
+                etag_md5: [4; 16],
+                modified_ms: 2,
+                checksums: vec![],
+                data: Data::Record,
+            })),
+            Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                upload,
+                modified_ms: 5,
+                attributes: Attributes::default(),
+                etag: Etag::Multipart([1; 16], 1),
+                checksums: vec![],
+                parts: vec![NamedPart { part_number: 3, seq: Seq::from_u64(77) }],
+            })),
+            Mutation::EndUpload(EndUploadMutation { bucket: "bucket".into(), key: "k".into(), upload }),
+        ]
+    }
+
+    #[test]
+    fn mutations_round_trip_and_refuse_what_is_cut() {
+        for mutation in samples() {
+            let bytes = mutation.encode();
+            assert_eq!(Mutation::decode(&bytes).unwrap(), mutation);
+            for end in 0..bytes.len() {
+                assert!(Mutation::decode(&bytes[..end]).is_err(), "{mutation:?} cut at {end}");
+            }
+            let mut newer = bytes;
+            newer[0] = 2;
+            assert_eq!(Mutation::decode(&newer), Err(MutationError::Version(2)));
+        }
+    }
+
+    #[test]
+    fn the_largest_mutations_fit() {
+        // A body of 5 GiB in stripes of 1 MiB, and a completion of 10 000 parts.
+        let Some(Mutation::PutObject(mut put)) = samples().into_iter().nth(2) else { unreachable!("it is the third") };
+        let Data::Extents(extents) = &put.data else { unreachable!("it has extents") };
+        put.data = Data::Extents(vec![Extent { stripe_offset: 1 << 40, crc64: u64::MAX, ..extents[0] }; 5 << 10]);
+        assert!(Mutation::fits(&Mutation::PutObject(put).encode()));
+        let Some(Mutation::CompleteUpload(mut complete)) = samples().into_iter().nth(6) else {
+            unreachable!("it is the seventh")
+        };
+        complete.parts = vec![NamedPart { part_number: 10_000, seq: Seq::from_u64(u64::MAX) }; 10_000];
+        assert!(Mutation::fits(&Mutation::CompleteUpload(complete).encode()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Mutation::decode(&bytes);
+            let mut versioned = vec![VERSION];
+            versioned.extend(&bytes);
+            let _ = Mutation::decode(&versioned);
+        }
+
+        #[test]
+        fn a_changed_byte_is_no_panic(which in 0_usize..8, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut bytes = samples()[which].encode();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let _ = Mutation::decode(&bytes);
+        }
+    }
+}
