@@ -1,0 +1,107 @@
+//! A full disk: writers are told, readers and deleters go on, space comes back.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use aws_sdk_s3::{
+    Client,
+    error::SdkError,
+    operation::put_object::{PutObjectError, PutObjectOutput},
+    primitives::ByteStream,
+};
+use gabion_tests::{Content, Outcome, Server, Setup, bytes_of, failure};
+
+use crate::BUCKET;
+
+const DISK: &str = "size=160m";
+const OBJECT_BYTES: usize = 2_000_000;
+
+/// A small file system in memory, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None`, with the reason printed, where mounting is not permitted.
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "gabion-test"]).arg(directory.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(directory)),
+            Ok(output) => {
+                println!("skipped: a tmpfs can not be mounted: {}", String::from_utf8_lossy(&output.stderr));
+                None
+            }
+            Err(error) => {
+                println!("skipped: there is no mount program: {error}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the server of a failed test may still be dying.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+async fn put(client: &Client, number: u64) -> Result<PutObjectOutput, SdkError<PutObjectError>> {
+    let body = ByteStream::from(Content::new(number, OBJECT_BYTES).bytes());
+    client.put_object().bucket(BUCKET).key(number.to_string()).body(body).send().await
+}
+
+async fn verify(client: &Client, number: u64) {
+    let got = client.get_object().bucket(BUCKET).key(number.to_string()).send().await.unwrap();
+    assert_eq!(bytes_of(got).await.unwrap(), Content::new(number, OBJECT_BYTES).bytes());
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_nothing_else() {
+    let Some(disk) = SmallDisk::mount() else { return };
+    let setup = Setup::single().below(disk.path()).flag("--segment-bytes", "8MiB");
+    let mut server = Server::start(setup).await.unwrap();
+    let client = server.client();
+    client.create_bucket().bucket(BUCKET).send().await.unwrap();
+    let mut stored = 0;
+    let outcome = loop {
+        match put(&client, stored).await {
+            Ok(_) => stored += 1,
+            Err(error) => break failure(Err::<(), _>(error)),
+        }
+        assert!(stored < 1000, "the disk is smaller than that");
+    };
+    assert_eq!(outcome.status(), Some(507), "{outcome:?} after {stored} objects");
+    assert!(stored > 20, "most of the disk was used: {stored} objects");
+
+    for number in 0..stored {
+        verify(&client, number).await;
+    }
+    client.list_objects_v2().bucket(BUCKET).send().await.unwrap();
+    server.crash().await.expect("a server with a full disk starts");
+    let client = server.client();
+    for number in 0..stored {
+        verify(&client, number).await;
+    }
+    // Deletes go on, and the space of dead segments comes back.
+    for number in 1..stored {
+        client.delete_object().bucket(BUCKET).key(number.to_string()).send().await.unwrap();
+    }
+    let again = async {
+        loop {
+            match put(&client, stored).await {
+                Ok(_) => return,
+                Err(error) => match failure(Err::<(), _>(error)) {
+                    Outcome::Refused(507, _) => tokio::time::sleep(Duration::from_millis(100)).await,
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("space comes back");
+    verify(&client, 0).await;
+    verify(&client, stored).await;
+}

@@ -1,0 +1,50 @@
+//! What an object costs, counted: inodes, bytes, syncs and reads (the bounds of the design, section 8).
+
+use gabion_tests::{Server, Setup};
+
+const SYNCS: &str = "gabion_disk_syncs_total";
+const WRITTEN_BYTES: &str = "gabion_disk_written_bytes_total";
+const READS: &str = "gabion_disk_reads_total";
+
+const OBJECTS: u32 = 20_000;
+const OBJECT_BYTES: f64 = 4096.0;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
+    for (setup, shards, overhead) in [(Setup::six(), 6.0, 6.0 / 4.0), (Setup::single(), 1.0, 1.0)] {
+        let geometry = setup.geometry;
+        let server = Server::start(setup).await.unwrap();
+        // The first object opens segments: what that costs is not the objects' share.
+        server.bench(&["put", "--count", "1", "--warmup", "0s", "--keep"]).await.unwrap();
+        let before = server.metrics().await.unwrap();
+        let count = OBJECTS.to_string();
+        let put = ["put", "--count", &count, "--size", "4096", "-c", "64", "--warmup", "0s", "--keep"];
+        let report = server.bench(&put).await.unwrap();
+        assert_eq!(report["results"][0]["operations"], OBJECTS);
+        let after = server.metrics().await.unwrap();
+        let per_object = |name| (after.sum(name) - before.sum(name)) / f64::from(OBJECTS);
+
+        let inodes = server.inodes().unwrap();
+        let (syncs, bytes) = (per_object(SYNCS), per_object(WRITTEN_BYTES));
+        println!("{geometry}: {inodes} inodes, {syncs:.3} syncs and {bytes:.0} bytes per object of 4096 bytes");
+        assert!(inodes < 100, "{geometry}: {inodes} files and directories");
+        // A batch is one sync per shard: at 64 clients several objects share it.
+        assert!(syncs <= shards / 4.0, "{geometry}: {syncs} syncs per object");
+        let bound = 1.25 * overhead * (OBJECT_BYTES + 512.0);
+        assert!(bytes <= bound, "{geometry}: {bytes} bytes per object, bound {bound}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_read_is_one_read_of_one_target() {
+    let server = Server::start(Setup::six()).await.unwrap();
+    let prepare = ["get", "--objects", "500", "--count", "1", "-c", "16", "--warmup", "0s", "--keep"];
+    server.bench(&prepare).await.unwrap();
+    let before = server.metrics().await.unwrap();
+    let get = ["get", "--objects", "500", "--no-prepare", "--count", "2000", "-c", "16", "--warmup", "0s", "--keep"];
+    let report = server.bench(&get).await.unwrap();
+    assert_eq!(report["results"][0]["error_count"], 0);
+    let after = server.metrics().await.unwrap();
+    let reads = after.sum(READS) - before.sum(READS);
+    assert!(reads <= 2000.0, "{reads} reads for 2000 objects");
+}
