@@ -1,1 +1,11 @@
-//! placeholder
+//! HTTP and S3 in front of the store: routes, signatures, errors, the admin page. It knows no files.
+#![forbid(unsafe_code)]
+
+pub mod access_log;
+pub mod admin;
+pub mod credentials;
+pub mod error;
+pub mod http;
+pub mod metrics;
+pub mod s3;
+pub mod tls;

@@ -1,0 +1,287 @@
+//! What a client is told when a request fails: S3's error codes, and the one mapping of the store's errors to them.
+//!
+//! Source: AWS, "Amazon S3 API Reference", "Error responses". Codes that AWS has not are marked in docs/SEMANTICS.md.
+
+use std::borrow::Cow;
+
+use gabion_store::{BodyError, DigestKind, StoreError};
+use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+
+use crate::s3::date;
+
+macro_rules! codes {
+    ($($code:ident $status:literal $message:literal,)*) => {
+        /// An error code of S3.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum S3Code {
+            $(#[doc = $message] $code,)*
+        }
+
+        impl S3Code {
+            /// All codes.
+            pub const ALL: &'static [S3Code] = &[$(S3Code::$code,)*];
+
+            /// The code as clients read it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(S3Code::$code => stringify!($code),)* }
+            }
+
+            /// The HTTP status that goes with it.
+            ///
+            /// # Panics
+            /// Never: all statuses of the table are valid.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                let status = match self { $(S3Code::$code => $status,)* };
+                StatusCode::from_u16(status).expect("the table has statuses of three digits")
+            }
+
+            /// What it means, for humans.
+            #[must_use]
+            pub const fn message(self) -> &'static str {
+                match self { $(S3Code::$code => $message,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    AccessDenied 403 "Access Denied",
+    AuthorizationHeaderMalformed 400 "The authorization header that you provided is not valid.",
+    AuthorizationQueryParametersError 400 "The authorization query parameters that you provided are not valid.",
+    BadDigest 400 "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.",
+    BucketNotEmpty 409 "The bucket that you tried to delete is not empty.",
+    EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.",
+    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.",
+    IllegalLocationConstraintException 400 "The location constraint is incompatible for the region specific endpoint this request was sent to.",
+    IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+    InsufficientStorage 507 "There is not enough storage space left to complete the request.",
+    InternalError 500 "An internal error occurred. Try again.",
+    InvalidArgument 400 "Invalid argument.",
+    InvalidBucketName 400 "The specified bucket is not valid.",
+    InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.",
+    InvalidLocationConstraint 400 "The specified location-constraint is not valid.",
+    InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
+    InvalidPartNumber 416 "The requested partnumber is not satisfiable.",
+    InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.",
+    InvalidRange 416 "The requested range is not satisfiable.",
+    InvalidRequest 400 "Invalid request.",
+    InvalidStorageClass 400 "The storage class that you specified is not valid.",
+    InvalidToken 400 "The provided token is malformed or otherwise not valid.",
+    InvalidURI 400 "The specified URI couldn't be parsed.",
+    KeyTooLongError 400 "Your key is too long.",
+    MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to the published schema.",
+    MalformedXML 400 "The XML that you provided was not well-formed or did not validate against the published schema.",
+    MaxMessageLengthExceeded 400 "Your request was too large.",
+    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size.",
+    MethodNotAllowed 405 "The specified method is not allowed against this resource.",
+    MissingContentLength 411 "You must provide the Content-Length HTTP header.",
+    NoSuchBucket 404 "The specified bucket does not exist.",
+    NoSuchKey 404 "The specified key does not exist.",
+    NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.",
+    NotImplemented 501 "A header or query you provided implies functionality that is not implemented.",
+    NotModified 304 "Not Modified",
+    PreconditionFailed 412 "At least one of the preconditions that you specified did not hold.",
+    RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.",
+    ServiceUnavailable 503 "Service is unable to handle the request.",
+    SignatureDoesNotMatch 403 "The request signature that the server calculated does not match the signature that you provided. Check your secret access key and signing method.",
+    SlowDown 503 "Please reduce your request rate.",
+    TooManyBuckets 400 "You have attempted to create more buckets than are allowed.",
+    XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.",
+}
+
+/// A failed request.
+#[derive(Clone, Debug)]
+pub struct S3Error {
+    /// The code.
+    pub code: S3Code,
+    /// What went wrong, for the client. Holds no path and no secret.
+    pub message: Cow<'static, str>,
+    /// Further elements of the error document: names and texts.
+    pub details: Vec<(&'static str, String)>,
+    /// Further headers of the answer.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl S3Error {
+    /// With the code's own message.
+    #[must_use]
+    pub fn new(code: S3Code) -> Self {
+        Self::with(code, code.message())
+    }
+
+    /// With a message of its own.
+    #[must_use]
+    pub fn with(code: S3Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), details: Vec::new(), headers: Vec::new() }
+    }
+
+    /// `InvalidArgument` about a named argument.
+    #[must_use]
+    pub fn argument(name: &str, value: &str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::with(S3Code::InvalidArgument, message)
+            .detail("ArgumentName", name)
+            .detail("ArgumentValue", value.chars().take(ARGUMENT_CHARS_MAX).collect::<String>())
+    }
+
+    /// `InvalidRequest`.
+    #[must_use]
+    pub fn request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::with(S3Code::InvalidRequest, message)
+    }
+
+    /// `NotImplemented` because of a header or a query.
+    #[must_use]
+    pub fn unsupported(name: &str) -> Self {
+        Self::new(S3Code::NotImplemented).detail("Header", name)
+    }
+
+    /// Adds an element to the error document.
+    #[must_use]
+    pub fn detail(mut self, name: &'static str, text: impl Into<String>) -> Self {
+        self.details.push((name, text.into()));
+        self
+    }
+
+    /// Adds a header to the answer.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+}
+
+/// An argument is echoed at most this long, in characters.
+const ARGUMENT_CHARS_MAX: usize = 128;
+
+impl From<S3Code> for S3Error {
+    fn from(code: S3Code) -> Self {
+        Self::new(code)
+    }
+}
+
+impl From<BodyError> for S3Error {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Incomplete => Self::new(S3Code::IncompleteBody),
+            BodyError::Sha256Mismatch => Self::new(S3Code::XAmzContentSHA256Mismatch),
+            BodyError::BadChunkSignature => Self::new(S3Code::SignatureDoesNotMatch),
+            BodyError::TooLarge => Self::new(S3Code::EntityTooLarge),
+            BodyError::TimedOut => Self::new(S3Code::RequestTimeout),
+            BodyError::Malformed(message) => Self::with(S3Code::MalformedTrailerError, message),
+        }
+    }
+}
+
+impl From<StoreError> for S3Error {
+    /// The only place in which the store's errors become S3's. What only the operator may know is logged here.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoSuchBucket => Self::new(S3Code::NoSuchBucket),
+            StoreError::NoSuchKey => Self::new(S3Code::NoSuchKey),
+            StoreError::NoSuchUpload => Self::new(S3Code::NoSuchUpload),
+            StoreError::BucketAlreadyOwnedByYou => Self::new(S3Code::BucketAlreadyOwnedByYou),
+            StoreError::BucketNotEmpty => Self::new(S3Code::BucketNotEmpty),
+            StoreError::TooManyBuckets => Self::new(S3Code::TooManyBuckets),
+            StoreError::PreconditionFailed(header) => Self::new(S3Code::PreconditionFailed).detail("Condition", header),
+            StoreError::NotModified { etag, modified_ms } => Self::new(S3Code::NotModified)
+                .header(ETAG, &format!("\"{etag}\""))
+                .header(LAST_MODIFIED, &date::http(modified_ms)),
+            StoreError::InvalidRange { size } => Self::new(S3Code::InvalidRange)
+                .detail("ActualObjectSize", size.to_string())
+                .header(CONTENT_RANGE, &format!("bytes */{size}")),
+            StoreError::InvalidPart => Self::new(S3Code::InvalidPart),
+            StoreError::InvalidPartNumber => Self::new(S3Code::InvalidPartNumber),
+            StoreError::InvalidPartOrder => Self::new(S3Code::InvalidPartOrder),
+            StoreError::EntityTooSmall { part_number, etag, size, size_min } => Self::new(S3Code::EntityTooSmall)
+                .detail("ProposedSize", size.to_string())
+                .detail("MinSizeAllowed", size_min.to_string())
+                .detail("PartNumber", part_number.to_string())
+                .detail("ETag", etag.to_string()),
+            StoreError::EntityTooLarge => Self::new(S3Code::EntityTooLarge),
+            StoreError::BadDigest(DigestKind::Md5) => {
+                Self::with(S3Code::BadDigest, "The Content-MD5 you specified did not match what we received.")
+            }
+            StoreError::BadDigest(DigestKind::Checksum(algorithm)) => Self::with(
+                S3Code::BadDigest,
+                format!("The {algorithm} you specified did not match the calculated checksum."),
+            ),
+            StoreError::InvalidRequest(message) => Self::request(message),
+            StoreError::Body(error) => error.into(),
+            StoreError::NoSpace => Self::new(S3Code::InsufficientStorage),
+            StoreError::Busy => Self::new(S3Code::SlowDown).header(RETRY_AFTER, "1"),
+            StoreError::Unavailable(reason) => {
+                tracing::warn!(%reason, "a request was refused: the store is unavailable");
+                Self::new(S3Code::ServiceUnavailable)
+            }
+            StoreError::Corrupt(reason) => {
+                tracing::error!(%reason, "a request failed: stored data is corrupt");
+                Self::new(S3Code::InternalError)
+            }
+            StoreError::Internal(reason) => {
+                tracing::error!(%reason, "a request failed: internal error");
+                Self::new(S3Code::InternalError)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_store::{ChecksumAlgorithm, Etag};
+
+    use super::*;
+
+    #[test]
+    fn every_store_error_has_its_code() {
+        let etag = Etag::Md5([0; 16]);
+        let table: Vec<(StoreError, u16, &str)> = vec![
+            (StoreError::NoSuchBucket, 404, "NoSuchBucket"),
+            (StoreError::NoSuchKey, 404, "NoSuchKey"),
+            (StoreError::NoSuchUpload, 404, "NoSuchUpload"),
+            (StoreError::BucketAlreadyOwnedByYou, 409, "BucketAlreadyOwnedByYou"),
+            (StoreError::BucketNotEmpty, 409, "BucketNotEmpty"),
+            (StoreError::TooManyBuckets, 400, "TooManyBuckets"),
+            (StoreError::PreconditionFailed("If-Match"), 412, "PreconditionFailed"),
+            (StoreError::NotModified { etag: etag.clone(), modified_ms: 0 }, 304, "NotModified"),
+            (StoreError::InvalidRange { size: 3 }, 416, "InvalidRange"),
+            (StoreError::InvalidPart, 400, "InvalidPart"),
+            (StoreError::InvalidPartNumber, 416, "InvalidPartNumber"),
+            (StoreError::InvalidPartOrder, 400, "InvalidPartOrder"),
+            (StoreError::EntityTooSmall { part_number: 1, etag, size: 1, size_min: 5 }, 400, "EntityTooSmall"),
+            (StoreError::EntityTooLarge, 400, "EntityTooLarge"),
+            (StoreError::BadDigest(DigestKind::Md5), 400, "BadDigest"),
+            (StoreError::BadDigest(DigestKind::Checksum(ChecksumAlgorithm::Crc32)), 400, "BadDigest"),
+            (StoreError::InvalidRequest("text".into()), 400, "InvalidRequest"),
+            (StoreError::Body(BodyError::Incomplete), 400, "IncompleteBody"),
+            (StoreError::Body(BodyError::Sha256Mismatch), 400, "XAmzContentSHA256Mismatch"),
+            (StoreError::Body(BodyError::BadChunkSignature), 403, "SignatureDoesNotMatch"),
+            (StoreError::Body(BodyError::TooLarge), 400, "EntityTooLarge"),
+            (StoreError::Body(BodyError::TimedOut), 400, "RequestTimeout"),
+            (StoreError::Body(BodyError::Malformed("text".into())), 400, "MalformedTrailerError"),
+            (StoreError::NoSpace, 507, "InsufficientStorage"),
+            (StoreError::Busy, 503, "SlowDown"),
+            (StoreError::Unavailable("/secret/path".into()), 503, "ServiceUnavailable"),
+            (StoreError::Corrupt("/secret/path".into()), 500, "InternalError"),
+            (StoreError::Internal("/secret/path".into()), 500, "InternalError"),
+        ];
+        for (error, status, code) in table {
+            let shown = error.to_string();
+            let error = S3Error::from(error);
+            assert_eq!((error.code.status().as_u16(), error.code.as_str()), (status, code), "{shown}");
+            assert!(!error.message.contains("/secret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn codes_have_valid_statuses() {
+        for code in S3Code::ALL {
+            assert!(code.status().as_u16() >= 300, "{code:?}");
+        }
+    }
+}
