@@ -172,7 +172,7 @@ impl<E: Index> Index for CachedIndex<E> {
         let asked = asked(table, key);
         let slot = &self.slots[Self::slot_index(&asked)];
         let version = slot.version.load(Ordering::Acquire);
-        if version % 2 == 0
+        if version.is_multiple_of(2)
             && let Some(row) = self.rows.get(&asked)
         {
             self.hits.fetch_add(1, Ordering::Relaxed);
@@ -180,7 +180,7 @@ impl<E: Index> Index for CachedIndex<E> {
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
         let row = self.engine.get(table, key)?;
-        if version % 2 == 0 {
+        if version.is_multiple_of(2) {
             let _guard = slot.lock.lock();
             if slot.version.load(Ordering::Acquire) == version {
                 self.rows.insert(cached_key(table, key), row.clone());

@@ -1,6 +1,6 @@
 //! The rows of the index and their encodings: one version byte, then a CBOR array.
 //!
-//! A row says nothing of keys ([`crate::keys`]) or engines ([`crate::index`]). Fields have fixed positions in the array
+//! A row says nothing of keys ([`crate::keys`]) or engines ([`crate::Index`]). Fields have fixed positions in the array
 //! and are only ever added at its end: a decoder skips positions that it does not know, and a field added later must
 //! have a default for rows without it. What can not be said that way raises the version byte. Decoders take
 //! hostile bytes: they return an error, never panic, and allocate nothing by a length that they only read.

@@ -64,6 +64,8 @@ struct Stop {
 
 impl Stop {
     /// The stop, what tells that it is reached, and what lets go.
+    ///
+    /// Dropped, the latter lets go too: move it into the scope, so that a failed assertion ends the test.
     fn new() -> (Self, Receiver<()>, Sender<()>) {
         let ((reached, is_reached), (let_go, go_on)) = (channel(), channel());
         (Self { reached, go_on }, is_reached, let_go)
@@ -73,7 +75,7 @@ impl Stop {
         let stop = stop.lock().take();
         if let Some(stop) = stop {
             stop.reached.send(()).unwrap();
-            stop.go_on.recv().unwrap();
+            let _ = stop.go_on.recv();
         }
     }
 }
@@ -124,7 +126,8 @@ fn a_reader_overtaken_by_a_commit_caches_nothing() {
         index.commit(&[], put("old")).unwrap();
         let (stop, reached, let_go) = Stop::new();
         *engine.stop_get.lock() = Some(stop);
-        thread::scope(|scope| {
+        let index = &index;
+        thread::scope(move |scope| {
             let reader = scope.spawn(|| index.get(Table::Object, KEY).unwrap().unwrap());
             reached.recv().unwrap();
             // The reader has the old row in its hands.
@@ -149,7 +152,8 @@ fn nobody_sees_the_old_row_once_the_engine_has_the_new_one() {
     assert_eq!(index.get(Table::Object, KEY).unwrap().unwrap(), "old");
     let (stop, reached, let_go) = Stop::new();
     *engine.stop_commit.lock() = Some(stop);
-    thread::scope(|scope| {
+    let index = &index;
+    thread::scope(move |scope| {
         scope.spawn(|| index.commit(&[], put("new")).unwrap());
         reached.recv().unwrap();
         // The commit is in the engine and has not returned: scans see it, so must gets.
@@ -168,7 +172,8 @@ fn a_reader_that_asked_during_a_commit_caches_nothing() {
     let (stop_commit, in_commit, end_commit) = Stop::new();
     let (stop_get, in_get, end_get) = Stop::new();
     *engine.stop_commit.lock() = Some(stop_commit);
-    thread::scope(|scope| {
+    let (index, engine) = (&index, &engine);
+    thread::scope(move |scope| {
         let writer = scope.spawn(|| index.commit(&[], put("one")).unwrap());
         in_commit.recv().unwrap();
         *engine.stop_get.lock() = Some(stop_get);
@@ -218,6 +223,17 @@ fn stays_within_its_bytes() {
         index.commit(&[], vec![Write::Put(Table::Object, i.to_be_bytes().to_vec(), vec![0; 5000])]).unwrap();
     }
     assert!(index.stats().cached_bytes <= 100_000);
+}
+
+#[test]
+fn a_cached_row_that_outgrows_the_cache_is_not_left_behind() {
+    let index = CachedIndex::new(MemoryIndex::new(), 4096);
+    for len in [1, 100, 1000, 3000, 5000, 100_000, 10] {
+        index.commit(&[], vec![Write::Put(Table::Object, KEY.into(), vec![0; len])]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(index.get(Table::Object, KEY).unwrap().unwrap().len(), len);
+        }
+    }
 }
 
 #[test]
