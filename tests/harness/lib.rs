@@ -1,7 +1,7 @@
 //! What the integration tests share: a server that is spawned, killed and started again, a client for it, and objects whose content
 //! follows from a seed.
 //!
-//! The server is the built program, named by `GABION_BIN` (`cargo xtask integration` builds it); nothing of its code is linked here.
+//! The server is the built program, named by `GABION_TEST_BIN` (`cargo xtask integration` builds it); nothing of its code is linked here.
 #![forbid(unsafe_code)]
 
 mod client;

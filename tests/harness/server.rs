@@ -108,11 +108,11 @@ impl Server {
     /// The program under test.
     ///
     /// # Panics
-    /// When `GABION_BIN` is not set.
+    /// When `GABION_TEST_BIN` is not set.
     #[must_use]
     pub fn program() -> PathBuf {
-        std::env::var_os("GABION_BIN")
-            .expect("GABION_BIN must name the built server: use `cargo xtask integration`")
+        std::env::var_os("GABION_TEST_BIN")
+            .expect("GABION_TEST_BIN must name the built server: use `cargo xtask integration`")
             .into()
     }
 
@@ -137,7 +137,7 @@ impl Server {
     pub fn launch(&mut self) -> anyhow::Result<()> {
         (self.listen, self.admin) = (free_address()?, free_address()?);
         let log = fs::OpenOptions::new().create(true).append(true).open(&self.log)?;
-        let child = Command::new(Self::program())
+        let child = clean_command()
             .arg("server")
             .args(&self.targets)
             .args(["--geometry", self.setup.geometry, "--listen", &self.listen, "--admin-listen", &self.admin])
@@ -283,7 +283,7 @@ impl Server {
     /// # Errors
     /// When it fails; the error holds what it said.
     pub async fn bench(&self, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
-        let output = Command::new(Self::program())
+        let output = clean_command()
             .arg("bench")
             .args(arguments)
             .args(["--endpoint", &self.endpoint(), "--json", "-"])
@@ -337,6 +337,15 @@ impl Drop for Server {
             }
         }
     }
+}
+
+/// The program, without settings of whoever runs the tests.
+fn clean_command() -> Command {
+    let mut command = Command::new(Server::program());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GABION_")) {
+        command.env_remove(name);
+    }
+    command
 }
 
 fn count_entries(directory: &Path) -> anyhow::Result<usize> {

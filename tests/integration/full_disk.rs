@@ -62,7 +62,12 @@ async fn verify(client: &Client, number: u64) {
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_nothing_else() {
     let Some(disk) = SmallDisk::mount() else { return };
-    let setup = Setup::single().below(disk.path()).flag("--segment-bytes", "8MiB");
+    let setup = Setup::single()
+        .below(disk.path())
+        .flag("--segment-payload-bytes", "8MiB")
+        .flag("--segment-target-reserve-bytes", "16MiB")
+        .flag("--lanes-small", "1")
+        .flag("--lanes-large", "2");
     let mut server = Server::start(setup).await.unwrap();
     let client = server.client();
     client.create_bucket().bucket(BUCKET).send().await.unwrap();

@@ -2,8 +2,8 @@
 
 use gabion_tests::{Server, Setup};
 
-const SYNCS: &str = "gabion_disk_syncs_total";
-const WRITTEN_BYTES: &str = "gabion_disk_written_bytes_total";
+const SYNCS: &str = "gabion_log_syncs_total";
+const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
 const READS: &str = "gabion_disk_reads_total";
 
 const OBJECTS: u32 = 20_000;

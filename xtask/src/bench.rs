@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// Figures that the server counts: what they are called on its metrics page.
-const SYNCS: &str = "gabion_disk_syncs_total";
-const WRITTEN_BYTES: &str = "gabion_disk_written_bytes_total";
+const SYNCS: &str = "gabion_log_syncs_total";
+const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
 const READS: &str = "gabion_disk_reads_total";
 
 const ACCESS_KEY: &str = "benchmark";

@@ -10,8 +10,9 @@ use crate::{
     summary::{Tally, say},
 };
 
-/// What the Python environment holds: the newest releases, whose defaults (checksums) are what users meet.
-const REQUIREMENTS: [&str; 3] = ["boto3", "awscli", "pytest"];
+/// What the Python environment holds: the newest releases, whose defaults (checksums) are what users meet. With
+/// its `crt` extra boto3 computes CRC32C and CRC64NVME too.
+const REQUIREMENTS: [&str; 3] = ["boto3[crt]", "awscli", "pytest"];
 
 /// Runs the tests of all clients.
 ///
@@ -27,10 +28,10 @@ pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result
         .args(arguments)
         .current_dir(root()?)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("GABION_BIN", server)
-        .env("GABION_CLIENTS", environment.join("bin"));
-    if let Some(s5cmd) = s5cmd() {
-        command.env("S5CMD", s5cmd);
+        .env("GABION_TEST_BIN", server)
+        .env("GABION_TEST_CLIENTS", environment.join("bin"));
+    if !exists("s5cmd") {
+        say("s5cmd is not installed: its tests are skipped");
     }
     let succeeded = run_watched(&mut command, |line| {
         if let Some(counts) = pytest_counts(line) {
@@ -84,30 +85,6 @@ fn install_packages(packages: &[(&str, &str)]) -> anyhow::Result<()> {
     let hint = || format!("{} must be installed: that needs the network once, and root or sudo", missing.join(", "));
     run(apt().args(["update", "-q"])).with_context(hint)?;
     run(apt().args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing)).with_context(hint)
-}
-
-/// `s5cmd`, when it is installed or Go can build it; it is a welcome extra, not a condition.
-fn s5cmd() -> Option<PathBuf> {
-    if exists("s5cmd") {
-        return Some("s5cmd".into());
-    }
-    let directory = target_dir().ok()?.join("go-bin");
-    let program = directory.join("s5cmd");
-    if program.exists() {
-        return Some(program);
-    }
-    if !exists("go") {
-        say("s5cmd is left out: neither it nor Go is installed");
-        return None;
-    }
-    let built = run(Command::new("go").args(["install", "github.com/peak/s5cmd/v2@latest"]).env("GOBIN", &directory));
-    match built {
-        Ok(()) => Some(program),
-        Err(error) => {
-            say(&format!("s5cmd is left out: {error:#}"));
-            None
-        }
-    }
 }
 
 /// Reads pytest's last line: `1 failed, 41 passed, 2 skipped in 12.34s`.

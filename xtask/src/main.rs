@@ -27,7 +27,7 @@ cargo xtask COMMAND [ARGUMENTS]
   unit [FILTER]           unit, property and documentation tests of all crates
   fuzz                    the decoders' and parsers' properties again, with many more cases
   integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
-  clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it can be had, s5cmd
+  clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it is installed, s5cmd
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)
 
   bench first-figures     4 KiB and 16 MiB put and get at 1 and 64 clients on 4+2 and 1+0, as Markdown

@@ -78,7 +78,7 @@ impl Step {
                 let server = build_server("dev")?;
                 let mut command = cargo("test")?;
                 command.args(["-p", "gabion-tests", "--test", "integration", "--", INTEGRATION_THREADS]);
-                test(command.args(arguments).env("GABION_BIN", server), tally)
+                test(command.args(arguments).env("GABION_TEST_BIN", server), tally)
             }
             Step::Clients => clients::run_all(arguments, tally),
             Step::Deny => deny(tally),

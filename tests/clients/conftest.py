@@ -1,0 +1,144 @@
+"""A server for the tests of real clients, and what they need to reach it.
+
+`cargo xtask clients` sets GABION_TEST_BIN (the built server) and GABION_TEST_CLIENTS (the directory with `aws`). With GABION_TEST_ENDPOINT the tests
+run against a server that is already there, whose credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+"""
+
+import hashlib
+import os
+import random
+import socket
+import subprocess
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+
+ACCESS_KEY = "GABIONTESTACCESSKEY0"
+SECRET_KEY = "gabion-test-secret-key-of-forty-bytes-00"
+REGION = "us-east-1"
+DOMAIN = "s3.gabion.test"
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Server:
+    """Where the server is and with what one is let in."""
+
+    def __init__(self, endpoint, access_key, secret_key):
+        self.endpoint = endpoint
+        self.access_key = access_key
+        self.secret_key = secret_key
+        self.port = int(endpoint.rsplit(":", 1)[1])
+
+    def environment(self, **more):
+        """For client programs."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RCLONE_"))}
+        return own | {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_MAX_ATTEMPTS": "1",
+            "AWS_PAGER": "",
+        } | more
+
+    def client(self, **config):
+        s3 = {"addressing_style": "path"} | config.pop("s3", {})
+        config = Config(retries={"total_max_attempts": 1}, s3=s3, signature_version="s3v4", **config)
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name=REGION,
+            config=config,
+        )
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    running = os.environ.get("GABION_TEST_ENDPOINT")
+    if running:
+        yield Server(running, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+        return
+    place = tmp_path_factory.mktemp("gabion")
+    targets = [place / f"target{index}" for index in range(6)]
+    for target in targets:
+        target.mkdir()
+    port, admin = free_port(), free_port()
+    log = (place / "server.log").open("wb")
+    process = subprocess.Popen(
+        [os.environ["GABION_TEST_BIN"], "server", *map(str, targets), "--geometry", "4+2", "--state", str(place / "state")]
+        + ["--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", "--domain", DOMAIN],
+        env={name: value for name, value in os.environ.items() if not name.startswith("GABION_")}
+        | {"GABION_ROOT_ACCESS_KEY": ACCESS_KEY, "GABION_ROOT_SECRET_KEY": SECRET_KEY},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        wait_until_ready(process, admin, place / "server.log")
+        yield Server(f"http://127.0.0.1:{port}", ACCESS_KEY, SECRET_KEY)
+        process.terminate()
+        assert process.wait(timeout=60) == 0, (place / "server.log").read_text()[-4000:]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_ready(process, admin, log):
+    for _ in range(600):
+        assert process.poll() is None, f"the server ended: {log.read_text()[-4000:]}"
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/health/ready", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"the server was not ready within a minute: {log.read_text()[-4000:]}")
+
+
+@pytest.fixture(scope="session")
+def s3(server):
+    """A client as boto3 makes it, with path-style addressing."""
+    return server.client()
+
+
+@pytest.fixture
+def bucket(s3):
+    """An empty bucket of the test's own, emptied and deleted at the end."""
+    name = f"test-{uuid.uuid4().hex[:20]}"
+    s3.create_bucket(Bucket=name)
+    yield name
+    for upload in s3.list_multipart_uploads(Bucket=name).get("Uploads", []):
+        s3.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
+        keys = [{"Key": item["Key"]} for item in page.get("Contents", [])]
+        if keys:
+            assert "Errors" not in s3.delete_objects(Bucket=name, Delete={"Objects": keys, "Quiet": True})
+    s3.delete_bucket(Bucket=name)
+
+
+def content(size, seed=1):
+    """`size` bytes that follow from the seed."""
+    return random.Random(seed).randbytes(size)
+
+
+def tree(directory):
+    """Relative path to digest of every file below a directory."""
+    root = Path(directory)
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
