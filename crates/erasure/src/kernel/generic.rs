@@ -75,12 +75,12 @@ pub(super) fn apply<V: Simd<BYTES>, const BYTES: usize>(
             (4, true) => pass::<V, BYTES, 4, 2>(simd, &group, sources, rows),
             (5, true) => pass::<V, BYTES, 5, 2>(simd, &group, sources, rows),
             (6, true) => pass::<V, BYTES, 6, 2>(simd, &group, sources, rows),
-            (1, false) => pass::<V, BYTES, 1, 2>(simd, &group, sources, rows),
+            (1, false) => pass::<V, BYTES, 1, 4>(simd, &group, sources, rows),
             (2, false) => pass::<V, BYTES, 2, 2>(simd, &group, sources, rows),
             (3, false) => pass::<V, BYTES, 3, 2>(simd, &group, sources, rows),
             (4, false) => pass::<V, BYTES, 4, 2>(simd, &group, sources, rows),
-            (5, false) => pass::<V, BYTES, 5, 1>(simd, &group, sources, rows),
-            (6, false) => pass::<V, BYTES, 6, 1>(simd, &group, sources, rows),
+            (5, false) => pass::<V, BYTES, 5, 2>(simd, &group, sources, rows),
+            (6, false) => pass::<V, BYTES, 6, 2>(simd, &group, sources, rows),
             _ => unreachable!("a group has 1 to GROUP_ROWS_MAX rows"),
         }
     }
@@ -110,7 +110,8 @@ fn pass<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     }
 }
 
-/// `U` vectors at offset `at`. Two sources at a time: some instruction sets add two products at once.
+/// `U` vectors at offset `at`. Two sources at a time where there are the registers: some instruction sets add two
+/// products at once.
 #[inline(always)]
 fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     simd: V,
@@ -120,42 +121,45 @@ fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     at: usize,
 ) {
     let mut sums = [[simd.zero(); U]; R];
-    let (pairs, odd) = sources.as_chunks::<2>();
-    let (pair_coefficients, odd_coefficients) = coefficients.as_chunks::<2>();
+    let paired = if V::MANY_REGISTERS { sources.len() & !1 } else { 0 };
+    let (pairs, _) = sources[..paired].as_chunks::<2>();
+    let (pair_coefficients, _) = coefficients[..paired].as_chunks::<2>();
     for ([first, second], [a, b]) in pairs.iter().zip(pair_coefficients) {
-        let (x, y) = (blocks::<BYTES, U>(first, at), blocks::<BYTES, U>(second, at));
-        let mut loaded = [[simd.load(&x[0]), simd.load(&y[0])]; U];
-        for u in 1..U {
-            loaded[u] = [simd.load(&x[u]), simd.load(&y[u])];
-        }
+        let x = load_all::<V, BYTES, U>(simd, first, at);
+        let y = load_all::<V, BYTES, U>(simd, second, at);
         for r in 0..R {
             let factors = [simd.factor(a[r]), simd.factor(b[r])];
             for u in 0..U {
-                sums[r][u] = simd.add_pair(sums[r][u], loaded[u], factors);
+                sums[r][u] = simd.add_pair(sums[r][u], [x[u], y[u]], factors);
             }
         }
     }
-    if let ([source], [coefficients]) = (odd, odd_coefficients) {
-        let x = blocks::<BYTES, U>(source, at);
-        for u in 0..U {
-            let loaded = simd.load(&x[u]);
-            for r in 0..R {
-                sums[r][u] = simd.add(sums[r][u], loaded, simd.factor(coefficients[r]));
+    for (source, coefficients) in sources[paired..].iter().zip(&coefficients[paired..]) {
+        let x = load_all::<V, BYTES, U>(simd, source, at);
+        for r in 0..R {
+            let factor = simd.factor(coefficients[r]);
+            for u in 0..U {
+                sums[r][u] = simd.add(sums[r][u], x[u], factor);
             }
         }
     }
     for r in 0..R {
-        let (out, _) = outputs[r][at..at + U * BYTES].as_chunks_mut::<BYTES>();
+        let (blocks, _) = outputs[r][at..at + U * BYTES].as_chunks_mut::<BYTES>();
         for u in 0..U {
-            simd.store(sums[r][u], &mut out[u]);
+            simd.store(sums[r][u], &mut blocks[u]);
         }
     }
 }
 
-/// The `U` vectors of `slice` from offset `at` on.
+/// The `U` vectors of `source` from offset `at` on.
 #[inline(always)]
-fn blocks<const BYTES: usize, const U: usize>(slice: &[u8], at: usize) -> &[[u8; BYTES]] {
-    slice[at..at + U * BYTES].as_chunks().0
+fn load_all<V: Simd<BYTES>, const BYTES: usize, const U: usize>(simd: V, source: &[u8], at: usize) -> [V::Source; U] {
+    let (blocks, _) = source[at..at + U * BYTES].as_chunks::<BYTES>();
+    let mut loaded = [simd.load(&blocks[0]); U];
+    for u in 1..U {
+        loaded[u] = simd.load(&blocks[u]);
+    }
+    loaded
 }
 
 /// The last bytes, from offset `at` on, fewer than a vector.

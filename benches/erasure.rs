@@ -1,0 +1,126 @@
+//! Coding and checksums, beside a copy of the same bytes in the same run.
+//!
+//! `cargo bench -p gabion-benches --bench erasure`. Throughput counts the bytes of the data shards: a copy of them
+//! is what any write of them costs at least, so the ratio to `memcpy` is what a change of machine leaves alone.
+#![allow(missing_docs)] // criterion's macros make public functions
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gabion_erasure::{ChecksumAlgorithm, Codec, Crc64Shift, Digester, crc64, crc64_combine, kernel};
+use gabion_types::Geometry;
+
+const SHARD_BYTES: [usize; 3] = [4 * 1024, 64 * 1024, 1024 * 1024];
+const GEOMETRIES: [(usize, usize); 2] = [(4, 2), (8, 3)];
+
+/// `count` shards of arbitrary bytes. Their distance is no power of two, or they would meet in the same cache sets.
+struct Shards {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Shards {
+    const GAP_BYTES: usize = 4096 + 256;
+
+    fn new(count: usize, len: usize) -> Self {
+        let pattern = |index: usize| (index.wrapping_mul(0x9e37_79b9) >> 16) as u8;
+        Self { bytes: (0..count * (len + Self::GAP_BYTES)).map(pattern).collect(), len }
+    }
+
+    fn slices(&self) -> Vec<&[u8]> {
+        self.bytes.chunks_exact(self.len + Self::GAP_BYTES).map(|shard| &shard[..self.len]).collect()
+    }
+
+    fn slices_mut(&mut self) -> Vec<&mut [u8]> {
+        self.bytes.chunks_exact_mut(self.len + Self::GAP_BYTES).map(|shard| &mut shard[..self.len]).collect()
+    }
+}
+
+fn code(criterion: &mut Criterion) {
+    for (k, m) in GEOMETRIES {
+        let geometry = Geometry::new(k, m).expect("a valid geometry");
+        let mut group = criterion.benchmark_group(format!("code {geometry}"));
+        for len in SHARD_BYTES {
+            group.throughput(Throughput::Bytes((k * len) as u64));
+            let data = Shards::new(k, len);
+            let data = data.slices();
+            let (mut parity, mut copy) = (Shards::new(m, len), Shards::new(k, len));
+            let (mut parity, mut copy) = (parity.slices_mut(), copy.slices_mut());
+
+            group.bench_function(BenchmarkId::new("memcpy", len), |bencher| {
+                bencher.iter(|| {
+                    for (to, from) in copy.iter_mut().zip(black_box(&data)) {
+                        to.copy_from_slice(from);
+                    }
+                    black_box(&mut copy);
+                });
+            });
+            for kernel in kernel::available() {
+                let codec = Codec::with_kernel(geometry, *kernel);
+                let id = BenchmarkId::new(format!("encode {}", kernel.name()), len);
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| codec.encode(black_box(&data), black_box(&mut parity)).expect("shards fit"));
+                });
+            }
+
+            // The worst case: as many data shards are lost as there is parity.
+            let codec = Codec::new(geometry);
+            codec.encode(&data, &mut parity).expect("shards fit");
+            let present = data[m..].iter().copied().chain(parity.iter().map(|shard| &**shard));
+            let have: Vec<(usize, &[u8])> = (m..).zip(present).collect();
+            let mut want: Vec<(usize, &mut [u8])> =
+                copy.iter_mut().take(m).map(|shard| &mut **shard).enumerate().collect();
+            group.bench_function(BenchmarkId::new("reconstruct", len), |bencher| {
+                bencher.iter(|| codec.reconstruct(black_box(&have), black_box(&mut want)).expect("shards fit"));
+            });
+        }
+        group.finish();
+    }
+}
+
+fn checksums(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("checksums");
+    for len in SHARD_BYTES {
+        group.throughput(Throughput::Bytes(len as u64));
+        let bytes = Shards::new(1, len);
+        let bytes = bytes.slices()[0];
+        let mut copy = vec![0; len];
+        group.bench_function(BenchmarkId::new("memcpy", len), |bencher| {
+            bencher.iter(|| black_box(&mut copy[..]).copy_from_slice(black_box(bytes)));
+        });
+        group.bench_function(BenchmarkId::new("crc64", len), |bencher| bencher.iter(|| crc64(black_box(bytes))));
+        let kinds =
+            [(true, vec![])].into_iter().chain(ChecksumAlgorithm::ALL.map(|algorithm| (false, vec![algorithm])));
+        for (md5, algorithms) in kinds {
+            let name = algorithms.first().map_or("MD5", |algorithm| algorithm.as_str());
+            group.bench_function(BenchmarkId::new(name, len), |bencher| {
+                bencher.iter(|| {
+                    let mut digester = Digester::new(md5, &algorithms);
+                    digester.update(black_box(bytes));
+                    digester.finish()
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+fn combine(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("crc64 combine");
+    let (a, b) = (crc64(b"a"), crc64(b"b"));
+    for len in [64 * 1024, 1_234_567] {
+        group.bench_function(BenchmarkId::new("any length", len), |bencher| {
+            bencher.iter(|| crc64_combine(black_box(a), black_box(b), black_box(len)));
+        });
+    }
+    let shift = Crc64Shift::new(1_234_567);
+    group.bench_function("fixed length", |bencher| bencher.iter(|| shift.combine(black_box(a), black_box(b))));
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(20);
+    targets = code, checksums, combine
+}
+criterion_main!(benches);
