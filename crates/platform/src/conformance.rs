@@ -1,4 +1,5 @@
-//! What every disk must do, whichever driver is behind it: one suite, run over threads, io_uring and the simulated disk.
+//! What every disk must do, whichever driver is behind it: one suite, run over threads, io_uring and the simulated
+//! disk.
 //!
 //! Each law takes an empty disk. Nothing here asks for time or order beyond what the trait promises.
 

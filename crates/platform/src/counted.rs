@@ -1,4 +1,5 @@
-//! A disk that counts what passes through it, for metrics and for tests that hold the server to its limits (DESIGN.md §8).
+//! A disk that counts what passes through it, for metrics and for tests that hold the server to its limits
+//! (DESIGN.md §8).
 
 use std::io;
 use std::sync::Arc;

@@ -34,8 +34,9 @@ pub const READ_BYTES_MAX: usize = 1 << 30;
 pub trait Disk: Send + Sync + 'static {
     /// Creates the file `path` exclusively, with its parent directories, and opens it for reading and writing.
     ///
-    /// `preallocate_bytes` is best effort: where it takes, the file may read as zeros up to that length. Directories that were
-    /// made are durable when this resolves; the file's own entry is durable after [`Disk::sync_dir`].
+    /// `preallocate_bytes` is best effort: where it takes, the file may read as zeros up to that length.
+    /// Directories that were made are durable when this resolves; the file's own entry is durable after
+    /// [`Disk::sync_dir`].
     ///
     /// # Errors
     /// `AlreadyExists`; `StorageFull` when the preallocation does not fit (the file is removed again).
@@ -61,8 +62,8 @@ pub trait Disk: Send + Sync + 'static {
     /// `NotFound`; `FileTooLarge` if it is longer than `max_bytes`.
     fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes>;
 
-    /// Replaces the file `path` by one that holds `bytes`, atomically and durably: after a crash at any moment it holds
-    /// the old content or the new, and once this has resolved, the new. Parent directories are made.
+    /// Replaces the file `path` by one that holds `bytes`, atomically and durably: after a crash at any moment it
+    /// holds the old content or the new, and once this has resolved, the new. Parent directories are made.
     ///
     /// # Errors
     /// Any; the old content is then still there, or (if only the last directory sync failed) the new one.
@@ -96,7 +97,8 @@ pub trait DiskFile: Send + Sync + 'static {
     /// `InvalidInput` if `len` is above [`READ_BYTES_MAX`]; any other: nothing was read.
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes>;
 
-    /// Writes all `parts` back to back at `offset`; with [`Durable::Yes`] also syncs the file's data before it resolves.
+    /// Writes all `parts` back to back at `offset`; with [`Durable::Yes`] also syncs the file's data before it
+    /// resolves.
     ///
     /// # Errors
     /// Any: what the range holds is unknown, and if it was durable, so is every write since the last good sync.

@@ -43,7 +43,8 @@ impl Entropy for SeededEntropy {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): here by hand, so that a seed noted in a bug report keeps its meaning when a dependency changes.
+/// SplitMix64 (Steele, Lea, Flood 2014): here by hand, so that a seed noted in a bug report keeps its meaning when
+/// a dependency changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Dice {
     state: u64,

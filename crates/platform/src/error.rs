@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Adds what was tried, on which path; keeps the kind, but tells a used-up quota as [`io::ErrorKind::StorageFull`], since
-/// callers treat the two alike.
+/// Adds what was tried, on which path; keeps the kind, but tells a used-up quota as [`io::ErrorKind::StorageFull`],
+/// since callers treat the two alike.
 pub(crate) fn explain(source: impl Into<io::Error>, action: &'static str, path: &str) -> io::Error {
     let source = source.into();
     let kind = match source.kind() {

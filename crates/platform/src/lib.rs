@@ -5,9 +5,9 @@
 //!
 //! What this crate must not know: segments, stripes, records, rows, objects. It moves bytes and names.
 //!
-//! Nothing is assumed of a target but positioned reads and writes, append by one writer, sync that is honest, rename,
-//! unlink and listing (DESIGN.md §6): no extended attributes, no shared mmap, no coherent page cache between nodes. The
-//! one file lock, [`StateLock`], lies in the state directory, which is always local.
+//! Nothing is assumed of a target but positioned reads and writes, append by one writer, sync that is honest,
+//! rename, unlink and listing (DESIGN.md §6): no extended attributes, no shared mmap, no coherent page cache
+//! between nodes. The one file lock, [`StateLock`], lies in the state directory, which is always local.
 //!
 //! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
 

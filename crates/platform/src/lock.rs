@@ -1,7 +1,7 @@
 //! One process owns a state directory: an exclusive `flock` on a file in it, which names the owner.
 //!
-//! The kernel drops the lock when the process ends, however it ends, so a stale file never blocks a start. The file itself
-//! stays: removing it would let two processes lock two files of one name.
+//! The kernel drops the lock when the process ends, however it ends, so a stale file never blocks a start. The file
+//! itself stays: removing it would let two processes lock two files of one name.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,8 @@ impl StateLock {
     /// Takes the lock file `path` (created if missing, mode 0640) and writes this process' id into it.
     ///
     /// # Errors
-    /// `ResourceBusy` if another process holds it, with that process' id in the text; any other if the file can not be used.
+    /// `ResourceBusy` if another process holds it, with that process' id in the text; any other if the file can not
+    /// be used.
     pub fn acquire(path: &Path) -> io::Result<StateLock> {
         let shown = path.display().to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;

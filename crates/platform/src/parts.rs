@@ -1,4 +1,5 @@
-//! A write's buffers and how far it has come: short writes and the limit on vectors are dealt with here, once for all drivers.
+//! A write's buffers and how far it has come: short writes and the limit on vectors are dealt with here, once for
+//! all drivers.
 
 use std::io::IoSlice;
 

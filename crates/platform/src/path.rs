@@ -1,14 +1,15 @@
 //! The one place where a path given to a [`crate::Disk`] is judged.
 //!
-//! A path is text that joins the target's root; it must never leave it. Symbolic links are the admin's own business: a
-//! target may lie behind one, and nothing above creates any.
+//! A path is text that joins the target's root; it must never leave it. Symbolic links are the admin's own
+//! business: a target may lie behind one, and nothing above creates any.
 
 use std::io;
 
 /// Longest path in bytes, below the target's root.
 pub const PATH_BYTES_MAX: usize = 1024;
 
-/// Longest single component in bytes: the limit of every file system that we know, less the room that a temporary name takes.
+/// Longest single component in bytes: the limit of every file system that we know, less the room that a temporary
+/// name takes.
 pub const PATH_COMPONENT_BYTES_MAX: usize = 255 - TEMPORARY_EXTRA_BYTES;
 
 const TEMPORARY_MARK: &str = ".tmp-";

@@ -63,11 +63,11 @@ impl std::error::Error for UnknownDriver {}
 /// Limits of a driver; the defaults fit servers from a laptop to a storage node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriverOptions {
-    /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a local one,
-    /// 4 where io_uring moves the bytes.
+    /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a
+    /// local one, 4 where io_uring moves the bytes.
     pub threads_max: Option<usize>,
-    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously. At least 1;
-    /// io_uring takes at most 1024.
+    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously.
+    /// At least 1; io_uring takes at most 1024.
     pub in_flight_max: usize,
 }
 
@@ -91,7 +91,8 @@ pub struct OpenedDisk {
 /// Opens the existing directory `root` as a target.
 ///
 /// # Errors
-/// `NotFound`, `NotADirectory`, `PermissionDenied`, …, of the root; `Unsupported` if io_uring is asked for by name and the kernel does not allow it.
+/// `NotFound`, `NotADirectory`, `PermissionDenied`, …, of the root; `Unsupported` if io_uring is asked for by name
+/// and the kernel does not allow it.
 pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> io::Result<OpenedDisk> {
     let namespace = Namespace::open_root(root)?;
     let stat = rustix::fs::fstatfs(namespace.root())

@@ -12,8 +12,8 @@ use crate::error::explain;
 use crate::parts::Parts;
 use crate::threads::Pool;
 
-/// A descriptor that is closed on the pool, since closing blocks: file systems that buffer until close write then, and closing
-/// the last handle of an unlinked segment frees its blocks.
+/// A descriptor that is closed on the pool, since closing blocks: file systems that buffer until close write then,
+/// and closing the last handle of an unlinked segment frees its blocks.
 #[derive(Debug)]
 pub(crate) struct HostFile {
     /// Empty only while being dropped.

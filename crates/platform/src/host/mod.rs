@@ -1,7 +1,8 @@
-//! What the two real drivers share: names ([`namespace`]) and open files ([`file`]).
+//! What the two real drivers share: names ([`namespace`]) and open files ([`mod@file`]).
 //!
-//! The drivers differ only in how bytes move. Creating, opening, listing, renaming and removing are rare, may block for long
-//! (a journal commit, a remote metadata server), and half of them have no io_uring operation: both drivers run them on a thread pool.
+//! The drivers differ only in how bytes move. Creating, opening, listing, renaming and removing are rare, may block
+//! for long (a journal commit, a remote metadata server), and half of them have no io_uring operation: both drivers
+//! run them on a thread pool.
 
 mod disk;
 mod file;

@@ -1,7 +1,8 @@
-//! Names on a target: the blocking calls behind every [`crate::Disk`] operation that is not about bytes of an open file.
+//! Names on a target: the blocking calls behind every [`crate::Disk`] operation that is not about bytes of an open
+//! file.
 //!
-//! Everything is relative to a descriptor of the target's root, so that a target that is renamed or mounted over under a running server is
-//! not written in two places. Called from pool threads only.
+//! Everything is relative to a descriptor of the target's root, so that a target that is renamed or mounted over
+//! under a running server is not written in two places. Called from pool threads only.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -27,15 +28,17 @@ const DIR_MODE: Mode = Mode::from_raw_mode(0o750);
 const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 
-/// Directories known to be durable that are remembered: above the 256 that hold shard files; more are only synced again.
+/// Directories known to be durable that are remembered: above the 256 that hold shard files; more are only synced
+/// again.
 const DURABLE_DIRS_MAX: usize = 4096;
 
 /// The directory tree of one target.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     root: OwnedFd,
-    /// Directories whose own entries, up to the root, were synced by this process. A directory that merely exists may have been made by a
-    /// concurrent creator that has not synced it yet, or by a process that was killed before it did.
+    /// Directories whose own entries, up to the root, were synced by this process. A directory that merely exists
+    /// may have been made by a concurrent creator that has not synced it yet, or by a process that was killed
+    /// before it did.
     durable_dirs: Mutex<HashSet<String>>,
 }
 
@@ -212,7 +215,8 @@ impl Namespace {
     }
 }
 
-/// Gives the file its blocks at once, where the file system can: fewer metadata changes per sync, and a full disk shows early.
+/// Gives the file its blocks at once, where the file system can: fewer metadata changes per sync, and a full disk
+/// shows early.
 fn preallocate(fd: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
     if bytes == 0 {
         return Ok(());

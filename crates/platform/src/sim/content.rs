@@ -1,4 +1,5 @@
-//! The bytes of a simulated file: sparse, since segments are preallocated to a gigabyte and hold a few kilobytes in a test.
+//! The bytes of a simulated file: sparse, since segments are preallocated to a gigabyte and hold a few kilobytes in
+//! a test.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,8 @@ impl FaultPlan {
         Self { writes: Countdown(Some((count, kind))), ..self }
     }
 
-    /// The next `count` syncs, of files or directories, fail with `kind`; a durable write has one, a file written whole two.
+    /// The next `count` syncs, of files or directories, fail with `kind`; a durable write has one, a file written
+    /// whole two.
     pub fn fail_syncs(self, count: u32, kind: io::ErrorKind) -> Self {
         Self { syncs: Countdown(Some((count, kind))), ..self }
     }

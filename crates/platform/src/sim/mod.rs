@@ -1,24 +1,28 @@
-//! A disk that exists only in memory and fails on request. The list of its faults is the specification of what the layers
-//! above must survive; what is not in the list is not claimed to be survived.
+//! A disk that exists only in memory and fails on request. The list of its faults is the specification of what the
+//! layers above must survive; what is not in the list is not claimed to be survived.
 //!
 //! # The medium
 //!
-//! Every file has a synced content, and a list of writes and length changes that were made since its last sync. Reads see all of
-//! them (a page cache). Names have a live and a durable state too: creating, replacing and removing a file changes the live one, and
-//! [`Disk::sync_dir`] makes the names directly in that directory durable. Directories themselves are durable once made.
+//! Every file has a synced content, and a list of writes and length changes that were made since its last sync.
+//! Reads see all of them (a page cache). Names have a live and a durable state too: creating, replacing and
+//! removing a file changes the live one, and [`Disk::sync_dir`] makes the names directly in that directory durable.
+//! Directories themselves are durable once made.
 //!
 //! # The faults
 //!
-//! - **Power loss** ([`SimDisk::crash`]): each write since the file's last sync is, in order and by a seeded choice, kept, lost, or torn at
-//!   512-byte borders of the file, any subset of its sectors being kept. Each length change (preallocation too) is kept or
-//!   lost. Each name whose live state was not made durable has the one state or the other. A gap left by a lost write reads
-//!   as zeros. What was synced is there.
+//! - **Power loss** ([`SimDisk::crash`]): each write since the file's last sync is, in order and by a seeded
+//!   choice, kept, lost, or torn at 512-byte borders of the file, any subset of its sectors being kept. Each length
+//!   change (preallocation too) is kept or lost. Each name whose live state was not made durable has the one state
+//!   or the other. A gap left by a lost write reads as zeros. What was synced is there.
 //! - **Process death** ([`SimDisk::kill`]): nothing is lost.
-//! - After either, every handle and disk from before fails for ever, operations in flight included; [`SimDisk::reopen`] gives the disk anew.
-//! - **Failing reads, writes, syncs**: the next so many fail with a given kind. A failed read or length change changes nothing. A failed write may have
-//!   written any of its sectors. A failed file sync drops the unsynced writes as Linux does: reads still see them, a later sync that succeeds
-//!   does not make them durable, and a crash loses them. A failed directory sync leaves the names as they were, not durable.
-//! - **Full**: what would make the lengths of all files exceed a capacity fails with `StorageFull` and changes nothing.
+//! - After either, every handle and disk from before fails for ever, operations in flight included;
+//!   [`SimDisk::reopen`] gives the disk anew.
+//! - **Failing reads, writes, syncs**: the next so many fail with a given kind. A failed read or length change
+//!   changes nothing. A failed write may have written any of its sectors. A failed file sync drops the unsynced
+//!   writes as Linux does: reads still see them, a later sync that succeeds does not make them durable, and a crash
+//!   loses them. A failed directory sync leaves the names as they were, not durable.
+//! - **Full**: what would make the lengths of all files exceed a capacity fails with `StorageFull` and changes
+//!   nothing.
 //! - **Offline**: every operation fails with `NotConnected`, until it is online again.
 //! - **Rot**: a bit of a file flips, on the medium and in the cache.
 //!
@@ -26,12 +30,13 @@
 //!
 //! # Determinism
 //!
-//! No threads and no clock: an operation is one or more steps, and before each step its future yields or not, by the seed.
-//! So concurrent operations interleave, as on a real disk, but the same way each time on a current-thread runtime. A future that
-//! is dropped in flight does its remaining steps at that moment: detached, as on a real disk.
+//! No threads and no clock: an operation is one or more steps, and before each step its future yields or not, by
+//! the seed. So concurrent operations interleave, as on a real disk, but the same way each time on a current-thread
+//! runtime. A future that is dropped in flight does its remaining steps at that moment: detached, as on a real
+//! disk.
 //!
-//! [`Disk::write_file`] has three steps (write and sync the new content; replace the name; make the name durable), a durable write two (write, sync);
-//! a crash may come between them.
+//! [`Disk::write_file`] has three steps (write and sync the new content; replace the name; make the name durable),
+//! a durable write two (write, sync); a crash may come between them.
 
 mod content;
 mod faults;

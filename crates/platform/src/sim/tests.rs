@@ -1,5 +1,5 @@
-//! The simulated disk against its own specification (the text of `sim`): what each fault does, over many seeds, and that
-//! each outcome that the text allows does occur.
+//! The simulated disk against its own specification (the text of `sim`): what each fault does, over many seeds, and
+//! that each outcome that the text allows does occur.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,7 +1,8 @@
 //! The driver that works everywhere: positioned reads and writes on a bounded pool of threads, one pool per target.
 //!
-//! It is the better one where io_uring would hand every operation to kernel workers anyway (Lustre, BeeGFS, NFS, FUSE), and
-//! the only one where io_uring is forbidden. A target of its own pool: one that hangs takes no other with it.
+//! It is the better one where io_uring would hand every operation to kernel workers anyway (Lustre, BeeGFS, NFS,
+//! FUSE), and the only one where io_uring is forbidden. A target of its own pool: one that hangs takes no other
+//! with it.
 
 mod pool;
 

@@ -1,7 +1,8 @@
 //! A bounded pool of threads for blocking calls on one target.
 //!
-//! Threads are started when work waits and none is idle, up to a limit, and stay. Submitters wait asynchronously and in order
-//! when the limit of jobs, waiting and running, is reached. When the pool is dropped its threads finish what is queued and end.
+//! Threads are started when work waits and none is idle, up to a limit, and stay. Submitters wait asynchronously
+//! and in order when the limit of jobs, waiting and running, is reached. When the pool is dropped its threads
+//! finish what is queued and end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,7 +46,8 @@ impl Pool {
         Arc::new(Self { shared: Arc::new(shared), admission: Arc::new(Semaphore::new(jobs_max.max(1))) })
     }
 
-    /// Runs `work` on a thread. It is queued once the future is polled and there is room, and then runs even if the future is dropped.
+    /// Runs `work` on a thread. It is queued once the future is polled and there is room, and then runs even if the
+    /// future is dropped.
     pub(crate) fn run<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -64,7 +66,8 @@ impl Pool {
         })
     }
 
-    /// Runs `work`, which no one waits for, without regard to the limit of jobs: for closing files, of which there is a limited number already.
+    /// Runs `work`, which no one waits for, without regard to the limit of jobs: for closing files, of which there
+    /// is a limited number already.
     pub(crate) fn detach(&self, work: impl FnOnce() + Send + 'static) {
         // If no thread can be started, the job is dropped by `push`, and with it the file is closed right here.
         let _ = self.shared.push(Box::new(work));

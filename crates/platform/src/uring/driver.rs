@@ -32,8 +32,8 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(intake: Arc<Intake>, in_flight_max: usize) -> io::Result<Self> {
-        // Two entries for each operation, one for the wake-up: the submission queue is never full between two calls, and the
-        // completion queue, twice as long, never overflows.
+        // Two entries for each operation, one for the wake-up: the submission queue is never full between two
+        // calls, and the completion queue, twice as long, never overflows.
         let entries = (2 * in_flight_max + 1).next_power_of_two() as u32;
         let mut ring = build(entries)?;
         probe(&mut ring)?;
@@ -99,9 +99,10 @@ impl Driver {
     }
 
     fn push(&mut self, entries: &[Entry]) {
-        // SAFETY: what the entries point to is owned by their operation, which stays in its slot until all its completions are in
-        // (`complete`), or by `self.wake_count`, and `run` does not return before the wake-up's completion is in. Descriptors are held open by the
-        // operation's file and by the intake. If this thread unwinds, `AbortOnUnwind` ends the process before anything is freed.
+        // SAFETY: what the entries point to is owned by their operation, which stays in its slot until all its
+        // completions are in (`complete`), or by `self.wake_count`, and `run` does not return before the wake-up's
+        // completion is in. Descriptors are held open by the operation's file and by the intake. If this thread
+        // unwinds, `AbortOnUnwind` ends the process before anything is freed.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         pushed.expect("the submission queue has room for every operation that is admitted");
     }
@@ -143,7 +144,8 @@ impl Driver {
     }
 }
 
-/// A driver that has lost its bookkeeping can not know which memory the kernel will still write to: nothing may be freed any more.
+/// A driver that has lost its bookkeeping can not know which memory the kernel will still write to: nothing may be
+/// freed any more.
 struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
@@ -211,7 +213,8 @@ fn build(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Checks that the kernel knows our operations and that the ring turns: sandboxes allow the setup and forbid the rest.
+/// Checks that the kernel knows our operations and that the ring turns: sandboxes allow the setup and forbid the
+/// rest.
 fn probe(ring: &mut IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;

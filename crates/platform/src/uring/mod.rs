@@ -1,13 +1,18 @@
 //! The io_uring driver: bytes of open files move through one ring per target; names go to the thread pool.
 //!
-//! One driver thread and one ring per target, because a target that hangs must take no other with it, and because a read that the page
-//! cache answers is copied by whoever submits it: a thread per target spreads the copying over cores. Submitters put requests into an
-//! intake and wake the driver by an eventfd, and only if it sleeps; the driver takes all that has come since, so that under load
-//! many operations share one system call.
+//! One driver thread and one ring per target, because a target that hangs must take no other with it, and because a
+//! read that the page cache answers is copied by whoever submits it: a thread per target spreads the copying over
+//! cores (long reads go to kernel workers). Submitters put requests into an intake and wake the driver by an
+//! eventfd, and only if it sleeps; the driver takes all that has come since, so that under load many operations
+//! share one system call.
 //!
-//! Files and buffers are not registered. A registered file saves the kernel a reference count per operation (tens of nanoseconds),
-//! a registered buffer saves pinning pages, which only direct I/O does; neither shows against a buffered 4 KiB read that crosses
-//! two threads, and both would bring a limited table to manage. To be measured anew when direct I/O comes.
+//! Files and buffers are not registered. A registered file saves the kernel a reference count per operation, a
+//! registered buffer saves pinning pages, which only direct I/O does; both would bring a limited table to manage. This
+//! is a choice by reckoning, not by measurement; to be measured when direct I/O comes.
+//!
+//! Measured against threads (2 cores, ext4, shared machine): a cached 4 KiB read with 64 in flight costs 1.3 to 5.1 us
+//! here and 3.8 to 9.8 us on threads (eight runs each); durable 64 KiB writes (four runs each) differ more among
+//! themselves than between the drivers.
 
 mod driver;
 mod operation;

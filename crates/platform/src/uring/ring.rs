@@ -112,7 +112,8 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         self.intake.closing.store(true, Ordering::Release);
-        // Whether it sleeps or not: it ends only once it has seen a wake-up, so that the kernel holds no buffer of its.
+        // Whether it sleeps or not: it ends only once it has seen a wake-up, so that the kernel holds no buffer of
+        // its.
         self.intake.wake();
     }
 }
@@ -127,7 +128,8 @@ impl Intake {
     }
 
     fn wake(&self) {
-        // An eventfd takes 2^64 - 2 wake-ups before a write would block; what else can fail here is a closed descriptor.
+        // An eventfd takes 2^64 - 2 wake-ups before a write would block; what else can fail here is a closed
+        // descriptor.
         rustix::io::retry_on_intr(|| rustix::io::write(&self.wake, &1_u64.to_ne_bytes())).expect("our eventfd is open");
     }
 
@@ -157,5 +159,34 @@ impl Intake {
 
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Pool;
+    use rustix::fs::{Mode, OFlags};
+
+    #[test]
+    fn the_driver_finishes_what_is_in_flight_and_ends_with_the_last_handle() {
+        let Ok(ring) = Ring::start(4) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let fd = rustix::fs::open(&path, OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
+        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1)));
+        for part in 0..4 {
+            let parts = Parts::new(part * 5, vec![Bytes::from_static(b"bytes")]);
+            let write = ring.write(Arc::clone(&file), parts, Durable::Yes);
+            let _ = futures::FutureExt::now_or_never(write);
+        }
+        drop(file);
+        let intake = Arc::downgrade(&ring.intake);
+        drop(ring);
+        // The driver thread holds the other reference.
+        while intake.strong_count() > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"bytes".repeat(4));
     }
 }
