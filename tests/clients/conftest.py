@@ -4,6 +4,7 @@
 run against a server that is already there, whose credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 """
 
+import contextlib
 import hashlib
 import os
 import random
@@ -51,17 +52,47 @@ class Server:
             "AWS_PAGER": "",
         } | more
 
-    def client(self, **config):
+    def client(self, verify=None, **config):
+        defaults = {"retries": {"total_max_attempts": 1}, "signature_version": "s3v4"}
         s3 = {"addressing_style": "path"} | config.pop("s3", {})
-        config = Config(retries={"total_max_attempts": 1}, s3=s3, signature_version="s3v4", **config)
+        config = Config(**(defaults | config), s3=s3)
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
+            verify=verify,
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             region_name=REGION,
             config=config,
         )
+
+
+@contextlib.contextmanager
+def serving(place, *flags, scheme="http"):
+    """A server with six targets below `place`; it must end well."""
+    targets = [place / f"target{index}" for index in range(6)]
+    for target in targets:
+        target.mkdir()
+    port, admin = free_port(), free_port()
+    log = place / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [os.environ["GABION_TEST_BIN"], "server", *map(str, targets), "--geometry", "4+2", "--state", str(place / "state")]
+            + ["--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", *map(str, flags)],
+            env={name: value for name, value in os.environ.items() if not name.startswith("GABION_")}
+            | {"GABION_ROOT_ACCESS_KEY": ACCESS_KEY, "GABION_ROOT_SECRET_KEY": SECRET_KEY},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        wait_until_ready(process, admin, log)
+        yield Server(f"{scheme}://127.0.0.1:{port}", ACCESS_KEY, SECRET_KEY)
+        process.terminate()
+        assert process.wait(timeout=60) == 0, log.read_text()[-4000:]
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture(scope="session")
@@ -70,29 +101,8 @@ def server(tmp_path_factory):
     if running:
         yield Server(running, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
         return
-    place = tmp_path_factory.mktemp("gabion")
-    targets = [place / f"target{index}" for index in range(6)]
-    for target in targets:
-        target.mkdir()
-    port, admin = free_port(), free_port()
-    log = (place / "server.log").open("wb")
-    process = subprocess.Popen(
-        [os.environ["GABION_TEST_BIN"], "server", *map(str, targets), "--geometry", "4+2", "--state", str(place / "state")]
-        + ["--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", "--domain", DOMAIN],
-        env={name: value for name, value in os.environ.items() if not name.startswith("GABION_")}
-        | {"GABION_ROOT_ACCESS_KEY": ACCESS_KEY, "GABION_ROOT_SECRET_KEY": SECRET_KEY},
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        wait_until_ready(process, admin, place / "server.log")
-        yield Server(f"http://127.0.0.1:{port}", ACCESS_KEY, SECRET_KEY)
-        process.terminate()
-        assert process.wait(timeout=60) == 0, (place / "server.log").read_text()[-4000:]
-    finally:
-        process.kill()
-        process.wait()
+    with serving(tmp_path_factory.mktemp("gabion"), "--domain", DOMAIN) as server:
+        yield server
 
 
 def wait_until_ready(process, admin, log):
