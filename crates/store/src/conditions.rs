@@ -217,8 +217,7 @@ mod tests {
             (true, Some(A), None, "404"),
         ];
         for (none, if_match, current, expected) in table {
-            let conditions =
-                WriteConditions { if_none_match_any: none, if_match: if_match.map(EtagMatch::parse) };
+            let conditions = WriteConditions { if_none_match_any: none, if_match: if_match.map(EtagMatch::parse) };
             let current = current.map(tag);
             assert_eq!(outcome(conditions.check(current.as_ref())), expected, "{conditions:?} {current:?}");
         }

@@ -23,6 +23,8 @@ pub struct StoreConfig {
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
+    /// Bytes of objects that reads hold in memory at a time, read-ahead included; at least one stripe. A read waits for its share.
+    pub read_memory_bytes: u64,
     /// Reads of large stripes that a body stream keeps under way ahead of its reader; at least 1.
     pub read_ahead_stripes: usize,
     /// Slots of the table of key locks; at least 1.
@@ -42,6 +44,7 @@ impl StoreConfig {
             checkpoint_interval_ms: 1000,
             checkpoint_bytes: 256 << 20,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
+            read_memory_bytes: 1 << 30,
             read_ahead_stripes: 3,
             key_locks: 4096,
             part_bytes_min: PART_BYTES_MIN,

@@ -151,7 +151,9 @@ impl From<IndexError> for StoreError {
             IndexError::Io(error) => StoreError::Unavailable(format!("the index failed: {}", error.kind())),
             IndexError::Closed => StoreError::Unavailable("the index is closed after a failure".into()),
             IndexError::Locked(_) => StoreError::Unavailable("the index is open in another process".into()),
-            error @ (IndexError::Conflict { .. } | IndexError::Invalid { .. }) => StoreError::Internal(error.to_string()),
+            error @ (IndexError::Conflict { .. } | IndexError::Invalid { .. }) => {
+                StoreError::Internal(error.to_string())
+            }
         }
     }
 }

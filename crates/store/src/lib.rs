@@ -12,12 +12,27 @@
 #![forbid(unsafe_code)]
 
 mod api;
-mod error;
-
+mod apply;
+mod body;
+mod bucket;
 pub mod conditions;
 mod config;
+mod copy;
+mod delete;
+mod error;
+mod free;
+mod get;
+mod holds;
+mod list;
+mod locks;
+mod metrics;
+mod multipart;
+mod mutation;
+mod open;
+mod put;
 pub mod range;
 mod store;
+mod tasks;
 
 pub use api::{
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
@@ -35,9 +50,10 @@ pub use api::{
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
 pub use config::{Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, Silent, StoreConfig};
 pub use error::{BodyError, DigestKind, StoreError};
+pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};
 pub use store::{Store, StoreStatus};
 
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
-pub use gabion_segment::{LogMetrics, TargetState};
 pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
+pub use gabion_segment::{LogMetrics, TargetState};

@@ -1,16 +1,65 @@
-//! The store: a handle that is cheap to clone.
+//! The store: a handle that is cheap to clone, and what all operations share.
 
-use std::sync::Arc;
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use gabion_segment::{LogStatus, LogTarget};
-use gabion_types::{BucketName, UploadId};
+use bytes::Bytes;
+use gabion_metadata::{
+    Index, IndexStats, Table, Value, keys,
+    rows::{BucketRow, ObjectRow, Row, SegmentState},
+};
+use gabion_segment::{Committed, Log, LogMetrics, LogStatus, LogTarget, NewRecord};
+use gabion_types::{BucketName, ObjectKey, limits::INLINE_BYTES_MAX};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
-use crate::*;
+use crate::{
+    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, StoreConfig, StoreError,
+    apply::Apply,
+    free::{self, Frees},
+    holds::{Hold, Holds},
+    locks::Locks,
+    metrics::StoreMetrics,
+    mutation::Mutation,
+    open, tasks,
+};
 
-/// The object engine. Clones share it.
+/// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
+const PERMIT_BYTES: usize = 1024;
+
+/// The object engine. Clones share it; when the last one is dropped, its background tasks end.
 #[derive(Clone)]
 pub struct Store {
-    _inner: Arc<()>,
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all operations share.
+pub(crate) struct Inner {
+    pub config: StoreConfig,
+    pub env: Env,
+    pub index: Arc<dyn Index>,
+    pub log: Log,
+    pub apply: Arc<Apply>,
+    pub locks: Locks,
+    pub holds: Arc<Holds>,
+    pub metrics: StoreMetrics,
+    pub frees: Frees,
+    put_memory: Budget,
+    read_memory: Budget,
+    /// Whatever must be finished although its request is gone.
+    commits: TaskTracker,
+    background: TaskTracker,
+    stop: CancellationToken,
+    closed: AtomicBool,
+    _stop_when_dropped: DropGuard,
 }
 
 /// A snapshot for the admin page.
@@ -19,71 +68,63 @@ pub struct StoreStatus {
     /// The log's own.
     pub log: LogStatus,
     /// The index's own.
-    pub index: gabion_metadata::IndexStats,
-    /// Bytes in segments that some row needs, references counted.
+    pub index: IndexStats,
+    /// Buckets.
+    pub buckets: usize,
+    /// Segments that exist.
+    pub segments: usize,
+    /// Bytes in segments that some row needs; bytes that two rows share count twice.
     pub live_bytes: u64,
-    /// Bytes ever written to the segments that exist.
+    /// Payload bytes ever written to the segments that exist.
     pub written_bytes: u64,
-    /// Segments that wait to be deleted.
-    pub segments_to_free: usize,
+    /// Segments in which nothing is needed and that are about to be deleted.
+    pub dead_segments: usize,
+    /// Segments whose files are being removed, or could not all be removed because a target is absent.
+    pub freeing_segments: usize,
     /// Why the store takes no writes, if it takes none.
     pub unavailable: Option<String>,
 }
 
-macro_rules! signatures {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {
-        impl Store {
-            $($(#[$doc])* pub async fn $name(&self, $($arg: $ty),*) -> Result<$out, StoreError> {
-                $(let _ = $arg;)*
-                Err(StoreError::Unavailable("not open".into()))
-            })*
-        }
-    };
+/// Memory that is shared by bytes: a semaphore in units of [`PERMIT_BYTES`].
+pub(crate) struct Budget {
+    semaphore: Arc<Semaphore>,
+    permits: u32,
 }
 
-signatures! {
-    /// Buckets.
-    fn list_buckets(request: ListBuckets) -> ListedBuckets;
-    /// `region` None: the store's.
-    fn create_bucket(name: BucketName, region: Option<String>) -> ();
-    /// One bucket.
-    fn head_bucket(name: &BucketName) -> BucketInfo;
-    /// Deletes.
-    fn delete_bucket(name: &BucketName) -> ();
-    /// Puts.
-    fn put_object(request: PutObject, body: ObjectBody) -> PutResult;
-    /// Gets.
-    fn get_object(request: GetObject) -> ObjectRead;
-    /// Heads: the same, with an empty body.
-    fn head_object(request: GetObject) -> ObjectRead;
-    /// Attributes.
-    fn get_attributes(request: GetAttributes) -> ObjectAttributes;
-    /// Deletes.
-    fn delete_object(bucket: BucketName, request: DeleteObject) -> Deleted;
-    /// One result per request, in order; the outer error is about the bucket.
-    fn delete_objects(bucket: BucketName, requests: Vec<DeleteObject>) -> Vec<(gabion_types::ObjectKey, Result<Deleted, StoreError>)>;
-    /// Copies.
-    fn copy_object(request: CopyObject) -> CopyResult;
-    /// Lists.
-    fn list_objects(request: ListObjects) -> ListedObjects;
-    /// Begins an upload.
-    fn create_upload(request: CreateUpload) -> UploadId;
-    /// A part.
-    fn upload_part(request: UploadPart, body: ObjectBody) -> PartResult;
-    /// A part from an object.
-    fn upload_part_copy(request: UploadPartCopy) -> PartResult;
-    /// Completes.
-    fn complete_upload(request: CompleteUpload) -> PutResult;
-    /// Aborts.
-    fn abort_upload(target: UploadRef) -> ();
-    /// Parts.
-    fn list_parts(request: ListParts) -> ListedParts;
-    /// Uploads.
-    fn list_uploads(request: ListUploads) -> ListedUploads;
+/// A share of a [`Budget`], given back when it is dropped.
+pub(crate) type Share = OwnedSemaphorePermit;
+
+impl Budget {
+    /// A budget of `bytes`, but at least `bytes_min`.
+    fn new(bytes: u64, bytes_min: usize) -> Self {
+        let permits = bytes.max(bytes_min as u64).div_ceil(PERMIT_BYTES as u64);
+        let permits = u32::try_from(permits).unwrap_or(u32::MAX).min(Semaphore::MAX_PERMITS.min(1 << 28) as u32);
+        Self { semaphore: Arc::new(Semaphore::new(permits as usize)), permits }
+    }
+
+    /// Waits for a share of `bytes`, or of all there is.
+    pub(crate) async fn take(&self, bytes: usize) -> Share {
+        let wanted = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.permits);
+        Arc::clone(&self.semaphore).acquire_many_owned(wanted).await.expect("the semaphore is never closed")
+    }
+}
+
+/// What opening puts together.
+pub(crate) struct Parts {
+    pub config: StoreConfig,
+    pub env: Env,
+    pub index: Arc<dyn Index>,
+    pub log: Log,
+    pub apply: Arc<Apply>,
+    pub holds: Arc<Holds>,
 }
 
 impl Store {
-    /// Opens.
+    /// Opens (or formats) a deployment: recovers the log, replays what the index lacks, rebuilds the index when it is
+    /// missing or can not be trusted, and begins to serve.
+    ///
+    /// # Errors
+    /// `Unavailable` with a sentence for the operator when targets or index can not be used; others as they come.
     pub async fn open(
         config: StoreConfig,
         targets: Vec<LogTarget>,
@@ -91,11 +132,13 @@ impl Store {
         env: Env,
         progress: Arc<dyn Progress>,
     ) -> Result<(Store, OpenReport), StoreError> {
-        let _ = (config, targets, index, env, progress);
-        Err(StoreError::Unavailable("not open".into()))
+        open::open(config, targets, index, env, progress).await
     }
 
-    /// Rebuilds.
+    /// Throws the index away and rebuilds it from the segments alone.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
     pub async fn rebuild_index(
         config: StoreConfig,
         targets: Vec<LogTarget>,
@@ -103,28 +146,249 @@ impl Store {
         env: Env,
         progress: Arc<dyn Progress>,
     ) -> Result<RebuildReport, StoreError> {
-        let _ = (config, targets, index, env, progress);
-        Err(StoreError::Unavailable("not open".into()))
+        open::rebuild(config, targets, index, env, progress).await
+    }
+
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { config, env, index, log, apply, holds } = parts;
+        let stop = CancellationToken::new();
+        let inner = Inner {
+            locks: Locks::new(config.key_locks),
+            put_memory: Budget::new(config.put_memory_bytes, INLINE_BYTES_MAX),
+            read_memory: Budget::new(config.read_memory_bytes, log.stripe_payload_bytes()),
+            metrics: StoreMetrics::default(),
+            frees: Frees::default(),
+            commits: TaskTracker::new(),
+            background: TaskTracker::new(),
+            closed: AtomicBool::new(false),
+            _stop_when_dropped: stop.clone().drop_guard(),
+            config,
+            env,
+            index,
+            log,
+            apply,
+            holds,
+            stop,
+        };
+        let inner = Arc::new(inner);
+        inner.background.spawn(tasks::checkpoints(
+            Arc::downgrade(&inner),
+            Arc::clone(&inner.apply),
+            inner.stop.clone(),
+        ));
+        inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        Self { inner }
     }
 
     /// The owner of everything.
     #[must_use]
-    pub fn owner(&self) -> Owner {
-        Owner { id: String::new(), display_name: String::new() }
+    pub fn owner(&self) -> &Owner {
+        &self.inner.config.owner
     }
 
-    /// Finishes what is in flight, makes a checkpoint, lets go of the targets.
-    pub async fn shutdown(&self) {}
-
-    /// The log's counters, for the metrics page.
+    /// The region of buckets that are created without one.
     #[must_use]
-    pub fn log_metrics(&self) -> &gabion_segment::LogMetrics {
-        unreachable!("no store can be open yet")
+    pub fn region(&self) -> &str {
+        &self.inner.config.region
+    }
+
+    /// Takes no more requests, finishes those in flight, makes a checkpoint and lets go of the log.
+    pub async fn shutdown(&self) {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::Release);
+        inner.commits.close();
+        inner.commits.wait().await;
+        inner.stop.cancel();
+        inner.background.close();
+        inner.background.wait().await;
+        inner.log.shutdown().await;
+        if let Err(error) = inner.checkpoint().await {
+            tracing::warn!(%error, "the last checkpoint failed; the next start replays the log");
+        }
+    }
+
+    /// Makes the index durable up to what is acknowledged now: the next start replays only what comes later. Happens by
+    /// itself every checkpoint interval.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.inner.checkpoint().await
+    }
+
+    /// Deletes the segments in which nothing is needed; returns how many. Happens by itself when there are any.
+    ///
+    /// # Errors
+    /// Those of the log and the index; what was not deleted is tried again later.
+    pub async fn free_dead_segments(&self) -> Result<usize, StoreError> {
+        free::free_dead(&self.inner).await
     }
 
     /// A snapshot for the admin page.
     #[must_use]
     pub fn status(&self) -> StoreStatus {
-        unreachable!("no store can be open yet")
+        let inner = &self.inner;
+        let log = inner.log.status();
+        let closed = inner.is_closed().then(|| "the store is shut down".to_owned());
+        let mut status = StoreStatus {
+            unavailable: closed.or_else(|| log.poisoned.clone()),
+            log,
+            index: inner.index.stats(),
+            buckets: inner.apply.buckets(),
+            segments: 0,
+            live_bytes: 0,
+            written_bytes: 0,
+            dead_segments: 0,
+            freeing_segments: 0,
+        };
+        inner.apply.with_segments(|segments| {
+            for (_, segment) in segments.iter() {
+                status.segments += 1;
+                status.live_bytes += u64::try_from(segment.row.live_bytes).unwrap_or(0);
+                status.written_bytes += segment.row.written_bytes;
+                status.dead_segments += usize::from(segment.is_dead());
+                status.freeing_segments += usize::from(segment.row.state == SegmentState::Freeing);
+            }
+        });
+        status
+    }
+
+    /// The store's own figures.
+    #[must_use]
+    pub fn metrics(&self) -> &StoreMetrics {
+        &self.inner.metrics
+    }
+
+    /// The log's figures.
+    #[must_use]
+    pub fn log_metrics(&self) -> &LogMetrics {
+        self.inner.log.metrics()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+impl Inner {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Runs `work` to its end, also when the caller goes away.
+    pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        if self.is_closed() {
+            return Err(StoreError::Unavailable("the store is shutting down".into()));
+        }
+        self.commits.spawn(work).await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?
+    }
+
+    /// As [`Inner::run`], but begins at once and hands back a handle.
+    pub(crate) fn spawn<T, F>(&self, work: F) -> tokio::task::JoinHandle<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        self.commits.spawn(work)
+    }
+
+    /// Waits for a share of the memory for small bodies.
+    pub(crate) async fn put_share(&self, bytes: usize) -> Share {
+        self.put_memory.take(bytes).await
+    }
+
+    /// Waits for a share of the memory for reads.
+    pub(crate) async fn read_share(&self, bytes: usize) -> Share {
+        self.read_memory.take(bytes).await
+    }
+
+    /// Commits a mutation without data: durable and applied when it resolves.
+    pub(crate) async fn commit(&self, mutation: &Mutation) -> Result<Committed, StoreError> {
+        self.commit_with(mutation, Vec::new(), 0, self.holds.hold()).await
+    }
+
+    /// Commits a mutation with its record's data, and lets go of the segments it refers to.
+    pub(crate) async fn commit_with(
+        &self,
+        mutation: &Mutation,
+        data: Vec<Bytes>,
+        data_crc64: u64,
+        hold: Hold,
+    ) -> Result<Committed, StoreError> {
+        let encoded = mutation.encode();
+        if !Mutation::fits(&encoded) {
+            return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));
+        }
+        let committed = self.log.commit(NewRecord { mutation: encoded.into(), data, data_crc64 }).await;
+        committed.map_err(|error| {
+            let error = StoreError::from(error);
+            if !matches!(error, StoreError::NoSpace | StoreError::Busy) {
+                hold.leak();
+            }
+            error
+        })
+    }
+
+    /// The row of a bucket.
+    pub(crate) fn bucket(&self, bucket: &BucketName) -> Result<BucketRow, StoreError> {
+        let row = self.index.get(Table::Bucket, &keys::bucket(bucket))?.ok_or(StoreError::NoSuchBucket)?;
+        Ok(BucketRow::decode(&row)?)
+    }
+
+    /// Whether there is such a bucket, as an error.
+    pub(crate) fn require_bucket(&self, bucket: &BucketName) -> Result<(), StoreError> {
+        match self.index.get(Table::Bucket, &keys::bucket(bucket))? {
+            Some(_) => Ok(()),
+            None => Err(StoreError::NoSuchBucket),
+        }
+    }
+
+    /// The current object under a key, if there is one.
+    pub(crate) fn object(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Option<ObjectRow>, StoreError> {
+        let row = self.index.get(Table::Object, &keys::object(bucket, key))?;
+        Ok(row.map(|row| ObjectRow::decode(&row)).transpose()?)
+    }
+
+    /// The current object under a key, with its bytes as they are in the index.
+    pub(crate) fn require_object(
+        &self,
+        bucket: &BucketName,
+        key: &ObjectKey,
+    ) -> Result<(Value, ObjectRow), StoreError> {
+        match self.index.get(Table::Object, &keys::object(bucket, key))? {
+            Some(value) => {
+                let row = ObjectRow::decode(&value)?;
+                Ok((value, row))
+            }
+            None => {
+                self.require_bucket(bucket)?;
+                Err(StoreError::NoSuchKey)
+            }
+        }
+    }
+
+    /// Makes the index durable; see [`Store::checkpoint`].
+    pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
+        if !self.apply.work().take() {
+            return Ok(());
+        }
+        let done = self.checkpoint_now().await;
+        if done.is_err() {
+            self.apply.work().put_back();
+        }
+        done
+    }
+
+    async fn checkpoint_now(&self) -> Result<(), StoreError> {
+        self.log.sync().await?;
+        tasks::blocking(|| self.index.persist())?;
+        self.metrics.checkpoints.add(1);
+        Ok(())
     }
 }

@@ -1,0 +1,45 @@
+//! Mutations of buckets.
+
+use gabion_metadata::{Index, ScanRange, Table, keys, rows::BucketRow};
+use gabion_types::BucketName;
+
+use super::{At, Overlay, overlay::Count, upload};
+use crate::{
+    StoreError,
+    mutation::{CreateBucketMutation, DeleteBucketMutation},
+};
+
+/// Number of buckets in an index.
+pub(super) fn count(index: &dyn Index) -> Result<usize, StoreError> {
+    Ok(index.scan(ScanRange::all(Table::Bucket), usize::MAX)?.len())
+}
+
+pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMutation) -> Result<(), StoreError> {
+    let key = keys::bucket(&name(&m.bucket)?);
+    match overlay.get::<BucketRow>(Table::Bucket, &key)? {
+        Some(row) if row.seq >= at.seq => return Ok(()),
+        Some(row) => overlay.count_home(row.home, Count::Down),
+        None => overlay.count_bucket(Count::Up),
+    }
+    let row = BucketRow { created_ms: m.created_ms, owner: m.owner, region: m.region, seq: at.seq, home: at.home };
+    overlay.count_home(at.home, Count::Up);
+    overlay.put(Table::Bucket, key, &row);
+    Ok(())
+}
+
+pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMutation) -> Result<(), StoreError> {
+    let key = keys::bucket(&name(&m.bucket)?);
+    if let Some(row) = overlay.get::<BucketRow>(Table::Bucket, &key)?
+        && row.seq < at.seq
+    {
+        overlay.count_home(row.home, Count::Down);
+        overlay.count_bucket(Count::Down);
+        overlay.delete(Table::Bucket, key);
+    }
+    m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
+}
+
+/// A bucket name that a mutation carries.
+pub(super) fn name(name: &str) -> Result<BucketName, StoreError> {
+    BucketName::new(name).map_err(|error| StoreError::Unavailable(format!("malformed mutation: {error}")))
+}

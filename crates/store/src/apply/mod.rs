@@ -1,0 +1,229 @@
+//! Applying mutations to the index: one way for live commits and for replay.
+//!
+//! All rows that a batch of records touches, the counters, and the position in the log up to which they are complete go
+//! to the index in one commit, under one mutex. A mutation applies only where the row is older than itself, so that a
+//! record that stands twice in the log, or comes again in a replay, changes nothing.
+
+mod bucket;
+mod object;
+mod overlay;
+mod segments;
+mod upload;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use gabion_metadata::{Index, Write, rows::Home};
+use gabion_segment::{AppliedRecord, AppliedStripe, Applier, ApplyError, RecordBody, SegmentChange};
+use gabion_types::{Extent, SegmentId, Seq};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{StoreError, holds::Holds, mutation::Mutation};
+
+pub(crate) use overlay::Overlay;
+pub(crate) use segments::{Segment, Segments};
+
+/// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
+pub(crate) struct Apply {
+    index: Arc<dyn Index>,
+    holds: Arc<Holds>,
+    state: Mutex<State>,
+    work: Work,
+    /// Segments exist that can not be read and that the index knows nothing of: what they hold may come back.
+    has_unreadable: AtomicBool,
+}
+
+struct State {
+    segments: Segments,
+    buckets: usize,
+}
+
+/// What the background tasks wait for.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Bytes stored by stripes applied since the last checkpoint.
+    stored_bytes: AtomicU64,
+    /// Index commits since the last checkpoint.
+    commits: AtomicU64,
+    checkpoint_bytes: u64,
+    /// Rings when so much was stored that a checkpoint should not wait for its time.
+    pub(crate) checkpoint: Notify,
+    /// Rings when a segment may have become wholly dead.
+    pub(crate) free: Notify,
+    /// Rings when the removal of a segment was applied.
+    pub(crate) freed: Notify,
+}
+
+impl Work {
+    /// Whether anything was committed since the last call; begins anew.
+    pub(crate) fn take(&self) -> bool {
+        self.stored_bytes.store(0, Ordering::Relaxed);
+        self.commits.swap(0, Ordering::AcqRel) > 0
+    }
+
+    /// A checkpoint failed: there is work still.
+    pub(crate) fn put_back(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Apply {
+    /// Reads segments and the number of buckets from `index`.
+    pub(crate) fn load(index: Arc<dyn Index>, holds: Arc<Holds>, checkpoint_bytes: u64) -> Result<Self, StoreError> {
+        let segments = Segments::load(&*index)?;
+        let buckets = bucket::count(&*index)?;
+        let work = Work { checkpoint_bytes, ..Work::default() };
+        Ok(Self {
+            index,
+            holds,
+            state: Mutex::new(State { segments, buckets }),
+            work,
+            has_unreadable: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Whether every deletion must stay in the log: see `has_unreadable`.
+    pub(crate) fn must_carry_all(&self) -> bool {
+        self.has_unreadable.load(Ordering::Acquire)
+    }
+
+    /// See [`Apply::must_carry_all`].
+    pub(crate) fn carry_all(&self) {
+        self.has_unreadable.store(true, Ordering::Release);
+    }
+
+    /// Number of buckets.
+    pub(crate) fn buckets(&self) -> usize {
+        self.state.lock().buckets
+    }
+
+    /// Looks at the segments; no stripe is applied meanwhile.
+    pub(crate) fn with_segments<T>(&self, look: impl FnOnce(&Segments) -> T) -> T {
+        look(&self.state.lock().segments)
+    }
+
+    /// Sealed segments that no row refers to, and nothing in flight may come to, oldest mutations first.
+    pub(crate) fn dead_segments(&self) -> Vec<SegmentId> {
+        let state = self.state.lock();
+        let dead = |id: SegmentId, segment: &Segment| segment.is_dead() && self.holds.is_free(id, segment.sealed_epoch);
+        let mut found: Vec<(Seq, SegmentId)> = state
+            .segments
+            .iter()
+            .filter(|&(id, segment)| dead(id, segment))
+            .map(|(id, s)| (s.row.min_seq, id))
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Applies a batch of replayed records, and whatever `also` puts beside them, in one index commit.
+    pub(crate) fn replay(
+        &self,
+        records: &[AppliedRecord],
+        also: impl FnOnce(&mut Overlay<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.commit(|overlay| {
+            records.iter().try_for_each(|record| apply_record(overlay, record))?;
+            also(overlay)
+        })
+    }
+
+    fn commit(&self, change: impl FnOnce(&mut Overlay<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let mut overlay = Overlay::new(&*self.index, &state.segments);
+        change(&mut overlay)?;
+        let outcome = overlay.finish()?;
+        self.index.commit(&[], outcome.writes)?;
+        self.work.commits.fetch_add(1, Ordering::AcqRel);
+        state.buckets = state.buckets.saturating_add_signed(outcome.buckets);
+        let news = state.segments.install(outcome.segments);
+        if news.any_dead {
+            self.work.free.notify_one();
+        }
+        if news.any_freed {
+            self.work.freed.notify_waiters();
+        }
+        Ok(())
+    }
+}
+
+impl Applier for Apply {
+    fn apply(&self, stripe: &AppliedStripe) -> Result<(), ApplyError> {
+        self.commit(|overlay| {
+            stripe.records.iter().try_for_each(|record| apply_record(overlay, record))?;
+            overlay.stripe_applied(stripe);
+            Ok(())
+        })
+        .map_err(|error| ApplyError(error.to_string()))?;
+        let stored = self.work.stored_bytes.fetch_add(stripe.stored_bytes, Ordering::Relaxed) + stripe.stored_bytes;
+        if stored >= self.work.checkpoint_bytes {
+            self.work.checkpoint.notify_one();
+        }
+        Ok(())
+    }
+
+    fn segment_changed(&self, change: SegmentChange) -> Result<(), ApplyError> {
+        self.commit(|overlay| {
+            match &change {
+                SegmentChange::Opened(info) => overlay.segment_opened(info),
+                SegmentChange::Sealed { id, seal } => overlay.segment_sealed(*id, seal, self.holds.sealed()),
+                SegmentChange::Removed(id) => overlay.segment_removed(*id),
+            }
+            Ok(())
+        })
+        .map_err(|error| ApplyError(error.to_string()))
+    }
+}
+
+/// Applies one record.
+fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(), StoreError> {
+    let bytes = match &record.body {
+        RecordBody::Freed(segment) => {
+            overlay.segment_freed(*segment);
+            return Ok(());
+        }
+        RecordBody::Mutation(bytes) => bytes,
+    };
+    let mutation = Mutation::decode(bytes)
+        .map_err(|error| StoreError::Unavailable(format!("segment {}: {error}", record.home.segment)))?;
+    if mutation.creates() {
+        overlay.creates(record.home.segment, record.seq);
+    }
+    let home = Home { segment: record.home.segment, bytes: record.home.bytes };
+    let at = At { seq: record.seq, home, extents: &record.extents };
+    match mutation {
+        Mutation::CreateBucket(mutation) => bucket::create(overlay, &at, mutation),
+        Mutation::DeleteBucket(mutation) => bucket::delete(overlay, &at, mutation),
+        Mutation::PutObject(mutation) => object::put(overlay, &at, *mutation),
+        Mutation::DeleteObject(mutation) => object::delete(overlay, &at, mutation),
+        Mutation::CreateUpload(mutation) => upload::create(overlay, &at, *mutation),
+        Mutation::PutPart(mutation) => upload::put_part(overlay, &at, *mutation),
+        Mutation::CompleteUpload(mutation) => upload::complete(overlay, &at, *mutation),
+        Mutation::EndUpload(mutation) => upload::end(overlay, &at, &mutation.bucket, &mutation.key, mutation.upload),
+    }
+}
+
+/// The record that a mutation came in.
+struct At<'a> {
+    seq: Seq,
+    home: Home,
+    /// The record's own data.
+    extents: &'a [Extent],
+}
+
+/// What a batch comes to.
+pub(crate) struct Outcome {
+    writes: Vec<Write>,
+    segments: segments::Changes,
+    buckets: isize,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Rows as they will be after the batch that is being applied: the index, and what the batch changed so far over it.
+
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    ops::Bound,
+};
+
+use gabion_metadata::{
+    Index, Rows, ScanRange, Table, Value, Write, keys,
+    rows::{Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
+};
+use gabion_segment::{AppliedStripe, Seal, SegmentInfo};
+use gabion_types::{Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
+
+use super::{Outcome, Segment, Segments, segments};
+use crate::StoreError;
+
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 512;
+
+/// A batch that is being applied.
+pub(crate) struct Overlay<'a> {
+    index: &'a dyn Index,
+    before: &'a Segments,
+    /// Changed rows per table; `None` for those that are gone.
+    rows: [BTreeMap<Vec<u8>, Option<Value>>; Table::ALL.len()],
+    segments: segments::Changes,
+    /// Change of objects and bytes per bucket.
+    usage: HashMap<Vec<u8>, (i64, i64)>,
+    buckets: isize,
+}
+
+/// Whether a reference comes or goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    Up,
+    Down,
+}
+
+impl Count {
+    fn signed(self, amount: u64) -> i64 {
+        let amount = amount as i64;
+        if self == Count::Up { amount } else { -amount }
+    }
+}
+
+impl<'a> Overlay<'a> {
+    pub(crate) fn new(index: &'a dyn Index, before: &'a Segments) -> Self {
+        let (rows, segments, usage) = (Default::default(), HashMap::new(), HashMap::new());
+        Self { index, before, rows, segments, usage, buckets: 0 }
+    }
+
+    /// The row under `key`.
+    pub(crate) fn get<R: Row>(&self, table: Table, key: &[u8]) -> Result<Option<R>, StoreError> {
+        let row = match self.rows[table as usize].get(key) {
+            Some(row) => row.clone(),
+            None => self.index.get(table, key)?,
+        };
+        Ok(row.map(|row| R::decode(&row)).transpose()?)
+    }
+
+    /// The row under `key` is `row`.
+    pub(crate) fn put<R: Row>(&mut self, table: Table, key: Vec<u8>, row: &R) {
+        self.rows[table as usize].insert(key, Some(row.encode().into()));
+    }
+
+    /// The row under `key` is these bytes: rows of the table `System`.
+    pub(crate) fn put_raw(&mut self, table: Table, key: Vec<u8>, row: Vec<u8>) {
+        self.rows[table as usize].insert(key, Some(row.into()));
+    }
+
+    /// There is no row under `key`.
+    pub(crate) fn delete(&mut self, table: Table, key: Vec<u8>) {
+        self.rows[table as usize].insert(key, None);
+    }
+
+    /// All rows whose keys begin with `prefix`, in order.
+    pub(crate) fn rows_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Rows, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut range = ScanRange::prefix(table, prefix);
+        loop {
+            let page = self.index.scan(range.clone(), PAGE_ROWS)?;
+            let last = page.last().map(|(key, _)| key.clone()).filter(|_| page.len() == PAGE_ROWS);
+            found.extend(page);
+            match last {
+                Some(last) => range = range.after(&last),
+                None => break,
+            }
+        }
+        let changed = self.rows[table as usize].range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        for (key, row) in changed.take_while(|(key, _)| key.starts_with(prefix)) {
+            match row {
+                Some(row) => found.insert(key.clone(), row.clone()),
+                None => found.remove(key),
+            };
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// A row comes or goes, and with it what its mutation record counts for.
+    pub(crate) fn count_home(&mut self, home: Home, count: Count) {
+        self.count(home.segment, count.signed(home.bytes.into()));
+    }
+
+    /// References to `extents` come or go.
+    pub(crate) fn count_extents(&mut self, extents: &[Extent], count: Count) {
+        for extent in extents {
+            self.count(extent.segment, count.signed(extent.len.into()));
+        }
+    }
+
+    fn count(&mut self, segment: SegmentId, bytes: i64) {
+        // A segment that is not there was lost or freed; what refers to it now is taken away by a later mutation of a
+        // replay. Neither coming nor going is counted.
+        if let Some(segment) = self.segment(segment) {
+            segment.row.live_bytes += bytes;
+        }
+    }
+
+    /// Stores where bytes lie, paged if need be; counts nothing.
+    pub(crate) fn store_layout(&mut self, manifest: ManifestId, extents: Vec<Extent>) -> Layout {
+        match extents.len() {
+            0 => Layout::Empty,
+            1..=LAYOUT_EXTENTS_MAX => Layout::Extents(extents),
+            _ => {
+                let mut start = 0;
+                for extents in extents.chunks(LAYOUT_EXTENTS_MAX) {
+                    let page = ManifestPage { extents: extents.to_vec() };
+                    self.put(Table::Manifest, keys::manifest_page(manifest, start), &page);
+                    start += extents.iter().map(|extent| u64::from(extent.len)).sum::<u64>();
+                }
+                Layout::Manifest(manifest)
+            }
+        }
+    }
+
+    /// Takes away what [`Overlay::store_layout`] stored, and returns it; counts nothing.
+    pub(crate) fn take_layout(&mut self, layout: Layout) -> Result<Vec<Extent>, StoreError> {
+        match layout {
+            Layout::Empty => Ok(Vec::new()),
+            Layout::Extents(extents) => Ok(extents),
+            Layout::Manifest(manifest) => {
+                let mut extents = Vec::new();
+                for (key, page) in self.rows_with_prefix(Table::Manifest, &keys::manifest_pages(manifest))? {
+                    extents.extend(ManifestPage::decode(&page)?.extents);
+                    self.delete(Table::Manifest, key);
+                }
+                Ok(extents)
+            }
+        }
+    }
+
+    /// Objects and bytes of a bucket change.
+    pub(crate) fn count_usage(&mut self, bucket_key: Vec<u8>, bytes: u64, count: Count) {
+        let usage = self.usage.entry(bucket_key).or_default();
+        usage.0 += count.signed(1);
+        usage.1 += count.signed(bytes);
+    }
+
+    /// A bucket comes or goes.
+    pub(crate) fn count_bucket(&mut self, count: Count) {
+        self.buckets += if count == Count::Up { 1 } else { -1 };
+    }
+
+    fn segment(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        match self.segments.entry(id) {
+            Entry::Occupied(changed) => changed.into_mut().as_mut(),
+            Entry::Vacant(unchanged) => {
+                let segment = self.before.get(id)?.clone();
+                unchanged.insert(Some(segment)).as_mut()
+            }
+        }
+    }
+
+    /// A mutation of `segment` may bring a row into being.
+    pub(crate) fn creates(&mut self, segment: SegmentId, seq: Seq) {
+        if let Some(segment) = self.segment(segment) {
+            let min = &mut segment.row.creates_min_seq;
+            *min = Some(min.map_or(seq, |min| min.min(seq)));
+        }
+    }
+
+    /// The index is complete up to the end of `stripe` in its segment.
+    pub(crate) fn stripe_applied(&mut self, stripe: &AppliedStripe) {
+        self.segment_opened(&stripe.segment);
+        let Some(segment) = self.segment(stripe.segment.id) else { return };
+        let row = &mut segment.row;
+        row.applied_stripes = stripe.stripe_index + 1;
+        row.next_offset = stripe.next_offset;
+        row.written_bytes += stripe.payload_bytes;
+        let seqs = || stripe.records.iter().map(|record| record.seq);
+        if let (Some(min), Some(max)) = (seqs().min(), seqs().max()) {
+            row.min_seq = if row.min_seq == Seq::ZERO { min } else { row.min_seq.min(min) };
+            row.max_seq = row.max_seq.max(max);
+        }
+    }
+
+    /// A segment comes into being, unless it is there.
+    pub(crate) fn segment_opened(&mut self, info: &SegmentInfo) {
+        if self.segment(info.id).is_none() {
+            self.segments.insert(info.id, Some(Segment::opened(info)));
+        }
+    }
+
+    /// A segment is complete and wholly applied.
+    pub(crate) fn segment_sealed(&mut self, id: SegmentId, seal: &Seal, epoch: u64) {
+        if let Some(segment) = self.segment(id) {
+            segment.seal(seal, epoch);
+        }
+    }
+
+    /// A segment's removal is in the log: nothing in it counts any more.
+    pub(crate) fn segment_freed(&mut self, id: SegmentId) {
+        if let Some(segment) = self.segment(id) {
+            segment.row.state = SegmentState::Freeing;
+        }
+    }
+
+    /// A segment's files are gone.
+    pub(crate) fn segment_removed(&mut self, id: SegmentId) {
+        self.segments.insert(id, None);
+    }
+
+    /// All that the batch comes to.
+    pub(crate) fn finish(mut self) -> Result<Outcome, StoreError> {
+        for (bucket_key, (objects, bytes)) in std::mem::take(&mut self.usage) {
+            let usage = self.get::<UsageRow>(Table::Usage, &bucket_key)?.unwrap_or_default();
+            let usage = UsageRow {
+                objects: usage.objects.saturating_add_signed(objects),
+                bytes: usage.bytes.saturating_add_signed(bytes),
+            };
+            // No objects, no row: a bucket that is gone leaves none behind.
+            match usage.objects {
+                0 => self.delete(Table::Usage, bucket_key),
+                _ => self.put(Table::Usage, bucket_key, &usage),
+            }
+        }
+        let mut writes: Vec<Write> = segments::writes(&self.segments).collect();
+        for (table, rows) in Table::ALL.into_iter().zip(self.rows) {
+            writes.extend(rows.into_iter().map(|(key, row)| match row {
+                Some(row) => Write::Put(table, key, row.into()),
+                None => Write::Delete(table, key),
+            }));
+        }
+        Ok(Outcome { writes, segments: self.segments, buckets: self.buckets })
+    }
+}

@@ -1,0 +1,157 @@
+//! Mutations of multipart uploads.
+//!
+//! In a rebuild, mutations that no row needs any more may be missing: a part may come without its upload (which ended
+//! later), and a completion without its parts (its object was replaced later).
+
+use std::collections::BTreeMap;
+
+use gabion_metadata::{
+    Table, keys,
+    rows::{ManifestPart, ObjectRow, PartRow, PartsSummary, Row, UploadRow},
+};
+use gabion_types::UploadId;
+
+use super::{
+    At, Overlay, bucket,
+    object::{Place, make_current, manifest_of, object_key, supersede},
+    overlay::Count,
+};
+use crate::{
+    StoreError,
+    mutation::{CompleteUploadMutation, CreateUploadMutation, Data, NamedPart, PutPartMutation},
+};
+
+pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateUploadMutation) -> Result<(), StoreError> {
+    let key = keys::upload(&bucket::name(&m.bucket)?, &object_key(&m.key)?, m.upload);
+    if overlay.get::<UploadRow>(Table::Upload, &key)?.is_some() {
+        return Ok(());
+    }
+    let row = UploadRow {
+        bucket: m.bucket,
+        key: m.key,
+        created_ms: m.created_ms,
+        seq: at.seq,
+        attributes: m.attributes,
+        checksum_algorithm: m.checksum_algorithm,
+        checksum_kind: m.checksum_kind,
+        owner: m.owner,
+        home: at.home,
+    };
+    overlay.count_home(at.home, Count::Up);
+    overlay.put(Table::Upload, key, &row);
+    Ok(())
+}
+
+pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutation) -> Result<(), StoreError> {
+    let key = keys::part(m.upload, m.part_number);
+    match overlay.get::<PartRow>(Table::Part, &key)? {
+        Some(row) if row.seq >= at.seq => return Ok(()),
+        Some(row) => drop_part(overlay, key.clone(), row)?,
+        None => {}
+    }
+    let extents = match m.data {
+        Data::Record => at.extents.to_vec(),
+        Data::Extents(extents) => extents,
+    };
+    overlay.count_extents(&extents, Count::Up);
+    overlay.count_home(at.home, Count::Up);
+    let row = PartRow {
+        size: m.size,
+        etag_md5: m.etag_md5,
+        modified_ms: m.modified_ms,
+        seq: at.seq,
+        checksums: m.checksums,
+        layout: overlay.store_layout(manifest_of(at.seq), extents),
+        home: at.home,
+    };
+    overlay.put(Table::Part, key, &row);
+    Ok(())
+}
+
+pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUploadMutation) -> Result<(), StoreError> {
+    let place = Place::new(&m.bucket, &m.key)?;
+    if supersede(overlay, &place, at.seq)?
+        && let Some(parts) = named_parts(overlay, m.upload, &m.parts)?
+    {
+        let manifest = manifest_of(at.seq);
+        let (mut extents, mut start) = (Vec::new(), 0);
+        for (&part_number, part) in &parts {
+            let row = ManifestPart {
+                part_number,
+                start,
+                size: part.size,
+                checksums: part.checksums.clone(),
+                etag_md5: part.etag_md5,
+                home: part.home,
+            };
+            start += part.size;
+            overlay.put(Table::Manifest, keys::manifest_part(manifest, part_number), &row);
+            // The object refers to record and extents of the part from now on, instead of the part's row.
+            extents.extend(overlay.take_layout(part.layout.clone())?);
+            overlay.delete(Table::Part, keys::part(m.upload, part_number));
+        }
+        let count = u32::try_from(parts.len()).expect("part numbers have 16 bits");
+        let row = ObjectRow {
+            seq: at.seq,
+            modified_ms: m.modified_ms,
+            size: start,
+            etag: m.etag,
+            layout: overlay.store_layout(manifest, extents),
+            attributes: m.attributes,
+            checksums: m.checksums,
+            parts: Some(PartsSummary { count, manifest }),
+            home: at.home,
+            version: None,
+        };
+        make_current(overlay, &place, &row);
+    }
+    end(overlay, at, &m.bucket, &m.key, m.upload)
+}
+
+/// An upload ends: its row goes, and all parts that are left.
+pub(super) fn end(
+    overlay: &mut Overlay<'_>,
+    at: &At<'_>,
+    bucket: &str,
+    key: &str,
+    upload: UploadId,
+) -> Result<(), StoreError> {
+    let row_key = keys::upload(&bucket::name(bucket)?, &object_key(key)?, upload);
+    if let Some(row) = overlay.get::<UploadRow>(Table::Upload, &row_key)?
+        && row.seq < at.seq
+    {
+        overlay.count_home(row.home, Count::Down);
+        overlay.delete(Table::Upload, row_key);
+    }
+    for (key, part) in overlay.rows_with_prefix(Table::Part, &keys::parts_of(upload))? {
+        let part = PartRow::decode(&part)?;
+        if part.seq < at.seq {
+            drop_part(overlay, key, part)?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows of exactly the named parts; nothing when one of them is missing or another one.
+fn named_parts(
+    overlay: &Overlay<'_>,
+    upload: UploadId,
+    named: &[NamedPart],
+) -> Result<Option<BTreeMap<u16, PartRow>>, StoreError> {
+    let mut parts = BTreeMap::new();
+    for named in named {
+        match overlay.get::<PartRow>(Table::Part, &keys::part(upload, named.part_number))? {
+            Some(row) if row.seq == named.seq => parts.insert(named.part_number, row),
+            _ => return Ok(None),
+        };
+    }
+    Ok(Some(parts))
+}
+
+fn drop_part(overlay: &mut Overlay<'_>, key: Vec<u8>, part: PartRow) -> Result<(), StoreError> {
+    overlay.count_home(part.home, Count::Down);
+    let extents = overlay.take_layout(part.layout)?;
+    overlay.count_extents(&extents, Count::Down);
+    overlay.delete(Table::Part, key);
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! Taking in a body: small ones into memory, large ones stripe by stripe into the log; digests as the bytes pass.
+//!
+//! What limits a large body is MD5 (S3's entity tag), at some 600 MB/s of one core, so that the bytes are copied once (into
+//! the stripe), and CRC-64/NVME is never computed twice: the log computes it per stripe, and stripes combine.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests, crc64_combine};
+use gabion_metadata::rows::{ChecksumKind, StoredChecksum};
+use gabion_segment::StripeBuffer;
+use gabion_types::{
+    Extent,
+    limits::{INLINE_BYTES_MAX, PUT_BYTES_MAX},
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    BodyError, DigestKind, ObjectBody, StoreError,
+    holds::Hold,
+    store::{Inner, Share},
+};
+
+/// Stripes of one body that are on their way to the targets while the next is filled.
+const STRIPES_IN_FLIGHT: usize = 2;
+/// Pieces of a small body below this are gathered, so that a client's tiny chunks do not become a write each.
+const PIECE_BYTES_MIN: usize = 16 * 1024;
+
+/// A body that was taken in and checked.
+pub(crate) struct Collected {
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its MD5.
+    pub md5: [u8; 16],
+    /// Every checksum that was computed, of the full body.
+    pub checksums: Vec<Checksum>,
+    /// Its CRC-64/NVME.
+    pub crc64: u64,
+    /// Where it is.
+    pub content: Content,
+    /// Keeps what was written from being freed before a row refers to it.
+    pub hold: Hold,
+    _share: Option<Share>,
+}
+
+/// Where a body is.
+pub(crate) enum Content {
+    /// In memory, to go into the record.
+    Inline(Vec<Bytes>),
+    /// In the log already.
+    Stored(Vec<Extent>),
+}
+
+/// Takes in `body`; computes the checksums that it asks for, and `also`.
+///
+/// # Errors
+/// `Body`, `BadDigest`, `EntityTooLarge`, `InvalidRequest`; those of the log for a large body.
+pub(crate) async fn collect(
+    inner: &Inner,
+    body: ObjectBody,
+    also: Option<ChecksumAlgorithm>,
+) -> Result<Collected, StoreError> {
+    let collected = Collector::new(inner, &body, also).run(body).await;
+    match &collected {
+        Ok(collected) => {
+            inner.metrics.body_bytes.add(collected.size);
+            match collected.content {
+                Content::Inline(_) => inner.metrics.bodies_inline.add(1),
+                Content::Stored(_) => inner.metrics.bodies_striped.add(1),
+            }
+        }
+        Err(_) => inner.metrics.bodies_refused.add(1),
+    }
+    collected
+}
+
+struct Collector<'a> {
+    inner: &'a Inner,
+    size: u64,
+    size_max: u64,
+    digester: Digester,
+    wants_crc64: bool,
+    pieces: Pieces,
+    stripes: Option<Stripes<'a>>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(inner: &'a Inner, body: &ObjectBody, also: Option<ChecksumAlgorithm>) -> Self {
+        let asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied()).chain(also);
+        let mut algorithms: Vec<ChecksumAlgorithm> = asked.collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        let wants_crc64 = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
+        algorithms.retain(|&algorithm| algorithm != ChecksumAlgorithm::Crc64Nvme);
+        Self {
+            inner,
+            size: 0,
+            size_max: body.length.unwrap_or(u64::MAX),
+            digester: Digester::new(true, &algorithms),
+            wants_crc64,
+            pieces: Pieces::default(),
+            stripes: None,
+        }
+    }
+
+    async fn run(mut self, mut body: ObjectBody) -> Result<Collected, StoreError> {
+        if body.length.is_some_and(|length| length > PUT_BYTES_MAX) {
+            return Err(StoreError::EntityTooLarge);
+        }
+        let is_large = body.length.is_some_and(|length| length > INLINE_BYTES_MAX as u64);
+        let mut share = None;
+        if is_large {
+            self.stripes = Some(Stripes::new(self.inner));
+        } else {
+            let bytes = body.length.map_or(INLINE_BYTES_MAX, |length| length as usize);
+            share = Some(self.inner.put_share(bytes).await);
+        }
+        while let Some(piece) = body.stream.next().await {
+            self.take(piece?).await?;
+        }
+        // What it held is no longer needed; trailers are known once the stream is gone.
+        body.stream = Box::pin(futures::stream::empty());
+        if body.length.is_some_and(|length| self.size < length) {
+            return Err(BodyError::Incomplete.into());
+        }
+        let (content, crc64, hold) = match self.stripes {
+            Some(stripes) => {
+                let (extents, hold) = stripes.finish().await?;
+                let crc64 = extents.iter().fold(0, |crc, extent| crc64_combine(crc, extent.crc64, extent.len.into()));
+                (Content::Stored(extents), crc64, hold)
+            }
+            None => {
+                let pieces = self.pieces.finish();
+                let mut crc64 = Crc64::new();
+                pieces.iter().for_each(|piece| crc64.update(piece));
+                (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold())
+            }
+        };
+        let mut digests = self.digester.finish();
+        if self.wants_crc64 {
+            digests.checksums.push(crc64_checksum(crc64));
+        }
+        let md5 = check(&digests, body)?;
+        Ok(Collected { size: self.size, md5, checksums: digests.checksums, crc64, content, hold, _share: share })
+    }
+
+    async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
+        self.size += piece.len() as u64;
+        if self.size > self.size_max {
+            return Err(BodyError::TooLarge.into());
+        }
+        if self.size > PUT_BYTES_MAX {
+            return Err(StoreError::EntityTooLarge);
+        }
+        self.digester.update(&piece);
+        if self.stripes.is_none() && self.size > INLINE_BYTES_MAX as u64 {
+            let mut stripes = Stripes::new(self.inner);
+            for early in std::mem::take(&mut self.pieces).finish() {
+                stripes.put(&early).await?;
+            }
+            self.stripes = Some(stripes);
+        }
+        match &mut self.stripes {
+            Some(stripes) => stripes.put(&piece).await,
+            None => {
+                self.pieces.push(piece);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A small body in pieces: those that are long enough as they came.
+#[derive(Default)]
+struct Pieces {
+    whole: Vec<Bytes>,
+    gathered: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        let is_first = self.whole.is_empty() && self.gathered.is_empty();
+        if piece.len() >= PIECE_BYTES_MIN || is_first {
+            self.end_gathered();
+            self.whole.push(piece);
+        } else {
+            self.gathered.extend_from_slice(&piece);
+        }
+    }
+
+    fn end_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            self.whole.push(self.gathered.split().freeze());
+        }
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        self.end_gathered();
+        self.whole
+    }
+}
+
+/// A large body on its way into the log.
+struct Stripes<'a> {
+    inner: &'a Inner,
+    filling: Option<StripeBuffer>,
+    in_flight: VecDeque<JoinHandle<Result<(Extent, Hold), StoreError>>>,
+    extents: Vec<Extent>,
+    hold: Hold,
+}
+
+impl<'a> Stripes<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        let hold = inner.holds.hold();
+        Self { inner, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
+    }
+
+    async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        while !bytes.is_empty() {
+            let buffer = match &mut self.filling {
+                Some(buffer) => buffer,
+                empty => empty.insert(self.inner.log.stripe_buffer().await?),
+            };
+            let taken = buffer.put(bytes);
+            bytes = &bytes[taken..];
+            if buffer.is_full() {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is filled on its way, in a task of its own: it goes on whatever becomes of the request.
+    async fn send(&mut self) -> Result<(), StoreError> {
+        let Some(buffer) = self.filling.take() else { return Ok(()) };
+        while self.in_flight.len() >= STRIPES_IN_FLIGHT {
+            self.receive().await?;
+        }
+        let (log, holds) = (self.inner.log.clone(), std::sync::Arc::clone(&self.inner.holds));
+        self.in_flight.push_back(self.inner.spawn(async move {
+            let _appending = holds.append();
+            let extent = log.append(buffer).await?;
+            let mut hold = holds.hold();
+            hold.add(extent.segment);
+            Ok((extent, hold))
+        }));
+        Ok(())
+    }
+
+    async fn receive(&mut self) -> Result<(), StoreError> {
+        if let Some(task) = self.in_flight.pop_front() {
+            let done = task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?;
+            let (extent, _its_own) = done?;
+            self.hold.add(extent.segment);
+            self.extents.push(extent);
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(Vec<Extent>, Hold), StoreError> {
+        self.send().await?;
+        while !self.in_flight.is_empty() {
+            self.receive().await?;
+        }
+        Ok((self.extents, self.hold))
+    }
+}
+
+/// Compares with what the client said, in headers and trailers; returns the MD5.
+fn check(digests: &Digests, body: ObjectBody) -> Result<[u8; 16], StoreError> {
+    let md5 = digests.md5.expect("it was asked for");
+    if body.content_md5.is_some_and(|expected| expected != md5) {
+        return Err(StoreError::BadDigest(DigestKind::Md5));
+    }
+    let trailers = match body.trailers {
+        Some(trailers) => trailers()?,
+        None => Vec::new(),
+    };
+    for expected in body.checksums.iter().chain(&trailers) {
+        match digests.checksum(expected.algorithm()) {
+            None => return Err(BodyError::Malformed("a trailer that was not announced".into()).into()),
+            Some(checksum) if checksum != *expected => {
+                return Err(StoreError::BadDigest(DigestKind::Checksum(expected.algorithm())));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(md5)
+}
+
+/// A CRC-64/NVME as S3 shows it.
+pub(crate) fn crc64_checksum(crc64: u64) -> Checksum {
+    Checksum::new(ChecksumAlgorithm::Crc64Nvme, &crc64.to_be_bytes()).expect("it has eight bytes")
+}
+
+/// A checksum as rows hold it.
+pub(crate) fn stored(checksum: &Checksum, kind: ChecksumKind) -> StoredChecksum {
+    StoredChecksum { algorithm: checksum.algorithm().index(), kind, value: checksum.as_bytes().to_vec() }
+}
+
+/// Checksums of a whole body as rows hold them.
+pub(crate) fn stored_full(checksums: &[Checksum]) -> Vec<StoredChecksum> {
+    checksums.iter().map(|checksum| stored(checksum, ChecksumKind::FullObject)).collect()
+}

@@ -1,0 +1,132 @@
+//! Buckets: list, create, head, delete.
+
+use std::sync::Arc;
+
+use gabion_metadata::{
+    ScanRange, Table, keys,
+    rows::{BucketRow, Row},
+};
+use gabion_types::{BucketName, limits::BUCKETS_MAX};
+
+use crate::{
+    BucketInfo, ListBuckets, ListedBuckets, Store, StoreError,
+    locks::{Lockable, Mode},
+    mutation::{CreateBucketMutation, DeleteBucketMutation, EndUploadMutation, EndedUpload, Mutation},
+    store::Inner,
+};
+
+/// Uploads that end in the mutation that deletes their bucket; when there are more, the rest end before it. So many keys of
+/// 1 KiB still fit in a mutation.
+const ENDED_UPLOADS_MAX: usize = 512;
+
+impl Store {
+    /// A page of buckets, in order of name.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn list_buckets(&self, request: ListBuckets) -> Result<ListedBuckets, StoreError> {
+        let mut range = ScanRange::prefix(Table::Bucket, request.prefix.unwrap_or_default().as_bytes());
+        if let Some(after) = &request.after {
+            range = range.after(after.as_bytes());
+        }
+        let mut rows = self.inner.index.scan(range, request.max.saturating_add(1))?;
+        let is_truncated = rows.len() > request.max;
+        rows.truncate(request.max);
+        let buckets =
+            rows.iter().map(|(key, row)| bucket_info(decode_name(key)?, row)).collect::<Result<Vec<_>, _>>()?;
+        let next = buckets.last().filter(|_| is_truncated).map(|bucket| bucket.name.as_str().to_owned());
+        Ok(ListedBuckets { buckets, next })
+    }
+
+    /// Creates a bucket, in the store's region if none is given.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`.
+    pub async fn create_bucket(&self, name: BucketName, region: Option<String>) -> Result<(), StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.run(async move { inner.commit_create_bucket(name, region).await }).await
+    }
+
+    /// A bucket.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Unavailable`.
+    pub async fn head_bucket(&self, name: &BucketName) -> Result<BucketInfo, StoreError> {
+        let row = self.inner.bucket(name)?;
+        Ok(BucketInfo { name: name.clone(), created_ms: row.created_ms, region: row.region })
+    }
+
+    /// Deletes a bucket without objects. Uploads that are open in it end: they do not keep it, as on AWS.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `BucketNotEmpty`, `Busy`, `Unavailable`.
+    pub async fn delete_bucket(&self, name: &BucketName) -> Result<(), StoreError> {
+        let (inner, name) = (Arc::clone(&self.inner), name.clone());
+        self.inner.run(async move { inner.commit_delete_bucket(name).await }).await
+    }
+}
+
+impl Inner {
+    async fn commit_create_bucket(&self, name: BucketName, region: Option<String>) -> Result<(), StoreError> {
+        let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
+        match self.require_bucket(&name) {
+            Err(StoreError::NoSuchBucket) => {}
+            Ok(()) => return Err(StoreError::BucketAlreadyOwnedByYou),
+            Err(error) => return Err(error),
+        }
+        if self.apply.buckets() >= BUCKETS_MAX {
+            return Err(StoreError::TooManyBuckets);
+        }
+        let mutation = Mutation::CreateBucket(CreateBucketMutation {
+            bucket: name.as_str().to_owned(),
+            created_ms: self.env.clock.now_ms(),
+            owner: self.config.owner.id.clone(),
+            region: region.unwrap_or_else(|| self.config.region.clone()),
+        });
+        self.commit(&mutation).await?;
+        Ok(())
+    }
+
+    async fn commit_delete_bucket(&self, name: BucketName) -> Result<(), StoreError> {
+        let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
+        self.require_bucket(&name)?;
+        let objects = ScanRange::prefix(Table::Object, &keys::objects_with_prefix(&name, ""));
+        if !self.index.scan(objects, 1)?.is_empty() {
+            return Err(StoreError::BucketNotEmpty);
+        }
+        let uploads = loop {
+            let range = ScanRange::prefix(Table::Upload, &keys::uploads_with_prefix(&name, ""));
+            let rows = self.index.scan(range, ENDED_UPLOADS_MAX + 1)?;
+            let uploads = rows.iter().map(|(key, _)| ended(key)).collect::<Result<Vec<_>, _>>()?;
+            if uploads.len() <= ENDED_UPLOADS_MAX {
+                break uploads;
+            }
+            let ends = uploads.into_iter().map(|EndedUpload { key, upload }| {
+                let bucket = name_of(&name);
+                async move { self.commit(&Mutation::EndUpload(EndUploadMutation { bucket, key, upload })).await }
+            });
+            futures::future::try_join_all(ends).await?;
+        };
+        let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads });
+        self.commit(&mutation).await?;
+        Ok(())
+    }
+}
+
+fn name_of(name: &BucketName) -> String {
+    name.as_str().to_owned()
+}
+
+fn ended(key: &[u8]) -> Result<EndedUpload, StoreError> {
+    let (_, key, upload) = keys::decode_upload(key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    Ok(EndedUpload { key, upload })
+}
+
+fn decode_name(key: &[u8]) -> Result<BucketName, StoreError> {
+    keys::decode_bucket(key).map_err(|error| StoreError::Unavailable(error.to_string()))
+}
+
+fn bucket_info(name: BucketName, row: &[u8]) -> Result<BucketInfo, StoreError> {
+    let row = BucketRow::decode(row)?;
+    Ok(BucketInfo { name, created_ms: row.created_ms, region: row.region })
+}

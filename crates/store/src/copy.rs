@@ -1,0 +1,261 @@
+//! CopyObject: by reference. A copy shares the extents of its source; no byte moves (docs/adr/0006).
+//!
+//! The source's key is locked (shared) while the copy commits: as long as the source's row is current, its segments are
+//! live, and once the copy is applied, they are live by the copy.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester};
+use gabion_metadata::{
+    IndexSnapshot, ScanRange, Table, keys,
+    rows::{Attributes, ChecksumKind, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
+};
+use gabion_types::{Extent, limits::PUT_BYTES_MAX};
+
+use crate::{
+    BodyError, CopyMetadata, CopyObject, CopyResult, CopySource, GetObject, ObjectBody, PutObject, PutResult,
+    RangeRequest, Store, StoreError, body,
+    locks::{Lockable, Mode},
+    mutation::{CopiedPart, Data, Mutation, PutObjectMutation},
+    put::tidy,
+    store::Inner,
+};
+
+/// How often a copy begins anew when its source changes under it.
+const ATTEMPTS_MAX: usize = 8;
+
+impl Store {
+    /// Copies an object.
+    ///
+    /// # Errors
+    /// As [`Store::put_object`] and [`Store::head_object`]; `InvalidRequest` for a copy to itself that changes nothing, and for a
+    /// source above 5 GiB.
+    pub async fn copy_object(&self, request: CopyObject) -> Result<CopyResult, StoreError> {
+        let request = Arc::new(request);
+        for _ in 0..ATTEMPTS_MAX {
+            let source = self.copy_source(&request.source).await?;
+            check_self_copy(&request)?;
+            let computed = self.missing_checksum(&request, &source).await?;
+            let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&request));
+            let copied = self.inner.run(async move { inner.commit_copy(&shared, source, computed).await }).await?;
+            match copied {
+                Copied::Done(result) => return Ok(result),
+                Copied::SourceChanged => {}
+                Copied::TooManyParts => return self.copy_bytes(&request).await,
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// The source's row, when it may be copied.
+    pub(crate) async fn copy_source(&self, source: &CopySource) -> Result<ObjectRow, StoreError> {
+        let (_, row) = self.inner.require_object(&source.bucket, &source.key)?;
+        source.conditions.check_copy(&row.etag, row.modified_ms)?;
+        Ok(row)
+    }
+
+    /// The checksum that the copy must have and the source has not.
+    async fn missing_checksum(&self, request: &CopyObject, source: &ObjectRow) -> Result<Option<Checksum>, StoreError> {
+        check_size(source.size)?;
+        let Some(algorithm) = request.checksum_algorithm else { return Ok(None) };
+        if full_checksum(source, algorithm).is_some() {
+            return Ok(None);
+        }
+        Ok(self.digest(&request.source, source, &[algorithm]).await?.0.into_iter().next())
+    }
+
+    /// Checksums and MD5 of an object, by reading it. What was read counts only if the object is still the same.
+    pub(crate) async fn digest(
+        &self,
+        source: &CopySource,
+        row: &ObjectRow,
+        algorithms: &[ChecksumAlgorithm],
+    ) -> Result<(Vec<Checksum>, [u8; 16]), StoreError> {
+        let mut read = self.get_object(GetObject::whole(source.bucket.clone(), source.key.clone())).await?;
+        if read.info.seq != row.seq {
+            // The commit sees the change and begins anew.
+            return Ok((Vec::new(), [0; 16]));
+        }
+        let mut digester = Digester::new(true, algorithms);
+        while let Some(bytes) = read.body.next().await {
+            digester.update(&bytes?);
+        }
+        let digests = digester.finish();
+        let md5 = digests.md5.expect("it was asked for");
+        Ok((digests.checksums, md5))
+    }
+
+    /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them.
+    async fn copy_bytes(&self, request: &CopyObject) -> Result<CopyResult, StoreError> {
+        let (body, source) = self.source_body(&request.source, None).await?;
+        let put = PutObject {
+            bucket: request.bucket.clone(),
+            key: request.key.clone(),
+            attributes: copied_attributes(&request.metadata, &source),
+            conditions: request.conditions.clone(),
+        };
+        let compute = request.checksum_algorithm.into_iter().collect();
+        self.put_object(put, ObjectBody { compute, ..body }).await
+    }
+
+    /// An object, or a range of it, as a body to be put; with its row.
+    pub(crate) async fn source_body(
+        &self,
+        source: &CopySource,
+        range: Option<RangeRequest>,
+    ) -> Result<(ObjectBody, ObjectRow), StoreError> {
+        let row = self.copy_source(source).await?;
+        let get = GetObject { range, ..GetObject::whole(source.bucket.clone(), source.key.clone()) };
+        let read = self.get_object(get).await?;
+        if read.info.seq != row.seq {
+            source.conditions.check_copy(&read.info.etag, read.info.modified_ms)?;
+        }
+        let stream = read.body.map(|bytes| {
+            bytes.map_err(|error| {
+                tracing::error!(%error, "the source of a copy can not be read");
+                BodyError::Incomplete
+            })
+        });
+        Ok((ObjectBody::from_stream(stream.boxed(), Some(read.len)), row))
+    }
+}
+
+/// What came of an attempt.
+enum Copied {
+    Done(PutResult),
+    SourceChanged,
+    TooManyParts,
+}
+
+impl Inner {
+    async fn commit_copy(
+        &self,
+        request: &CopyObject,
+        source: ObjectRow,
+        computed: Option<Checksum>,
+    ) -> Result<Copied, StoreError> {
+        let from = &request.source;
+        let _guards = self
+            .locks
+            .lock(&[
+                (Lockable::Bucket(&from.bucket), Mode::Shared),
+                (Lockable::Bucket(&request.bucket), Mode::Shared),
+                (Lockable::Object(&from.bucket, &from.key), Mode::Shared),
+                (Lockable::Object(&request.bucket, &request.key), Mode::Exclusive),
+            ])
+            .await;
+        self.require_bucket(&request.bucket)?;
+        match self.object(&from.bucket, &from.key)? {
+            Some(now) if now.seq == source.seq => {}
+            _ => return Ok(Copied::SourceChanged),
+        }
+        let current = self.object(&request.bucket, &request.key)?;
+        request.conditions.check(current.as_ref().map(|row| &row.etag))?;
+
+        let index = self.index.snapshot();
+        let modified_ms = self.env.clock.now_ms();
+        let checksums = match (request.checksum_algorithm, computed) {
+            (_, Some(computed)) => body::stored_full(&[computed]),
+            (Some(algorithm), None) => full_checksum(&source, algorithm).into_iter().cloned().collect(),
+            (None, None) => source.checksums.clone(),
+        };
+        let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
+            bucket: request.bucket.as_str().to_owned(),
+            key: request.key.as_str().to_owned(),
+            modified_ms,
+            size: source.size,
+            etag: source.etag.clone(),
+            attributes: copied_attributes(&request.metadata, &source),
+            checksums: checksums.clone(),
+            data: Data::Extents(extents_of(&*index, &source.layout)?),
+            parts: copied_parts(&*index, &source)?,
+        }));
+        if !Mutation::fits(&mutation.encode()) {
+            return Ok(Copied::TooManyParts);
+        }
+        let committed = self.commit(&mutation).await?;
+        self.metrics.copies_by_reference.add(1);
+        let result = PutResult { etag: source.etag, seq: committed.seq, size: source.size, modified_ms, checksums };
+        Ok(Copied::Done(result))
+    }
+}
+
+/// The source of a copy, and of a part that is copied whole, is at most 5 GiB.
+pub(crate) fn check_size(size: u64) -> Result<(), StoreError> {
+    if size <= PUT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120";
+    Err(StoreError::InvalidRequest(message.into()))
+}
+
+/// A copy of an object to itself must change something.
+fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
+    let is_same = request.source.bucket == request.bucket && request.source.key == request.key;
+    let changes = match &request.metadata {
+        CopyMetadata::Replace(_) => true,
+        CopyMetadata::Copy { storage_class, website_redirect } => {
+            storage_class.is_some() || website_redirect.is_some() || request.checksum_algorithm.is_some()
+        }
+    };
+    if !is_same || changes || request.changes_otherwise {
+        return Ok(());
+    }
+    let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
+                   object's metadata, storage class, website redirect location or encryption attributes.";
+    Err(StoreError::InvalidRequest(message.into()))
+}
+
+fn copied_attributes(metadata: &CopyMetadata, source: &ObjectRow) -> Attributes {
+    tidy(match metadata {
+        CopyMetadata::Replace(attributes) => {
+            Attributes { tags: source.attributes.tags.clone(), ..(**attributes).clone() }
+        }
+        CopyMetadata::Copy { storage_class, website_redirect } => Attributes {
+            storage_class: storage_class.clone(),
+            website_redirect: website_redirect.clone(),
+            ..source.attributes.clone()
+        },
+    })
+}
+
+/// A checksum of the full object that its row holds.
+pub(crate) fn full_checksum(row: &ObjectRow, algorithm: ChecksumAlgorithm) -> Option<&StoredChecksum> {
+    let is_it = |checksum: &&StoredChecksum| {
+        checksum.algorithm == algorithm.index() && checksum.kind == ChecksumKind::FullObject
+    };
+    row.checksums.iter().find(is_it)
+}
+
+/// All extents of a layout.
+pub(crate) fn extents_of(index: &dyn IndexSnapshot, layout: &Layout) -> Result<Vec<Extent>, StoreError> {
+    match layout {
+        Layout::Empty => Ok(Vec::new()),
+        Layout::Extents(extents) => Ok(extents.clone()),
+        Layout::Manifest(manifest) => {
+            let rows = index.scan(ScanRange::prefix(Table::Manifest, &keys::manifest_pages(*manifest)), usize::MAX)?;
+            let mut extents = Vec::new();
+            for (_, page) in rows {
+                extents.extend(ManifestPage::decode(&page)?.extents);
+            }
+            Ok(extents)
+        }
+    }
+}
+
+/// The parts of a source, as its copy describes them.
+fn copied_parts(index: &dyn IndexSnapshot, source: &ObjectRow) -> Result<Vec<CopiedPart>, StoreError> {
+    let Some(parts) = source.parts else { return Ok(Vec::new()) };
+    let rows = index.scan(ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest)), usize::MAX)?;
+    let copied = rows.iter().map(|(_, row)| {
+        let part = ManifestPart::decode(row)?;
+        Ok(CopiedPart {
+            part_number: part.part_number,
+            size: part.size,
+            etag_md5: part.etag_md5,
+            checksums: part.checksums,
+        })
+    });
+    copied.collect()
+}

@@ -1,0 +1,63 @@
+//! DeleteObject and DeleteObjects.
+
+use std::sync::Arc;
+
+use gabion_types::{BucketName, ObjectKey};
+
+use crate::{
+    DeleteObject, Deleted, Store, StoreError, WriteConditions,
+    locks::{Lockable, Mode},
+    mutation::{DeleteObjectMutation, Mutation},
+    store::Inner,
+};
+
+impl Store {
+    /// Deletes the current object, if there is one.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `PreconditionFailed`, or `NoSuchKey` when a tag is asked for and there is no object; `Busy`,
+    /// `Unavailable`. A full disk is no hindrance.
+    pub async fn delete_object(&self, bucket: BucketName, request: DeleteObject) -> Result<Deleted, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.run(async move { inner.commit_delete(bucket, request).await }).await
+    }
+
+    /// Deletes many objects at once: their commits share stripes. The results are in the order of the requests.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; what concerns one key is in its result.
+    pub async fn delete_objects(
+        &self,
+        bucket: BucketName,
+        requests: Vec<DeleteObject>,
+    ) -> Result<Vec<(ObjectKey, Result<Deleted, StoreError>)>, StoreError> {
+        self.inner.require_bucket(&bucket)?;
+        let deletes = requests.into_iter().map(|request| {
+            let (bucket, key) = (bucket.clone(), request.key.clone());
+            async move { (key, self.delete_object(bucket, request).await) }
+        });
+        Ok(futures::future::join_all(deletes).await)
+    }
+}
+
+impl Inner {
+    async fn commit_delete(&self, bucket: BucketName, request: DeleteObject) -> Result<Deleted, StoreError> {
+        let object = Lockable::Object(&bucket, &request.key);
+        let _guards = self.locks.lock(&[(Lockable::Bucket(&bucket), Mode::Shared), (object, Mode::Exclusive)]).await;
+        let current = self.object(&bucket, &request.key)?;
+        if current.is_none() {
+            self.require_bucket(&bucket)?;
+        }
+        let conditions = WriteConditions { if_none_match_any: false, if_match: request.if_match };
+        conditions.check(current.as_ref().map(|row| &row.etag))?;
+        if current.is_none() {
+            return Ok(Deleted { existed: false });
+        }
+        let mutation = Mutation::DeleteObject(DeleteObjectMutation {
+            bucket: bucket.as_str().to_owned(),
+            key: request.key.as_str().to_owned(),
+        });
+        self.commit(&mutation).await?;
+        Ok(Deleted { existed: true })
+    }
+}

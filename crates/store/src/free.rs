@@ -1,0 +1,234 @@
+//! Giving back space: a sealed segment to which no row refers is deleted (docs/adr/0004).
+//!
+//! What its mutations *did* is all dead, but what they *took away* must stay away: a deletion is carried into another
+//! segment, with its sequence, as long as some segment that stays may hold an older mutation which would bring the row back
+//! in a rebuild. Before anything goes, the index is made durable with all of the segment applied: from then on no
+//! replay needs it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use gabion_metadata::{
+    Table, keys,
+    rows::{LaneKind, SegmentState},
+};
+use gabion_segment::{AppliedRecord, LogError, RecordBody};
+use gabion_types::{BucketName, ObjectKey, SegmentId, Seq};
+use parking_lot::Mutex;
+
+use crate::{
+    StoreError,
+    mutation::{EndUploadMutation, Mutation},
+    store::Inner,
+};
+
+/// Segments whose deletion waits for their readers at a time; the rest is tried later.
+const FREES_IN_FLIGHT_MAX: usize = 64;
+/// Segments that have more to carry than their bytes divided by this are left for later.
+const CARRIED_SHARE: u64 = 4;
+
+/// What the deletion of segments remembers.
+#[derive(Default)]
+pub(crate) struct Frees {
+    /// One run at a time.
+    run: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    in_flight: HashSet<SegmentId>,
+    /// Segments that could not go, with the number of segments freed at that time: they are looked at again when there
+    /// are more.
+    postponed: HashMap<SegmentId, u64>,
+    freed: u64,
+}
+
+/// Whether a segment may go now.
+enum Verdict {
+    Free { carried: Vec<(Seq, Bytes)> },
+    Postpone,
+}
+
+/// Deletes what can be deleted; returns how many segments have begun to go and are no more counted.
+pub(crate) async fn free_dead(inner: &Arc<Inner>) -> Result<usize, StoreError> {
+    let _run = inner.frees.run.lock().await;
+    let mut count = 0;
+    loop {
+        let dead = candidates(inner);
+        if dead.is_empty() {
+            return Ok(count);
+        }
+        // All that makes them dead was committed before this.
+        inner.checkpoint().await?;
+        let before = count;
+        for segment in dead {
+            count += usize::from(free_one(inner, segment).await?);
+        }
+        if count == before {
+            return Ok(count);
+        }
+    }
+}
+
+/// Dead segments that are worth a look.
+fn candidates(inner: &Inner) -> Vec<SegmentId> {
+    let state = inner.frees.state.lock();
+    let room = FREES_IN_FLIGHT_MAX.saturating_sub(state.in_flight.len());
+    let is_worth = |id: &SegmentId| {
+        !state.in_flight.contains(id) && state.postponed.get(id).is_none_or(|&freed| freed < state.freed)
+    };
+    inner.apply.dead_segments().into_iter().filter(is_worth).take(room).collect()
+}
+
+/// Deletes one segment, unless it has to wait.
+async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreError> {
+    let carried = match judge(inner, segment).await? {
+        Verdict::Free { carried } => carried,
+        Verdict::Postpone => {
+            let mut state = inner.frees.state.lock();
+            let freed = state.freed;
+            state.postponed.insert(segment, freed);
+            return Ok(false);
+        }
+    };
+    inner.frees.state.lock().in_flight.insert(segment);
+    let (weak, log, carried_count) = (Arc::downgrade(inner), inner.log.clone(), carried.len() as u64);
+    let mut task = tokio::spawn(async move {
+        let outcome = log.free(segment, carried).await;
+        if let Some(inner) = weak.upgrade() {
+            inner.frees.state.lock().in_flight.remove(&segment);
+            if outcome.is_err() {
+                // Tried again when the next segment dies.
+                inner.frees.state.lock().postponed.remove(&segment);
+            }
+        }
+        outcome
+    });
+    // The removal of the files waits for readers; what matters here is that it is in the log and applied.
+    let is_logged = async {
+        loop {
+            let rung = inner.apply.work().freed.notified();
+            if inner
+                .apply
+                .with_segments(|segments| segments.get(segment).is_none_or(|s| s.row.state == SegmentState::Freeing))
+            {
+                return;
+            }
+            rung.await;
+        }
+    };
+    tokio::select! {
+        outcome = &mut task => match outcome {
+            Ok(Ok(freed)) if freed.left.is_empty() => {}
+            Ok(Ok(freed)) => tracing::warn!(%segment, shards = freed.left.len(), "files of a freed segment are left on absent targets"),
+            Ok(Err(LogError::NotFound(_))) => return Ok(false),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(error) => return Err(StoreError::Internal(format!("a task failed: {error}"))),
+        },
+        () = is_logged => {}
+    }
+    let mut state = inner.frees.state.lock();
+    state.freed += 1;
+    state.postponed.remove(&segment);
+    inner.metrics.segments_freed.add(1);
+    inner.metrics.mutations_carried.add(carried_count);
+    Ok(true)
+}
+
+/// Reads what a dead segment's mutations took away, and decides.
+async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError> {
+    let found = inner.apply.with_segments(|segments| {
+        let row = &segments.get(segment)?.row;
+        let may_matter = segments.may_create_before(segment, row.max_seq) || segments.any_freeing();
+        Some((row.kind, row.written_bytes, may_matter))
+    });
+    let Some((kind, written_bytes, may_matter)) = found else { return Ok(Verdict::Postpone) };
+    let mut carried = Vec::new();
+    if kind == LaneKind::Large || !(may_matter || inner.apply.must_carry_all()) {
+        return Ok(Verdict::Free { carried });
+    }
+    let (mut carried_bytes, mut stripes) = (0, inner.log.mutations(segment, 0).await?);
+    while let Some(stripe) = stripes.next().await? {
+        for record in &stripe.records {
+            match taken_away(inner, segment, record)? {
+                Needed::No => {}
+                Needed::Carry(mutation) => {
+                    carried_bytes += mutation.len() as u64;
+                    carried.push((record.seq, mutation));
+                }
+                Needed::Here => return Ok(Verdict::Postpone),
+            }
+            if carried_bytes > written_bytes / CARRIED_SHARE {
+                return Ok(Verdict::Postpone);
+            }
+        }
+    }
+    Ok(Verdict::Free { carried })
+}
+
+/// What is still needed of a record of a dead segment.
+enum Needed {
+    No,
+    /// This mutation, with the record's sequence.
+    Carry(Bytes),
+    /// The record, where it is.
+    Here,
+}
+
+fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Result<Needed, StoreError> {
+    let bytes = match &record.body {
+        // While the files of a segment are being removed, the log must say so. (Of those that are left on absent targets the
+        // log itself says it again with every segment that it frees.)
+        RecordBody::Freed(freed) => {
+            let is_going = inner.frees.state.lock().in_flight.contains(freed);
+            return Ok(if is_going { Needed::Here } else { Needed::No });
+        }
+        RecordBody::Mutation(bytes) => bytes,
+    };
+    let may_return = inner.apply.must_carry_all()
+        || inner.apply.with_segments(|segments| segments.may_create_before(segment, record.seq));
+    if !may_return {
+        return Ok(Needed::No);
+    }
+    let mutation =
+        Mutation::decode(bytes).map_err(|error| StoreError::Corrupt(format!("segment {segment}: {error}")))?;
+    Ok(match mutation {
+        Mutation::DeleteObject(deleted) => {
+            let (bucket, key) = (name(&deleted.bucket)?, object_key(&deleted.key)?);
+            // A current object is newer than its deletion, and outlives older ones by itself.
+            match inner.index.get(Table::Object, &keys::object(&bucket, &key))? {
+                Some(_) => Needed::No,
+                None => Needed::Carry(bytes.clone()),
+            }
+        }
+        Mutation::DeleteBucket(deleted) => {
+            let is_there = inner.index.get(Table::Bucket, &keys::bucket(&name(&deleted.bucket)?))?.is_some();
+            if is_there && deleted.uploads.is_empty() { Needed::No } else { Needed::Carry(bytes.clone()) }
+        }
+        Mutation::EndUpload(_) => Needed::Carry(bytes.clone()),
+        // Its object was replaced or deleted by a newer mutation; that the upload ended is said by no other.
+        Mutation::CompleteUpload(completed) => {
+            let ended = EndUploadMutation {
+                bucket: completed.bucket.clone(),
+                key: completed.key.clone(),
+                upload: completed.upload,
+            };
+            Needed::Carry(Mutation::EndUpload(ended).encode().into())
+        }
+        Mutation::CreateBucket(_) | Mutation::PutObject(_) | Mutation::CreateUpload(_) | Mutation::PutPart(_) => {
+            Needed::No
+        }
+    })
+}
+
+fn name(name: &str) -> Result<BucketName, StoreError> {
+    BucketName::new(name).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+fn object_key(key: &str) -> Result<ObjectKey, StoreError> {
+    ObjectKey::new(key).map_err(|error| StoreError::Corrupt(error.to_string()))
+}

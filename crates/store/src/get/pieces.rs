@@ -1,0 +1,202 @@
+//! Which parts of which extents make up a range of an object.
+
+use std::{collections::BTreeSet, collections::VecDeque, sync::Arc};
+
+use gabion_metadata::{
+    IndexSnapshot, ScanRange, Table, keys,
+    rows::{ManifestPage, Row},
+};
+use gabion_types::{Extent, ManifestId, SegmentId};
+
+use crate::{ByteRange, StoreError};
+
+/// Pieces that are kept in memory (some 64 bytes each). A range with more keeps a snapshot of the index instead, and reads
+/// its pages as it comes to them: that holds back the index's garbage, so it is not done for a range that is small.
+const PIECES_MAX: usize = 8192;
+/// Pages that one scan asks for.
+const SCAN_PAGES: usize = 16;
+
+/// A part of an extent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub extent: Extent,
+    /// Offset in the extent of its first byte.
+    pub from: u32,
+    /// Offset in the extent just after its last byte.
+    pub to: u32,
+}
+
+/// The pieces of a range, in order.
+pub(crate) struct Pieces {
+    at_hand: VecDeque<Piece>,
+    later: Option<Pages>,
+}
+
+/// Pages of a manifest that are still to be read.
+struct Pages {
+    index: Arc<dyn IndexSnapshot>,
+    manifest: ManifestId,
+    /// Offset in the object at which the next page begins; nothing before the first one is found.
+    next_start: Option<u64>,
+    range: ByteRange,
+}
+
+impl Pieces {
+    /// From extents that begin at the object's first byte; with the segments that they lie in.
+    pub(super) fn listed(extents: &[Extent], range: ByteRange) -> (Self, BTreeSet<SegmentId>) {
+        let mut at_hand = VecDeque::new();
+        cut(extents, 0, range, &mut at_hand);
+        let segments = at_hand.iter().map(|piece| piece.extent.segment).collect();
+        (Self { at_hand, later: None }, segments)
+    }
+
+    /// From the pages of a manifest; with the segments that they lie in. Nothing when the manifest is not whole.
+    pub(super) fn paged(
+        index: Arc<dyn IndexSnapshot>,
+        manifest: ManifestId,
+        range: ByteRange,
+    ) -> Result<Option<(Self, BTreeSet<SegmentId>)>, StoreError> {
+        let mut pages = Pages { index: Arc::clone(&index), manifest, next_start: None, range };
+        let (mut at_hand, mut segments, mut bytes, mut fits) = (VecDeque::new(), BTreeSet::new(), 0, true);
+        loop {
+            let mut found = VecDeque::new();
+            if !pages.read(&mut found)? {
+                break;
+            }
+            segments.extend(found.iter().map(|piece| piece.extent.segment));
+            bytes += found.iter().map(|piece| u64::from(piece.to - piece.from)).sum::<u64>();
+            fits &= at_hand.len() + found.len() <= PIECES_MAX;
+            if fits {
+                at_hand.extend(found);
+            }
+        }
+        if bytes != range.len() {
+            return Ok(None);
+        }
+        let pieces = if fits {
+            Self { at_hand, later: None }
+        } else {
+            Self { at_hand: VecDeque::new(), later: Some(Pages { index, manifest, next_start: None, range }) }
+        };
+        Ok(Some((pieces, segments)))
+    }
+
+    /// The next piece; nothing after the last.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, StoreError> {
+        while self.at_hand.is_empty() {
+            let Some(pages) = &mut self.later else { return Ok(None) };
+            if !pages.read(&mut self.at_hand)? {
+                self.later = None;
+            }
+        }
+        Ok(self.at_hand.pop_front())
+    }
+
+    /// Whether there is exactly one.
+    pub(super) fn is_single(&self) -> bool {
+        self.later.is_none() && self.at_hand.len() == 1
+    }
+}
+
+impl Pages {
+    /// Reads some pages; tells whether there were any.
+    fn read(&mut self, into: &mut VecDeque<Piece>) -> Result<bool, StoreError> {
+        let all = ScanRange::prefix(Table::Manifest, &keys::manifest_pages(self.manifest));
+        let rows = match self.next_start {
+            None => {
+                let first = keys::manifest_page(self.manifest, self.range.first);
+                self.index.scan(all.up_to(&first).descending(), 1)?
+            }
+            Some(start) if start > self.range.last => return Ok(false),
+            Some(start) => {
+                let last = keys::manifest_page(self.manifest, self.range.last);
+                self.index.scan(all.from(&keys::manifest_page(self.manifest, start)).up_to(&last), SCAN_PAGES)?
+            }
+        };
+        for (key, page) in &rows {
+            let start = match keys::decode_manifest(key) {
+                Ok((_, keys::ManifestKey::Page(start))) => start,
+                _ => return Err(StoreError::Unavailable("the index is corrupt: no manifest page".into())),
+            };
+            let page = ManifestPage::decode(page)?;
+            self.next_start = Some(cut(&page.extents, start, self.range, into));
+        }
+        Ok(!rows.is_empty())
+    }
+}
+
+/// Adds what of `range` lies in `extents`, which begin at offset `start` of the object; returns where they end.
+fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque<Piece>) -> u64 {
+    for extent in extents {
+        let end = start + u64::from(extent.len);
+        let (from, to) = (range.first.max(start), (range.last + 1).min(end));
+        if from < to {
+            // Both are within the extent, whose length has 32 bits.
+            into.push_back(Piece { extent: *extent, from: (from - start) as u32, to: (to - start) as u32 });
+        }
+        start = end;
+    }
+    start
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_metadata::{Index, MemoryIndex, Write};
+    use gabion_types::Place;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extent(number: u64, len: u32) -> Extent {
+        let place = Place::Cells { cell_bytes: 4096 };
+        Extent { segment: SegmentId::new(1, number / 3), stripe_offset: number * 4096, place, len, crc64: number }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_the_range(
+            lens in prop::collection::vec(1_u32..50, 1..200), ends in any::<[prop::sample::Index; 2]>(), page_len in 1_usize..20,
+        ) {
+            let extents: Vec<Extent> = lens.iter().enumerate().map(|(i, &len)| extent(i as u64, len)).collect();
+            let size: u64 = lens.iter().map(|&len| u64::from(len)).sum();
+            let (a, b) = (ends[0].index(size as usize) as u64, ends[1].index(size as usize) as u64);
+            let range = ByteRange { first: a.min(b), last: a.max(b) };
+            // The oracle: every byte by itself.
+            let bytes: Vec<(u64, u32)> =
+                extents.iter().flat_map(|e| (0..e.len).map(|at| (e.crc64, at))).collect();
+            let expected = &bytes[range.first as usize..=range.last as usize];
+
+            let index = MemoryIndex::new();
+            let (manifest, mut start, mut writes) = (ManifestId::from_u128(9), 0, Vec::new());
+            for page in extents.chunks(page_len) {
+                let row = ManifestPage { extents: page.to_vec() }.encode();
+                writes.push(Write::Put(Table::Manifest, keys::manifest_page(manifest, start), row));
+                start += page.iter().map(|e| u64::from(e.len)).sum::<u64>();
+            }
+            index.commit(&[], writes).unwrap();
+            let lazily = Pages { index: index.snapshot(), manifest, next_start: None, range };
+            for (mut pieces, segments) in [
+                Pieces::listed(&extents, range),
+                Pieces::paged(index.snapshot(), manifest, range).unwrap().unwrap(),
+                (Pieces { at_hand: VecDeque::new(), later: Some(lazily) }, Pieces::listed(&extents, range).1),
+            ] {
+                let mut got = Vec::new();
+                while let Some(piece) = pieces.next().unwrap() {
+                    prop_assert!(segments.contains(&piece.extent.segment));
+                    got.extend((piece.from..piece.to).map(|at| (piece.extent.crc64, at)));
+                }
+                prop_assert_eq!(&got[..], expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_a_hole_is_not_whole() {
+        let index = MemoryIndex::new();
+        let manifest = ManifestId::from_u128(9);
+        let row = ManifestPage { extents: vec![extent(1, 10)] }.encode();
+        index.commit(&[], vec![Write::Put(Table::Manifest, keys::manifest_page(manifest, 0), row)]).unwrap();
+        let range = ByteRange { first: 0, last: 10 };
+        assert!(Pieces::paged(index.snapshot(), manifest, range).unwrap().is_none());
+    }
+}

@@ -1,0 +1,60 @@
+//! Every figure that the store counts, with its unit; the log's and the index's are their own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct StoreCounter(AtomicU64);
+
+impl StoreCounter {
+    /// The value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// The figures of one store since it was opened.
+        #[derive(Debug, Default)]
+        pub struct StoreMetrics {
+            $($(#[doc = $doc])* pub $name: StoreCounter,)*
+        }
+
+        impl StoreMetrics {
+            /// Name, description and value of every counter.
+            #[must_use]
+            pub fn counters(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), concat!($($doc),*), self.$name.get()),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Checkpoints of the index.
+    checkpoints,
+    /// Checkpoints that failed.
+    checkpoint_failures,
+    /// Segments deleted because nothing in them was needed.
+    segments_freed,
+    /// Mutations carried on into another segment when theirs was deleted.
+    mutations_carried,
+    /// Bodies that were packed with others into small segments.
+    bodies_inline,
+    /// Bodies that were written in stripes of their own.
+    bodies_striped,
+    /// Bytes of bodies taken in.
+    body_bytes,
+    /// Bodies that ended with an error or did not match their digests.
+    bodies_refused,
+    /// Copies that moved no bytes.
+    copies_by_reference,
+    /// Reads that began anew because the object changed between the look-up and the pin.
+    read_retries,
+}

@@ -1,0 +1,112 @@
+//! CompleteMultipartUpload.
+
+use std::sync::Arc;
+
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester};
+use gabion_metadata::{
+    Table, keys,
+    rows::{Etag, PartRow, Row, UploadRow},
+};
+
+use super::{Wanted, checksums::kind_name, rules};
+use crate::{
+    CompleteUpload, DigestKind, PutResult, Store, StoreError,
+    locks::{Lockable, Mode},
+    mutation::{CompleteUploadMutation, Mutation, NamedPart},
+    store::Inner,
+};
+
+impl Store {
+    /// Makes the current object of an upload's parts; durable and visible when it resolves. No byte moves.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `EntityTooLarge`, `InvalidRequest`,
+    /// `BadDigest`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `NoSpace`, `Busy`, `Unavailable`.
+    pub async fn complete_upload(&self, request: CompleteUpload) -> Result<PutResult, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.run(async move { inner.commit_complete(request).await }).await
+    }
+}
+
+impl Inner {
+    async fn commit_complete(&self, request: CompleteUpload) -> Result<PutResult, StoreError> {
+        let target = &request.target;
+        let _guards = self
+            .locks
+            .lock(&[
+                (Lockable::Bucket(&target.bucket), Mode::Shared),
+                (Lockable::Object(&target.bucket, &target.key), Mode::Exclusive),
+                (Lockable::Upload(target.upload), Mode::Exclusive),
+            ])
+            .await;
+        let upload = self.upload(target)?;
+        let wanted = Wanted::of(&upload);
+        let parts = rules::check(&request.parts, wanted, self.config.part_bytes_min, |part_number| {
+            let row = self.index.get(Table::Part, &keys::part(target.upload, part_number))?;
+            Ok(row.map(|row| PartRow::decode(&row)).transpose()?)
+        })?;
+        let size = parts.iter().map(|(_, part)| part.size).sum::<u64>();
+        let checksum = check_whole(&request, wanted, &parts, size)?;
+        let current = self.object(&target.bucket, &target.key)?;
+        request.conditions.check(current.as_ref().map(|row| &row.etag))?;
+
+        let (etag, modified_ms) = (etag(&parts), self.env.clock.now_ms());
+        let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
+        let UploadRow { attributes, .. } = upload;
+        let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
+            bucket: target.bucket.as_str().to_owned(),
+            key: target.key.as_str().to_owned(),
+            upload: target.upload,
+            modified_ms,
+            attributes,
+            etag: etag.clone(),
+            checksums: checksums.clone(),
+            parts: parts
+                .iter()
+                .map(|(part_number, row)| NamedPart { part_number: *part_number, seq: row.seq })
+                .collect(),
+        }));
+        let committed = self.commit(&mutation).await?;
+        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums })
+    }
+}
+
+/// What the client says of the whole object; returns its checksum.
+fn check_whole(
+    request: &CompleteUpload,
+    wanted: Wanted,
+    parts: &[(u16, PartRow)],
+    size: u64,
+) -> Result<Option<Checksum>, StoreError> {
+    if let Some(expected) = request.expected_size
+        && expected != size
+    {
+        return Err(StoreError::InvalidRequest(format!(
+            "The provided 'x-amz-mp-object-size' header value {expected} does not match what was computed: {size}"
+        )));
+    }
+    if let Some(kind) = request.checksum_kind
+        && kind != wanted.kind
+    {
+        return Err(StoreError::InvalidRequest(format!(
+            "The upload was created using the {} checksum mode. The complete request must use the same checksum mode.",
+            kind_name(wanted.kind)
+        )));
+    }
+    let checksum = wanted.of_object(parts);
+    if let Some(expected) = request.checksum
+        && Some(expected) != checksum
+    {
+        wanted.check_part(expected.algorithm())?;
+        return Err(StoreError::BadDigest(DigestKind::Checksum(expected.algorithm())));
+    }
+    Ok(checksum)
+}
+
+/// The MD5 of the parts' MD5s.
+fn etag(parts: &[(u16, PartRow)]) -> Etag {
+    let mut md5s = Digester::new(true, &[] as &[ChecksumAlgorithm]);
+    parts.iter().for_each(|(_, part)| md5s.update(&part.etag_md5));
+    let count = u32::try_from(parts.len()).expect("part numbers have 16 bits");
+    Etag::Multipart(md5s.finish().md5.expect("it was asked for"), count)
+}

@@ -1,0 +1,34 @@
+//! Multipart uploads.
+//!
+//! A part is put under a shared lock of its upload, a completion or abort takes it alone: what a completion names can not change
+//! under it, and no part is put into an upload that has ended.
+
+mod checksums;
+mod complete;
+mod list;
+mod part;
+mod rules;
+mod upload;
+
+pub(crate) use checksums::Wanted;
+
+use gabion_metadata::{
+    Table, keys,
+    rows::{Row, UploadRow},
+};
+
+use crate::{StoreError, UploadRef, store::Inner};
+
+impl Inner {
+    /// The row of an upload; it must belong to the bucket and key that are named.
+    fn upload(&self, target: &UploadRef) -> Result<UploadRow, StoreError> {
+        let key = keys::upload(&target.bucket, &target.key, target.upload);
+        match self.index.get(Table::Upload, &key)? {
+            Some(row) => Ok(UploadRow::decode(&row)?),
+            None => {
+                self.require_bucket(&target.bucket)?;
+                Err(StoreError::NoSuchUpload)
+            }
+        }
+    }
+}

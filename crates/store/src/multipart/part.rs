@@ -1,0 +1,171 @@
+//! UploadPart and UploadPartCopy.
+
+use std::sync::Arc;
+
+use gabion_erasure::{Checksum, ChecksumAlgorithm};
+use gabion_metadata::rows::{Etag, ObjectRow};
+use gabion_types::limits::PART_NUMBER_MAX;
+
+use super::{Wanted, checksums::checksum_of};
+use crate::{
+    ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart, UploadPartCopy,
+    body::{self, Collected, Content},
+    copy::{check_size, extents_of, full_checksum},
+    locks::{Lockable, Mode},
+    mutation::{Data, Mutation, PutPartMutation},
+    store::Inner,
+};
+
+/// How often a copy begins anew when its source changes under it.
+const ATTEMPTS_MAX: usize = 8;
+
+impl Store {
+    /// Stores a part, replacing the one of the same number; durable when it resolves.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPartNumber`, `InvalidRequest`, and as [`Store::put_object`].
+    pub async fn upload_part(&self, request: UploadPart, body: ObjectBody) -> Result<PartResult, StoreError> {
+        let wanted = self.inner.check_part(&request)?;
+        let asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied());
+        asked.map(|algorithm| wanted.check_part(algorithm)).collect::<Result<(), _>>()?;
+        let collected = body::collect(&self.inner, body, Some(wanted.algorithm)).await?;
+        let inner = Arc::clone(&self.inner);
+        self.inner.run(async move { inner.commit_part(request, collected).await }).await
+    }
+
+    /// Stores a part from an object: by reference when it is all of it, else its bytes are read and written.
+    ///
+    /// # Errors
+    /// As [`Store::upload_part`] and [`Store::copy_object`]; `InvalidRange` when the range leaves the object.
+    pub async fn upload_part_copy(&self, request: UploadPartCopy) -> Result<PartResult, StoreError> {
+        let part = UploadPart { target: request.target.clone(), part_number: request.part_number };
+        for _ in 0..ATTEMPTS_MAX {
+            let wanted = self.inner.check_part(&part)?;
+            let source = self.copy_source(&request.source).await?;
+            if let Some(range) = request.range {
+                if range.last >= source.size {
+                    return Err(StoreError::InvalidRange { size: source.size });
+                }
+                check_size(range.len())?;
+                if range.len() < source.size {
+                    return self.copy_range(part, &request, RangeRequest::Between(range.first, range.last)).await;
+                }
+            }
+            check_size(source.size)?;
+            let described = match known(&source, wanted.algorithm) {
+                Some(described) => described,
+                None => {
+                    let (checksums, md5) = self.digest(&request.source, &source, &[wanted.algorithm]).await?;
+                    (md5, checksums)
+                }
+            };
+            let (inner, part, request) = (Arc::clone(&self.inner), part.clone(), request.clone());
+            let work = async move { inner.commit_part_copy(part, request, source, described).await };
+            if let Some(result) = self.inner.run(work).await? {
+                return Ok(result);
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    async fn copy_range(
+        &self,
+        part: UploadPart,
+        request: &UploadPartCopy,
+        range: RangeRequest,
+    ) -> Result<PartResult, StoreError> {
+        let (body, _) = self.source_body(&request.source, Some(range)).await?;
+        self.upload_part(part, body).await
+    }
+}
+
+impl Inner {
+    /// Whether a part may be put, by number and upload.
+    fn check_part(&self, request: &UploadPart) -> Result<Wanted, StoreError> {
+        if !(1..=PART_NUMBER_MAX).contains(&request.part_number) {
+            return Err(StoreError::InvalidPartNumber);
+        }
+        Ok(Wanted::of(&self.upload(&request.target)?))
+    }
+
+    async fn commit_part(&self, request: UploadPart, collected: Collected) -> Result<PartResult, StoreError> {
+        let _guards = self
+            .locks
+            .lock(&[
+                (Lockable::Bucket(&request.target.bucket), Mode::Shared),
+                (Lockable::Upload(request.target.upload), Mode::Shared),
+                (Lockable::Part(request.target.upload, request.part_number), Mode::Exclusive),
+            ])
+            .await;
+        self.upload(&request.target)?;
+        let (data, record) = match collected.content {
+            Content::Inline(pieces) => (Data::Record, pieces),
+            Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
+        };
+        let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
+        let (mutation, result) =
+            self.part_mutation(&request, collected.size, collected.md5, &collected.checksums, data);
+        self.commit_with(&mutation, record, crc64, collected.hold).await?;
+        Ok(result)
+    }
+
+    /// Nothing when the source is not any more what it was.
+    async fn commit_part_copy(
+        &self,
+        part: UploadPart,
+        request: UploadPartCopy,
+        source: ObjectRow,
+        (md5, checksums): ([u8; 16], Vec<Checksum>),
+    ) -> Result<Option<PartResult>, StoreError> {
+        let from = &request.source;
+        let _guards = self
+            .locks
+            .lock(&[
+                (Lockable::Bucket(&from.bucket), Mode::Shared),
+                (Lockable::Bucket(&part.target.bucket), Mode::Shared),
+                (Lockable::Object(&from.bucket, &from.key), Mode::Shared),
+                (Lockable::Upload(part.target.upload), Mode::Shared),
+                (Lockable::Part(part.target.upload, part.part_number), Mode::Exclusive),
+            ])
+            .await;
+        self.upload(&part.target)?;
+        match self.object(&from.bucket, &from.key)? {
+            Some(now) if now.seq == source.seq => {}
+            _ => return Ok(None),
+        }
+        let data = Data::Extents(extents_of(&*self.index.snapshot(), &source.layout)?);
+        let (mutation, result) = self.part_mutation(&part, source.size, md5, &checksums, data);
+        self.commit(&mutation).await?;
+        self.metrics.copies_by_reference.add(1);
+        Ok(Some(result))
+    }
+
+    fn part_mutation(
+        &self,
+        part: &UploadPart,
+        size: u64,
+        etag_md5: [u8; 16],
+        checksums: &[Checksum],
+        data: Data,
+    ) -> (Mutation, PartResult) {
+        let modified_ms = self.env.clock.now_ms();
+        let checksums = body::stored_full(checksums);
+        let mutation = Mutation::PutPart(Box::new(PutPartMutation {
+            upload: part.target.upload,
+            part_number: part.part_number,
+            size,
+            etag_md5,
+            modified_ms,
+            checksums: checksums.clone(),
+            data,
+        }));
+        (mutation, PartResult { etag: Etag::Md5(etag_md5), size, modified_ms, checksums })
+    }
+}
+
+/// MD5 and checksum of an object, when its row tells both.
+fn known(source: &ObjectRow, algorithm: ChecksumAlgorithm) -> Option<([u8; 16], Vec<Checksum>)> {
+    let Etag::Md5(md5) = source.etag else { return None };
+    full_checksum(source, algorithm)?;
+    Some((md5, vec![checksum_of(&source.checksums, algorithm)?]))
+}

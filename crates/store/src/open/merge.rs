@@ -1,0 +1,191 @@
+//! The mutations of many segments in one order, with bounded memory.
+//!
+//! Within a segment records come as they were written: ascending, but for those that were carried over from freed
+//! segments and keep older sequences. A record's *position* is the highest sequence up to it in its segment; the merge is by
+//! position. So a carried deletion comes no earlier than what it deletes, and the order is the same in every replay,
+//! which lets one that was cut off go on exactly where its last index commit ended.
+//!
+//! A segment is opened when the merge comes to its first sequence; of those that are open, only so many hold a stripe in
+//! memory, the others remember where they are.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use gabion_segment::{AppliedRecord, Log, MutationStream};
+use gabion_types::{SegmentId, Seq};
+
+use crate::StoreError;
+
+/// Segments that hold a stripe in memory at a time.
+const LOADED_MAX: usize = 64;
+
+/// A segment whose mutations are to be replayed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub segment: SegmentId,
+    /// The first stripe.
+    pub from_stripe: u32,
+    /// No record in it has a lower sequence.
+    pub min_seq: Seq,
+    /// What reading it counts for in the progress.
+    pub bytes: u64,
+}
+
+/// The merge.
+pub(super) struct Merge<'a> {
+    log: &'a Log,
+    cursors: BinaryHeap<Reverse<Cursor>>,
+    loaded: usize,
+    bytes_done: u64,
+}
+
+/// A place in a segment; ordered by position.
+struct Cursor {
+    /// Position of its next record; before it is loaded for the first time, a lower bound.
+    position: Seq,
+    source: Source,
+    /// The stripe that its next record lies in.
+    stripe: u32,
+    /// Records of that stripe that are behind it.
+    records_done: usize,
+    /// Highest sequence behind it.
+    highest: Seq,
+    loaded: Option<Loaded>,
+}
+
+struct Loaded {
+    stream: MutationStream,
+    records: VecDeque<AppliedRecord>,
+}
+
+impl<'a> Merge<'a> {
+    pub(super) fn new(log: &'a Log, sources: impl IntoIterator<Item = Source>) -> Self {
+        let cursors = sources.into_iter().map(|source| {
+            Reverse(Cursor {
+                position: source.min_seq,
+                source,
+                stripe: source.from_stripe,
+                records_done: 0,
+                highest: Seq::ZERO,
+                loaded: None,
+            })
+        });
+        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0 }
+    }
+
+    /// Bytes of the segments that were read to their end.
+    pub(super) fn bytes_done(&self) -> u64 {
+        self.bytes_done
+    }
+
+    /// The next record with its position; nothing after the last.
+    pub(super) async fn next(&mut self) -> Result<Option<(Seq, AppliedRecord)>, StoreError> {
+        while let Some(Reverse(mut cursor)) = self.cursors.pop() {
+            if cursor.loaded.is_none() {
+                self.unload_one();
+                cursor.load(self.log).await?;
+                self.loaded += 1;
+                if !cursor.settle().await? {
+                    self.end(&cursor);
+                    continue;
+                }
+                // Its position is known only now: another may come first.
+                self.cursors.push(Reverse(cursor));
+                continue;
+            }
+            let (position, record) = cursor.take();
+            if cursor.settle().await? {
+                self.cursors.push(Reverse(cursor));
+            } else {
+                self.end(&cursor);
+            }
+            return Ok(Some((position, record)));
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self, cursor: &Cursor) {
+        self.loaded -= 1;
+        self.bytes_done += cursor.source.bytes;
+    }
+
+    /// Makes room for one more: the one that is needed last lets go of its stripe.
+    fn unload_one(&mut self) {
+        if self.loaded < LOADED_MAX {
+            return;
+        }
+        let mut cursors = std::mem::take(&mut self.cursors).into_vec();
+        let loaded = cursors.iter_mut().filter(|cursor| cursor.0.loaded.is_some());
+        if let Some(Reverse(last)) = loaded.max_by_key(|cursor| cursor.0.position) {
+            last.loaded = None;
+            self.loaded -= 1;
+        }
+        self.cursors = cursors.into();
+    }
+}
+
+impl Cursor {
+    /// Reads its stripe, and skips what is behind it.
+    async fn load(&mut self, log: &Log) -> Result<(), StoreError> {
+        let stream = log.mutations(self.source.segment, self.stripe).await?;
+        let mut loaded = Loaded { stream, records: VecDeque::new() };
+        if let Some(stripe) = loaded.stream.next().await? {
+            loaded.records = stripe.records.into();
+            loaded.records.drain(..self.records_done.min(loaded.records.len()));
+        }
+        self.loaded = Some(loaded);
+        Ok(())
+    }
+
+    /// Goes to the next record, over stripes without any; tells whether there is one.
+    async fn settle(&mut self) -> Result<bool, StoreError> {
+        let loaded = self.loaded.as_mut().expect("only a loaded cursor is moved");
+        while loaded.records.is_empty() {
+            match loaded.stream.next().await? {
+                Some(stripe) => {
+                    (self.stripe, self.records_done) = (stripe.stripe_index, 0);
+                    loaded.records = stripe.records.into();
+                }
+                None => return Ok(false),
+            }
+        }
+        self.position = self.highest.max(loaded.records[0].seq);
+        Ok(true)
+    }
+
+    fn take(&mut self) -> (Seq, AppliedRecord) {
+        let loaded = self.loaded.as_mut().expect("only a loaded cursor is taken from");
+        let record = loaded.records.pop_front().expect("a settled cursor has a record");
+        self.highest = self.position;
+        self.records_done += 1;
+        (self.position, record)
+    }
+}
+
+impl PartialEq for Cursor {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Cursor {}
+
+impl PartialOrd for Cursor {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Cursor {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Cursor {
+    fn key(&self) -> (Seq, SegmentId) {
+        (self.position, self.source.segment)
+    }
+}

@@ -1,0 +1,155 @@
+//! Opening: index, log, and what it takes to make one match the other.
+
+mod merge;
+mod replay;
+mod system;
+
+use std::sync::Arc;
+
+use gabion_metadata::{Index, IndexError, ScanRange, Table};
+use gabion_segment::{Log, LogError, LogTarget, Recovery};
+
+use crate::{
+    Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError, apply::Apply, holds::Holds,
+    store::Parts,
+};
+
+/// How often the index is thrown away before opening gives up: once should do.
+const REBUILDS_MAX: usize = 3;
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 4096;
+
+/// Opens everything; see [`Store::open`].
+pub(crate) async fn open(
+    config: StoreConfig,
+    targets: Vec<LogTarget>,
+    factory: Box<dyn IndexFactory>,
+    env: Env,
+    progress: Arc<dyn Progress>,
+) -> Result<(Store, OpenReport), StoreError> {
+    let mut distrust = None;
+    for _ in 0..=REBUILDS_MAX {
+        if let Some(reason) = &distrust {
+            tracing::warn!(%reason, "the index is thrown away and rebuilt from the segments");
+            factory.destroy().map_err(|error| startup(&error))?;
+        }
+        match attempt(&config, &targets, &*factory, &env).await? {
+            Attempt::Opened(opened) => return finish(*opened, config, env, distrust, &*progress).await,
+            Attempt::Distrusted(reason) => distrust = Some(reason),
+        }
+    }
+    Err(StoreError::Unavailable(format!("the index can not be rebuilt: {}", distrust.unwrap_or_default())))
+}
+
+/// Throws the index away and opens; see [`Store::rebuild_index`].
+pub(crate) async fn rebuild(
+    config: StoreConfig,
+    targets: Vec<LogTarget>,
+    factory: Box<dyn IndexFactory>,
+    env: Env,
+    progress: Arc<dyn Progress>,
+) -> Result<RebuildReport, StoreError> {
+    factory.destroy().map_err(|error| startup(&error))?;
+    let (store, mut open) = open(config, targets, factory, env, progress).await?;
+    open.index_rebuilt.get_or_insert_with(|| "asked for".into());
+    let index = &*store.inner.index;
+    let (buckets, objects) = (count(index, Table::Bucket)?, count(index, Table::Object)?);
+    store.shutdown().await;
+    Ok(RebuildReport { open, buckets, objects })
+}
+
+enum Attempt {
+    Opened(Box<Opened>),
+    /// The index can not be trusted, and why.
+    Distrusted(String),
+}
+
+struct Opened {
+    index: Arc<dyn Index>,
+    log: Log,
+    apply: Arc<Apply>,
+    holds: Arc<Holds>,
+    recovery: Recovery,
+    state: system::State,
+}
+
+async fn attempt(
+    config: &StoreConfig,
+    targets: &[LogTarget],
+    factory: &dyn IndexFactory,
+    env: &Env,
+) -> Result<Attempt, StoreError> {
+    let index = match factory.open().and_then(|index| index.check().map(|()| index)) {
+        Ok(index) => index,
+        Err(IndexError::Corrupt(reason)) => return Ok(Attempt::Distrusted(reason)),
+        Err(error) => return Err(startup(&error)),
+    };
+    let state = match system::State::load(&*index)? {
+        Ok(state) => state,
+        Err(reason) => return Ok(Attempt::Distrusted(reason)),
+    };
+    let holds = Arc::new(Holds::default());
+    let apply = match Apply::load(Arc::clone(&index), Arc::clone(&holds), config.checkpoint_bytes) {
+        Ok(apply) => Arc::new(apply),
+        Err(error) => return Ok(Attempt::Distrusted(error.to_string())),
+    };
+    let known = apply.with_segments(|segments| segments.known());
+    let log_env = gabion_segment::Env { clock: Arc::clone(&env.clock), entropy: Arc::clone(&env.entropy) };
+    let opened = Log::open(config.log.clone(), targets.to_vec(), known, log_env).await;
+    let (log, recovery) = match opened {
+        Ok(opened) => opened,
+        Err(error @ LogError::IndexAhead { .. }) => return Ok(Attempt::Distrusted(error.to_string())),
+        Err(error) => return Err(startup(&error)),
+    };
+    if state.deployment.is_some_and(|deployment| deployment != log.deployment()) {
+        return Ok(Attempt::Distrusted("it is the index of another deployment".into()));
+    }
+    let returned = recovery.segments.iter().find(|segment| state.unreadable.contains(&segment.info.id));
+    if let Some(segment) = returned {
+        let id = segment.info.id;
+        return Ok(Attempt::Distrusted(format!("segment {id} can be read again, which the index was built without")));
+    }
+    Ok(Attempt::Opened(Box::new(Opened { index, log, apply, holds, recovery, state })))
+}
+
+async fn finish(
+    opened: Opened,
+    config: StoreConfig,
+    env: Env,
+    distrust: Option<String>,
+    progress: &dyn Progress,
+) -> Result<(Store, OpenReport), StoreError> {
+    let Opened { index, log, apply, holds, recovery, state } = opened;
+    let was_lost = state.deployment.is_none() && !recovery.segments.is_empty();
+    let mutations_replayed = replay::replay(&log, &*index, &apply, &recovery, state, progress).await?;
+    let report = OpenReport {
+        index_rebuilt: distrust.or_else(|| was_lost.then(|| "there was none".into())),
+        mutations_replayed,
+        segments: apply.with_segments(|segments| segments.iter().count()),
+        stripes_rolled_forward: recovery.rolled_forward,
+        stripes_voided: recovery.voided,
+        segments_unreadable: recovery.unreadable.len(),
+        warnings: recovery.warnings,
+    };
+    log.observe_seq(recovery.max_seq);
+    log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
+    let store = Store::new(Parts { config, env, index, log, apply, holds });
+    Ok((store, report))
+}
+
+/// An error at start is for the operator: it may name a path.
+fn startup(error: &dyn std::error::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}
+
+fn count(index: &dyn Index, table: Table) -> Result<u64, StoreError> {
+    let (mut range, mut count) = (ScanRange::all(table), 0);
+    loop {
+        let rows = index.scan(range.clone(), PAGE_ROWS)?;
+        count += rows.len() as u64;
+        match rows.last() {
+            Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
+            _ => return Ok(count),
+        }
+    }
+}

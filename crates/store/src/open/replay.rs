@@ -1,0 +1,154 @@
+//! Replay: brings the index up to what the log holds; all of it, when the index is new.
+//!
+//! The index says, in the same commit as the rows, how far it got: per segment between replays, by the merge's position in
+//! the middle of one. So every mutation is applied exactly once, whenever the process ends.
+
+use gabion_metadata::Index;
+use gabion_segment::{AppliedRecord, Log, RecoveredSegment, Recovery};
+use gabion_types::{SegmentId, Seq};
+
+use super::{
+    merge::{Merge, Source},
+    system::State,
+};
+use crate::{Progress, StoreError, apply::Apply, tasks};
+
+/// Mutations in one index commit; a few more where several share a position.
+const BATCH_MUTATIONS: usize = 1000;
+/// Bytes of mutations in one index commit.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Replays what the index lacks; returns the number of mutations.
+pub(super) async fn replay(
+    log: &Log,
+    index: &dyn Index,
+    apply: &Apply,
+    recovery: &Recovery,
+    before: State,
+    progress: &dyn Progress,
+) -> Result<u64, StoreError> {
+    let state = begin(log, apply, recovery, &before)?;
+    let replayed = merge(log, apply, recovery, &state, progress).await?;
+    let done = State { replayed: None, ..state };
+    if !recovery.segments.is_empty() || done != before {
+        apply.replay(&[], |overlay| {
+            for segment in &recovery.segments {
+                overlay.segment_sealed(segment.info.id, &segment.seal, 0);
+            }
+            done.store(overlay);
+            Ok(())
+        })?;
+        tasks::blocking(|| index.persist())?;
+    }
+    if !done.unreadable.is_empty() {
+        apply.carry_all();
+    }
+    Ok(replayed)
+}
+
+/// Makes rows for the segments that are found, so that live bytes have a place, and forgets those that are gone.
+fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Result<State, StoreError> {
+    let is_known = |id: &SegmentId| apply.with_segments(|segments| segments.get(*id).is_some());
+    let mut state = before.clone();
+    state.deployment = Some(log.deployment());
+    let lost = recovery.unreadable.iter().map(|unreadable| unreadable.id);
+    state.unreadable.extend(lost.filter(|id| !is_known(id) && !recovery.freed.contains(id)));
+    let mentioned = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);
+    for id in &recovery.freed {
+        if !is_known(id) && !mentioned(id) && !recovery.removed.contains(id) {
+            state.forgotten.insert(*id);
+        }
+    }
+    apply.replay(&[], |overlay| {
+        for segment in &recovery.segments {
+            overlay.segment_opened(&segment.info);
+        }
+        for id in recovery.freed.iter().chain(&before.forgotten) {
+            overlay.segment_freed(*id);
+        }
+        for id in &recovery.removed {
+            overlay.segment_removed(*id);
+        }
+        state.store(overlay);
+        Ok(())
+    })?;
+    Ok(state)
+}
+
+async fn merge(
+    log: &Log,
+    apply: &Apply,
+    recovery: &Recovery,
+    state: &State,
+    progress: &dyn Progress,
+) -> Result<u64, StoreError> {
+    let is_needed = |segment: &&RecoveredSegment| {
+        let id = segment.info.id;
+        let is_gone = recovery.freed.contains(&id) || state.forgotten.contains(&id) || recovery.removed.contains(&id);
+        segment.info.kind == gabion_segment::LaneKind::Small && segment.applied_from < segment.seal.stripes && !is_gone
+    };
+    let sources: Vec<Source> = recovery.segments.iter().filter(is_needed).map(source).collect();
+    let bytes_total = sources.iter().map(|source| source.bytes).sum();
+    let mut merge = Merge::new(log, sources);
+    let behind = state.replayed.map(Seq::from_u64);
+    let (mut batch, mut replayed) = (Batch::default(), 0);
+    while let Some((position, record)) = merge.next().await? {
+        if behind.is_some_and(|behind| position <= behind) {
+            continue;
+        }
+        // Records of one position stay together: what is behind a position is all applied.
+        if batch.is_full() && position > batch.position {
+            replayed += batch.apply(apply, state)?;
+            progress.replayed(replayed, merge.bytes_done(), bytes_total);
+            tokio::task::yield_now().await;
+        }
+        batch.push(position, record);
+    }
+    replayed += batch.apply(apply, state)?;
+    progress.replayed(replayed, bytes_total, bytes_total);
+    Ok(replayed)
+}
+
+fn source(segment: &RecoveredSegment) -> Source {
+    Source {
+        segment: segment.info.id,
+        from_stripe: segment.applied_from,
+        min_seq: segment.seal.min_seq,
+        bytes: segment.seal.written_bytes,
+    }
+}
+
+/// Mutations that go into one index commit.
+#[derive(Default)]
+struct Batch {
+    records: Vec<AppliedRecord>,
+    bytes: usize,
+    position: Seq,
+}
+
+impl Batch {
+    fn is_full(&self) -> bool {
+        self.records.len() >= BATCH_MUTATIONS || self.bytes >= BATCH_BYTES
+    }
+
+    fn push(&mut self, position: Seq, record: AppliedRecord) {
+        self.position = position;
+        self.bytes += record.home.bytes as usize;
+        self.records.push(record);
+    }
+
+    fn apply(&mut self, apply: &Apply, state: &State) -> Result<u64, StoreError> {
+        if self.records.is_empty() {
+            return Ok(0);
+        }
+        let so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
+        apply.replay(&self.records, |overlay| {
+            so_far.store(overlay);
+            Ok(())
+        })?;
+        let count = self.records.len() as u64;
+        self.bytes = 0;
+        self.records.clear();
+        Ok(count)
+    }
+}

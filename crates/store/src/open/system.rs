@@ -1,0 +1,128 @@
+//! What the index remembers of itself, in the table `System`.
+
+use std::collections::BTreeSet;
+
+use gabion_metadata::{Index, Table, keys};
+use gabion_types::{DeploymentId, SegmentId};
+
+use crate::{StoreError, apply::Overlay};
+
+/// Version of what the tables hold.
+const FORMAT: u64 = 1;
+
+const FORMAT_ROW: &str = "format";
+const DEPLOYMENT_ROW: &str = "deployment";
+const REPLAYED_ROW: &str = "replayed";
+const UNREADABLE_ROW: &str = "unreadable";
+const FORGOTTEN_ROW: &str = "forgotten";
+
+/// The rows of the table `System`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct State {
+    /// The deployment that it is the index of; nothing when it is new.
+    pub deployment: Option<DeploymentId>,
+    /// A replay is under way, and everything up to this position is applied; see [`super::merge`].
+    pub replayed: Option<u64>,
+    /// Segments whose mutations could not be read when the index was built.
+    pub unreadable: BTreeSet<SegmentId>,
+    /// Freed segments that may have files on absent targets and of which the index has no row, because it was rebuilt after
+    /// they were freed.
+    pub forgotten: BTreeSet<SegmentId>,
+}
+
+impl State {
+    /// Reads the rows; a sentence when they can not be used.
+    pub(super) fn load(index: &dyn Index) -> Result<Result<Self, String>, StoreError> {
+        let row = |name| index.get(Table::System, &keys::system(name));
+        let (format, deployment, replayed) = (row(FORMAT_ROW)?, row(DEPLOYMENT_ROW)?, row(REPLAYED_ROW)?);
+        let (unreadable, forgotten) = (row(UNREADABLE_ROW)?, row(FORGOTTEN_ROW)?);
+        let read = || {
+            if format.as_deref().is_some_and(|bytes| number(bytes) != Some(FORMAT)) {
+                return Err("the version of its format is unknown");
+            }
+            Ok(Self {
+                deployment: match deployment {
+                    Some(bytes) => Some(DeploymentId::from_bytes(bytes[..].try_into().map_err(|_| "malformed row")?)),
+                    None => None,
+                },
+                replayed: match replayed {
+                    Some(bytes) => Some(number(&bytes).ok_or("malformed row")?),
+                    None => None,
+                },
+                unreadable: segments(unreadable.as_deref()).ok_or("malformed row")?,
+                forgotten: segments(forgotten.as_deref()).ok_or("malformed row")?,
+            })
+        };
+        Ok(read().map_err(str::to_owned))
+    }
+
+    /// Writes the rows.
+    pub(super) fn store(&self, overlay: &mut Overlay<'_>) {
+        let list = |ids: &BTreeSet<SegmentId>| {
+            (!ids.is_empty()).then(|| ids.iter().flat_map(|id| id.to_bytes()).collect::<Vec<u8>>())
+        };
+        let rows = [
+            (FORMAT_ROW, Some(FORMAT.to_be_bytes().to_vec())),
+            (DEPLOYMENT_ROW, self.deployment.map(|deployment| deployment.to_bytes().to_vec())),
+            (REPLAYED_ROW, self.replayed.map(|position| position.to_be_bytes().to_vec())),
+            (UNREADABLE_ROW, list(&self.unreadable)),
+            (FORGOTTEN_ROW, list(&self.forgotten)),
+        ];
+        for (name, row) in rows {
+            match row {
+                Some(row) => overlay.put_raw(Table::System, keys::system(name), row),
+                None => overlay.delete(Table::System, keys::system(name)),
+            }
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.try_into().ok()?))
+}
+
+fn segments(bytes: Option<&[u8]>) -> Option<BTreeSet<SegmentId>> {
+    let (ids, rest) = bytes.unwrap_or_default().as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| SegmentId::from_bytes(*id)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_metadata::{MemoryIndex, Write};
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{apply::Apply, holds::Holds};
+
+    #[test]
+    fn it_reads_what_it_wrote_and_distrusts_the_rest() {
+        let index = MemoryIndex::new();
+        assert_eq!(State::load(&index).unwrap(), Ok(State::default()));
+        let state = State {
+            deployment: Some(DeploymentId::from_u128(3)),
+            replayed: Some(7),
+            unreadable: [SegmentId::new(1, 2), SegmentId::new(1, 3)].into(),
+            forgotten: [SegmentId::new(9, 9)].into(),
+        };
+        let apply = Apply::load(Arc::new(index.clone()), Arc::new(Holds::default()), 1).unwrap();
+        for state in [state, State { deployment: Some(DeploymentId::from_u128(3)), ..State::default() }] {
+            apply
+                .replay(&[], |overlay| {
+                    state.store(overlay);
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(State::load(&index).unwrap(), Ok(state));
+        }
+        for (row, bytes) in [(FORMAT_ROW, vec![9; 8]), (UNREADABLE_ROW, vec![1; 17]), (REPLAYED_ROW, vec![1])] {
+            let before = index.get(Table::System, row.as_bytes()).unwrap();
+            index.commit(&[], vec![Write::Put(Table::System, keys::system(row), bytes)]).unwrap();
+            assert!(State::load(&index).unwrap().is_err(), "{row}");
+            let undo = match before {
+                Some(before) => Write::Put(Table::System, keys::system(row), before.to_vec()),
+                None => Write::Delete(Table::System, keys::system(row)),
+            };
+            index.commit(&[], vec![undo]).unwrap();
+        }
+    }
+}
