@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gabion_platform::{Clock, Disk, Entropy};
 use gabion_types::Geometry;
-use gabion_types::limits::{BLOCK_BYTES, CHUNK_PAYLOAD_BYTES_MAX, SEGMENT_PAYLOAD_BYTES_DEFAULT};
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_MAX, SEGMENT_PAYLOAD_BYTES_DEFAULT};
 
 use crate::error::LogError;
 
@@ -125,6 +125,11 @@ impl LogConfig {
             (self.stripe_payload_bytes.is_multiple_of(row_bytes), "stripe_payload_bytes is no multiple of k * 64 KiB"),
             (chunk_bytes <= CHUNK_PAYLOAD_BYTES_MAX, "stripe_payload_bytes is above k * 8 MiB"),
             (u32::try_from(self.stripe_payload_bytes).is_ok(), "stripe_payload_bytes is above 4 GiB"),
+            (
+                self.segment_payload_bytes
+                    >= (self.stripe_payload_bytes + self.geometry.data() * 2 * CHUNK_ALIGN_BYTES) as u64,
+                "segment_payload_bytes does not hold one stripe of a large object",
+            ),
             (self.stripe_memory_bytes >= stripe_memory, "stripe_memory_bytes does not hold one stripe"),
             (self.batch_bytes_max <= 5 << 20, "batch_bytes_max is above 5 MiB"),
             (self.batch_records_max >= 1 && self.queue_records_max >= 1, "batch and queue must take one record"),

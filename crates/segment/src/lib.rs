@@ -8,23 +8,42 @@
 #![forbid(unsafe_code)]
 
 mod applier;
+mod buffers;
+mod cells;
 mod config;
+mod core;
+mod degraded;
 mod error;
+mod format;
+mod free;
+mod lane;
+mod layout;
 mod log;
+mod media;
 mod metrics;
+mod placement;
+mod queue;
+mod read;
 mod recovery;
+mod repair_queue;
 mod replay;
+mod segment;
 mod segment_info;
+mod sequencer;
+mod shard_path;
 mod status;
 mod stripe_buffer;
+mod target;
 
 pub use applier::{AppliedRecord, AppliedStripe, Applier, ApplyError, Committed, NewRecord, RecordBody, RecordHome};
 pub use config::{Durability, Env, LogConfig, LogTarget};
 pub use error::LogError;
-pub use log::{Freed, Log, Pin};
+pub use free::Freed;
+pub use log::Log;
 pub use metrics::{Counter, Histogram, HistogramSnapshot, LogMetrics};
 pub use recovery::{RecoveredSegment, Recovery, UnreadableSegment};
 pub use replay::MutationStream;
+pub use segment::Pin;
 pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo};
 pub use status::{LaneStatus, LogStatus, RepairEntry, TargetState, TargetStatus};
 pub use stripe_buffer::StripeBuffer;

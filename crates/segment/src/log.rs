@@ -4,38 +4,46 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
+use futures::future::join_all;
+use gabion_erasure::Crc64;
+use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
+use gabion_types::{DeploymentId, Extent, SegmentId, Seq};
 
-use crate::applier::{Applier, Committed, NewRecord};
-use crate::config::{Env, LogConfig, LogTarget};
+use crate::applier::{Applier, Committed, NewRecord, RecordBody};
+use crate::config::{Durability, Env, LogConfig, LogTarget};
+use crate::core::Core;
 use crate::error::LogError;
+use crate::free::{Freed, free};
+use crate::lane::encode::LargePayload;
+use crate::lane::submit::{Lanes, Submission};
+use crate::media::Media;
 use crate::metrics::LogMetrics;
-use crate::recovery::Recovery;
+use crate::recovery::{Recovery, recover};
 use crate::replay::MutationStream;
+use crate::segment::{Life, Pin};
 use crate::segment_info::KnownSegment;
 use crate::status::LogStatus;
 use crate::stripe_buffer::StripeBuffer;
+use crate::target::open_targets;
+
+/// Above every offset that a segment has: what an index that was damaged may name is refused before it is computed with.
+const OFFSET_MAX: u64 = 1 << 62;
 
 /// A handle on the log; clones share it. When the last one is dropped the lanes finish what is queued and end.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Log {
-    inner: Arc<Inner>,
+    handle: Arc<Handle>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    metrics: LogMetrics,
+struct Handle {
+    core: Arc<Core>,
+    lanes: Arc<Lanes>,
 }
 
-/// Keeps the files of segments from being unlinked until it is dropped.
-#[derive(Debug)]
-pub struct Pin {}
-
-/// What is left of a freed segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Freed {
-    /// Shards whose files could not be removed: their target is absent or failed. They are removed when the log is next opened with it.
-    pub left: Vec<(u8, TargetId)>,
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.lanes.close();
+    }
 }
 
 impl Log {
@@ -47,31 +55,64 @@ impl Log {
     /// `Targets` when the directories make up no usable deployment or too many are absent; `IndexAhead` when the index must be
     /// rebuilt; `Invalid` for a bad configuration; `Io` and `Unavailable` when a segment could be neither completed nor sealed.
     pub async fn open(
-        _config: LogConfig,
-        _targets: Vec<LogTarget>,
-        _known: Vec<KnownSegment>,
-        _env: Env,
+        config: LogConfig,
+        targets: Vec<LogTarget>,
+        known: Vec<KnownSegment>,
+        env: Env,
     ) -> Result<(Log, Recovery), LogError> {
-        Err(LogError::Unavailable("not yet".to_owned()))
+        config.check()?;
+        let (targets, warnings) = open_targets(&config, targets, &env).await?;
+        let media = Media::new(targets, &config, Arc::clone(&env.clock));
+        let lanes = Lanes::new(&config);
+        let core = Core::new(config, media, &env);
+        let recovery = recover(&core, known, warnings).await?;
+        Ok((Log { handle: Arc::new(Handle { core: Arc::new(core), lanes: Arc::new(lanes) }) }, recovery))
     }
 
-    /// Starts the lanes. `applier` gets every stripe after it is durable and before its submitters are answered.
-    pub fn start(&self, _applier: Arc<dyn Applier>) {}
+    /// Starts the lanes, in the current tokio runtime. `applier` gets every stripe after it is durable and before its submitters
+    /// are answered. A second call does nothing.
+    pub fn start(&self, applier: Arc<dyn Applier>) {
+        if self.handle.core.applier.set(Arc::clone(&applier)).is_ok() {
+            self.handle.lanes.start(&self.handle.core, &applier);
+        }
+    }
 
     /// Commits one record: durable and applied when it resolves. Dropping the future does not take the record back.
     ///
     /// # Errors
-    /// `Invalid` (too large, wrong checksum), `Busy`, `NoSpace`: it took no effect. `Unavailable`: unknown.
-    pub async fn commit(&self, _record: NewRecord) -> Result<Committed, LogError> {
-        Err(LogError::Busy)
+    /// `Invalid` (too large, wrong checksum), `Busy`: it took no effect. `NoSpace`, `Unavailable`: it was not applied; if the writing
+    /// itself failed, it may still take effect, as a whole, at the next start.
+    pub async fn commit(&self, record: NewRecord) -> Result<Committed, LogError> {
+        let NewRecord { mutation, data, data_crc64 } = record;
+        if mutation.len() > MUTATION_BYTES_MAX {
+            return Err(LogError::Invalid(format!("a mutation of {} bytes", mutation.len())));
+        }
+        let data_bytes = data.iter().map(Bytes::len).fold(0, usize::saturating_add);
+        if data_bytes > INLINE_BYTES_MAX {
+            return Err(LogError::Invalid(format!("a record with {data_bytes} bytes of data")));
+        }
+        let mut crc = Crc64::new();
+        data.iter().for_each(|part| crc.update(part));
+        if data_bytes > 0 && crc.finish() != data_crc64 {
+            return Err(LogError::Invalid("the checksum of the data is not that of the data".to_owned()));
+        }
+        let submission =
+            Submission { body: RecordBody::Mutation(mutation), carried: None, data, data_bytes, data_crc64 };
+        self.handle.lanes.commit(&self.handle.core, submission).await
     }
 
-    /// Writes one stripe of a large object: durable when it resolves. The stripe must not be empty.
+    /// Writes one stripe of a large object: durable when it resolves. Dropping the future does not stop the write.
     ///
     /// # Errors
-    /// `Invalid`, `Busy`, `NoSpace`, `Unavailable`: no extent names the bytes, they are dead.
-    pub async fn append(&self, _payload: StripeBuffer) -> Result<Extent, LogError> {
-        Err(LogError::Busy)
+    /// `Invalid` when the stripe is empty or of another log; `NoSpace`, `Unavailable`: no extent names the bytes, they are dead.
+    pub async fn append(&self, payload: StripeBuffer) -> Result<Extent, LogError> {
+        let core = &self.handle.core;
+        if payload.is_empty() || payload.chunks.len() != core.config.geometry.data() {
+            return Err(LogError::Invalid("a stripe without payload, or of another geometry".to_owned()));
+        }
+        // Coded in the submitter's task: so several stripes are coded at once, and the lane only writes.
+        let payload = LargePayload::new(payload, &core.media.codec(core.config.geometry), &core.buffers);
+        self.handle.lanes.append(core, payload).await
     }
 
     /// An empty buffer for one stripe; waits until the memory budget has room for it. Cancel safe.
@@ -79,26 +120,41 @@ impl Log {
     /// # Errors
     /// `Unavailable` after [`Log::shutdown`].
     pub async fn stripe_buffer(&self) -> Result<StripeBuffer, LogError> {
-        Err(LogError::Busy)
+        self.handle.lanes.stripe_buffer(&self.handle.core).await
     }
 
     /// Payload of a full stripe of a large object in bytes.
     #[must_use]
     pub fn stripe_payload_bytes(&self) -> usize {
-        0
+        self.handle.core.config.stripe_payload_bytes
     }
 
     /// The bytes `range` of `extent`, verified, in order.
     ///
     /// # Errors
     /// `Invalid` when the range leaves the extent, `NotFound` when the segment is gone, `Corrupt` when too many chunks are bad.
-    pub async fn read(&self, _extent: &Extent, _range: Range<u32>) -> Result<Vec<Bytes>, LogError> {
-        Err(LogError::Busy)
+    pub async fn read(&self, extent: &Extent, range: Range<u32>) -> Result<Vec<Bytes>, LogError> {
+        if range.start > range.end || range.end > extent.len || extent.stripe_offset >= OFFSET_MAX {
+            return Err(LogError::Invalid(format!("bytes {range:?} of {extent:?}")));
+        }
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let core = &self.handle.core;
+        let segment = core.segment(extent.segment)?;
+        // Files are not unlinked under a read even if the caller has no pin of its own.
+        if !segment.pin() {
+            return Err(LogError::NotFound(extent.segment));
+        }
+        let _pin = Pin::new(vec![Arc::clone(&segment)]);
+        core.media.read(&segment.info, extent, range.start as usize..range.end as usize).await
     }
 
     /// Keeps the files of `segments` until the pin is dropped; segments that are gone already are left out.
-    pub fn pin(&self, _segments: impl IntoIterator<Item = SegmentId>) -> Pin {
-        Pin {}
+    pub fn pin(&self, segments: impl IntoIterator<Item = SegmentId>) -> Pin {
+        let known = self.handle.core.segments.lock();
+        let pinned = segments.into_iter().filter_map(|id| known.get(&id)).filter(|segment| segment.pin());
+        Pin::new(pinned.cloned().collect())
     }
 
     /// Removes a sealed segment in which nothing is needed any more.
@@ -107,54 +163,104 @@ impl Log {
     /// pin holds the segment, and unlinks its files. Goes on if the future is dropped.
     ///
     /// # Errors
-    /// `Invalid` when it is not sealed, `NotFound`; those of [`Log::commit`]: it is as it was, or freed at the next start.
-    pub async fn free(&self, _segment: SegmentId, _carried: Vec<(Seq, Bytes)>) -> Result<Freed, LogError> {
-        Err(LogError::Busy)
+    /// `Invalid` when it is not sealed or being freed already, `NotFound`; those of [`Log::commit`]: it is as it was, or will be
+    /// freed at the next start.
+    pub async fn free(&self, segment: SegmentId, carried: Vec<(Seq, Bytes)>) -> Result<Freed, LogError> {
+        let (core, lanes) = (Arc::clone(&self.handle.core), Arc::clone(&self.handle.lanes));
+        let found = core.segment(segment)?;
+        if let Some((seq, mutation)) = carried.iter().find(|(_, mutation)| mutation.len() > MUTATION_BYTES_MAX) {
+            return Err(LogError::Invalid(format!("carried mutation {seq} has {} bytes", mutation.len())));
+        }
+        if !found.begin_free() {
+            return Err(LogError::Invalid(format!("segment {segment} is not sealed, or is being freed already")));
+        }
+        let task = tokio::spawn(free(core, lanes, found, carried));
+        task.await.unwrap_or_else(|error| Err(LogError::Unavailable(format!("freeing {segment} was stopped: {error}"))))
     }
 
     /// The stripes of `segment` with their records, from stripe `from_stripe` on. A segment of large stripes has none.
     ///
     /// # Errors
-    /// `NotFound`, `Invalid` when the segment has fewer stripes.
-    pub async fn mutations(&self, _segment: SegmentId, _from_stripe: u32) -> Result<MutationStream, LogError> {
-        Err(LogError::Busy)
+    /// `NotFound`; `Invalid` when the segment is not sealed or has fewer stripes; `Corrupt`.
+    pub async fn mutations(&self, segment: SegmentId, from_stripe: u32) -> Result<MutationStream, LogError> {
+        let core = &self.handle.core;
+        MutationStream::open(Arc::clone(core), core.segment(segment)?, from_stripe).await
     }
 
-    /// Makes everything durable that was acknowledged before the call: the checkpoint of relaxed durability, and free with `Durability::Sync`.
+    /// Makes everything durable that was acknowledged before the call: the checkpoint of relaxed durability, and free with
+    /// [`Durability::Sync`].
     ///
     /// # Errors
     /// `Unavailable` when acknowledged stripes may be lost by a power cut: no checkpoint may claim them.
     pub async fn sync(&self) -> Result<(), LogError> {
-        Ok(())
+        let core = &self.handle.core;
+        if core.config.durability == Durability::Sync {
+            return Ok(());
+        }
+        core.check_poison()?;
+        let writing: Vec<_> = core.writing.lock().values().cloned().collect();
+        let outcomes = join_all(writing.iter().map(|files| core.sync_files(files))).await;
+        outcomes.into_iter().collect()
     }
 
     /// The next sequence: above all that were given out or observed.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
-        Seq::ZERO
+        self.handle.core.sequencer.next()
     }
 
     /// Makes every later sequence higher than `seq`.
-    pub fn observe_seq(&self, _seq: Seq) {}
+    pub fn observe_seq(&self, seq: Seq) {
+        self.handle.core.sequencer.observe(seq);
+    }
 
-    /// Takes no more writes, finishes those that are queued, and resolves when all are answered.
-    pub async fn shutdown(&self) {}
+    /// Takes no more writes, finishes those that are queued, and resolves when all are answered and durable. Open segments stay
+    /// as they are; the next start seals them.
+    pub async fn shutdown(&self) {
+        self.handle.lanes.close();
+        self.handle.lanes.finished().await;
+        if let Err(error) = self.sync().await {
+            tracing::error!(%error, "the last sync failed");
+        }
+    }
 
     /// The deployment that the targets belong to.
     #[must_use]
     pub fn deployment(&self) -> DeploymentId {
-        DeploymentId::from_u128(0)
+        self.handle.core.media.targets.deployment
     }
 
     /// A snapshot for the admin page.
     #[must_use]
     pub fn status(&self) -> LogStatus {
-        LogStatus { deployment: String::new(), geometry: String::new(), targets: vec![], missing_members: vec![], lanes: vec![], open_segments: 0, sealed_segments: 0, unreadable_segments: 0, repairs: vec![], poisoned: None }
+        let core = &self.handle.core;
+        let (open_segments, segments) = {
+            let segments = core.segments.lock();
+            (segments.values().filter(|segment| segment.life() == Life::Open).count(), segments.len())
+        };
+        LogStatus {
+            deployment: core.media.targets.deployment.to_string(),
+            geometry: core.config.geometry.to_string(),
+            targets: core.media.targets.status(),
+            missing_members: core.media.targets.missing_members.clone(),
+            lanes: self.handle.lanes.status(),
+            open_segments,
+            sealed_segments: segments - open_segments,
+            unreadable_segments: core.unreadable.lock().len(),
+            repairs: core.media.repairs.snapshot(),
+            poisoned: core.poisoned().map(str::to_owned),
+        }
     }
 
     /// The counters.
     #[must_use]
     pub fn metrics(&self) -> &LogMetrics {
-        &self.inner.metrics
+        &self.handle.core.media.metrics
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("deployment", &self.deployment()).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,36 @@
-//! What was found on the targets when the log was opened.
+//! What was found on the targets when the log was opened, and how it was made whole.
+//!
+//! Every segment that the index does not know as sealed is walked, completed or cut, and sealed before the log is open: from then
+//! on nothing is ever appended to it. A stripe with `k` valid chunks is completed; one with fewer was never acknowledged and is
+//! void, which its seal records. A void is never decided with more than `m` shards out of sight.
 
+mod listing;
+mod removal;
+mod roll_forward;
+mod shards;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use gabion_platform::Durable;
 use gabion_types::{SegmentId, Seq};
 
-use crate::segment_info::{Seal, SegmentInfo};
+use crate::core::Core;
+use crate::error::LogError;
+use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
+use crate::segment::{Life, Segment};
+use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
+use listing::{Found, Listing, list_shards};
+use removal::{remove_empty, remove_freed};
+use walk::recover_segment;
+
+/// Most segments that are read at once.
+const PARALLEL_MAX: usize = 16;
+/// Most shards that are read at once over all segments: each may hold a buffer of a mebibyte.
+const PARALLEL_SHARDS_MAX: usize = 256;
 
 /// The outcome of opening the log.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +40,7 @@ pub struct Recovery {
     pub segments: Vec<RecoveredSegment>,
     /// Segments that can not be read or only in part.
     pub unreadable: Vec<UnreadableSegment>,
-    /// Segments that a `Freed` record names, found in the log or known from the index: the index must hold no mutation of theirs back.
+    /// Segments that a `Freed` record names, found in the log or known from the index: none of their mutations counts any more.
     /// Those not in `removed` still have files on an absent target: keep them as [`crate::KnownSegment::freed`].
     pub freed: Vec<SegmentId>,
     /// Segments of which no file is left: freed ones, and ones that were opened but never written. The index may forget them.
@@ -49,4 +75,216 @@ pub struct UnreadableSegment {
     pub id: SegmentId,
     /// What was found.
     pub detail: String,
+}
+
+/// What became of one segment.
+enum Outcome {
+    Recovered(Walked),
+    /// It was opened but holds nothing: its files can go.
+    Empty,
+    Unreadable(String),
+}
+
+/// A segment that was walked to its end.
+struct Walked {
+    info: Arc<SegmentInfo>,
+    seal: Seal,
+    /// Where a replay begins: stripe and offset.
+    replay_from: (u32, u64),
+    /// Segments that its records free.
+    frees: Vec<SegmentId>,
+    rolled_forward: u64,
+    voided: bool,
+    /// What could not be read of it.
+    damage: Option<String>,
+}
+
+/// Recovers all segments and registers them with `core`.
+pub(crate) async fn recover(
+    core: &Core,
+    known: Vec<KnownSegment>,
+    warnings: Vec<String>,
+) -> Result<Recovery, LogError> {
+    let mut recovery = Recovery { warnings, ..Recovery::default() };
+    let listing = list_shards(core, &mut recovery.warnings).await?;
+    recovery.max_seq = known
+        .iter()
+        .map(|known| known.max_seq.max(known.sealed.map_or(Seq::ZERO, |seal| seal.max_seq)))
+        .max()
+        .unwrap_or_default();
+    let mut freed: BTreeMap<SegmentId, Option<Arc<SegmentInfo>>> = BTreeMap::new();
+    let mut named = BTreeSet::new();
+    let mut to_walk = Vec::new();
+    let mut to_reseal = Vec::new();
+    for known in known {
+        if known.targets.len() != known.geometry.shards() {
+            return Err(LogError::Invalid(format!(
+                "known segment {}: {} targets for {}",
+                known.id,
+                known.targets.len(),
+                known.geometry
+            )));
+        }
+        let found = listing.found(known.id);
+        named.insert(known.id);
+        let info = Arc::new(known.info());
+        match known.sealed {
+            _ if known.freed => {
+                freed.insert(known.id, Some(info));
+            }
+            Some(seal) if known.applied_stripes == seal.stripes => {
+                trust_sealed(core, &listing, info, seal, found, &mut to_reseal, &mut recovery);
+            }
+            _ => to_walk.push((known.id, Some(known))),
+        }
+    }
+    to_walk.extend(listing.shards.keys().filter(|id| !named.contains(id)).map(|id| (*id, None)));
+    let parallel = (PARALLEL_SHARDS_MAX / core.config.geometry.shards()).clamp(1, PARALLEL_MAX);
+    let listing = &listing;
+    let mut outcomes = stream::iter(to_walk)
+        .map(async |(id, known): (SegmentId, Option<KnownSegment>)| {
+            let outcome = recover_segment(core, listing, id, known.as_ref()).await;
+            (id, known, outcome)
+        })
+        .buffer_unordered(parallel);
+    let mut empty = Vec::new();
+    let mut walked = Vec::new();
+    while let Some((id, known, outcome)) = outcomes.next().await {
+        match outcome? {
+            Outcome::Recovered(segment) => walked.push((segment, known)),
+            Outcome::Empty => empty.push(id),
+            Outcome::Unreadable(detail) => unreadable(core, &mut recovery, id, detail),
+        }
+    }
+    drop(outcomes);
+    reseal(core, to_reseal, &mut recovery.warnings).await;
+    for (segment, _) in &walked {
+        for id in &segment.frees {
+            freed.entry(*id).or_insert(None);
+        }
+    }
+    register(core, walked, &freed, &mut recovery);
+    remove_empty(core, listing, empty, &mut recovery).await;
+    remove_freed(core, listing, freed, &mut recovery).await;
+    core.sequencer.observe(recovery.max_seq);
+    recovery.segments.sort_by_key(|segment| segment.info.id);
+    recovery.unreadable.sort_by_key(|segment| segment.id);
+    recovery.removed.sort_unstable();
+    Ok(recovery)
+}
+
+/// A segment that the index knows to its end: only which shards are there is looked at.
+fn trust_sealed(
+    core: &Core,
+    listing: &Listing,
+    info: Arc<SegmentInfo>,
+    seal: Seal,
+    found: &[Found],
+    to_reseal: &mut Vec<(Arc<SegmentInfo>, Seal, Vec<usize>)>,
+    recovery: &mut Recovery,
+) {
+    let mut unsealed = Vec::new();
+    let mut present = 0;
+    for (shard, target) in info.targets.iter().enumerate() {
+        let file = found.iter().find(|found| usize::from(found.shard) == shard && found.target_id == *target);
+        match file {
+            None => core.media.ask_repair(info.id, shard),
+            Some(file) => {
+                present += 1;
+                // It was away when the segment was sealed, or its surplus was not given back.
+                if file.len != seal.end_offset + SEAL_BLOCK_BYTES as u64 {
+                    unsealed.push(shard);
+                }
+            }
+        }
+    }
+    if present < info.geometry.data() {
+        let detail = format!(
+            "{present} of its {} shard files are there, {} are needed",
+            info.geometry.shards(),
+            info.geometry.data()
+        );
+        let away = info.targets.iter().filter(|target| !listing.is_listed(**target)).count();
+        unreadable(core, recovery, info.id, format!("{detail}; {away} of its targets are absent"));
+    }
+    if !unsealed.is_empty() {
+        to_reseal.push((Arc::clone(&info), seal, unsealed));
+    }
+    let replay_from = (seal.stripes, seal.end_offset);
+    core.insert_segment(Arc::new(Segment::new(info, Life::Sealed(seal), replay_from)));
+}
+
+fn unreadable(core: &Core, recovery: &mut Recovery, id: SegmentId, detail: String) {
+    core.unreadable.lock().insert(id);
+    recovery.unreadable.push(UnreadableSegment { id, detail });
+}
+
+/// Writes the seal to shards that lack it, of segments whose end the index knows.
+async fn reseal(core: &Core, segments: Vec<(Arc<SegmentInfo>, Seal, Vec<usize>)>, warnings: &mut Vec<String>) {
+    for (info, seal, shards) in segments {
+        let outcomes = write_seals(core, &info, seal, SealReason::Recovered, &shards).await;
+        for (shard, outcome) in outcomes {
+            core.media.ask_repair(info.id, shard);
+            if let Err(error) = outcome {
+                warnings.push(format!(
+                    "segment {}, shard {shard}: the missing seal could not be written: {error}",
+                    info.id
+                ));
+            }
+        }
+    }
+}
+
+/// Writes the seal durably to these shards, and gives back the room after it.
+async fn write_seals(
+    core: &Core,
+    info: &SegmentInfo,
+    seal: Seal,
+    reason: SealReason,
+    shards: &[usize],
+) -> Vec<(usize, Result<(), String>)> {
+    let deployment = core.media.targets.deployment;
+    let block = Bytes::from(SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode());
+    futures::future::join_all(shards.iter().map(async |&shard| {
+        let outcome = async {
+            let file = core.media.file(info, shard).await.map_err(|error| error.to_string())?;
+            file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes)
+                .await
+                .map_err(|error| error.to_string())?;
+            // If this fails, only space is lost, until the next start tries again.
+            let _ = file.set_len(seal.end_offset + SEAL_BLOCK_BYTES as u64).await;
+            Ok(())
+        };
+        (shard, outcome.await)
+    }))
+    .await
+}
+
+/// Makes the walked segments readable and names them to the index; freed ones are left out.
+fn register(
+    core: &Core,
+    walked: Vec<(Walked, Option<KnownSegment>)>,
+    freed: &BTreeMap<SegmentId, Option<Arc<SegmentInfo>>>,
+    recovery: &mut Recovery,
+) {
+    for (segment, known) in walked {
+        let id = segment.info.id;
+        recovery.rolled_forward += segment.rolled_forward;
+        recovery.voided += u64::from(segment.voided);
+        recovery.max_seq = recovery.max_seq.max(segment.seal.max_seq);
+        if freed.contains_key(&id) {
+            continue;
+        }
+        if let Some(detail) = segment.damage {
+            unreadable(core, recovery, id, detail);
+        }
+        let life = Life::Sealed(segment.seal);
+        core.insert_segment(Arc::new(Segment::new(Arc::clone(&segment.info), life, segment.replay_from)));
+        recovery.segments.push(RecoveredSegment {
+            info: segment.info,
+            seal: segment.seal,
+            applied_from: known.as_ref().map_or(0, |known| known.applied_stripes),
+            known: known.is_some(),
+        });
+    }
 }

@@ -1,0 +1,136 @@
+//! What the lanes, recovery, reads and the handle share.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use gabion_types::{SegmentId, Seq};
+use parking_lot::Mutex;
+
+use crate::applier::Applier;
+use crate::buffers::Buffers;
+use crate::config::{Env, LogConfig};
+use crate::error::LogError;
+use crate::media::Media;
+use crate::segment::{Segment, ShardFiles};
+use crate::segment_info::SegmentInfo;
+use crate::sequencer::Sequencer;
+
+/// The state of one log.
+pub(crate) struct Core {
+    pub(crate) config: LogConfig,
+    pub(crate) media: Media,
+    pub(crate) sequencer: Sequencer,
+    pub(crate) buffers: Buffers,
+    pub(crate) segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
+    /// The files of the segments that lanes write.
+    pub(crate) writing: Mutex<HashMap<SegmentId, Arc<ShardFiles>>>,
+    /// Freed segments that still have files on an absent target: each later `Freed` record is joined by theirs.
+    pub(crate) leftovers: Mutex<BTreeSet<SegmentId>>,
+    pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
+    pub(crate) applier: OnceLock<Arc<dyn Applier>>,
+    /// Random for each opening, the upper half of the ids of all segments that are opened.
+    pub(crate) writer: u64,
+    next_segment: AtomicU64,
+    poison: OnceLock<String>,
+}
+
+impl Core {
+    pub(crate) fn new(config: LogConfig, media: Media, env: &Env) -> Self {
+        let mut writer = [0; 8];
+        env.entropy.fill(&mut writer);
+        Self {
+            config,
+            media,
+            sequencer: Sequencer::new(Arc::clone(&env.clock)),
+            buffers: Buffers::default(),
+            segments: Mutex::default(),
+            writing: Mutex::default(),
+            leftovers: Mutex::default(),
+            unreadable: Mutex::default(),
+            applier: OnceLock::new(),
+            writer: u64::from_le_bytes(writer),
+            next_segment: AtomicU64::new(0),
+            poison: OnceLock::new(),
+        }
+    }
+
+    /// The id of the next segment, and its number.
+    pub(crate) fn next_segment(&self) -> (SegmentId, u64) {
+        let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
+        (SegmentId::new(self.writer, number), number)
+    }
+
+    pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, LogError> {
+        if let Some(segment) = self.segments.lock().get(&id) {
+            return Ok(Arc::clone(segment));
+        }
+        // It is not gone, it is lost: no row that names it is out of date.
+        if self.unreadable.lock().contains(&id) {
+            return Err(LogError::corrupt(id, "too many of its shards are lost"));
+        }
+        Err(LogError::NotFound(id))
+    }
+
+    pub(crate) fn insert_segment(&self, segment: Arc<Segment>) {
+        self.segments.lock().insert(segment.info.id, segment);
+    }
+
+    /// Refuses all writes from now on.
+    pub(crate) fn poison(&self, why: String) {
+        tracing::error!(%why, "the log takes no more writes until it is opened again");
+        // The first reason stays: later ones follow from it.
+        let _ = self.poison.set(why);
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    pub(crate) fn check_poison(&self) -> Result<(), LogError> {
+        match self.poisoned() {
+            Some(why) => Err(LogError::Unavailable(why.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Microseconds since `start_ns` of the monotonic clock.
+    pub(crate) fn elapsed_us(&self, start_ns: u64) -> u64 {
+        self.media.clock.monotonic_ns().saturating_sub(start_ns) / 1000
+    }
+}
+
+/// The lower of two sequences where zero stands for none.
+pub(crate) fn min_seq(a: Seq, b: Seq) -> Seq {
+    match (a, b) {
+        (Seq::ZERO, other) | (other, Seq::ZERO) => other,
+        (a, b) => a.min(b),
+    }
+}
+
+/// Removes the files of `info` from all present targets, durably; returns the shards that could not be removed.
+pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<usize> {
+    let dir = crate::shard_path::shard_dir(info.id);
+    media.forget(info);
+    let outcomes = futures::future::join_all((0..info.geometry.shards()).map(async |shard| {
+        let target = info.targets[shard];
+        if target == gabion_types::TargetId::NONE {
+            return None;
+        }
+        let Some(disk) = media.targets.disk(target) else { return Some(shard) };
+        if let Err(error) = disk.unlink(&crate::shard_path::shard_path(info.id, shard as u8)).await {
+            tracing::warn!(segment = %info.id, shard, %error, "a shard file could not be removed");
+            return Some(shard);
+        }
+        match disk.sync_dir(&dir).await {
+            Ok(()) => None,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(segment = %info.id, shard, %error, "the removal of a shard file may not be durable");
+                Some(shard)
+            }
+        }
+    }))
+    .await;
+    outcomes.into_iter().flatten().collect()
+}

@@ -1,0 +1,50 @@
+//! The apply task of a lane: durable stripes go into the index in order, then their submitters are answered.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::applier::{AppliedStripe, Applier};
+use crate::core::Core;
+use crate::error::LogError;
+use crate::segment_info::SegmentChange;
+
+/// Stripes that may wait for the index before their lane waits, too.
+pub(crate) const APPLY_QUEUE_STRIPES: usize = 4;
+
+/// Answers the submitters of a stripe.
+pub(crate) type Answer = Box<dyn FnOnce(Result<(), LogError>) + Send>;
+
+/// What the index is to learn.
+pub(crate) enum ApplyJob {
+    Stripe { stripe: AppliedStripe, answer: Answer },
+    Changed(SegmentChange),
+}
+
+/// Runs until the lane and its jobs are gone.
+pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut jobs: mpsc::Receiver<ApplyJob>) {
+    while let Some(job) = jobs.recv().await {
+        match job {
+            ApplyJob::Stripe { stripe, answer } => answer(apply(&core, &*applier, &stripe)),
+            ApplyJob::Changed(change) => {
+                if core.poisoned().is_none()
+                    && let Err(error) = applier.segment_changed(change)
+                {
+                    core.poison(format!("the index failed: {error}"));
+                }
+            }
+        }
+    }
+}
+
+fn apply(core: &Core, applier: &dyn Applier, stripe: &AppliedStripe) -> Result<(), LogError> {
+    // After one stripe failed, a later one of the same lane must not reach the index: its position would skip the first.
+    core.check_poison()?;
+    let start_ns = core.media.clock.monotonic_ns();
+    let outcome = applier.apply(stripe);
+    core.media.metrics.apply_us.observe(core.elapsed_us(start_ns));
+    outcome.map_err(|error| {
+        core.poison(format!("the index failed: {error}"));
+        LogError::Unavailable(format!("the index failed: {error}"))
+    })
+}

@@ -1,0 +1,345 @@
+//! From a batch to the bytes of its chunks. Pure but for the memory that it takes from the pool.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use gabion_erasure::{Codec, crc64, crc64_combine};
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
+use gabion_types::{Extent, Place, Seq};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::applier::{AppliedRecord, RecordBody, RecordHome};
+use crate::buffers::Buffers;
+use crate::cells::Cells;
+use crate::core::min_seq;
+use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape};
+use crate::layout::{Layout, RecordPlan};
+use crate::segment_info::{LaneKind, SegmentInfo};
+use crate::stripe_buffer::StripeBuffer;
+
+static ZEROS: [u8; CHUNK_ALIGN_BYTES] = [0; CHUNK_ALIGN_BYTES];
+
+/// Where a stripe is to be written.
+#[derive(Clone)]
+pub(crate) struct StripePlace {
+    pub(crate) info: Arc<SegmentInfo>,
+    pub(crate) stripe_index: u32,
+    pub(crate) stripe_offset: u64,
+}
+
+/// A stripe, ready to be written.
+pub(crate) struct EncodedStripe {
+    pub(crate) shape: StripeShape,
+    /// For each shard the parts of its chunk, padding included.
+    pub(crate) chunks: Vec<Vec<Bytes>>,
+    /// Memory to be given back to the pool.
+    pub(crate) backing: Vec<Bytes>,
+}
+
+/// A record with its sequence.
+pub(crate) struct SequencedRecord<'a> {
+    pub(crate) seq: Seq,
+    pub(crate) carried: bool,
+    pub(crate) body: &'a RecordBody,
+    pub(crate) data: &'a [Bytes],
+    pub(crate) data_crc64: u64,
+}
+
+/// Encodes a stripe of records; also says of each record, in the order given, where it lies.
+pub(crate) fn encode_records(
+    records: &[SequencedRecord<'_>],
+    layout: &Layout,
+    place: &StripePlace,
+    codec: &Codec,
+    buffers: &Buffers,
+) -> (EncodedStripe, Vec<AppliedRecord>) {
+    let shape = records_shape(records, layout, place);
+    let stored_bytes = shape.stored_bytes() as usize;
+    let header_bytes = shape.header_bytes();
+    let mut chunks: Vec<BytesMut> = (0..shape.geometry.shards()).map(|_| buffers.zeroed(stored_bytes)).collect();
+    let binding = RecordBinding { segment: place.info.id, stripe_index: place.stripe_index };
+    let mut applied = Vec::with_capacity(records.len());
+    for (record, plan) in records.iter().zip(&layout.records) {
+        let pieces = put_data(record, plan, header_bytes, &mut chunks);
+        let extents = pieces.iter().map(|piece| Extent {
+            segment: place.info.id,
+            stripe_offset: place.stripe_offset,
+            place: Place::Chunk { shard: piece.shard, start: piece.start },
+            len: piece.len,
+            crc64: piece.crc64,
+        });
+        applied.push(AppliedRecord {
+            seq: record.seq,
+            carried: record.carried,
+            body: record.body.clone(),
+            extents: extents.collect(),
+            home: RecordHome { segment: place.info.id, bytes: plan.record_bytes as u32 },
+        });
+        let start = header_bytes + plan.payload_offset;
+        let encoded = Record { seq: record.seq, carried: record.carried, body: record.body.clone(), pieces };
+        encoded.encode(binding, &mut chunks[plan.shard][start..start + plan.record_bytes]);
+    }
+    let payload = header_bytes..header_bytes + layout.chunk_bytes;
+    {
+        let (data, parity) = chunks.split_at_mut(shape.geometry.data());
+        let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[payload.clone()]).collect();
+        let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[payload.clone()]).collect();
+        codec.encode(&data, &mut parity).expect("all chunks are of one length and as many as the geometry has");
+    }
+    for (shard, chunk) in chunks.iter_mut().enumerate() {
+        let (header, payload) = chunk.split_at_mut(header_bytes);
+        let block_crcs = payload[..shape.payload_bytes(shard)].chunks(BLOCK_BYTES).map(crc64).collect();
+        ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs }.encode(header);
+    }
+    let backing: Vec<Bytes> = chunks.into_iter().map(BytesMut::freeze).collect();
+    let written = |(shard, chunk): (usize, &Bytes)| vec![chunk.slice(..shape.written_bytes(shard))];
+    let chunks = backing.iter().enumerate().map(written).collect();
+    (EncodedStripe { shape, chunks, backing }, applied)
+}
+
+fn records_shape(records: &[SequencedRecord<'_>], layout: &Layout, place: &StripePlace) -> StripeShape {
+    StripeShape {
+        kind: LaneKind::Small,
+        geometry: place.info.geometry,
+        segment: place.info.id,
+        stripe_index: place.stripe_index,
+        stripe_offset: place.stripe_offset,
+        chunk_bytes: layout.chunk_bytes as u32,
+        cell_bytes: 0,
+        min_seq: records.iter().fold(Seq::ZERO, |seq, record| min_seq(seq, record.seq)),
+        max_seq: records.iter().map(|record| record.seq).max().unwrap_or_default(),
+        frees: records.iter().any(|record| matches!(record.body, RecordBody::Freed(_))),
+        spans: layout.spans.clone(),
+    }
+}
+
+/// Copies a record's data to its places: the one copy on its way to the targets.
+fn put_data(
+    record: &SequencedRecord<'_>,
+    plan: &RecordPlan,
+    header_bytes: usize,
+    chunks: &mut [BytesMut],
+) -> Vec<PieceRef> {
+    let mut parts = record.data.iter().map(|part| &part[..]);
+    let mut rest: &[u8] = &[];
+    let mut pieces = Vec::with_capacity(plan.pieces.len());
+    for piece in &plan.pieces {
+        let start = header_bytes + piece.payload_offset;
+        let mut out = &mut chunks[piece.shard][start..start + piece.range.len()];
+        while !out.is_empty() {
+            if rest.is_empty() {
+                rest = parts.next().expect("the layout was made for this much data");
+            }
+            let (front, later) = rest.split_at(rest.len().min(out.len()));
+            let (filled, unfilled) = out.split_at_mut(front.len());
+            filled.copy_from_slice(front);
+            (rest, out) = (later, unfilled);
+        }
+        let crc64 = if plan.pieces.len() == 1 {
+            record.data_crc64
+        } else {
+            crc64(&chunks[piece.shard][start..start + piece.range.len()])
+        };
+        pieces.push(PieceRef { shard: piece.shard as u8, start: start as u32, len: piece.range.len() as u32, crc64 });
+    }
+    pieces
+}
+
+/// The payload of a large stripe with its parity and checksums, which do not depend on where it will lie.
+pub(crate) struct LargePayload {
+    pub(crate) cells: Cells,
+    /// CRC-64/NVME of the whole payload.
+    pub(crate) crc64: u64,
+    /// Payload of every chunk, zeros up to the longest; data, then parity.
+    chunks: Vec<Bytes>,
+    block_crcs: Vec<Vec<u64>>,
+    /// The memory that the stripe holds of the budget.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LargePayload {
+    /// Deals the tail in smaller cells if it is short, and adds parity and checksums.
+    pub(crate) fn new(buffer: StripeBuffer, codec: &Codec, buffers: &Buffers) -> Self {
+        let geometry = codec.geometry();
+        let StripeBuffer { chunks: mut data, len, permit, .. } = buffer;
+        let cells = Cells::for_payload(geometry.data(), len);
+        if cells.cell_bytes < BLOCK_BYTES {
+            data = deal_again(&data, cells);
+        }
+        let chunk_bytes = cells.chunk_bytes();
+        for chunk in &mut data {
+            chunk.resize(chunk_bytes, 0);
+        }
+        let mut parity: Vec<BytesMut> = (0..geometry.parity()).map(|_| buffers.zeroed(chunk_bytes)).collect();
+        {
+            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[..]).collect();
+            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[..]).collect();
+            codec.encode(&data, &mut parity).expect("all chunks are of one length and as many as the geometry has");
+        }
+        let chunks: Vec<Bytes> = data.into_iter().chain(parity).map(BytesMut::freeze).collect();
+        let block_crcs: Vec<Vec<u64>> = chunks
+            .iter()
+            .enumerate()
+            .map(|(shard, chunk)| {
+                let own_bytes = if shard < geometry.data() { cells.payload_bytes(shard) } else { chunk_bytes };
+                chunk[..own_bytes].chunks(BLOCK_BYTES).map(crc64).collect()
+            })
+            .collect();
+        // A cell is a block, so the checksum of the payload follows from those of the blocks.
+        let crc64 = cells.slices(0..len).fold(0, |crc, slice| {
+            let block = block_crcs[slice.shard][slice.range.start / cells.cell_bytes];
+            crc64_combine(crc, block, slice.range.len() as u64)
+        });
+        Self { cells, crc64, chunks, block_crcs, _permit: permit }
+    }
+
+    /// What a stripe of it looks like at `place`.
+    pub(crate) fn shape(&self, place: &StripePlace) -> StripeShape {
+        let span = |shard| ChunkSpan { payload_bytes: self.cells.payload_bytes(shard) as u32, index_bytes: 0 };
+        StripeShape {
+            kind: LaneKind::Large,
+            geometry: place.info.geometry,
+            segment: place.info.id,
+            stripe_index: place.stripe_index,
+            stripe_offset: place.stripe_offset,
+            chunk_bytes: self.cells.chunk_bytes() as u32,
+            cell_bytes: self.cells.cell_bytes as u32,
+            min_seq: Seq::ZERO,
+            max_seq: Seq::ZERO,
+            frees: false,
+            spans: (0..self.cells.data_shards).map(span).collect(),
+        }
+    }
+
+    /// The stripe at `place`: the payload is not copied.
+    pub(crate) fn encode(&self, place: &StripePlace) -> EncodedStripe {
+        let shape = self.shape(place);
+        let chunks = self.chunks.iter().zip(&self.block_crcs).enumerate().map(|(shard, (payload, block_crcs))| {
+            let mut header = vec![0; shape.header_bytes()];
+            ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: block_crcs.clone() }
+                .encode(&mut header);
+            let own_bytes = shape.payload_bytes(shard);
+            let padding = shape.written_bytes(shard) - header.len() - own_bytes;
+            vec![Bytes::from(header), payload.slice(..own_bytes), Bytes::from_static(&ZEROS[..padding])]
+        });
+        EncodedStripe { chunks: chunks.collect(), shape, backing: Vec::new() }
+    }
+
+    /// Gives the memory back.
+    pub(crate) fn recycle(self, buffers: &Buffers) {
+        for chunk in self.chunks {
+            buffers.give(chunk);
+        }
+    }
+}
+
+/// Deals a short payload, which lies in cells of a block, in smaller ones, so that every chunk has its share.
+fn deal_again(data: &[BytesMut], cells: Cells) -> Vec<BytesMut> {
+    let dealt = Cells { cell_bytes: BLOCK_BYTES, ..cells };
+    let mut payload = Vec::with_capacity(cells.len);
+    for slice in dealt.slices(0..cells.len) {
+        payload.extend_from_slice(&data[slice.shard][slice.range]);
+    }
+    let mut rest = &payload[..];
+    (0..cells.data_shards)
+        .map(|shard| {
+            let (front, later) = rest.split_at(cells.payload_bytes(shard));
+            rest = later;
+            BytesMut::from(front)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gabion_types::{Geometry, SegmentId, TargetId};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::layout::{RecordSize, deal};
+    use crate::media::check_blocks;
+
+    fn place(geometry: Geometry, kind: LaneKind) -> StripePlace {
+        let targets = vec![TargetId::from_u128(1); geometry.shards()];
+        let info = SegmentInfo { id: SegmentId::new(1, 2), kind, geometry, targets };
+        StripePlace { info: Arc::new(info), stripe_index: 5, stripe_offset: 40_960 }
+    }
+
+    fn concat(chunk: &[Bytes]) -> Vec<u8> {
+        chunk.iter().flat_map(|part| part.iter().copied()).collect()
+    }
+
+    #[test]
+    fn records_lie_where_their_extents_say() {
+        let geometry = Geometry::new(2, 1).unwrap();
+        let data: Vec<Vec<Bytes>> = vec![
+            vec![Bytes::from(vec![1; 5000])],
+            vec![],
+            vec![Bytes::from(vec![2; 100_000]), Bytes::from(vec![3; 200_001])],
+        ];
+        let body = RecordBody::Mutation(Bytes::from_static(b"m"));
+        let records: Vec<SequencedRecord<'_>> = data
+            .iter()
+            .zip(1..)
+            .map(|(data, seq)| SequencedRecord {
+                seq: Seq::from_u64(seq),
+                carried: false,
+                body: &body,
+                data,
+                data_crc64: crc64(&concat(data)),
+            })
+            .collect();
+        let sizes: Vec<RecordSize> = data
+            .iter()
+            .map(|data| RecordSize { mutation_bytes: 1, data_bytes: data.iter().map(Bytes::len).sum() })
+            .collect();
+        let layout = deal(&sizes, 2).unwrap();
+        let place = place(geometry, LaneKind::Small);
+        let (stripe, applied) = encode_records(&records, &layout, &place, &Codec::new(geometry), &Buffers::default());
+        assert_eq!(stripe.chunks.len(), 3);
+        for (record, data) in applied.iter().zip(&data) {
+            let mut found = Vec::new();
+            for extent in &record.extents {
+                let Place::Chunk { shard, start } = extent.place else { panic!("{extent:?}") };
+                let chunk = concat(&stripe.chunks[usize::from(shard)]);
+                let bytes = &chunk[start as usize..][..extent.len as usize];
+                assert_eq!(crc64(bytes), extent.crc64);
+                found.extend_from_slice(bytes);
+            }
+            assert_eq!(found, concat(data));
+        }
+        assert_eq!(applied[2].extents.len(), 2);
+        for (shard, chunk) in stripe.chunks.iter().enumerate() {
+            let chunk = concat(chunk);
+            assert_eq!(chunk.len(), stripe.shape.written_bytes(shard));
+            let header = ChunkHeader::decode(&chunk).unwrap();
+            let payload = stripe.shape.payload_bytes(shard);
+            check_blocks(&header, 0..payload, &chunk[header.shape.header_bytes()..][..payload]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_large_payload_keeps_its_bytes_and_checksum() {
+        let geometry = Geometry::new(3, 1).unwrap();
+        for len in [1, 4096, 50_000, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 1, 700_000] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            let mut buffer = StripeBuffer::new(vec![BytesMut::new(); 3], 1 << 20, permit);
+            for part in bytes.chunks(10_007) {
+                assert_eq!(buffer.put(part), part.len());
+            }
+            let payload = LargePayload::new(buffer, &Codec::new(geometry), &Buffers::default());
+            assert_eq!(payload.crc64, crc64(&bytes), "{len}");
+            let stripe = payload.encode(&place(geometry, LaneKind::Large));
+            let chunks: Vec<Vec<u8>> = stripe.chunks.iter().map(|chunk| concat(chunk)).collect();
+            let header_bytes = stripe.shape.header_bytes();
+            let mut found = Vec::new();
+            for slice in payload.cells.slices(0..len) {
+                found.extend_from_slice(&chunks[slice.shard][header_bytes..][slice.range]);
+            }
+            assert!(found == bytes, "{len}");
+        }
+    }
+}

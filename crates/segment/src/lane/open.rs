@@ -1,0 +1,224 @@
+//! Opening a segment: files on as many targets as can be had, with durable headers, before the first stripe.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use gabion_platform::{DiskFile, Durable};
+use gabion_types::{Seq, TargetId};
+
+use crate::config::Durability;
+use crate::core::Core;
+use crate::error::LogError;
+use crate::format::{CHUNK_HEADER_BYTES_MAX, SEAL_BLOCK_BYTES, ShardHeader, align, shard_header_bytes};
+use crate::placement::choose;
+use crate::segment::{Life, Segment, ShardFile, ShardFiles};
+use crate::segment_info::{LaneKind, Seal, SegmentInfo};
+use crate::shard_path::{shard_dir, shard_path};
+
+/// Least payload of a segment for data where targets are nearly full, in bytes: smaller ones would cost more inodes than they hold.
+const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
+/// Least length of a shard for data, in bytes: the largest stripe of wide geometries fits.
+const SHARD_BYTES_MIN: u64 = 4 << 20;
+/// Length of a shard for records without data on full targets, in bytes.
+const RESERVE_SHARD_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=2 << 20;
+/// Part of a target's room that one segment takes at most.
+const ROOM_SHARE: u64 = 8;
+/// Most that a small segment keeps for records without data, in bytes per shard.
+const RESERVE_BYTES_MAX: u64 = 16 << 20;
+
+/// What a segment is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Anything.
+    Data,
+    /// Records without data, out of the room that data leaves.
+    Reserve,
+}
+
+/// A segment that a lane writes.
+pub(crate) struct OpenSegment {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) files: Arc<ShardFiles>,
+    /// Offset of the next stripe, and how many there are; the sequences and the payload so far.
+    pub(crate) end: Seal,
+    /// Where stripes with data end, and where all stripes end.
+    data_limit: u64,
+    limit: u64,
+}
+
+impl OpenSegment {
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.end.stripes == 0
+    }
+
+    /// Whether a stripe fits before what is kept for records without data.
+    pub(crate) fn fits(&self, stored_bytes: u64) -> bool {
+        self.end.end_offset + stored_bytes <= self.data_limit
+    }
+
+    /// Whether a stripe fits at all.
+    pub(crate) fn fits_reserve(&self, stored_bytes: u64) -> bool {
+        self.end.end_offset + stored_bytes <= self.limit
+    }
+}
+
+impl Core {
+    /// Opens a segment on targets that have room.
+    pub(crate) async fn open_segment(&self, kind: LaneKind, purpose: Purpose) -> Result<OpenSegment, LogError> {
+        let geometry = self.config.geometry;
+        let wanted_bytes = match purpose {
+            Purpose::Data => self.config.target_reserve_bytes + self.shard_bytes_min(),
+            Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
+        };
+        let mut excluded = HashSet::new();
+        let mut for_space = false;
+        // Each round excludes a target or ends.
+        loop {
+            let (mut candidates, full) = self.media.targets.candidates(wanted_bytes).await;
+            candidates.retain(|candidate| !excluded.contains(&candidate.target));
+            for_space |= full;
+            let (id, number) = self.next_segment();
+            let Some(slots) = choose(&candidates, geometry.shards(), geometry.quorum(), number) else {
+                return Err(if for_space {
+                    LogError::NoSpace
+                } else {
+                    LogError::Unavailable(format!(
+                        "{} of the {} targets that a segment needs take writes",
+                        candidates.len(),
+                        geometry.quorum()
+                    ))
+                });
+            };
+            let chosen = |target: &usize| slots.contains(&Some(*target));
+            let room =
+                candidates.iter().filter(|candidate| chosen(&candidate.target)).map(|it| it.available_bytes).min();
+            let shard_bytes = self.shard_bytes(room.unwrap_or(0), purpose);
+            let targets =
+                slots.iter().map(|slot| slot.map_or(TargetId::NONE, |target| self.media.targets.targets[target].id));
+            let info = SegmentInfo { id, kind, geometry, targets: targets.collect() };
+            match self.create(info, &slots, shard_bytes, purpose).await {
+                Ok(open) => return Ok(open),
+                Err(failed) => {
+                    for_space |= failed.iter().any(|(_, error)| error.kind() == io::ErrorKind::StorageFull);
+                    excluded.extend(failed.iter().map(|(target, _)| *target));
+                }
+            }
+        }
+    }
+
+    /// Creates all shard files with durable headers; if one fails, removes the others and says which targets failed.
+    async fn create(
+        &self,
+        info: SegmentInfo,
+        slots: &[Option<usize>],
+        shard_bytes: u64,
+        purpose: Purpose,
+    ) -> Result<OpenSegment, Vec<(usize, io::Error)>> {
+        let header = ShardHeader {
+            kind: info.kind,
+            relaxed: self.config.durability == Durability::Relaxed,
+            segment: info.id,
+            deployment: self.media.targets.deployment,
+            shard: 0,
+            geometry: info.geometry,
+            writer: self.writer,
+            epoch: 0,
+            created_ms: self.media.clock.now_ms(),
+            planned_bytes: shard_bytes,
+            targets: info.targets.clone(),
+        };
+        let created = join_all(slots.iter().enumerate().map(async |(shard, slot)| match slot {
+            None => Ok(None),
+            Some(target) => {
+                let header = ShardHeader { shard: shard as u8, ..header.clone() };
+                self.create_shard(*target, &header).await.map(Some).map_err(|error| (*target, error))
+            }
+        }))
+        .await;
+        let mut shards = Vec::with_capacity(slots.len());
+        let mut failed = Vec::new();
+        for (slot, outcome) in slots.iter().zip(created) {
+            match outcome {
+                Ok(file) => shards.push(file.zip(*slot).map(|(file, target)| ShardFile::new(file, target))),
+                Err((target, error)) => {
+                    self.media.targets.failed(target, &error);
+                    failed.push((target, error));
+                }
+            }
+        }
+        if !failed.is_empty() {
+            drop(shards);
+            crate::core::remove_files(&self.media, &info).await;
+            return Err(failed);
+        }
+        Ok(self.opened(info, shards, shard_bytes, purpose))
+    }
+
+    async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {
+        let disk = self.media.targets.targets[target].disk.as_ref().expect("candidates are present");
+        let file = disk.create(&shard_path(header.segment, header.shard), header.planned_bytes).await?;
+        file.write_at(0, vec![Bytes::from(header.encode())], Durable::Yes).await?;
+        disk.sync_dir(&shard_dir(header.segment)).await?;
+        Ok(file)
+    }
+
+    fn opened(
+        &self,
+        info: SegmentInfo,
+        shards: Vec<Option<ShardFile>>,
+        shard_bytes: u64,
+        purpose: Purpose,
+    ) -> OpenSegment {
+        let start = shard_header_bytes(info.geometry.shards()) as u64;
+        let info = Arc::new(info);
+        let files = Arc::new(ShardFiles::new(Arc::clone(&info), shards));
+        let segment = Arc::new(Segment::new(Arc::clone(&info), Life::Open, (0, start)));
+        self.writing.lock().insert(info.id, Arc::clone(&files));
+        self.insert_segment(Arc::clone(&segment));
+        self.media.metrics.segments_opened.add(1);
+        for (shard, target) in info.targets.iter().enumerate() {
+            if *target == TargetId::NONE {
+                self.media.ask_repair(info.id, shard);
+            }
+        }
+        let limit = shard_bytes - SEAL_BLOCK_BYTES as u64;
+        let reserve_bytes = self.config.reserve_bytes.unwrap_or((shard_bytes / 8).min(RESERVE_BYTES_MAX));
+        let data_limit = match (info.kind, purpose) {
+            (_, Purpose::Reserve) => 0,
+            (LaneKind::Large, Purpose::Data) => limit,
+            (LaneKind::Small, Purpose::Data) => limit.saturating_sub(reserve_bytes),
+        };
+        let end = Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
+        OpenSegment { segment, files, end, data_limit, limit }
+    }
+
+    /// Length of a shard where there is room enough, in bytes.
+    fn shard_bytes_full(&self) -> u64 {
+        let geometry = self.config.geometry;
+        let payload_bytes = self.config.segment_payload_bytes.div_ceil(geometry.data() as u64);
+        let aligned = payload_bytes.next_multiple_of(align(1) as u64);
+        aligned + (shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES) as u64
+    }
+
+    fn shard_bytes_min(&self) -> u64 {
+        let geometry = self.config.geometry;
+        let stripe_bytes = self.config.stripe_payload_bytes / geometry.data() + CHUNK_HEADER_BYTES_MAX;
+        let stripe_bytes = align(stripe_bytes) + shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES;
+        let least = (PAYLOAD_BYTES_MIN / geometry.data() as u64).max(SHARD_BYTES_MIN).max(stripe_bytes as u64);
+        least.min(self.shard_bytes_full())
+    }
+
+    fn shard_bytes(&self, room: u64, purpose: Purpose) -> u64 {
+        let shard_bytes = match purpose {
+            Purpose::Data => {
+                let share = room.saturating_sub(self.config.target_reserve_bytes) / ROOM_SHARE;
+                share.clamp(self.shard_bytes_min(), self.shard_bytes_full())
+            }
+            Purpose::Reserve => (room / ROOM_SHARE).clamp(*RESERVE_SHARD_BYTES.start(), *RESERVE_SHARD_BYTES.end()),
+        };
+        shard_bytes / align(1) as u64 * align(1) as u64
+    }
+}

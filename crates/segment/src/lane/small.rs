@@ -1,0 +1,193 @@
+//! The small lane: what queues up while a stripe is written becomes the next stripe. No timer: a lone record goes at once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gabion_types::Seq;
+use tokio::sync::{mpsc, oneshot};
+
+use super::LaneGuard;
+use super::apply::ApplyJob;
+use super::encode::{SequencedRecord, encode_records};
+use super::writer::{Position, WRITE_ATTEMPTS_MAX, Writer, Written};
+use crate::applier::{AppliedRecord, AppliedStripe, Committed, RecordBody};
+use crate::core::Core;
+use crate::error::LogError;
+use crate::layout::{Layout, RecordSize, deal};
+use crate::queue::Queue;
+use crate::segment_info::LaneKind;
+
+/// A record that waits for its lane.
+pub(crate) struct PendingRecord {
+    pub(crate) body: RecordBody,
+    /// The sequence of a carried record; a new one gets its own when its batch is closed.
+    pub(crate) carried: Option<Seq>,
+    pub(crate) data: Vec<Bytes>,
+    pub(crate) data_bytes: usize,
+    pub(crate) data_crc64: u64,
+    pub(crate) answer: oneshot::Sender<Result<Committed, LogError>>,
+}
+
+/// A record of a closed batch.
+struct BatchRecord {
+    pending: PendingRecord,
+    seq: Seq,
+    in_flight: InFlight,
+}
+
+/// Counts a record as in flight until it is answered, however that comes.
+struct InFlight(Arc<Queue<PendingRecord>>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.answered(1);
+    }
+}
+
+impl BatchRecord {
+    fn answer(self, outcome: Result<Committed, LogError>) {
+        // A submitter that went away does not want to know.
+        let _ = self.pending.answer.send(outcome);
+        drop(self.in_flight);
+    }
+
+    fn size(&self) -> RecordSize {
+        let mutation_bytes = match &self.pending.body {
+            RecordBody::Mutation(mutation) => mutation.len(),
+            RecordBody::Freed(_) => 16,
+        };
+        RecordSize { mutation_bytes, data_bytes: self.pending.data_bytes }
+    }
+}
+
+/// Runs until the queue is closed and empty.
+pub(crate) async fn run_small_lane(core: Arc<Core>, queue: Arc<Queue<PendingRecord>>, applies: mpsc::Sender<ApplyJob>) {
+    let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
+    let mut writer = Writer::new(Arc::clone(&core), LaneKind::Small, applies);
+    while let Some(pending) = queue.take(core.config.batch_records_max, core.config.batch_bytes_max).await {
+        let batch = pending.into_iter().map(|pending| BatchRecord {
+            seq: pending.carried.unwrap_or_else(|| core.sequencer.next()),
+            pending,
+            in_flight: InFlight(Arc::clone(&queue)),
+        });
+        // The later part of a batch that had to be split lies below the earlier one: sequences ascend on the media.
+        let mut parts = vec![batch.collect::<Vec<_>>()];
+        while let Some(part) = parts.pop() {
+            write_part(&mut writer, part, &mut parts).await;
+        }
+    }
+    guard.finish();
+}
+
+/// Writes one stripe; what must be written apart from it is pushed to `parts`.
+async fn write_part(writer: &mut Writer, mut batch: Vec<BatchRecord>, parts: &mut Vec<Vec<BatchRecord>>) {
+    let core = Arc::clone(&writer.core);
+    let mut attempt = 1;
+    while !batch.is_empty() {
+        if let Err(error) = core.check_poison() {
+            return answer_all(batch, &error);
+        }
+        let sizes: Vec<RecordSize> = batch.iter().map(BatchRecord::size).collect();
+        let has_data = sizes.iter().any(|size| size.data_bytes > 0);
+        let Some(layout) = deal(&sizes, core.config.geometry.data()) else { return split(batch, parts) };
+        let place = match writer.position(layout.stored_bytes(), has_data).await {
+            Position::At(place) => place,
+            Position::TooLarge => return split(batch, parts),
+            Position::Refused(error) => {
+                batch = keep_dataless(&core, batch, &error);
+                if !has_data {
+                    return answer_all(batch, &error);
+                }
+                continue;
+            }
+        };
+        let records: Vec<SequencedRecord<'_>> = batch.iter().map(sequenced).collect();
+        let codec = core.media.codec(place.info.geometry);
+        let (stripe, applied) = encode_records(&records, &layout, &place, &codec, &core.buffers);
+        let written = writer.write(&stripe).await;
+        let shape = stripe.shape;
+        drop(stripe.chunks);
+        for chunk in stripe.backing {
+            core.buffers.give(chunk);
+        }
+        match written {
+            Written::Durable => {
+                observe(&core, &layout, batch.len());
+                let shards = place.info.geometry.shards() as u64;
+                let stripe = AppliedStripe {
+                    stripe_index: place.stripe_index,
+                    next_offset: shape.next_offset(),
+                    stored_bytes: shape.stored_bytes() * shards,
+                    payload_bytes: shape.stripe_payload_bytes(),
+                    records: in_order(applied.clone()),
+                    segment: place.info,
+                };
+                return writer.hand_over(job(stripe, batch, applied)).await;
+            }
+            Written::Void(error) if attempt == WRITE_ATTEMPTS_MAX => return answer_all(batch, &error),
+            Written::Void(_) => attempt += 1,
+        }
+    }
+}
+
+fn sequenced(record: &BatchRecord) -> SequencedRecord<'_> {
+    SequencedRecord {
+        seq: record.seq,
+        carried: record.pending.carried.is_some(),
+        body: &record.pending.body,
+        data: &record.pending.data,
+        data_crc64: record.pending.data_crc64,
+    }
+}
+
+/// Records as replay gives them: in order of their sequence.
+pub(crate) fn in_order(mut records: Vec<AppliedRecord>) -> Vec<AppliedRecord> {
+    records.sort_by_key(|record| record.seq);
+    records
+}
+
+fn job(stripe: AppliedStripe, batch: Vec<BatchRecord>, applied: Vec<AppliedRecord>) -> ApplyJob {
+    let answer = Box::new(move |outcome: Result<(), LogError>| {
+        for (record, applied) in batch.into_iter().zip(applied) {
+            let committed = Committed { seq: applied.seq, extents: applied.extents, home: applied.home };
+            record.answer(outcome.clone().map(|()| committed));
+        }
+    });
+    ApplyJob::Stripe { stripe, answer }
+}
+
+/// Splits a batch that is too large for one stripe; a record that is too large by itself is refused.
+fn split(mut batch: Vec<BatchRecord>, parts: &mut Vec<Vec<BatchRecord>>) {
+    if batch.len() < 2 {
+        return answer_all(batch, &LogError::NoSpace);
+    }
+    let later = batch.split_off(batch.len() / 2);
+    parts.push(later);
+    parts.push(batch);
+}
+
+/// Refuses the records with data; the others may still find room.
+fn keep_dataless(core: &Core, batch: Vec<BatchRecord>, error: &LogError) -> Vec<BatchRecord> {
+    let (with_data, dataless): (Vec<_>, Vec<_>) = batch.into_iter().partition(|record| record.pending.data_bytes > 0);
+    if matches!(error, LogError::NoSpace) {
+        core.media.metrics.no_space_refusals.add(with_data.len() as u64);
+    }
+    answer_all(with_data, error);
+    dataless
+}
+
+fn answer_all(batch: Vec<BatchRecord>, error: &LogError) {
+    for record in batch {
+        record.answer(Err(error.clone()));
+    }
+}
+
+fn observe(core: &Core, layout: &Layout, records: usize) {
+    let metrics = &core.media.metrics;
+    let payload_bytes: u64 = layout.spans.iter().map(|span| u64::from(span.payload_bytes)).sum();
+    metrics.small_stripes.add(1);
+    metrics.small_records.add(records as u64);
+    metrics.small_payload_bytes.add(payload_bytes);
+    metrics.batch_records.observe(records as u64);
+    metrics.batch_bytes.observe(payload_bytes);
+}

@@ -1,0 +1,190 @@
+//! Where submitters meet the lanes: the shortest queue takes what comes, a full one refuses it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gabion_types::{Extent, Seq};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::apply::{APPLY_QUEUE_STRIPES, run_applies};
+use super::encode::LargePayload;
+use super::large::{PendingStripe, run_large_lane};
+use super::small::{PendingRecord, run_small_lane};
+use crate::applier::{Applier, Committed, RecordBody};
+use crate::config::LogConfig;
+use crate::core::Core;
+use crate::error::LogError;
+use crate::format::record_bytes;
+use crate::queue::{Queue, Refusal};
+use crate::segment_info::LaneKind;
+use crate::status::LaneStatus;
+use crate::stripe_buffer::StripeBuffer;
+
+/// Unit of the stripe memory budget: a semaphore counts in 32 bits.
+const BUDGET_UNIT_BYTES: usize = 64 * 1024;
+
+/// The queues of all lanes, and the memory that large stripes may take.
+pub(crate) struct Lanes {
+    small: Vec<Arc<Queue<PendingRecord>>>,
+    large: Vec<Arc<Queue<PendingStripe>>>,
+    budget: Arc<Semaphore>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A record to be queued.
+pub(crate) struct Submission {
+    pub(crate) body: RecordBody,
+    pub(crate) carried: Option<Seq>,
+    pub(crate) data: Vec<Bytes>,
+    pub(crate) data_bytes: usize,
+    pub(crate) data_crc64: u64,
+}
+
+impl Lanes {
+    pub(crate) fn new(config: &LogConfig) -> Self {
+        let small = || Arc::new(Queue::new(config.queue_records_max, config.queue_bytes_max));
+        // What waits here is bounded by the budget already.
+        let large = || Arc::new(Queue::new(usize::MAX, usize::MAX));
+        let units = (config.stripe_memory_bytes / BUDGET_UNIT_BYTES as u64).min(Semaphore::MAX_PERMITS as u64);
+        Self {
+            small: (0..config.small_lanes).map(|_| small()).collect(),
+            large: (0..config.large_lanes).map(|_| large()).collect(),
+            budget: Arc::new(Semaphore::new(units as usize)),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Starts a task per lane and one for what it applies.
+    pub(crate) fn start(&self, core: &Arc<Core>, applier: &Arc<dyn Applier>) {
+        let mut tasks = self.tasks.lock();
+        let mut applies = || {
+            let (sender, receiver) = mpsc::channel(APPLY_QUEUE_STRIPES);
+            tasks.push(tokio::spawn(run_applies(Arc::clone(core), Arc::clone(applier), receiver)));
+            sender
+        };
+        let small: Vec<_> = self.small.iter().map(|queue| (Arc::clone(queue), applies())).collect();
+        let large: Vec<_> = self.large.iter().map(|queue| (Arc::clone(queue), applies())).collect();
+        for (queue, applies) in small {
+            tasks.push(tokio::spawn(run_small_lane(Arc::clone(core), queue, applies)));
+        }
+        for (queue, applies) in large {
+            tasks.push(tokio::spawn(run_large_lane(Arc::clone(core), queue, applies)));
+        }
+    }
+
+    /// Commits a record.
+    pub(crate) async fn commit(&self, core: &Core, submission: Submission) -> Result<Committed, LogError> {
+        let answer = self.submit(core, shortest(&self.small), submission)?;
+        answer.await.unwrap_or_else(|_| Err(gone(core)))
+    }
+
+    /// Commits records without data through one lane, in order; returns when all are durable and applied.
+    pub(crate) async fn commit_dataless(
+        &self,
+        core: &Core,
+        records: impl Iterator<Item = (RecordBody, Option<Seq>)>,
+    ) -> Result<(), LogError> {
+        let lane = shortest(&self.small);
+        let answers = records
+            .map(|(body, carried)| {
+                let submission = Submission { body, carried, data: Vec::new(), data_bytes: 0, data_crc64: 0 };
+                self.submit(core, lane, submission)
+            })
+            .collect::<Vec<_>>();
+        let mut outcome = Ok(());
+        for answer in answers {
+            let answer = match answer {
+                Ok(answer) => answer.await.unwrap_or_else(|_| Err(gone(core))),
+                Err(error) => Err(error),
+            };
+            outcome = outcome.and(answer.map(drop));
+        }
+        outcome
+    }
+
+    fn submit(
+        &self,
+        core: &Core,
+        lane: &Queue<PendingRecord>,
+        submission: Submission,
+    ) -> Result<oneshot::Receiver<Result<Committed, LogError>>, LogError> {
+        core.check_poison()?;
+        let Submission { body, carried, data, data_bytes, data_crc64 } = submission;
+        let (answer, answered) = oneshot::channel();
+        let body_bytes = match &body {
+            RecordBody::Mutation(mutation) => mutation.len(),
+            RecordBody::Freed(_) => 16,
+        };
+        let bytes = record_bytes(body_bytes, 1) + data_bytes;
+        let pending = PendingRecord { body, carried, data, data_bytes, data_crc64, answer };
+        match lane.push(pending, bytes) {
+            Ok(()) => Ok(answered),
+            Err((_, Refusal::Full)) => {
+                core.media.metrics.busy_refusals.add(1);
+                Err(LogError::Busy)
+            }
+            Err((_, Refusal::Closed)) => Err(gone(core)),
+        }
+    }
+
+    /// Writes one stripe of a large object.
+    pub(crate) async fn append(&self, core: &Core, payload: LargePayload) -> Result<Extent, LogError> {
+        core.check_poison()?;
+        let (answer, answered) = oneshot::channel();
+        let bytes = payload.cells.len;
+        shortest(&self.large).push(PendingStripe { payload, answer }, bytes).map_err(|_| gone(core))?;
+        answered.await.unwrap_or_else(|_| Err(gone(core)))
+    }
+
+    /// An empty stripe buffer, when the budget has room.
+    pub(crate) async fn stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
+        let geometry = core.config.geometry;
+        let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
+        let units = (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32;
+        let permit = Arc::clone(&self.budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
+        let chunks = (0..geometry.data()).map(|_| core.buffers.take(chunk_bytes)).collect();
+        Ok(StripeBuffer::new(chunks, core.config.stripe_payload_bytes, permit))
+    }
+
+    /// Takes no more; what waits is still written.
+    pub(crate) fn close(&self) {
+        self.budget.close();
+        self.small.iter().for_each(|queue| queue.close());
+        self.large.iter().for_each(|queue| queue.close());
+    }
+
+    /// Waits until all that was queued is answered.
+    pub(crate) async fn finished(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            // A task that panicked has poisoned the log and said so.
+            let _ = task.await;
+        }
+    }
+
+    pub(crate) fn status(&self) -> Vec<LaneStatus> {
+        let lane = |kind, depth: crate::queue::Depth| LaneStatus {
+            kind,
+            queued: depth.items,
+            queued_bytes: depth.bytes,
+            in_flight: depth.in_flight,
+        };
+        let small = self.small.iter().map(|queue| lane(LaneKind::Small, queue.depth()));
+        let large = self.large.iter().map(|queue| lane(LaneKind::Large, queue.depth()));
+        small.chain(large).collect()
+    }
+}
+
+fn shortest<T>(queues: &[Arc<Queue<T>>]) -> &Queue<T> {
+    let load = |queue: &&Arc<Queue<T>>| {
+        let depth = queue.depth();
+        depth.items + depth.in_flight
+    };
+    queues.iter().min_by_key(load).expect("there is at least one lane")
+}
+
+fn gone(core: &Core) -> LogError {
+    LogError::Unavailable(core.poisoned().unwrap_or("the log was shut down").to_owned())
+}

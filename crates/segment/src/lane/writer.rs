@@ -1,0 +1,276 @@
+//! One append position: where the next stripe goes, writing it to all shards, and ending the segment when that fails.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use gabion_platform::Durable;
+use tokio::sync::mpsc;
+
+use super::apply::ApplyJob;
+use super::encode::{EncodedStripe, StripePlace};
+use super::open::{OpenSegment, Purpose};
+use crate::config::Durability;
+use crate::core::{Core, min_seq};
+use crate::error::LogError;
+use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
+use crate::segment::ShardFiles;
+use crate::segment_info::{LaneKind, Seal, SegmentChange};
+
+/// How often a batch is written before its submitters are told that it can not be.
+pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
+
+/// The writing end of a lane.
+pub(crate) struct Writer {
+    pub(crate) core: Arc<Core>,
+    kind: LaneKind,
+    open: Option<OpenSegment>,
+    applies: mpsc::Sender<ApplyJob>,
+}
+
+/// Whether a stripe can be written.
+pub(crate) enum Position {
+    /// It goes here.
+    At(StripePlace),
+    /// It is larger than a new segment: it must be split.
+    TooLarge,
+    Refused(LogError),
+}
+
+/// What became of a stripe.
+pub(crate) enum Written {
+    /// Enough chunks are durable (with relaxed durability: written): it may be acknowledged.
+    Durable,
+    /// Too few are: its segment was ended before it, it must never be acknowledged.
+    Void(LogError),
+}
+
+impl Writer {
+    pub(crate) fn new(core: Arc<Core>, kind: LaneKind, applies: mpsc::Sender<ApplyJob>) -> Self {
+        Self { core, kind, open: None, applies }
+    }
+
+    /// Finds room for a stripe of `stored_bytes`, in a new segment if need be.
+    pub(crate) async fn position(&mut self, stored_bytes: u64, has_data: bool) -> Position {
+        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
+            self.seal(SealReason::Degraded).await;
+        }
+        if let Some(open) = &self.open {
+            if open.fits(stored_bytes) {
+                return Position::At(place(open));
+            }
+            if open.is_fresh() && open.fits(0) {
+                return Position::TooLarge;
+            }
+        }
+        let refusal = match self.core.open_segment(self.kind, Purpose::Data).await {
+            Ok(open) => {
+                let fits = open.fits(stored_bytes);
+                let at = place(&open);
+                self.replace(open).await;
+                return if fits { Position::At(at) } else { Position::TooLarge };
+            }
+            Err(refusal) => refusal,
+        };
+        if has_data {
+            return Position::Refused(refusal);
+        }
+        self.reserve_position(stored_bytes, refusal).await
+    }
+
+    /// Room for records without data where no segment can be opened for more.
+    async fn reserve_position(&mut self, stored_bytes: u64, refusal: LogError) -> Position {
+        if let Some(open) = &self.open {
+            if open.fits_reserve(stored_bytes) {
+                return Position::At(place(open));
+            }
+            if open.is_fresh() {
+                return Position::TooLarge;
+            }
+        }
+        match self.core.open_segment(self.kind, Purpose::Reserve).await {
+            Ok(open) => {
+                let fits = open.fits_reserve(stored_bytes);
+                let at = place(&open);
+                self.replace(open).await;
+                if fits { Position::At(at) } else { Position::TooLarge }
+            }
+            Err(_) => Position::Refused(refusal),
+        }
+    }
+
+    /// Goes on in a new segment; the old one is ended only now, so that it could be kept if there were no new one.
+    async fn replace(&mut self, open: OpenSegment) {
+        self.seal(SealReason::Complete).await;
+        self.send(ApplyJob::Changed(SegmentChange::Opened((*open.segment.info).clone()))).await;
+        self.open = Some(open);
+    }
+
+    /// Writes a stripe at the position that was given for it.
+    pub(crate) async fn write(&mut self, stripe: &EncodedStripe) -> Written {
+        let core = &self.core;
+        let files = Arc::clone(&self.open.as_ref().expect("a position was given").files);
+        let start_ns = core.media.clock.monotonic_ns();
+        let durable = match core.config.durability {
+            Durability::Sync => Durable::Yes,
+            Durability::Relaxed => Durable::No,
+        };
+        let offset = stripe.shape.stripe_offset;
+        let outcomes = join_all(files.healthy().map(async |(shard, file)| {
+            let outcome = file.file.write_at(offset, stripe.chunks[shard].clone(), durable).await;
+            (shard, file, outcome)
+        }))
+        .await;
+        let mut written = 0;
+        let mut only_space = true;
+        for (shard, file, outcome) in outcomes {
+            match outcome {
+                Ok(()) => {
+                    written += 1;
+                    core.media.metrics.stored_bytes.add(stripe.shape.written_bytes(shard) as u64);
+                    match durable {
+                        Durable::Yes => core.media.metrics.syncs.add(1),
+                        Durable::No => file.set_dirty(),
+                    }
+                }
+                Err(error) => {
+                    only_space &= error.kind() == io::ErrorKind::StorageFull;
+                    core.chunk_failed(&files, shard, &error);
+                }
+            }
+        }
+        core.media.metrics.write_us.observe(core.elapsed_us(start_ns));
+        if written < files.info.geometry.quorum() {
+            core.media.metrics.stripe_retries.add(1);
+            self.seal(SealReason::Voided).await;
+            return Written::Void(if only_space {
+                LogError::NoSpace
+            } else {
+                LogError::Unavailable(format!("{written} chunks of a stripe became durable, which is too few"))
+            });
+        }
+        let end = &mut self.open.as_mut().expect("a position was given").end;
+        debug_assert_eq!(offset, end.end_offset);
+        end.stripes += 1;
+        end.end_offset = stripe.shape.next_offset();
+        end.written_bytes += stripe.shape.stripe_payload_bytes();
+        end.min_seq = min_seq(end.min_seq, stripe.shape.min_seq);
+        end.max_seq = end.max_seq.max(stripe.shape.max_seq);
+        Written::Durable
+    }
+
+    /// Hands a durable stripe on, and ends the segment if a shard failed.
+    pub(crate) async fn hand_over(&mut self, job: ApplyJob) {
+        self.send(job).await;
+        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
+            self.seal(SealReason::Degraded).await;
+        }
+    }
+
+    async fn send(&self, job: ApplyJob) {
+        if self.applies.send(job).await.is_err() {
+            self.core.poison("the index takes no more stripes".to_owned());
+        }
+    }
+
+    /// Ends the open segment, if there is one.
+    async fn seal(&mut self, reason: SealReason) {
+        let Some(open) = self.open.take() else { return };
+        let id = open.segment.info.id;
+        let seal = open.end;
+        self.core.seal_files(&open.files, seal, reason).await;
+        open.segment.seal(seal);
+        self.core.writing.lock().remove(&id);
+        self.core.media.metrics.segments_sealed.add(1);
+        self.send(ApplyJob::Changed(SegmentChange::Sealed { id, seal })).await;
+    }
+}
+
+fn place(open: &OpenSegment) -> StripePlace {
+    StripePlace {
+        info: Arc::clone(&open.segment.info),
+        stripe_index: open.end.stripes,
+        stripe_offset: open.end.end_offset,
+    }
+}
+
+impl Core {
+    /// Notes that a shard of a segment that is being written failed: it is never trusted again.
+    fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
+        let Some(file) = &files.shards[shard] else { return };
+        file.poison();
+        self.media.metrics.chunk_failures.add(1);
+        self.media.targets.failed(file.target, error);
+        self.media.ask_repair(files.info.id, shard);
+        tracing::warn!(segment = %files.info.id, shard, %error, "a shard failed and is written no more");
+    }
+
+    /// Makes everything durable that was written to a segment before the call.
+    ///
+    /// # Errors
+    /// `Unavailable` when fewer than `k` shards can be trusted: the log is poisoned then, what it acknowledged may be lost by a power cut.
+    pub(crate) async fn sync_files(&self, files: &ShardFiles) -> Result<(), LogError> {
+        // A second caller must not take "clean" for "durable" while the first one still syncs.
+        let _turn = files.sync_turn.lock().await;
+        let outcomes = join_all(files.healthy().map(async |(shard, file)| {
+            if !file.take_dirty() {
+                return (shard, Ok(()));
+            }
+            self.media.metrics.syncs.add(1);
+            (shard, file.file.sync().await)
+        }))
+        .await;
+        for (shard, outcome) in outcomes {
+            if let Err(error) = outcome {
+                self.chunk_failed(files, shard, &error);
+            }
+        }
+        if files.healthy().count() < files.info.geometry.data() {
+            let why = format!(
+                "segment {}: too many shards failed; acknowledged writes may be lost by a power cut",
+                files.info.id
+            );
+            self.poison(why.clone());
+            return Err(LogError::Unavailable(why));
+        }
+        Ok(())
+    }
+
+    /// Writes the seal to every shard that is there. On a poisoned shard, too: the end is decided, and each seal on the
+    /// media makes it more certain that recovery finds it; but such a one does not count.
+    async fn seal_files(&self, files: &ShardFiles, seal: Seal, reason: SealReason) {
+        if self.config.durability == Durability::Relaxed && self.sync_files(files).await.is_err() {
+            return;
+        }
+        let info = &files.info;
+        let deployment = self.media.targets.deployment;
+        let block = Bytes::from(SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode());
+        let outcomes = join_all(files.present().map(async |(shard, file)| {
+            let trusted = !file.is_poisoned();
+            let outcome = file.file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes).await;
+            if outcome.is_ok() {
+                // What was preallocated and is not needed; if this fails, only space is lost until the next start.
+                let _ = file.file.set_len(seal.end_offset + SEAL_BLOCK_BYTES as u64).await;
+            }
+            (shard, trusted, outcome)
+        }))
+        .await;
+        let mut sealed = 0;
+        for (shard, trusted, outcome) in outcomes {
+            match outcome {
+                Ok(()) if trusted => sealed += 1,
+                Ok(()) => {}
+                Err(error) => self.chunk_failed(files, shard, &error),
+            }
+        }
+        let unsealed = files.present().count() - sealed;
+        if reason == SealReason::Voided && unsealed >= info.geometry.data() {
+            tracing::error!(
+                segment = %info.id,
+                sealed,
+                "the void of a stripe is on too few shards: without the index, recovery may find it complete"
+            );
+        }
+    }
+}

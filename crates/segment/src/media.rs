@@ -1,0 +1,215 @@
+//! Chunks on targets: every byte that leaves this module upwards was checked, unless its name says raw.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gabion_erasure::{Codec, crc64};
+use gabion_platform::{Clock, DiskFile};
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
+use gabion_types::{Geometry, SegmentId};
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+
+use crate::config::LogConfig;
+use crate::format::{ChunkHeader, FormatError};
+use crate::metrics::LogMetrics;
+use crate::repair_queue::RepairQueue;
+use crate::segment_info::SegmentInfo;
+use crate::shard_path::shard_path;
+use crate::status::RepairEntry;
+use crate::target::TargetSet;
+
+/// The targets, with what is remembered of the files on them.
+pub(crate) struct Media {
+    pub(crate) targets: TargetSet,
+    pub(crate) metrics: LogMetrics,
+    pub(crate) repairs: RepairQueue,
+    pub(crate) clock: Arc<dyn Clock>,
+    files: Cache<(SegmentId, u8), Arc<dyn DiskFile>>,
+    headers: Cache<(SegmentId, u64, u8), Arc<ChunkHeader>>,
+    codecs: Mutex<Vec<Codec>>,
+}
+
+/// Why a chunk, or a part of it, can not be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum ChunkError {
+    /// Its target or its file is not there.
+    #[error("absent")]
+    Absent,
+    /// Its target failed the read.
+    #[error("{0}")]
+    Io(String),
+    /// It was read, and it is not what was written.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+impl Media {
+    pub(crate) fn new(targets: TargetSet, config: &LogConfig, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            targets,
+            metrics: LogMetrics::new(),
+            repairs: RepairQueue::new(config.repair_queue_max),
+            clock,
+            files: Cache::new(config.open_files_max),
+            headers: Cache::new(config.header_cache_entries),
+            codecs: Mutex::default(),
+        }
+    }
+
+    /// The code of a geometry; made once.
+    pub(crate) fn codec(&self, geometry: Geometry) -> Codec {
+        let mut codecs = self.codecs.lock();
+        if let Some(codec) = codecs.iter().find(|codec| codec.geometry() == geometry) {
+            return codec.clone();
+        }
+        let codec = Codec::new(geometry);
+        codecs.push(codec.clone());
+        codec
+    }
+
+    /// The open file of a shard.
+    pub(crate) async fn file(&self, info: &SegmentInfo, shard: usize) -> Result<Arc<dyn DiskFile>, ChunkError> {
+        let key = (info.id, shard as u8);
+        if let Some(file) = self.files.get(&key) {
+            return Ok(file);
+        }
+        let disk = self.targets.disk(info.targets[shard]).ok_or(ChunkError::Absent)?;
+        match disk.open(&shard_path(info.id, shard as u8)).await {
+            Ok(file) => {
+                self.files.insert(key, Arc::clone(&file));
+                Ok(file)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ChunkError::Absent),
+            Err(error) => Err(ChunkError::Io(error.to_string())),
+        }
+    }
+
+    /// Drops what is remembered of a segment's files.
+    pub(crate) fn forget(&self, info: &SegmentInfo) {
+        for shard in 0..info.geometry.shards() {
+            self.forget_shard(info.id, shard as u8);
+        }
+    }
+
+    /// Drops what is remembered of one file.
+    pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8) {
+        self.files.remove(&(segment, shard));
+    }
+
+    /// Up to `len` unchecked bytes, fewer where the file ends.
+    pub(crate) async fn raw(
+        &self,
+        info: &SegmentInfo,
+        shard: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, ChunkError> {
+        let file = self.file(info, shard).await?;
+        match file.read_at(offset, len).await {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => {
+                // The handle may be the fault, e.g. after a remount: the next read opens anew.
+                self.files.remove(&(info.id, shard as u8));
+                Err(ChunkError::Io(error.to_string()))
+            }
+        }
+    }
+
+    /// The header of a chunk, from memory or from its target.
+    pub(crate) async fn header(
+        &self,
+        info: &SegmentInfo,
+        stripe_offset: u64,
+        shard: usize,
+    ) -> Result<Arc<ChunkHeader>, ChunkError> {
+        if let Some(header) = self.headers.get(&(info.id, stripe_offset, shard as u8)) {
+            return Ok(header);
+        }
+        let bytes = self.raw(info, shard, stripe_offset, CHUNK_ALIGN_BYTES).await?;
+        self.remember(info, stripe_offset, shard, &bytes)
+    }
+
+    /// Reads the header at the front of a chunk's bytes, and remembers it.
+    pub(crate) fn remember(
+        &self,
+        info: &SegmentInfo,
+        stripe_offset: u64,
+        shard: usize,
+        chunk: &[u8],
+    ) -> Result<Arc<ChunkHeader>, ChunkError> {
+        let header =
+            decode_header(info, stripe_offset, shard, chunk).map_err(|error| corrupt("chunk header", error))?;
+        let header = Arc::new(header);
+        self.headers.insert((info.id, stripe_offset, shard as u8), Arc::clone(&header));
+        Ok(header)
+    }
+
+    /// Checked bytes of a chunk's payload; `range` begins at a block and ends at one or at the payload's end.
+    pub(crate) async fn payload(
+        &self,
+        info: &SegmentInfo,
+        header: &ChunkHeader,
+        range: Range<usize>,
+    ) -> Result<Bytes, ChunkError> {
+        let shape = &header.shape;
+        let offset = shape.stripe_offset + (shape.header_bytes() + range.start) as u64;
+        let bytes = self.raw(info, header.shard.into(), offset, range.len()).await?;
+        check_blocks(header, range, &bytes)?;
+        Ok(bytes)
+    }
+
+    /// Counts damage and asks for its repair.
+    pub(crate) fn damaged(&self, segment: SegmentId, shard: usize, error: &ChunkError) {
+        match error {
+            ChunkError::Corrupt(_) => self.metrics.corrupt_chunks.add(1),
+            ChunkError::Absent | ChunkError::Io(_) => self.metrics.unreadable_chunks.add(1),
+        }
+        tracing::debug!(%segment, shard, %error, "a chunk is damaged");
+        self.ask_repair(segment, shard);
+    }
+
+    /// Queues a shard for repair.
+    pub(crate) fn ask_repair(&self, segment: SegmentId, shard: usize) {
+        if !self.repairs.add(RepairEntry { segment, shard: shard as u8 }) {
+            self.metrics.repairs_dropped.add(1);
+        }
+    }
+}
+
+/// Decodes the header of the chunk that must lie at this very place.
+pub(crate) fn decode_header(
+    info: &SegmentInfo,
+    stripe_offset: u64,
+    shard: usize,
+    chunk: &[u8],
+) -> Result<ChunkHeader, FormatError> {
+    let header = ChunkHeader::decode(chunk)?;
+    let shape = &header.shape;
+    if shape.segment != info.id || shape.geometry != info.geometry || shape.kind != info.kind {
+        return Err(FormatError::Field("segment"));
+    }
+    if shape.stripe_offset != stripe_offset || usize::from(header.shard) != shard {
+        return Err(FormatError::Field("place"));
+    }
+    Ok(header)
+}
+
+/// Checks `bytes`, which are `range` of the chunk's payload, block by block.
+pub(crate) fn check_blocks(header: &ChunkHeader, range: Range<usize>, bytes: &[u8]) -> Result<(), ChunkError> {
+    if bytes.len() != range.len() {
+        return Err(ChunkError::Corrupt("the file is cut short".to_owned()));
+    }
+    let first = range.start / BLOCK_BYTES;
+    for (block, bytes) in (first..).zip(bytes.chunks(BLOCK_BYTES)) {
+        if header.block_crcs.get(block) != Some(&crc64(bytes)) {
+            return Err(ChunkError::Corrupt(format!("block {block} has a wrong checksum")));
+        }
+    }
+    Ok(())
+}
+
+fn corrupt(what: &str, error: FormatError) -> ChunkError {
+    ChunkError::Corrupt(format!("{what}: {error}"))
+}

@@ -1,0 +1,156 @@
+//! What waits for a lane: bounded in number and bytes, taken in batches by one consumer.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// A bounded queue with many producers and one consumer.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    filled: Notify,
+    /// Taken and not yet answered.
+    in_flight: AtomicUsize,
+    items_max: usize,
+    bytes_max: usize,
+}
+
+struct State<T> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Why an item was not taken.
+pub(crate) enum Refusal {
+    Full,
+    Closed,
+}
+
+/// How much waits.
+pub(crate) struct Depth {
+    pub(crate) items: usize,
+    pub(crate) bytes: usize,
+    pub(crate) in_flight: usize,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(items_max: usize, bytes_max: usize) -> Self {
+        Self {
+            state: Mutex::new(State { items: VecDeque::new(), bytes: 0, closed: false }),
+            filled: Notify::new(),
+            in_flight: AtomicUsize::new(0),
+            items_max,
+            bytes_max,
+        }
+    }
+
+    /// Puts an item of `bytes` bytes at the end. An item larger than all the room is taken when nothing else waits.
+    pub(crate) fn push(&self, item: T, bytes: usize) -> Result<(), (T, Refusal)> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err((item, Refusal::Closed));
+        }
+        let fits =
+            state.items.is_empty() || (state.items.len() < self.items_max && state.bytes + bytes <= self.bytes_max);
+        if !fits {
+            return Err((item, Refusal::Full));
+        }
+        state.items.push_back((item, bytes));
+        state.bytes += bytes;
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Waits for an item, then takes all that wait, at most `items_max` and `bytes_max` but one at least. `None`: closed and empty.
+    pub(crate) async fn take(&self, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
+        loop {
+            let filled = self.filled.notified();
+            {
+                let mut state = self.state.lock();
+                if !state.items.is_empty() {
+                    return Some(self.drain(&mut state, items_max, bytes_max));
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            filled.await;
+        }
+    }
+
+    fn drain(&self, state: &mut State<T>, items_max: usize, bytes_max: usize) -> Vec<T> {
+        let mut taken = Vec::new();
+        let mut taken_bytes = 0;
+        while let Some((_, bytes)) = state.items.front() {
+            if !taken.is_empty() && (taken.len() >= items_max || taken_bytes + bytes > bytes_max) {
+                break;
+            }
+            let (item, bytes) = state.items.pop_front().expect("there is a front");
+            taken_bytes += bytes;
+            taken.push(item);
+        }
+        state.bytes -= taken_bytes;
+        self.in_flight.fetch_add(taken.len(), Ordering::Relaxed);
+        taken
+    }
+
+    /// Notes that items which were taken are answered.
+    pub(crate) fn answered(&self, items: usize) {
+        self.in_flight.fetch_sub(items, Ordering::Relaxed);
+    }
+
+    /// Refuses all later items; those that wait are still taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Drops all that wait; their submitters see their answers' senders go.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state.lock();
+        state.bytes = 0;
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        drop(items);
+    }
+
+    pub(crate) fn depth(&self) -> Depth {
+        let state = self.state.lock();
+        Depth { items: state.items.len(), bytes: state.bytes, in_flight: self.in_flight.load(Ordering::Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn batches_are_bounded_in_items_and_bytes() {
+        let queue = Queue::new(100, 100);
+        for (item, bytes) in [(1, 10), (2, 10), (3, 50), (4, 10)] {
+            assert!(queue.push(item, bytes).is_ok());
+        }
+        assert_eq!(queue.take(1, 100).await, Some(vec![1]));
+        assert_eq!(queue.take(10, 20).await, Some(vec![2]));
+        assert_eq!(queue.take(10, 20).await, Some(vec![3]));
+        queue.close();
+        assert_eq!(queue.take(10, 20).await, Some(vec![4]));
+        assert_eq!(queue.take(10, 20).await, None);
+        assert_eq!(queue.depth().in_flight, 4);
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        let queue = Queue::new(2, 100);
+        assert!(queue.push(1, 500).is_ok());
+        assert!(matches!(queue.push(2, 1), Err((2, Refusal::Full))));
+        let queue = Queue::new(2, 100);
+        assert!(queue.push(1, 1).is_ok() && queue.push(2, 1).is_ok());
+        assert!(matches!(queue.push(3, 1), Err((3, Refusal::Full))));
+        queue.close();
+        assert!(matches!(queue.push(4, 1), Err((4, Refusal::Closed))));
+    }
+}

@@ -1,0 +1,164 @@
+//! Reading extents: verified bytes, with as few reads of as few targets as their place allows.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures::future::{join_all, try_join_all};
+use gabion_erasure::{crc64, crc64_combine};
+use gabion_types::limits::BLOCK_BYTES;
+use gabion_types::{Extent, Place};
+
+use crate::cells::Cells;
+use crate::error::LogError;
+use crate::format::chunk_header_bytes;
+use crate::media::{ChunkError, Media, check_blocks};
+use crate::segment_info::{LaneKind, SegmentInfo};
+
+/// What was read of one chunk: whole cells from the start of `range`, which are whole checksum blocks.
+struct Run {
+    range: Range<usize>,
+    bytes: Bytes,
+    /// Checksums of the blocks, if the whole stripe is read: together they must give that of the extent.
+    crcs: Vec<u64>,
+}
+
+impl Media {
+    /// Bytes `range` of `extent`, which lies in `info`, in order.
+    pub(crate) async fn read(
+        &self,
+        info: &SegmentInfo,
+        extent: &Extent,
+        range: Range<usize>,
+    ) -> Result<Vec<Bytes>, LogError> {
+        self.metrics.reads.add(1);
+        self.metrics.read_bytes.add(range.len() as u64);
+        match (extent.place, info.kind) {
+            (Place::Chunk { shard, start }, LaneKind::Small) if usize::from(shard) < info.geometry.data() => {
+                let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
+                Ok(vec![bytes.slice(range)])
+            }
+            (Place::Cells { cell_bytes }, LaneKind::Large) => {
+                let cells = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len)
+                    .ok_or_else(|| LogError::Invalid(format!("no stripe has cells of {cell_bytes} bytes")))?;
+                self.read_cells(info, extent, cells, range).await
+            }
+            _ => Err(LogError::Invalid(format!("{extent:?} does not fit its segment"))),
+        }
+    }
+
+    /// A piece in one chunk: one read of exactly its bytes.
+    async fn read_piece(
+        &self,
+        info: &SegmentInfo,
+        extent: &Extent,
+        shard: usize,
+        start: usize,
+    ) -> Result<Bytes, LogError> {
+        let len = extent.len as usize;
+        let error = match self.raw(info, shard, extent.stripe_offset + start as u64, len).await {
+            Ok(bytes) if bytes.len() == len && crc64(&bytes) == extent.crc64 => return Ok(bytes),
+            Ok(_) => ChunkError::Corrupt("an extent has a wrong checksum".to_owned()),
+            Err(error) => error,
+        };
+        self.damaged(info.id, shard, &error);
+        let header_bytes = self.header_bytes(info, extent.stripe_offset).await?;
+        let Some(start) = start.checked_sub(header_bytes) else {
+            return Err(LogError::Invalid(format!("{extent:?} begins in a chunk's header")));
+        };
+        let bytes = self.reconstruct(info, extent.stripe_offset, shard, start..start + len).await?;
+        if crc64(&bytes) != extent.crc64 {
+            return Err(LogError::corrupt(info.id, format!("{extent:?} has a wrong checksum even when it is rebuilt")));
+        }
+        Ok(bytes)
+    }
+
+    /// Length of the chunk headers of a stripe, from whichever shard has one.
+    async fn header_bytes(&self, info: &SegmentInfo, stripe_offset: u64) -> Result<usize, LogError> {
+        let headers = join_all((0..info.geometry.shards()).map(|shard| self.header(info, stripe_offset, shard))).await;
+        match headers.iter().flatten().next() {
+            Some(header) => Ok(header.shape.header_bytes()),
+            None => Err(LogError::corrupt(info.id, format!("stripe at {stripe_offset}: no chunk has a valid header"))),
+        }
+    }
+
+    /// A range of a stripe that was dealt in cells: one read per chunk that it touches.
+    async fn read_cells(
+        &self,
+        info: &SegmentInfo,
+        extent: &Extent,
+        cells: Cells,
+        range: Range<usize>,
+    ) -> Result<Vec<Bytes>, LogError> {
+        let whole = range.len() == cells.len;
+        let runs = try_join_all((0..cells.data_shards).map(async |shard| {
+            let Some(touched) = cells.touched(shard, &range) else { return Ok(None) };
+            let read = if whole {
+                self.whole_chunk(info, extent, cells, shard).await
+            } else {
+                let part = self.part_of_chunk(info, extent.stripe_offset, shard, touched.clone()).await;
+                part.map(|bytes| (bytes, Vec::new()))
+            };
+            let (bytes, crcs) = match read {
+                Ok(run) => run,
+                Err(error) => {
+                    self.damaged(info.id, shard, &error);
+                    let bytes = self.reconstruct(info, extent.stripe_offset, shard, touched.clone()).await?;
+                    let crcs = if whole { bytes.chunks(BLOCK_BYTES).map(crc64).collect() } else { Vec::new() };
+                    (bytes, crcs)
+                }
+            };
+            Ok::<_, LogError>(Some(Run { range: touched, bytes, crcs }))
+        }))
+        .await?;
+        let mut pieces = Vec::with_capacity(range.len() / cells.cell_bytes + 2);
+        let mut crc = 0;
+        for slice in cells.slices(range) {
+            let run = runs[slice.shard].as_ref().expect("every chunk that the range touches was read");
+            if whole {
+                crc = crc64_combine(crc, run.crcs[slice.range.start / cells.cell_bytes], slice.range.len() as u64);
+            }
+            pieces.push(run.bytes.slice(slice.range.start - run.range.start..slice.range.end - run.range.start));
+        }
+        if whole && crc != extent.crc64 {
+            return Err(LogError::corrupt(info.id, format!("{extent:?} has a wrong checksum")));
+        }
+        Ok(pieces)
+    }
+
+    /// The payload of a chunk with one read of it and its header, whose length is known beforehand.
+    async fn whole_chunk(
+        &self,
+        info: &SegmentInfo,
+        extent: &Extent,
+        cells: Cells,
+        shard: usize,
+    ) -> Result<(Bytes, Vec<u64>), ChunkError> {
+        let header_bytes = chunk_header_bytes(cells.data_shards, cells.chunk_bytes());
+        let payload_bytes = cells.payload_bytes(shard);
+        let chunk = self.raw(info, shard, extent.stripe_offset, header_bytes + payload_bytes).await?;
+        let header = self.remember(info, extent.stripe_offset, shard, &chunk)?;
+        if header.shape.header_bytes() != header_bytes || header.shape.payload_bytes(shard) != payload_bytes {
+            return Err(ChunkError::Corrupt("the chunk is not of the extent's length".to_owned()));
+        }
+        let payload = chunk.slice(header_bytes.min(chunk.len())..);
+        check_blocks(&header, 0..payload_bytes, &payload)?;
+        Ok((payload, header.block_crcs.clone()))
+    }
+
+    /// Whole blocks of a chunk: the header from memory, or with a read of its own.
+    async fn part_of_chunk(
+        &self,
+        info: &SegmentInfo,
+        stripe_offset: u64,
+        shard: usize,
+        range: Range<usize>,
+    ) -> Result<Bytes, ChunkError> {
+        debug_assert!(range.start.is_multiple_of(BLOCK_BYTES) || range.start == 0);
+        let header = self.header(info, stripe_offset, shard).await?;
+        let payload_bytes = header.shape.payload_bytes(shard);
+        if range.end > payload_bytes || !(range.end.is_multiple_of(BLOCK_BYTES) || range.end == payload_bytes) {
+            return Err(ChunkError::Corrupt("the chunk is not of the extent's length".to_owned()));
+        }
+        self.payload(info, &header, range).await
+    }
+}

@@ -1,0 +1,121 @@
+//! Which shard files lie on which targets: directory entries only, nothing is opened.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use futures::stream::{self, StreamExt};
+use gabion_platform::Disk;
+use gabion_types::{SegmentId, TargetId};
+
+use crate::core::Core;
+use crate::error::LogError;
+use crate::shard_path::{SEGMENTS_DIR, parse_shard_name, shard_dir};
+use crate::target::Target;
+
+/// Directories of a target that are listed at once.
+const PARALLEL_DIRS: usize = 8;
+
+/// A shard file that is there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) shard: u8,
+    pub(super) target_id: TargetId,
+    pub(super) len: u64,
+}
+
+/// All shard files of all targets that answered.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) shards: BTreeMap<SegmentId, Vec<Found>>,
+    listed: HashSet<TargetId>,
+    complete: bool,
+}
+
+impl Listing {
+    /// The shard files of a segment.
+    pub(super) fn found(&self, id: SegmentId) -> &[Found] {
+        self.shards.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether what lies on a target is known.
+    pub(super) fn is_listed(&self, target: TargetId) -> bool {
+        self.listed.contains(&target)
+    }
+
+    /// Whether all members of the deployment are listed.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+}
+
+/// Lists all targets.
+///
+/// # Errors
+/// `Targets` when more than `m` members are absent or can not be listed.
+pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Result<Listing, LogError> {
+    let targets = &core.media.targets;
+    let listed = join_all(targets.targets.iter().map(async |target| match &target.disk {
+        Some(disk) => Some(list_target(target, disk).await),
+        None => None,
+    }))
+    .await;
+    let mut listing = Listing::default();
+    let mut unlisted = Vec::new();
+    for (number, outcome) in listed.into_iter().enumerate() {
+        let target = &targets.targets[number];
+        match outcome {
+            None => {}
+            Some(Ok(files)) => {
+                listing.listed.insert(target.id);
+                for (id, shard, len) in files {
+                    listing.shards.entry(id).or_default().push(Found { shard, target_id: target.id, len });
+                }
+            }
+            Some(Err(error)) => {
+                targets.failed(number, &error);
+                warnings.push(format!("target {} can not be listed ({error}): it counts as absent", target.name));
+                unlisted.push(target.name.clone());
+            }
+        }
+    }
+    let absent = targets.missing_members.len() + unlisted.len();
+    if absent > core.config.geometry.parity() {
+        return Err(LogError::Targets(format!(
+            "{absent} targets are absent or can not be listed ({}); geometry {} can do without {} at most",
+            unlisted.join(", "),
+            core.config.geometry,
+            core.config.geometry.parity()
+        )));
+    }
+    listing.complete = absent == 0;
+    Ok(listing)
+}
+
+async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<Vec<(SegmentId, u8, u64)>> {
+    let dirs = match disk.list(SEGMENTS_DIR).await {
+        Ok(dirs) => dirs,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    let mut lists = stream::iter(dirs.into_iter().filter(|dir| dir.is_dir))
+        .map(async |dir| {
+            let path = format!("{SEGMENTS_DIR}/{}", dir.name);
+            let entries = disk.list(&path).await;
+            (path, entries)
+        })
+        .buffer_unordered(PARALLEL_DIRS);
+    while let Some((path, entries)) = lists.next().await {
+        for entry in entries? {
+            match parse_shard_name(&entry.name) {
+                Some((id, shard)) if !entry.is_dir && shard_dir(id) == path => files.push((id, shard, entry.len)),
+                _ => {
+                    tracing::warn!(target_name = %target.name, dir = %path, name = %entry.name, "not a shard file, left alone")
+                }
+            }
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,68 @@
+//! Files that are needed no more: of segments that were freed, and of ones that were opened and never written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gabion_types::{SegmentId, TargetId};
+
+use super::Recovery;
+use super::listing::Listing;
+use crate::core::Core;
+use crate::segment_info::SegmentInfo;
+use crate::shard_path::{shard_dir, shard_path};
+
+/// Removes segments that hold nothing, of which all targets are there.
+pub(super) async fn remove_empty(core: &Core, listing: &Listing, empty: Vec<SegmentId>, recovery: &mut Recovery) {
+    for id in empty {
+        if remove_found(core, listing, id).await {
+            recovery.removed.push(id);
+        }
+    }
+}
+
+/// Goes on with the removal of freed segments: a crash came between their `Freed` record and their last file, or a target was away.
+pub(super) async fn remove_freed(
+    core: &Core,
+    listing: &Listing,
+    freed: BTreeMap<SegmentId, Option<Arc<SegmentInfo>>>,
+    recovery: &mut Recovery,
+) {
+    for (id, info) in freed {
+        let removed = remove_found(core, listing, id).await;
+        let in_sight = match info {
+            Some(info) => info.targets.iter().all(|target| *target == TargetId::NONE || listing.is_listed(*target)),
+            None => listing.is_complete(),
+        };
+        if removed && in_sight {
+            recovery.removed.push(id);
+        } else {
+            core.leftovers.lock().insert(id);
+        }
+        recovery.unreadable.retain(|segment| segment.id != id);
+        core.unreadable.lock().remove(&id);
+        core.media.repairs.forget(id);
+        recovery.freed.push(id);
+    }
+}
+
+/// Removes all files of a segment that were found, durably; false if one is left.
+async fn remove_found(core: &Core, listing: &Listing, id: SegmentId) -> bool {
+    let mut removed = true;
+    for found in listing.found(id) {
+        core.media.forget_shard(id, found.shard);
+        let Some(disk) = core.media.targets.disk(found.target_id) else { continue };
+        let outcome = match disk.unlink(&shard_path(id, found.shard)).await {
+            Ok(()) => disk.sync_dir(&shard_dir(id)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            recovery_warning(id, found.shard, &error);
+            removed = false;
+        }
+    }
+    removed
+}
+
+fn recovery_warning(segment: SegmentId, shard: u8, error: &std::io::Error) {
+    tracing::warn!(%segment, shard, %error, "a shard file of a removed segment is left");
+}

@@ -1,0 +1,164 @@
+//! What can be seen of a segment's shards at an offset.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use gabion_types::limits::CHUNK_ALIGN_BYTES;
+use gabion_types::{SegmentId, TargetId};
+
+use super::listing::{Found, Listing};
+use crate::core::Core;
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SHARD_HEADER_BYTES_MAX, SealBlock, ShardHeader};
+use crate::media::{ChunkError, decode_header};
+use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
+use crate::shard_path::shard_path;
+
+/// The shards of one segment.
+pub(super) struct Shards {
+    pub(super) info: Arc<SegmentInfo>,
+    /// Whether its writer acknowledged before it synced.
+    pub(super) relaxed: bool,
+    /// Length of each shard file; `None` where it is out of sight or gone.
+    pub(super) files: Vec<Option<u64>>,
+    /// Shard files that are there, but without a valid header.
+    pub(super) headless: usize,
+    /// Whether every target that the segment was opened on is in sight.
+    pub(super) in_sight: bool,
+}
+
+/// What the headers of a segment's files say.
+pub(super) enum Headers {
+    Shards(Shards),
+    /// There are files, all blank: it was never opened.
+    Blank,
+    /// No header is valid.
+    Lost(String),
+}
+
+/// What a shard shows at an offset.
+pub(super) enum Head {
+    Chunk(Arc<ChunkHeader>),
+    Seal(Seal),
+    /// It was read, and neither is there.
+    Nothing,
+    /// It can not be read: what is there is not known.
+    OutOfSight,
+}
+
+impl Shards {
+    /// Finds out what a segment is, and which of its shards are there.
+    pub(super) async fn look(core: &Core, listing: &Listing, id: SegmentId, known: Option<&KnownSegment>) -> Headers {
+        let found = listing.found(id);
+        let headers = join_all(found.iter().map(|found| read_header(core, id, found))).await;
+        let valid =
+            headers.iter().find_map(|header| if let Seen::Header(header) = header { Some(header) } else { None });
+        let info = match (known, valid) {
+            (Some(known), _) => known.info(),
+            (None, Some(header)) => {
+                SegmentInfo { id, kind: header.kind, geometry: header.geometry, targets: header.targets.clone() }
+            }
+            (None, None) if headers.iter().all(|header| matches!(header, Seen::Blank)) => return Headers::Blank,
+            (None, None) => {
+                return Headers::Lost(format!("none of its {} shard files has a valid header", found.len()));
+            }
+        };
+        let mut files = vec![None; info.geometry.shards()];
+        let mut headless = 0;
+        for (found, header) in found.iter().zip(&headers) {
+            let shard = usize::from(found.shard);
+            if info.targets.get(shard) != Some(&found.target_id) {
+                tracing::warn!(segment = %id, shard, target = %found.target_id, "a shard file lies on the wrong target: ignored");
+                continue;
+            }
+            match header {
+                Seen::Header(header) if header.targets == info.targets && header.kind == info.kind => {}
+                _ => headless += 1,
+            }
+            files[shard] = Some(found.len);
+        }
+        let is_in_sight = |target: &TargetId| *target == TargetId::NONE || listing.is_listed(*target);
+        Headers::Shards(Self {
+            relaxed: valid.is_some_and(|header| header.relaxed),
+            files,
+            headless,
+            in_sight: info.targets.iter().all(is_in_sight),
+            info: Arc::new(info),
+        })
+    }
+
+    /// Shards whose files are there.
+    pub(super) fn present(&self) -> impl Iterator<Item = usize> {
+        self.files.iter().enumerate().filter_map(|(shard, len)| len.map(|_| shard))
+    }
+
+    /// Looks at one shard.
+    pub(super) async fn head(&self, core: &Core, shard: usize, offset: u64) -> Head {
+        if self.files[shard].is_none() {
+            return Head::OutOfSight;
+        }
+        match core.media.raw(&self.info, shard, offset, CHUNK_ALIGN_BYTES).await {
+            Ok(bytes) => match self.seal_in(core, &bytes, offset) {
+                Some(seal) => Head::Seal(seal),
+                None => match decode_header(&self.info, offset, shard, &bytes) {
+                    Ok(header) => Head::Chunk(Arc::new(header)),
+                    Err(_) => Head::Nothing,
+                },
+            },
+            Err(ChunkError::Corrupt(_)) => Head::Nothing,
+            Err(ChunkError::Absent | ChunkError::Io(_)) => Head::OutOfSight,
+        }
+    }
+
+    /// Looks at all shards.
+    pub(super) async fn heads(&self, core: &Core, offset: u64) -> Vec<Head> {
+        join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
+    }
+
+    /// The seal at the end of any shard file.
+    pub(super) async fn seal_at_end(&self, core: &Core) -> Option<Seal> {
+        let seals = join_all(self.files.iter().enumerate().map(async |(shard, len)| {
+            let offset = (*len)?.checked_sub(SEAL_BLOCK_BYTES as u64)?;
+            let bytes = core.media.raw(&self.info, shard, offset, SEAL_BLOCK_BYTES).await.ok()?;
+            self.seal_in(core, &bytes, offset)
+        }))
+        .await;
+        seals.into_iter().flatten().next()
+    }
+
+    fn seal_in(&self, core: &Core, bytes: &[u8], offset: u64) -> Option<Seal> {
+        let block = SealBlock::decode(bytes, offset).ok()?;
+        let ours = block.segment == self.info.id
+            && block.kind == self.info.kind
+            && block.deployment == core.media.targets.deployment;
+        ours.then_some(block.seal)
+    }
+}
+
+/// What the front of a shard file shows.
+enum Seen {
+    Header(Box<ShardHeader>),
+    Blank,
+    Other,
+}
+
+async fn read_header(core: &Core, id: SegmentId, found: &Found) -> Seen {
+    let Some(disk) = core.media.targets.disk(found.target_id) else { return Seen::Other };
+    let read = async {
+        let file = disk.open(&shard_path(id, found.shard)).await?;
+        file.read_at(0, SHARD_HEADER_BYTES_MAX).await
+    };
+    let Ok(bytes) = read.await else { return Seen::Other };
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Seen::Blank;
+    }
+    match ShardHeader::decode(&bytes) {
+        Ok(header)
+            if header.segment == id
+                && header.shard == found.shard
+                && header.deployment == core.media.targets.deployment =>
+        {
+            Seen::Header(Box::new(header))
+        }
+        _ => Seen::Other,
+    }
+}

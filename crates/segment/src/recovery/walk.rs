@@ -1,0 +1,364 @@
+//! Walking one segment to its end, and ending it there for ever.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use gabion_types::{SegmentId, Seq};
+
+use super::listing::Listing;
+use super::roll_forward::{check_chunk, rebuild_chunk, rewrite_chunk};
+use super::shards::{Head, Headers, Shards};
+use super::{Outcome, Walked, write_seals};
+use crate::applier::RecordBody;
+use crate::core::{Core, min_seq};
+use crate::error::LogError;
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealReason, StripeShape, shard_header_bytes};
+use crate::media::ChunkError;
+use crate::replay::read_stripe;
+use crate::segment_info::{KnownSegment, Seal};
+
+/// What is at the position.
+enum Step {
+    /// A stripe that counts.
+    Stripe(StripeShape),
+    /// The segment ends here, as a seal says.
+    Sealed(Seal),
+    /// It ends here: nothing, or (`true`) a stripe that was never acknowledged.
+    End { voided: bool },
+    /// Too many shards are out of sight to tell.
+    Unclear(String),
+}
+
+/// A walk through one segment.
+struct Walk<'a> {
+    core: &'a Core,
+    shards: Shards,
+    /// The position, and what was passed on the way to it.
+    at: Seal,
+    frees: Vec<SegmentId>,
+    rolled_forward: u64,
+    damage: Option<String>,
+    /// The valid chunks of the last stripe that was passed, by shard.
+    last: Vec<Option<Arc<ChunkHeader>>>,
+    /// The shard that showed the last header: in a sealed segment one is enough.
+    favourite: usize,
+}
+
+/// Recovers one segment that the index does not know as sealed and applied.
+pub(super) async fn recover_segment(
+    core: &Core,
+    listing: &Listing,
+    id: SegmentId,
+    known: Option<&KnownSegment>,
+) -> Result<Outcome, LogError> {
+    if let (Some(known), true) = (known, listing.found(id).is_empty()) {
+        return Ok(without_files(listing, known));
+    }
+    let shards = match Shards::look(core, listing, id, known).await {
+        Headers::Shards(shards) => shards,
+        // All headers are durable before the first stripe: with every target in sight there never was one.
+        Headers::Blank if listing.is_complete() => return Ok(Outcome::Empty),
+        Headers::Blank => {
+            return Ok(Outcome::Unreadable("its shard files are blank, and targets are absent".to_owned()));
+        }
+        Headers::Lost(detail) => return Ok(Outcome::Unreadable(detail)),
+    };
+    let start = shard_header_bytes(shards.info.geometry.shards()) as u64;
+    let seal = match known.and_then(|known| known.sealed) {
+        Some(seal) => Some(seal),
+        None => shards.seal_at_end(core).await,
+    };
+    let at = match known {
+        // What a relaxed writer acknowledged may be lost even where the index has it: only the media tell.
+        Some(known) if known.applied_stripes > 0 && !shards.relaxed => Seal {
+            stripes: known.applied_stripes,
+            end_offset: known.next_offset,
+            min_seq: known.min_seq,
+            max_seq: known.max_seq,
+            written_bytes: known.written_bytes,
+        },
+        _ => Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 },
+    };
+    let needed = shards.info.geometry.data();
+    let present = shards.present().count();
+    if present < needed {
+        return few_shards(core, shards, seal, start).await;
+    }
+    // A parity chunk or the longest data chunk is among any k shards: the longest file reaches to the end of all stripes.
+    let longest = shards.files.iter().flatten().max().copied().unwrap_or(0);
+    if at.stripes > 0 && longest < at.end_offset {
+        return Err(LogError::IndexAhead { segment: id });
+    }
+    let replay_from = match known {
+        Some(known) if known.applied_stripes > 0 => (known.applied_stripes, known.next_offset),
+        _ => (0, start),
+    };
+    let last = vec![None; shards.files.len()];
+    let walk = Walk { core, shards, at, frees: Vec::new(), rolled_forward: 0, damage: None, last, favourite: 0 };
+    let outcome = walk.run(seal, replay_from).await?;
+    let stripes = match &outcome {
+        Outcome::Recovered(walked) => walked.seal.stripes,
+        Outcome::Empty => 0,
+        Outcome::Unreadable(_) => return Ok(outcome),
+    };
+    if known.is_some_and(|known| known.applied_stripes > stripes) {
+        return Err(LogError::IndexAhead { segment: id });
+    }
+    Ok(outcome)
+}
+
+/// A segment that the index knows, but no target in sight does.
+fn without_files(listing: &Listing, known: &KnownSegment) -> Outcome {
+    let in_sight =
+        known.targets.iter().all(|target| *target == gabion_types::TargetId::NONE || listing.is_listed(*target));
+    if in_sight && known.applied_stripes == 0 {
+        return Outcome::Empty;
+    }
+    Outcome::Unreadable("none of its shard files is there".to_owned())
+}
+
+/// A segment with fewer than `k` shard files: the rest of an interrupted opening, or of one that is half freed or lost.
+async fn few_shards(core: &Core, shards: Shards, seal: Option<Seal>, start: u64) -> Result<Outcome, LogError> {
+    let heads = shards.heads(core, start).await;
+    let untouched = shards.present().all(|shard| matches!(heads[shard], Head::Nothing)) && seal.is_none();
+    if untouched && shards.in_sight {
+        return Ok(Outcome::Empty);
+    }
+    Ok(Outcome::Unreadable(format!(
+        "{} of its {} shard files are there, {} are needed",
+        shards.present().count(),
+        shards.info.geometry.shards(),
+        shards.info.geometry.data()
+    )))
+}
+
+impl Walk<'_> {
+    async fn run(mut self, mut seal: Option<Seal>, replay_from: (u32, u64)) -> Result<Outcome, LogError> {
+        let voided = loop {
+            if let Some(seal) = seal {
+                self.walk_sealed(seal).await;
+                break false;
+            }
+            match self.step().await? {
+                Step::Stripe(shape) => self.pass(&shape).await?,
+                Step::Sealed(found) => seal = Some(found),
+                Step::End { voided } => break voided,
+                Step::Unclear(detail) => return Ok(Outcome::Unreadable(detail)),
+            }
+        };
+        if self.at.stripes == 0 && seal.is_none() && self.shards.in_sight && self.shards.headless == 0 {
+            return Ok(Outcome::Empty);
+        }
+        let at = match seal {
+            Some(seal) => seal,
+            None => {
+                self.make_durable().await?;
+                self.at
+            }
+        };
+        self.seal_all(at, seal.is_some(), voided).await?;
+        Ok(Outcome::Recovered(Walked {
+            info: self.shards.info,
+            seal: at,
+            replay_from,
+            frees: self.frees,
+            rolled_forward: self.rolled_forward,
+            voided,
+            damage: self.damage,
+        }))
+    }
+
+    /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.
+    async fn step(&mut self) -> Result<Step, LogError> {
+        let heads = self.shards.heads(self.core, self.at.end_offset).await;
+        if let Some(seal) = heads.iter().find_map(|head| if let Head::Seal(seal) = head { Some(*seal) } else { None }) {
+            return Ok(Step::Sealed(seal));
+        }
+        let headers: Vec<Option<Arc<ChunkHeader>>> = heads
+            .iter()
+            .map(|head| match head {
+                Head::Chunk(header) if header.shape.stripe_index == self.at.stripes => Some(Arc::clone(header)),
+                _ => None,
+            })
+            .collect();
+        let out_of_sight: Vec<bool> = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
+        let Some(shape) = headers.iter().flatten().next().map(|header| header.shape.clone()) else {
+            return Ok(self.end_or_unclear(out_of_sight, false));
+        };
+        self.check_stripe(shape, headers, out_of_sight).await
+    }
+
+    /// Checks all chunks of the stripe at the position, and completes it if that can be.
+    async fn check_stripe(
+        &mut self,
+        shape: StripeShape,
+        headers: Vec<Option<Arc<ChunkHeader>>>,
+        mut out_of_sight: Vec<bool>,
+    ) -> Result<Step, LogError> {
+        let (core, info) = (self.core, Arc::clone(&self.shards.info));
+        let checks = join_all(headers.iter().map(async |header| match header {
+            Some(header) if header.shape == shape => check_chunk(core, &info, header).await,
+            _ => Err(ChunkError::Corrupt("no header".to_owned())),
+        }))
+        .await;
+        let mut valid = headers;
+        for (shard, check) in checks.iter().enumerate() {
+            if let Err(error) = check {
+                valid[shard] = None;
+                out_of_sight[shard] |= matches!(error, ChunkError::Io(_) | ChunkError::Absent);
+            }
+        }
+        if valid.iter().flatten().count() < info.geometry.data() {
+            return match self.seal_beyond(&shape).await {
+                // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
+                Some(seal) => Ok(Step::Sealed(seal)),
+                None => Ok(self.end_or_unclear(out_of_sight, true)),
+            };
+        }
+        let torn = (0..valid.len()).filter(|&shard| valid[shard].is_none() && !out_of_sight[shard]).collect::<Vec<_>>();
+        for &shard in &torn {
+            match rebuild_chunk(core, &info, &shape, &valid, shard).await {
+                Ok(()) => {}
+                Err(error @ LogError::Corrupt { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
+                    core.media.ask_repair(info.id, shard);
+                }
+            }
+        }
+        self.rolled_forward += u64::from(!torn.is_empty());
+        self.last = valid;
+        Ok(Step::Stripe(shape))
+    }
+
+    /// The segment ends at the position, unless more than `m` shards are out of sight: one of them may tell otherwise.
+    fn end_or_unclear(&self, out_of_sight: Vec<bool>, voided: bool) -> Step {
+        let hidden = out_of_sight.iter().filter(|hidden| **hidden).count();
+        let parity = self.shards.info.geometry.parity();
+        if hidden > parity {
+            return Step::Unclear(format!("{hidden} of its shards can not be read, {parity} at most may be missing"));
+        }
+        Step::End { voided }
+    }
+
+    /// A seal that lies after stripes of which at least a header is left.
+    async fn seal_beyond(&self, shape: &StripeShape) -> Option<Seal> {
+        let mut offset = shape.next_offset();
+        let mut stripe_index = shape.stripe_index + 1;
+        loop {
+            let mut next = None;
+            for head in self.shards.heads(self.core, offset).await {
+                match head {
+                    Head::Seal(seal) => return Some(seal),
+                    Head::Chunk(header) if header.shape.stripe_index == stripe_index => next = Some(header),
+                    _ => {}
+                }
+            }
+            offset = next?.shape.next_offset();
+            stripe_index += 1;
+        }
+    }
+
+    /// Walks the headers of a sealed segment to its end: what counts is decided, only what it holds is looked for.
+    async fn walk_sealed(&mut self, seal: Seal) {
+        while self.at.end_offset < seal.end_offset {
+            let Some(shape) = self.favourite_shape().await else {
+                self.damage = Some(format!("stripe {} of {} can not be found", self.at.stripes, seal.stripes));
+                return;
+            };
+            if let Err(error) = self.pass(&shape).await {
+                self.damage = Some(error.to_string());
+            }
+        }
+        if self.at.stripes != seal.stripes || self.at.end_offset != seal.end_offset {
+            self.damage = Some(format!("its seal counts {} stripes, {} were found", seal.stripes, self.at.stripes));
+        }
+    }
+
+    /// The stripe at the position, from the shard that showed the last one, or else from any.
+    async fn favourite_shape(&mut self) -> Option<StripeShape> {
+        let count = self.shards.files.len();
+        for turn in 0..count {
+            let shard = (self.favourite + turn) % count;
+            if let Head::Chunk(header) = self.shards.head(self.core, shard, self.at.end_offset).await
+                && header.shape.stripe_index == self.at.stripes
+            {
+                self.favourite = shard;
+                return Some(header.shape.clone());
+            }
+        }
+        None
+    }
+
+    /// Moves the position past a stripe.
+    async fn pass(&mut self, shape: &StripeShape) -> Result<(), LogError> {
+        let (offset, stripe_index) = (self.at.end_offset, self.at.stripes);
+        self.at.stripes += 1;
+        self.at.end_offset = shape.next_offset();
+        self.at.written_bytes += shape.stripe_payload_bytes();
+        self.at.min_seq = min_seq(self.at.min_seq, shape.min_seq);
+        self.at.max_seq = self.at.max_seq.max(shape.max_seq);
+        if shape.frees {
+            let (_, records) = read_stripe(&self.core.media, &self.shards.info, offset, stripe_index).await?;
+            self.frees.extend(records.iter().filter_map(|record| match record.body {
+                RecordBody::Freed(id) => Some(id),
+                RecordBody::Mutation(_) => None,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Makes durable what the walk relies on: it was read, but perhaps from a page cache.
+    async fn make_durable(&mut self) -> Result<(), LogError> {
+        let (core, info) = (self.core, &self.shards.info);
+        // One chunk at a time: should power fail right now, at most one that was good is half written.
+        for header in self.last.iter().flatten() {
+            if let Err(error) = rewrite_chunk(core, info, header).await {
+                tracing::warn!(segment = %info.id, shard = header.shard, %error, "a chunk could not be made durable");
+                core.media.ask_repair(info.id, header.shard.into());
+            }
+        }
+        let syncs = join_all(self.shards.present().map(async |shard| match core.media.file(info, shard).await {
+            Ok(file) => file.sync().await.is_ok(),
+            Err(_) => false,
+        }))
+        .await;
+        let synced = syncs.into_iter().filter(|synced| *synced).count();
+        if synced < info.geometry.data() {
+            return Err(LogError::Unavailable(format!("segment {}: {synced} of its shards could be synced", info.id)));
+        }
+        Ok(())
+    }
+
+    /// Writes the seal to all shards that are there.
+    async fn seal_all(&self, seal: Seal, was_sealed: bool, voided: bool) -> Result<(), LogError> {
+        let info = &self.shards.info;
+        let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
+        let lacking: Vec<usize> = self
+            .shards
+            .present()
+            .filter(|&shard| !was_sealed || self.shards.files[shard] != Some(sealed_len))
+            .collect();
+        let reason = if voided { SealReason::Voided } else { SealReason::Recovered };
+        let outcomes = write_seals(self.core, info, seal, reason, &lacking).await;
+        let mut failed = 0;
+        for (shard, outcome) in outcomes {
+            if let Err(error) = outcome {
+                tracing::warn!(segment = %info.id, shard, %error, "a shard could not be sealed");
+                self.core.media.ask_repair(info.id, shard);
+                failed += 1;
+            }
+        }
+        for shard in (0..self.shards.files.len()).filter(|&shard| self.shards.files[shard].is_none()) {
+            self.core.media.ask_repair(info.id, shard);
+        }
+        // Fewer than k shards without the seal can not make a stripe that comes back.
+        if failed >= info.geometry.data() {
+            return Err(LogError::Unavailable(format!(
+                "segment {}: {failed} of its shards could not be sealed",
+                info.id
+            )));
+        }
+        Ok(())
+    }
+}
