@@ -3,9 +3,11 @@
 
 pub mod access_log;
 pub mod admin;
+mod auth;
 pub mod credentials;
 pub mod error;
 pub mod http;
 pub mod metrics;
+mod ops;
 pub mod s3;
 pub mod tls;

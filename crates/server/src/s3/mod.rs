@@ -1,17 +1,62 @@
 //! S3 on HTTP: from a request to an operation of [`crate::ops`] and back.
+//!
+//! A request passes [`route`] (what is asked for), [`crate::auth`] (checks that s3s lacks), s3s (signatures, framing of
+//! bodies), [`dispatch`] (headers, queries and documents to values, values to answers). Errors before s3s, in s3s and
+//! behind it look the same to a client. The body is not polled before the request was found good, so that a client that
+//! waits for `100 Continue` sends it only then.
 
+mod answer;
+mod attributes;
+mod body;
+mod buckets;
+mod call;
+mod checksums;
+mod conditions;
+mod copies;
 pub(crate) mod date;
+mod dispatch;
+mod host;
+mod listing;
+mod object_attributes;
+mod objects;
+mod query;
+mod request_id;
+mod route;
+mod unsupported;
+mod uploads;
+mod xml;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gabion_platform::Entropy;
 use gabion_store::Store;
-use http::{Request, Response};
+use http::header::SERVER;
+use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body::Body;
+use http_body_util::BodyExt;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::region::Region;
+use s3s::service::S3ServiceBuilder;
 
+use crate::auth;
 use crate::credentials::CredentialStore;
-use crate::http::{Handler, Peer, RequestBody};
+use crate::error::{S3Code, S3Error};
+use crate::http::{Handler, OperationName, Peer, RequestBody};
+use crate::ops::Ops;
+
+use answer::{About, Rendered};
+use dispatch::{Dispatch, Nowhere, RequestId};
+use host::Domains;
+pub(crate) use query::Query;
+use request_id::RequestIds;
+use route::Routed;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
+const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
+/// Largest chunk of a body in signed chunks, in bytes: it is kept in memory until its signature has been verified. SDKs
+/// send 64 KiB to 1 MiB.
+const SIGNED_CHUNK_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How S3 is spoken.
 #[derive(Clone, Debug)]
@@ -45,9 +90,11 @@ pub struct S3Service {
 }
 
 struct Inner {
-    _store: Store,
-    _credentials: Arc<dyn CredentialStore>,
-    _options: S3Options,
+    verifier: s3s::service::S3Service,
+    domains: Domains,
+    region: String,
+    sigv2: bool,
+    ids: RequestIds,
 }
 
 impl S3Service {
@@ -61,18 +108,78 @@ impl S3Service {
         options: S3Options,
         entropy: &dyn Entropy,
     ) -> Result<Self, S3ServiceError> {
-        let _ = entropy;
-        Ok(Self { inner: Arc::new(Inner { _store: store, _credentials: credentials, _options: options }) })
+        let domains = Domains::new(&options.domains)?;
+        let region: Region = options.region.parse().map_err(|_| S3ServiceError::Region(options.region.clone()))?;
+        let mut config = S3Config::default();
+        config.expected_region = Some(region);
+        config.enable_sig_v2 = options.sigv2;
+        config.sig_v4_allowed_services = vec!["s3".into()];
+        config.custom_route_max_body_size = None;
+        config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
+        let mut builder = S3ServiceBuilder::new(Nowhere);
+        builder.set_auth(auth::Provider(credentials));
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+        if !options.domains.is_empty() {
+            builder.set_host(domains.clone());
+        }
+        builder.set_route(Dispatch { ops: Arc::new(Ops { store, region: options.region.clone() }) });
+        let inner = Inner {
+            verifier: builder.build(),
+            domains,
+            region: options.region,
+            sigv2: options.sigv2,
+            ids: RequestIds::new(entropy),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Answers a request; failures are answers too.
-    pub async fn call<B>(&self, request: Request<B>, peer: Peer) -> Response<ResponseBody>
+    pub async fn call<B>(&self, request: Request<B>, _peer: Peer) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let _ = (request, peer, &self.inner);
-        Response::new(s3s::Body::empty())
+        let id: Arc<str> = self.inner.ids.next().into();
+        let (mut parts, body) = request.into_parts();
+        let headless = parts.method == Method::HEAD;
+        let resource = parts.uri.path().to_owned();
+        let about = About { resource: &resource, request_id: &id, region: &self.inner.region, headless };
+        let mut operation = OperationName::UNKNOWN;
+        let mut response = match self.admit(&mut parts, &mut operation) {
+            Ok(()) => {
+                parts.extensions.insert(RequestId(Arc::clone(&id)));
+                let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
+                match self.inner.verifier.call(Request::from_parts(parts, body)).await {
+                    Ok(response) => response,
+                    Err(error) => {
+                        tracing::error!(%error, "a request could not be answered");
+                        answer::error(&S3Code::InternalError.into(), &about)
+                    }
+                }
+            }
+            Err(error) => answer::error(&error, &about),
+        };
+        if !response.status().is_success() && response.extensions().get::<Rendered>().is_none() {
+            answer::complete(&mut response, &about);
+        }
+        response.extensions_mut().insert(operation);
+        let headers = response.headers_mut();
+        headers.insert(SERVER, SERVER_NAME);
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        response
+    }
+
+    /// Routes a request and checks what s3s does not.
+    fn admit(&self, parts: &mut http::request::Parts, operation: &mut OperationName) -> Result<(), S3Error> {
+        let routed = Routed::new(parts, &self.inner.domains)?;
+        if let Ok(routed) = &routed.operation {
+            *operation = OperationName(routed.name());
+        }
+        auth::check(parts, &routed.query, self.inner.sigv2)?;
+        parts.extensions.insert(Arc::new(routed));
+        Ok(())
     }
 }
 

@@ -1,0 +1,178 @@
+//! Checks of a request's head before its signature is verified.
+//!
+//! None of them lets a request in; each refuses one that s3s would judge too kindly. Sources: AWS, "Authenticating
+//! Requests (AWS Signature Version 4)", "Signature Calculations".
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+
+use crate::error::{S3Code, S3Error};
+use crate::s3::Query;
+
+const ONE_MECHANISM: &str = "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature \
+    query string parameter or the Authorization header should be specified";
+const SIGV4_ONLY: &str = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
+const NOT_SIGNED: &str = "There were headers present in the request which were not signed";
+
+/// Checks a request's head.
+///
+/// # Errors
+/// With what the client is told.
+pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3Error> {
+    refuse_forms(parts)?;
+    let authorization = authorization(&parts.headers)?;
+    let presigned_v4 = query.has("X-Amz-Signature") || query.has("X-Amz-Algorithm") || query.has("X-Amz-Credential");
+    let presigned_v2 = query.has("Signature") || query.has("AWSAccessKeyId");
+    if usize::from(authorization.is_some()) + usize::from(presigned_v4) + usize::from(presigned_v2) > 1 {
+        return Err(S3Error::with(S3Code::InvalidArgument, ONE_MECHANISM));
+    }
+    let signed_v2 = presigned_v2 || authorization.is_some_and(|value| value.starts_with("AWS "));
+    if signed_v2 && !sigv2 {
+        return Err(S3Error::request(SIGV4_ONLY));
+    }
+    if let Some(authorization) = authorization
+        && !signed_v2
+    {
+        host_is_signed(signed_headers(authorization)?)?;
+    }
+    if presigned_v4 {
+        let error = || S3Error::new(S3Code::AuthorizationQueryParametersError);
+        host_is_signed(query.get("X-Amz-SignedHeaders").map_err(|_| error())?.ok_or_else(error)?)?;
+    }
+    refuse_tokens(&parts.headers, query)?;
+    decoded_length_is_a_number(&parts.headers)
+}
+
+/// POST uploads from browsers are not served: s3s would read the form before it knows who sends it.
+fn refuse_forms(parts: &Parts) -> Result<(), S3Error> {
+    let form = |value: &http::HeaderValue| {
+        value.as_bytes().trim_ascii_start().get(..FORM.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORM))
+    };
+    if parts.method == Method::POST && parts.headers.get_all(CONTENT_TYPE).iter().any(form) {
+        return Err(S3Error::unsupported("multipart/form-data"));
+    }
+    Ok(())
+}
+
+const FORM: &[u8] = b"multipart/form-data";
+
+fn authorization(headers: &HeaderMap) -> Result<Option<&str>, S3Error> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => match value.to_str() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(S3Code::AuthorizationHeaderMalformed.into()),
+        },
+        (Some(_), Some(_)) => Err(S3Error::with(S3Code::InvalidArgument, ONE_MECHANISM)),
+    }
+}
+
+/// The list behind `SignedHeaders=`, of which there must be one.
+fn signed_headers(authorization: &str) -> Result<&str, S3Error> {
+    let mut lists = authorization.split("SignedHeaders=").skip(1);
+    match (lists.next(), lists.next()) {
+        (Some(rest), None) => Ok(rest.split(',').next().unwrap_or_default().trim()),
+        _ => Err(S3Error::new(S3Code::AuthorizationHeaderMalformed)),
+    }
+}
+
+/// Without `host` in the signature, a request for one server or bucket could be replayed to another.
+fn host_is_signed(list: &str) -> Result<(), S3Error> {
+    if list.split(';').any(|name| name.eq_ignore_ascii_case("host")) {
+        Ok(())
+    } else {
+        Err(S3Error::with(S3Code::AccessDenied, NOT_SIGNED).detail("HeadersNotSigned", "host"))
+    }
+}
+
+/// There are no temporary credentials, so that every session token is a wrong one.
+fn refuse_tokens(headers: &HeaderMap, query: &Query) -> Result<(), S3Error> {
+    let header = headers.get("x-amz-security-token").is_some_and(|token| !token.is_empty());
+    let parameter =
+        query.iter().any(|(name, token)| name.eq_ignore_ascii_case("x-amz-security-token") && !token.is_empty());
+    if header || parameter { Err(S3Code::InvalidToken.into()) } else { Ok(()) }
+}
+
+fn decoded_length_is_a_number(headers: &HeaderMap) -> Result<(), S3Error> {
+    let name = "x-amz-decoded-content-length";
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(()) };
+    let digits = value.as_bytes();
+    if values.next().is_none() && (1..=19).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) {
+        return Ok(());
+    }
+    Err(S3Error::argument(name, &String::from_utf8_lossy(digits), "The length is not a number of bytes."))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    const GOOD: &str = "AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/s3/aws4_request, \
+        SignedHeaders=host;x-amz-date, Signature=00";
+
+    fn refused(method: &str, query: &str, headers: &[(&str, &str)], sigv2: bool) -> Option<S3Code> {
+        let mut request = Request::builder().method(method).uri(format!("/bkt/k?{query}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let query = Query::parse(query).unwrap();
+        check(&parts, &query, sigv2).err().map(|error| error.code)
+    }
+
+    #[test]
+    fn heads_that_are_refused() {
+        let unsigned_host = "AWS4-HMAC-SHA256 Credential=c, SignedHeaders=x-amz-date, Signature=00";
+        let similar = "AWS4-HMAC-SHA256 Credential=c, SignedHeaders=hostx;xhost, Signature=00";
+        let twice = "AWS4-HMAC-SHA256 SignedHeaders=host, SignedHeaders=x-amz-date, Signature=00";
+        let none = "AWS4-HMAC-SHA256 Credential=c, Signature=00";
+        let presigned = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=0&X-Amz-SignedHeaders=";
+        let table: &[(&str, &str, &[(&str, &str)], Option<S3Code>)] = &[
+            ("GET", "", &[], None),
+            ("GET", "", &[("authorization", GOOD)], None),
+            ("GET", "", &[("authorization", unsigned_host)], Some(S3Code::AccessDenied)),
+            ("GET", "", &[("authorization", similar)], Some(S3Code::AccessDenied)),
+            ("GET", "", &[("authorization", twice)], Some(S3Code::AuthorizationHeaderMalformed)),
+            ("GET", "", &[("authorization", none)], Some(S3Code::AuthorizationHeaderMalformed)),
+            ("GET", "", &[("authorization", GOOD), ("authorization", GOOD)], Some(S3Code::InvalidArgument)),
+            ("GET", "X-Amz-Signature=1", &[("authorization", GOOD)], Some(S3Code::InvalidArgument)),
+            ("GET", "Signature=1", &[("authorization", GOOD)], Some(S3Code::InvalidArgument)),
+            ("GET", "Signature=1&X-Amz-Signature=1", &[], Some(S3Code::InvalidArgument)),
+            ("GET", &format!("{presigned}host"), &[], None),
+            ("GET", &format!("{presigned}x-amz-date%3BHost"), &[], None),
+            ("GET", &format!("{presigned}x-amz-date"), &[], Some(S3Code::AccessDenied)),
+            ("GET", presigned, &[], Some(S3Code::AccessDenied)),
+            (
+                "GET",
+                &format!("{presigned}host&X-Amz-SignedHeaders=x"),
+                &[],
+                Some(S3Code::AuthorizationQueryParametersError),
+            ),
+            ("GET", "X-Amz-Signature=1", &[], Some(S3Code::AuthorizationQueryParametersError)),
+            ("GET", "", &[("authorization", "AWS AK:sig")], Some(S3Code::InvalidRequest)),
+            ("GET", "AWSAccessKeyId=a&Signature=b&Expires=1", &[], Some(S3Code::InvalidRequest)),
+            ("POST", "", &[("content-type", "Multipart/Form-Data; boundary=x")], Some(S3Code::NotImplemented)),
+            ("PUT", "", &[("content-type", "multipart/form-data")], None),
+            ("GET", "", &[("x-amz-security-token", "t")], Some(S3Code::InvalidToken)),
+            ("GET", "X-Amz-Security-Token=t", &[], Some(S3Code::InvalidToken)),
+            ("PUT", "", &[("x-amz-decoded-content-length", "12")], None),
+            ("PUT", "", &[("x-amz-decoded-content-length", "12abc")], Some(S3Code::InvalidArgument)),
+            ("PUT", "", &[("x-amz-decoded-content-length", "-1")], Some(S3Code::InvalidArgument)),
+            ("PUT", "", &[("x-amz-decoded-content-length", "")], Some(S3Code::InvalidArgument)),
+        ];
+        for (method, query, headers, expected) in table {
+            assert_eq!(refused(method, query, headers, false), *expected, "{method} {query} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn signature_version_2_is_let_through_when_it_is_wanted() {
+        assert_eq!(refused("GET", "", &[("authorization", "AWS AK:sig")], true), None);
+        assert_eq!(refused("GET", "AWSAccessKeyId=a&Signature=b&Expires=1", &[], true), None);
+    }
+}

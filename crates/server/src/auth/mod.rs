@@ -1,0 +1,11 @@
+//! Who may ask: what is checked around the signatures that s3s verifies.
+//!
+//! s3s 0.17 verifies Signature Version 4 (header, presigned, chunks, trailers) and 2, the clock skew, the expiry, the
+//! region, and that all `x-amz-*` headers are signed. What it leaves open is checked here, before it sees a request:
+//! that `Host` is signed, that there is one way of signing only, that the framing headers are plain numbers.
+
+mod front;
+mod provider;
+
+pub(crate) use front::check;
+pub(crate) use provider::Provider;

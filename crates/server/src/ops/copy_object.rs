@@ -1,0 +1,18 @@
+//! CopyObject.
+
+use gabion_store::{CopyObject, CopyResult};
+
+use super::Ops;
+use crate::error::{S3Code, S3Error};
+
+/// Runs it: the rules are the store's; what is missing is said about the source here.
+///
+/// # Errors
+/// `NoSuchKey`, `NoSuchBucket`, `PreconditionFailed`, `InvalidRequest`.
+pub(crate) async fn run(ops: &Ops, request: CopyObject) -> Result<CopyResult, S3Error> {
+    let source = request.source.key.clone();
+    ops.store.copy_object(request).await.map_err(|error| {
+        let error = S3Error::from(error);
+        if error.code == S3Code::NoSuchKey { error.detail("Key", source.as_str()) } else { error }
+    })
+}

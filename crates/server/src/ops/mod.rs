@@ -1,0 +1,43 @@
+//! The operations of S3, one or one tight family per file: own request, own response, the rules that are S3's and not the
+//! store's. Knows no HTTP and no XML: [`crate::s3`] adapts both ways, and so may a faster front for some of them.
+
+pub(crate) mod bucket;
+pub(crate) mod checksums;
+pub(crate) mod copy_object;
+pub(crate) mod create_bucket;
+pub(crate) mod delete_object;
+pub(crate) mod get_object;
+pub(crate) mod list_buckets;
+pub(crate) mod list_objects;
+pub(crate) mod list_parts;
+pub(crate) mod list_uploads;
+pub(crate) mod object_attributes;
+pub(crate) mod put_object;
+pub(crate) mod token;
+pub(crate) mod upload;
+pub(crate) mod upload_part;
+
+use gabion_store::Store;
+use gabion_types::limits::PART_NUMBER_MAX;
+
+use crate::error::S3Error;
+
+/// What operations run on.
+pub(crate) struct Ops {
+    pub(crate) store: Store,
+    /// The region of this server.
+    pub(crate) region: String,
+}
+
+/// A part number of a request: 1 to 10 000.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(crate) fn part_number(value: &str) -> Result<u16, S3Error> {
+    match value.parse() {
+        Ok(number @ 1..=PART_NUMBER_MAX) => Ok(number),
+        _ => {
+            Err(S3Error::argument("partNumber", value, "Part number must be an integer between 1 and 10000, inclusive"))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! PutObject.
+
+use gabion_store::{ObjectBody, PutObject, PutResult};
+use gabion_types::limits::PUT_BYTES_MAX;
+
+use super::Ops;
+use crate::error::{S3Code, S3Error};
+
+/// Puts an object.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) put: PutObject,
+    pub(crate) body: ObjectBody,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// `NoSuchBucket` and `EntityTooLarge` before the body is read; all that the body or the conditions may fail with.
+pub(crate) async fn run(ops: &Ops, request: Request) -> Result<PutResult, S3Error> {
+    check_length(&request.body)?;
+    Ok(ops.store.put_object(request.put, request.body).await?)
+}
+
+/// Refuses a body that is too large before it is read.
+pub(super) fn check_length(body: &ObjectBody) -> Result<(), S3Error> {
+    match body.length {
+        Some(bytes) if bytes > PUT_BYTES_MAX => Err(S3Error::new(S3Code::EntityTooLarge)
+            .detail("ProposedSize", bytes.to_string())
+            .detail("MaxSizeAllowed", PUT_BYTES_MAX.to_string())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,89 @@
+//! CreateMultipartUpload, CompleteMultipartUpload, AbortMultipartUpload.
+
+use gabion_store::{ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, PutResult, UploadRef};
+use gabion_types::UploadId;
+
+use super::Ops;
+use super::checksums::kind_name;
+use crate::error::S3Error;
+
+/// An upload that was begun.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(crate) upload: UploadId,
+    /// The checksum of the object to be, if the request named an algorithm.
+    pub(crate) checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
+}
+
+/// CreateMultipartUpload.
+///
+/// # Errors
+/// `NoSuchBucket`, `InvalidRequest` for a kind of checksum that the algorithm has not.
+pub(crate) async fn create(ops: &Ops, request: CreateUpload) -> Result<Created, S3Error> {
+    let checksum = match request.checksum {
+        Some((algorithm, kind)) => Some((algorithm, kind_of(algorithm, kind)?)),
+        None => None,
+    };
+    let request = CreateUpload { checksum: checksum.map(|(algorithm, kind)| (algorithm, Some(kind))), ..request };
+    let upload = ops.store.create_upload(request).await?;
+    Ok(Created { upload, checksum })
+}
+
+/// The kind of checksum of a multipart object: AWS, "Checking object integrity", table of algorithms and types.
+fn kind_of(algorithm: ChecksumAlgorithm, kind: Option<ChecksumKind>) -> Result<ChecksumKind, S3Error> {
+    use ChecksumAlgorithm::{Crc64Nvme, Sha1, Sha256};
+    match (algorithm, kind) {
+        (Crc64Nvme, Some(ChecksumKind::Composite)) | (Sha1 | Sha256, Some(ChecksumKind::FullObject)) => {
+            let kind = kind.map_or("", kind_name);
+            let algorithm = algorithm.as_str().to_ascii_lowercase();
+            Err(S3Error::request(format!(
+                "The {kind} checksum type cannot be used with the {algorithm} checksum algorithm."
+            )))
+        }
+        (_, Some(kind)) => Ok(kind),
+        (Crc64Nvme, None) => Ok(ChecksumKind::FullObject),
+        (_, None) => Ok(ChecksumKind::Composite),
+    }
+}
+
+/// CompleteMultipartUpload.
+///
+/// # Errors
+/// `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `BadDigest`, `PreconditionFailed`.
+pub(crate) async fn complete(ops: &Ops, request: CompleteUpload) -> Result<PutResult, S3Error> {
+    Ok(ops.store.complete_upload(request).await?)
+}
+
+/// AbortMultipartUpload.
+///
+/// # Errors
+/// `NoSuchUpload`.
+pub(crate) async fn abort(ops: &Ops, target: UploadRef) -> Result<(), S3Error> {
+    Ok(ops.store.abort_upload(target).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_checksums_follow_awss_table() {
+        use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+        use ChecksumKind::{Composite, FullObject};
+        let table = [
+            (Crc32, None, Some(Composite)),
+            (Crc32, Some(FullObject), Some(FullObject)),
+            (Crc32c, Some(Composite), Some(Composite)),
+            (Crc64Nvme, None, Some(FullObject)),
+            (Crc64Nvme, Some(FullObject), Some(FullObject)),
+            (Crc64Nvme, Some(Composite), None),
+            (Sha1, None, Some(Composite)),
+            (Sha256, Some(Composite), Some(Composite)),
+            (Sha1, Some(FullObject), None),
+            (Sha256, Some(FullObject), None),
+        ];
+        for (algorithm, kind, expected) in table {
+            assert_eq!(kind_of(algorithm, kind).ok(), expected, "{algorithm} {kind:?}");
+        }
+    }
+}

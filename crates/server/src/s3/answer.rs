@@ -1,0 +1,142 @@
+//! Answers: success with or without a document, and errors.
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use s3s::Body;
+
+use super::xml::Xml;
+use crate::error::S3Error;
+
+/// Marks an answer whose error document is already complete.
+#[derive(Clone, Copy)]
+pub(super) struct Rendered;
+
+/// An answer without a body.
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// An answer with a document.
+pub(super) fn document(xml: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(xml));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    response
+}
+
+/// Sets a header; a value that can not be one is left out.
+pub(super) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// What an error document says about the request.
+pub(super) struct About<'a> {
+    /// The path, as sent.
+    pub(super) resource: &'a str,
+    pub(super) request_id: &'a str,
+    /// The region of this server.
+    pub(super) region: &'a str,
+    /// Whether the request was a HEAD.
+    pub(super) headless: bool,
+}
+
+/// The answer to a failed request.
+pub(super) fn error(error: &S3Error, about: &About<'_>) -> Response<Body> {
+    let status = error.code.status();
+    let mut response = if about.headless || status == StatusCode::NOT_MODIFIED {
+        empty(status)
+    } else {
+        let mut response = document(Xml::plain("Error", |xml| {
+            xml.text("Code", error.code.as_str());
+            xml.text("Message", &error.message);
+            for (name, text) in &error.details {
+                xml.text(name, text);
+            }
+            footer(xml, about);
+        }));
+        *response.status_mut() = status;
+        response
+    };
+    for (name, value) in &error.headers {
+        response.headers_mut().insert(name.clone(), value.clone());
+    }
+    response.extensions_mut().insert(Rendered);
+    response
+}
+
+fn footer(xml: &mut Xml, about: &About<'_>) {
+    xml.text("Resource", about.resource);
+    xml.text("RequestId", about.request_id);
+}
+
+/// Completes an error document of s3s, which knows neither resource nor request id.
+pub(super) fn complete(response: &mut Response<Body>, about: &About<'_>) {
+    response.extensions_mut().insert(Rendered);
+    response.headers_mut().remove(CONTENT_LENGTH);
+    if about.headless {
+        *response.body_mut() = Body::empty();
+        return;
+    }
+    let bytes = response.body().bytes().unwrap_or_default();
+    let document = std::str::from_utf8(&bytes).unwrap_or_default();
+    let Some((inner, _)) = document.split_once("<Error>").and_then(|(_, rest)| rest.split_once("</Error>")) else {
+        return;
+    };
+    let completed = Xml::plain("Error", |xml| {
+        xml.raw(&[inner]);
+        // Clients sign again for the region that they are told.
+        if inner.contains("<Code>AuthorizationHeaderMalformed</Code>") {
+            xml.text("Region", about.region);
+        }
+        footer(xml, about);
+    });
+    *response.body_mut() = Body::from(Bytes::from(completed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::S3Code;
+
+    const ABOUT: About<'static> =
+        About { resource: "/b/k<", request_id: "00000000000000AB", region: "eu-lab", headless: false };
+
+    fn text(response: &Response<Body>) -> String {
+        String::from_utf8(response.body().bytes().unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_error_document_names_resource_and_request() {
+        let response = error(&S3Error::new(S3Code::NoSuchKey).detail("Key", "k<"), &ABOUT);
+        assert_eq!(response.status(), 404);
+        assert_eq!(
+            text(&response),
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>NoSuchKey</Code><Message>The specified key does not \
+             exist.</Message><Key>k&lt;</Key><Resource>/b/k&lt;</Resource><RequestId>00000000000000AB</RequestId></Error>"
+        );
+        let headless = error(&S3Error::new(S3Code::NoSuchKey), &About { headless: true, ..ABOUT });
+        assert_eq!((headless.status().as_u16(), text(&headless).as_str()), (404, ""));
+        let unmodified = error(&S3Error::new(S3Code::NotModified), &ABOUT);
+        assert_eq!((unmodified.status().as_u16(), text(&unmodified).as_str()), (304, ""));
+    }
+
+    #[test]
+    fn an_error_document_of_s3s_is_completed() {
+        let source = s3s::S3Error::with_message(s3s::S3ErrorCode::AuthorizationHeaderMalformed, "a < b");
+        let mut response = source.to_http_response().unwrap();
+        complete(&mut response, &ABOUT);
+        assert_eq!(response.status(), 400);
+        let text = text(&response);
+        assert!(
+            text.ends_with(
+                "<Code>AuthorizationHeaderMalformed</Code><Message>a &lt; b</Message><Region>eu-lab</Region>\
+             <Resource>/b/k&lt;</Resource><RequestId>00000000000000AB</RequestId></Error>"
+            ),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! Bodies: of requests, checked as they are read; of answers, streamed from the store.
+
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt};
+use gabion_erasure::Digester;
+use gabion_store::{BodyError, Checksum, ChecksumAlgorithm, DigestKind, ObjectBody, ObjectStream, StoreError};
+use http::Version;
+use s3s::stream::aws_chunked_stream::AwsChunkedStreamError;
+use s3s::stream::upload_stream::UploadStreamError;
+use s3s::stream::{ByteStream, RemainingLength};
+use s3s::{Body, StdError};
+
+use super::call::Call;
+use super::checksums::{self, BodyDigests};
+use crate::error::{S3Code, S3Error};
+use crate::http::Stalled;
+
+/// Largest document that a request may carry, in bytes: 10 000 parts with SHA-256 checksums have less than 2.5 MiB, 1000 keys
+/// of 1024 bytes that are not all to be escaped less than 2.
+pub(super) const DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The body of PutObject or UploadPart, with what the headers say about it. Nothing of it has been read.
+///
+/// # Errors
+/// `MissingContentLength`, and what is wrong with the digests.
+pub(super) fn object_body(call: &mut Call) -> Result<ObjectBody, S3Error> {
+    let digests = BodyDigests::of(call)?;
+    let length = length(call)?.ok_or(S3Code::MissingContentLength)?;
+    let body = std::mem::take(&mut call.body);
+    let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
+    Ok(ObjectBody {
+        stream: Box::pin(counted(body, length)),
+        length: Some(length),
+        content_md5: digests.md5,
+        checksums: digests.checksum.into_iter().collect(),
+        compute: digests.trailer.into_iter().collect(),
+        trailers,
+    })
+}
+
+/// Length of the body without its framing, in bytes.
+fn length(call: &Call) -> Result<Option<u64>, S3Error> {
+    let header = if call.trailers.is_some() { "x-amz-decoded-content-length" } else { "content-length" };
+    if let Some(value) = call.header(header)? {
+        return match value.parse() {
+            Ok(length) => Ok(Some(length)),
+            Err(_) => Err(S3Error::argument(header, value, "The length is not a number of bytes.")),
+        };
+    }
+    // HTTP/2 may leave the header out and still end a stream at its head; HTTP/1.1 clients have to say it, as on AWS.
+    let known = call.routed.version >= Version::HTTP_2;
+    Ok(call.body.remaining_length().exact().filter(|_| known).map(|length| length as u64))
+}
+
+/// The bytes of a body, of which there must be `length`.
+fn counted(body: Body, length: u64) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+    let state = Some((body, length));
+    futures::stream::unfold(state, |state| async move {
+        let (mut body, left) = state?;
+        match body.next().await {
+            Some(Ok(bytes)) => match left.checked_sub(bytes.len() as u64) {
+                Some(left) => Some((Ok(bytes), Some((body, left)))),
+                None => Some((Err(BodyError::Incomplete), None)),
+            },
+            Some(Err(error)) => Some((Err(body_error(&*error)), None)),
+            None if left > 0 => Some((Err(BodyError::Incomplete), None)),
+            None => None,
+        }
+    })
+}
+
+/// Which digests a document must have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum DocumentDigests {
+    /// None, one or both of `Content-MD5` and a checksum.
+    Any,
+    /// `Content-MD5` only: checksum headers speak of something else.
+    Md5Only,
+    /// One at least (DeleteObjects).
+    Required,
+}
+
+/// Reads a document to its end.
+///
+/// # Errors
+/// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing.
+pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<Bytes, S3Error> {
+    let digests = match rule {
+        DocumentDigests::Md5Only => BodyDigests { md5: checksums::content_md5(call)?, ..BodyDigests::default() },
+        _ => BodyDigests::of(call)?,
+    };
+    let expected: Option<ChecksumAlgorithm> = digests.checksum.map(|checksum| checksum.algorithm()).or(digests.trailer);
+    if rule == DocumentDigests::Required && digests.md5.is_none() && expected.is_none() {
+        let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
+        return Err(S3Error::request(message));
+    }
+    let length = length(call)?;
+    if length.is_some_and(|length| length > DOCUMENT_BYTES_MAX as u64) {
+        return Err(S3Code::MaxMessageLengthExceeded.into());
+    }
+    let mut body = std::mem::take(&mut call.body);
+    if length.is_none() && body.remaining_length().exact() != Some(0) {
+        return Err(S3Code::MissingContentLength.into());
+    }
+    let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
+    let mut digester = Digester::new(digests.md5.is_some(), expected.as_slice());
+    let mut document = BytesMut::new();
+    while let Some(bytes) = body.next().await {
+        let bytes = bytes.map_err(|error| body_error(&*error))?;
+        if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
+            return Err(S3Code::MaxMessageLengthExceeded.into());
+        }
+        digester.update(&bytes);
+        document.extend_from_slice(&bytes);
+    }
+    if length.is_some_and(|length| length != document.len() as u64) {
+        return Err(S3Code::IncompleteBody.into());
+    }
+    let mut given: Vec<Checksum> = digests.checksum.into_iter().collect();
+    if let Some(trailers) = trailers {
+        given.extend(trailers()?);
+    }
+    let found = digester.finish();
+    if digests.md5.is_some() && found.md5 != digests.md5 {
+        return Err(StoreError::BadDigest(DigestKind::Md5).into());
+    }
+    match given.iter().find(|given| !found.checksums.contains(given)) {
+        Some(given) => Err(StoreError::BadDigest(DigestKind::Checksum(given.algorithm())).into()),
+        None => Ok(document.freeze()),
+    }
+}
+
+/// What a broken body means: s3s's own errors, ours below them, or the connection's.
+pub(super) fn body_error(error: &(dyn std::error::Error + 'static)) -> BodyError {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<UploadStreamError>() {
+            match error {
+                UploadStreamError::Sha256Mismatch => return BodyError::Sha256Mismatch,
+                UploadStreamError::LengthMismatch | UploadStreamError::Incomplete => return BodyError::Incomplete,
+                UploadStreamError::Underlying(_) => {}
+            }
+        } else if let Some(error) = error.downcast_ref::<AwsChunkedStreamError>() {
+            match error {
+                AwsChunkedStreamError::SignatureMismatch => return BodyError::BadChunkSignature,
+                AwsChunkedStreamError::ChunkMetaTooLarge(..) | AwsChunkedStreamError::ChunkDataTooLarge(..) => {
+                    return BodyError::TooLarge;
+                }
+                AwsChunkedStreamError::TrailersTooLarge(..) | AwsChunkedStreamError::TooManyTrailerHeaders(..) => {
+                    return BodyError::Malformed("The trailers are too large.".into());
+                }
+                AwsChunkedStreamError::Underlying(_) => {}
+                AwsChunkedStreamError::FormatError
+                | AwsChunkedStreamError::Incomplete
+                | AwsChunkedStreamError::LengthMismatch => return BodyError::Incomplete,
+            }
+        } else if error.is::<Stalled>() {
+            return BodyError::TimedOut;
+        }
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner as &(dyn std::error::Error + 'static)),
+            None => error.source(),
+        };
+    }
+    BodyError::Incomplete
+}
+
+/// The bytes of an object on their way to a client.
+struct Sending {
+    /// Never locked: it makes the stream `Sync`, which s3s's body wants and nothing needs.
+    stream: Mutex<ObjectStream>,
+    left: u64,
+}
+
+/// The body of an answer with `len` bytes of an object.
+pub(super) fn sending(stream: ObjectStream, len: u64) -> Body {
+    let stream: s3s::stream::DynByteStream = Box::pin(Sending { stream: Mutex::new(stream), left: len });
+    Body::from(stream)
+}
+
+impl Stream for Sending {
+    type Item = Result<Bytes, StdError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = self.stream.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let item = std::task::ready!(Pin::new(stream).poll_next(cx));
+        Poll::Ready(item.map(|bytes| match bytes {
+            Ok(bytes) => {
+                self.left = self.left.saturating_sub(bytes.len() as u64);
+                Ok(bytes)
+            }
+            Err(error) => {
+                // The status is out: all that is left is to break the connection, and to tell the operator.
+                tracing::error!(%error, "an object could not be sent to its end");
+                Err(StdError::from("the object could not be read"))
+            }
+        }))
+    }
+}
+
+impl ByteStream for Sending {
+    fn remaining_length(&self) -> RemainingLength {
+        usize::try_from(self.left).map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broken_bodies_say_why() {
+        let boxed = |error: StdError| UploadStreamError::Underlying(error);
+        let table: Vec<(StdError, BodyError)> = vec![
+            (UploadStreamError::Sha256Mismatch.into(), BodyError::Sha256Mismatch),
+            (UploadStreamError::Incomplete.into(), BodyError::Incomplete),
+            (AwsChunkedStreamError::SignatureMismatch.into(), BodyError::BadChunkSignature),
+            (AwsChunkedStreamError::FormatError.into(), BodyError::Incomplete),
+            (AwsChunkedStreamError::ChunkDataTooLarge(2, 1).into(), BodyError::TooLarge),
+            (boxed(Stalled.into()).into(), BodyError::TimedOut),
+            (boxed(std::io::Error::other(Stalled).into()).into(), BodyError::TimedOut),
+            (AwsChunkedStreamError::Underlying(Stalled.into()).into(), BodyError::TimedOut),
+            (std::io::Error::other("reset").into(), BodyError::Incomplete),
+        ];
+        for (error, expected) in table {
+            assert_eq!(body_error(&*error), expected, "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_has_the_length_that_was_announced() {
+        for (announced, ok) in [(5, true), (4, false), (6, false)] {
+            let chunks: Vec<_> = counted(Body::from(Bytes::from_static(b"hello")), announced).collect().await;
+            assert_eq!(chunks.iter().all(Result::is_ok), ok, "{announced}");
+        }
+    }
+}

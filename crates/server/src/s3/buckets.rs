@@ -1,0 +1,89 @@
+//! Adapters of the operations on buckets themselves.
+
+use http::header::LOCATION;
+use http::{HeaderName, Response, StatusCode};
+use s3s::Body;
+
+use super::answer;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::date;
+use super::listing::owner;
+use super::xml::{Xml, parse_create_bucket};
+use crate::error::S3Error;
+use crate::ops::{Ops, bucket, create_bucket, list_buckets};
+
+const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
+const ACCESS_POINT_ALIAS: HeaderName = HeaderName::from_static("x-amz-access-point-alias");
+/// The region that GetBucketLocation shows as nothing.
+const NAMELESS_REGION: &str = "us-east-1";
+
+pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let query = call.query();
+    let text = |name| Ok::<_, S3Error>(query.get(name)?.filter(|text| !text.is_empty()).map(str::to_owned));
+    let request = list_buckets::Request {
+        prefix: text("prefix")?,
+        token: text("continuation-token")?,
+        max: query.count("max-buckets")?,
+        region: text("bucket-region")?,
+    };
+    let page = list_buckets::run(ops, request).await?;
+    Ok(answer::document(Xml::document("ListAllMyBucketsResult", |xml| {
+        owner(xml, "Owner", ops.store.owner());
+        xml.element("Buckets", |xml| {
+            for bucket in &page.buckets {
+                xml.element("Bucket", |xml| {
+                    xml.text("Name", bucket.name.as_str());
+                    xml.value("CreationDate", date::iso(bucket.created_ms));
+                    xml.optional("BucketRegion", page.regions.then_some(&bucket.region));
+                });
+            }
+        });
+        xml.optional("ContinuationToken", page.next_token.as_deref());
+        xml.optional("Prefix", page.prefix.as_deref());
+    })))
+}
+
+pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    let location = if document.is_empty() {
+        None
+    } else {
+        let configuration = parse_create_bucket(&document)?;
+        if configuration.bucket.is_some() || configuration.location.is_some() {
+            return Err(S3Error::unsupported("directory bucket"));
+        }
+        if configuration.tags.is_some_and(|tags| !tags.is_empty()) {
+            return Err(S3Error::unsupported("Tags"));
+        }
+        configuration.location_constraint.map(|constraint| constraint.as_str().to_owned())
+    };
+    let bucket = call.bucket()?;
+    let path = format!("/{bucket}");
+    create_bucket::run(ops, create_bucket::Request { bucket, location }).await?;
+    let mut response = answer::empty(StatusCode::OK);
+    answer::set(&mut response, LOCATION, &path);
+    Ok(response)
+}
+
+pub(super) async fn head(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let bucket = bucket::head(ops, &call.bucket()?).await?;
+    let mut response = answer::empty(StatusCode::OK);
+    answer::set(&mut response, BUCKET_REGION, &bucket.region);
+    answer::set(&mut response, ACCESS_POINT_ALIAS, "false");
+    Ok(response)
+}
+
+pub(super) async fn location(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let bucket = bucket::head(ops, &call.bucket()?).await?;
+    Ok(answer::document(Xml::document("LocationConstraint", |xml| {
+        if bucket.region != NAMELESS_REGION {
+            xml.escaped(&bucket.region);
+        }
+    })))
+}
+
+pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    bucket::delete(ops, &call.bucket()?).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,105 @@
+//! An authenticated request, as the adapters of operations read it.
+
+use std::sync::Arc;
+
+use gabion_types::{BucketName, ObjectKey, UploadId};
+use http::HeaderMap;
+use s3s::{Body, S3Request, TrailingHeaders};
+
+use super::query::Query;
+use super::route::Routed;
+use crate::error::{S3Code, S3Error};
+
+/// A request whose signature was verified.
+pub(crate) struct Call {
+    pub(super) routed: Arc<Routed>,
+    /// Headers, those that a presigned URL carries in its query included.
+    headers: HeaderMap,
+    /// The body, decoded from aws-chunked framing.
+    pub(super) body: Body,
+    /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
+    pub(super) trailers: Option<TrailingHeaders>,
+}
+
+impl Call {
+    /// Takes over a request that s3s verified.
+    pub(super) fn new(routed: Arc<Routed>, request: S3Request<Body>) -> Self {
+        let mut headers = request.headers;
+        for (name, value) in &routed.hoisted {
+            headers.append(name.clone(), value.clone());
+        }
+        Self { routed, headers, body: request.input, trailers: request.trailing_headers }
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    pub(super) fn query(&self) -> &Query {
+        &self.routed.query
+    }
+
+    /// The bucket that the request names.
+    ///
+    /// # Errors
+    /// Never for an operation on a bucket.
+    pub(super) fn bucket(&self) -> Result<BucketName, S3Error> {
+        self.routed.bucket.clone().ok_or_else(|| S3Code::InvalidBucketName.into())
+    }
+
+    /// The key that the request names.
+    ///
+    /// # Errors
+    /// Never for an operation on an object.
+    pub(super) fn key(&self) -> Result<ObjectKey, S3Error> {
+        self.routed.key.clone().ok_or_else(|| S3Code::InvalidURI.into())
+    }
+
+    /// The upload that the request names.
+    ///
+    /// # Errors
+    /// `NoSuchUpload` when it is no id.
+    pub(super) fn upload(&self) -> Result<UploadId, S3Error> {
+        let id = self.query().text("uploadId")?;
+        id.parse().map_err(|_| S3Error::new(S3Code::NoSuchUpload).detail("UploadId", id))
+    }
+
+    /// A header that may be there once; an empty one counts as absent.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is there more than once, or no text.
+    pub(super) fn header(&self, name: &str) -> Result<Option<&str>, S3Error> {
+        Ok(self.present(name)?.filter(|value| !value.is_empty()))
+    }
+
+    /// A header that may be there once, also an empty one.
+    ///
+    /// # Errors
+    /// See [`Call::header`].
+    pub(super) fn present(&self, name: &str) -> Result<Option<&str>, S3Error> {
+        let mut values = self.headers.get_all(name).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(S3Error::argument(name, "", "The header is there more than once."));
+        }
+        match std::str::from_utf8(value.as_bytes()) {
+            Ok(value) => Ok(Some(value.trim())),
+            Err(_) => Err(S3Error::argument(name, "", "The header is not UTF-8.")),
+        }
+    }
+
+    /// A header that is a list, over all its lines; malformed ones are left out.
+    pub(super) fn list(&self, name: &str) -> Option<String> {
+        let lines: Vec<&str> = self.headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
+        let list = lines.join(",");
+        (!list.trim().is_empty()).then_some(list)
+    }
+
+    /// The owned value of a header.
+    ///
+    /// # Errors
+    /// See [`Call::header`].
+    pub(super) fn owned(&self, name: &str) -> Result<Option<String>, S3Error> {
+        Ok(self.header(name)?.map(str::to_owned))
+    }
+}

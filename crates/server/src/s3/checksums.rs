@@ -1,0 +1,259 @@
+//! Digests in headers and trailers, both ways.
+//!
+//! Source: AWS, "Checking object integrity in Amazon S3"; the texts of refusals are AWS's.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use gabion_store::{BodyError, BodyTrailers, Checksum, ChecksumAlgorithm, ChecksumKind};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::call::Call;
+use crate::error::{S3Code, S3Error};
+use crate::ops::checksums::{ShownChecksum, kind_name};
+
+/// Elements in documents, in the order in which AWS writes them.
+const ELEMENTS: [(ChecksumAlgorithm, &str, &str); 5] = [
+    (ChecksumAlgorithm::Crc32, "ChecksumCRC32", "x-amz-checksum-crc32"),
+    (ChecksumAlgorithm::Crc32c, "ChecksumCRC32C", "x-amz-checksum-crc32c"),
+    (ChecksumAlgorithm::Crc64Nvme, "ChecksumCRC64NVME", "x-amz-checksum-crc64nvme"),
+    (ChecksumAlgorithm::Sha1, "ChecksumSHA1", "x-amz-checksum-sha1"),
+    (ChecksumAlgorithm::Sha256, "ChecksumSHA256", "x-amz-checksum-sha256"),
+];
+
+const ONE_CHECKSUM: &str = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
+const NO_VALUE: &str = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer \
+    headers were found.";
+const SDK_ALGORITHM: &str = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
+
+/// The header of an algorithm.
+pub(super) fn header_name(algorithm: ChecksumAlgorithm) -> &'static str {
+    ELEMENTS[usize::from(algorithm.index())].2
+}
+
+/// The element of an algorithm.
+pub(super) fn element_name(algorithm: ChecksumAlgorithm) -> &'static str {
+    ELEMENTS[usize::from(algorithm.index())].1
+}
+
+/// What a request says about its body.
+#[derive(Default)]
+pub(super) struct BodyDigests {
+    pub(super) md5: Option<[u8; 16]>,
+    pub(super) checksum: Option<Checksum>,
+    /// The algorithm whose value comes in a trailer.
+    pub(super) trailer: Option<ChecksumAlgorithm>,
+}
+
+impl BodyDigests {
+    /// Reads `Content-MD5`, `x-amz-checksum-*`, `x-amz-trailer` and `x-amz-sdk-checksum-algorithm`.
+    ///
+    /// # Errors
+    /// `InvalidDigest`, `InvalidRequest`.
+    pub(super) fn of(call: &Call) -> Result<Self, S3Error> {
+        let md5 = content_md5(call)?;
+        let checksum = match value(call)? {
+            Some((algorithm, text)) => Some(parse(algorithm, text)?),
+            None => None,
+        };
+        let trailer = trailer(call.header("x-amz-trailer")?)?;
+        match (&checksum, trailer) {
+            (Some(_), Some(_)) => return Err(S3Error::request(ONE_CHECKSUM)),
+            (None, Some(_)) if call.trailers.is_none() => {
+                let message = "x-amz-trailer is given, but the payload is not one with trailers.";
+                return Err(S3Error::request(message));
+            }
+            _ => {}
+        }
+        if let Some(name) = call.header("x-amz-sdk-checksum-algorithm")? {
+            let algorithm: ChecksumAlgorithm = name.parse().map_err(|_| S3Error::request(SDK_ALGORITHM))?;
+            match checksum.map(|checksum| checksum.algorithm()).or(trailer) {
+                None => return Err(S3Error::request(NO_VALUE)),
+                Some(given) if given != algorithm => return Err(S3Error::request(SDK_ALGORITHM)),
+                Some(_) => {}
+            }
+        }
+        Ok(Self { md5, checksum, trailer })
+    }
+}
+
+/// The one `x-amz-checksum-*` header that carries a value, with its text.
+pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3Error> {
+    let mut found = None;
+    for (algorithm, _, header) in ELEMENTS {
+        if let Some(text) = call.header(header)?
+            && found.replace((algorithm, text)).is_some()
+        {
+            return Err(S3Error::request(ONE_CHECKSUM));
+        }
+    }
+    Ok(found)
+}
+
+/// The value of a header.
+///
+/// # Errors
+/// `InvalidRequest` when it is none.
+pub(super) fn parse(algorithm: ChecksumAlgorithm, text: &str) -> Result<Checksum, S3Error> {
+    Checksum::from_base64(algorithm, text)
+        .map_err(|_| S3Error::request(format!("Value for {} header is invalid.", header_name(algorithm))))
+}
+
+/// Reads `Content-MD5`.
+///
+/// # Errors
+/// `InvalidDigest`.
+pub(super) fn content_md5(call: &Call) -> Result<Option<[u8; 16]>, S3Error> {
+    parse_md5(call.present("content-md5")?)
+}
+
+fn parse_md5(value: Option<&str>) -> Result<Option<[u8; 16]>, S3Error> {
+    let Some(value) = value else { return Ok(None) };
+    match BASE64_STANDARD.decode(value).ok().and_then(|digest| digest.try_into().ok()) {
+        Some(digest) => Ok(Some(digest)),
+        None => Err(S3Error::with(S3Code::InvalidDigest, "The Content-MD5 you specified was invalid.")
+            .detail("Content-MD5", value.chars().take(64).collect::<String>())),
+    }
+}
+
+fn trailer(value: Option<&str>) -> Result<Option<ChecksumAlgorithm>, S3Error> {
+    let mut found = None;
+    for name in value.unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let Some((algorithm, ..)) = ELEMENTS.into_iter().find(|(.., header)| header.eq_ignore_ascii_case(name)) else {
+            return Err(S3Error::request("The value specified in the x-amz-trailer header is not supported"));
+        };
+        if found.replace(algorithm).is_some() {
+            return Err(S3Error::request(ONE_CHECKSUM));
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the trailers when the body has ended: exactly the checksum that was announced, if one was.
+pub(super) fn expected_trailers(announced: Option<ChecksumAlgorithm>, trailers: s3s::TrailingHeaders) -> BodyTrailers {
+    Box::new(move || read_trailers(announced, &trailers.take().unwrap_or_default()))
+}
+
+fn read_trailers(announced: Option<ChecksumAlgorithm>, trailers: &HeaderMap) -> Result<Vec<Checksum>, BodyError> {
+    let malformed = |text: String| Err(BodyError::Malformed(text));
+    let unannounced =
+        trailers.keys().find(|name| announced.is_none_or(|algorithm| name.as_str() != header_name(algorithm)));
+    if let Some(name) = unannounced {
+        return malformed(format!("The trailer {name} was not announced in x-amz-trailer."));
+    }
+    let Some(algorithm) = announced else { return Ok(Vec::new()) };
+    let name = header_name(algorithm);
+    let mut values = trailers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return malformed(format!("The trailer {name} was announced in x-amz-trailer, but did not come once."));
+    };
+    match value.to_str().ok().and_then(|text| Checksum::from_base64(algorithm, text).ok()) {
+        Some(checksum) => Ok(vec![checksum]),
+        None => malformed(format!("Value for {name} trailing header is invalid.")),
+    }
+}
+
+/// The algorithm of a header that names one (`x-amz-checksum-algorithm`).
+///
+/// # Errors
+/// `InvalidRequest`, `NotImplemented` for one of AWS that is not served.
+pub(super) fn algorithm(call: &Call, header: &'static str) -> Result<Option<ChecksumAlgorithm>, S3Error> {
+    let Some(name) = call.header(header)? else { return Ok(None) };
+    if ["MD5", "SHA512", "XXHASH64", "XXHASH3", "XXHASH128"].contains(&name) {
+        return Err(S3Error::unsupported(header));
+    }
+    match name.parse() {
+        Ok(algorithm) => Ok(Some(algorithm)),
+        Err(_) => {
+            let message = "Checksum algorithm provided is unsupported. Please try again with any of the valid types: \
+                [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
+            Err(S3Error::request(message))
+        }
+    }
+}
+
+/// The kind of checksum in `x-amz-checksum-type`.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub(super) fn kind(call: &Call) -> Result<Option<ChecksumKind>, S3Error> {
+    match call.header("x-amz-checksum-type")? {
+        None => Ok(None),
+        Some("COMPOSITE") => Ok(Some(ChecksumKind::Composite)),
+        Some("FULL_OBJECT") => Ok(Some(ChecksumKind::FullObject)),
+        Some(_) => Err(S3Error::request("Value for x-amz-checksum-type header is invalid.")),
+    }
+}
+
+/// Puts checksums into the headers of an answer.
+pub(super) fn show_headers(checksums: &[ShownChecksum], headers: &mut HeaderMap) {
+    for checksum in checksums {
+        // The text is base64 and digits.
+        if let Ok(value) = HeaderValue::from_str(&checksum.text) {
+            headers.insert(HeaderName::from_static(header_name(checksum.algorithm)), value);
+        }
+    }
+    if let Some(first) = checksums.first() {
+        let kind = HeaderValue::from_static(kind_name(first.kind));
+        headers.insert(HeaderName::from_static("x-amz-checksum-type"), kind);
+    }
+}
+
+/// Puts checksums into a document of an answer.
+pub(super) fn show_elements(checksums: &[ShownChecksum], xml: &mut super::xml::Xml) {
+    for checksum in checksums {
+        xml.text(element_name(checksum.algorithm), &checksum.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_stand_at_the_index_of_their_algorithm() {
+        for algorithm in ChecksumAlgorithm::ALL {
+            assert_eq!(ELEMENTS[usize::from(algorithm.index())].0, algorithm);
+        }
+    }
+
+    #[test]
+    fn content_md5_is_sixteen_bytes() {
+        assert_eq!(parse_md5(None).unwrap(), None);
+        assert!(parse_md5(Some("1B2M2Y8AsgTpgAmY7PhCfg==")).unwrap().is_some());
+        for bad in ["", "x", "AAAA", "1B2M2Y8AsgTpgAmY7PhCfg", "d41d8cd98f00b204e9800998ecf8427e"] {
+            assert_eq!(parse_md5(Some(bad)).unwrap_err().code, S3Code::InvalidDigest, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_trailer_is_one_checksum() {
+        assert_eq!(trailer(None).unwrap(), None);
+        assert_eq!(trailer(Some("X-Amz-Checksum-Crc32")).unwrap(), Some(ChecksumAlgorithm::Crc32));
+        for bad in ["x-amz-meta-a", "x-amz-checksum-md5", "x-amz-checksum-crc32,x-amz-checksum-sha1"] {
+            assert_eq!(trailer(Some(bad)).unwrap_err().code, S3Code::InvalidRequest, "{bad}");
+        }
+    }
+
+    #[test]
+    fn trailers_are_what_was_announced() {
+        let crc32 = Some(ChecksumAlgorithm::Crc32);
+        let table: &[(Option<ChecksumAlgorithm>, &[(&'static str, &'static str)], Option<usize>)] = &[
+            (None, &[], Some(0)),
+            (crc32, &[("x-amz-checksum-crc32", "AAAAAA==")], Some(1)),
+            (crc32, &[], None),
+            (crc32, &[("x-amz-checksum-crc32", "AAAA")], None),
+            (crc32, &[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-checksum-crc32", "AAAAAA==")], None),
+            (crc32, &[("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-meta-a", "b")], None),
+            (crc32, &[("x-amz-checksum-sha1", "AAAAAA==")], None),
+            (None, &[("x-amz-checksum-crc32", "AAAAAA==")], None),
+        ];
+        for (announced, trailers, expected) in table {
+            let mut map = HeaderMap::new();
+            for (name, value) in *trailers {
+                map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+            }
+            let got = read_trailers(*announced, &map).map(|checksums| checksums.len()).ok();
+            assert_eq!(got, *expected, "{announced:?} {trailers:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Conditional headers.
+
+use gabion_store::{EtagMatch, ReadConditions, WriteConditions};
+
+use super::call::Call;
+use super::date;
+use crate::error::S3Error;
+
+/// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
+/// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it.
+pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
+    let tags = |name: &str| call.list(&format!("{prefix}{name}")).map(|list| EtagMatch::parse(&list));
+    let date = |name: &str| call.list(&format!("{prefix}{name}")).and_then(|text| date::parse_http(text.trim()));
+    ReadConditions {
+        if_match: tags("if-match"),
+        if_none_match: tags("if-none-match"),
+        if_modified_since_ms: date("if-modified-since"),
+        if_unmodified_since_ms: date("if-unmodified-since"),
+    }
+}
+
+/// `If-Match` and `If-None-Match` of a write. Of the latter AWS knows `*` only.
+///
+/// # Errors
+/// `NotImplemented` for any other `If-None-Match`, and for conditions on dates.
+pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
+    let if_none_match_any = match call.list("if-none-match").as_deref().map(str::trim) {
+        None => false,
+        Some("*") => true,
+        Some(_) => return Err(S3Error::unsupported("If-None-Match")),
+    };
+    for name in ["if-modified-since", "if-unmodified-since"] {
+        if call.list(name).is_some() {
+            return Err(S3Error::unsupported(name));
+        }
+    }
+    Ok(WriteConditions { if_none_match_any, if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)) })
+}

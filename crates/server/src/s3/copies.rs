@@ -1,0 +1,131 @@
+//! Adapters of CopyObject and UploadPartCopy.
+
+use gabion_store::{CopyMetadata, CopyObject, CopySource, RangeRequest, UploadPartCopy, UploadRef};
+use gabion_types::{BucketName, ObjectKey};
+use http::Response;
+use percent_encoding::percent_decode_str;
+use s3s::Body;
+
+use super::answer;
+use super::call::Call;
+use super::unsupported::check_version;
+use super::xml::Xml;
+use super::{attributes, checksums, conditions, date};
+use crate::error::{S3Code, S3Error};
+use crate::ops::checksums::{ShownChecksum, kind_name, shown};
+use crate::ops::{Ops, copy_object, part_number, upload_part};
+
+pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let metadata = match call.header("x-amz-metadata-directive")? {
+        None | Some("COPY") => CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        Some("REPLACE") => CopyMetadata::Replace(Box::new(attributes::read(call)?)),
+        Some(other) => {
+            return Err(S3Error::argument("x-amz-metadata-directive", other, "Unknown metadata directive."));
+        }
+    };
+    let request = CopyObject {
+        source: source(call)?,
+        bucket: call.bucket()?,
+        key: call.key()?,
+        metadata,
+        changes_otherwise: false,
+        conditions: conditions::write(call)?,
+        checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
+    };
+    let result = copy_object::run(ops, request).await?;
+    let parts = match result.etag {
+        gabion_store::Etag::Multipart(_, parts) => Some(parts),
+        _ => None,
+    };
+    Ok(document("CopyObjectResult", result.modified_ms, &result.etag, &shown(&result.checksums, parts)))
+}
+
+pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let range = match call.header("x-amz-copy-source-range")? {
+        None => None,
+        Some(text) => Some(RangeRequest::parse_copy_source(text).ok_or_else(|| {
+            let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last \
+                are the zero-based offsets of the first and last bytes to copy";
+            S3Error::argument("x-amz-copy-source-range", text, message)
+        })?),
+    };
+    let request = UploadPartCopy {
+        target: UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? },
+        part_number: part_number(call.query().text("partNumber")?)?,
+        source: source(call)?,
+        range,
+    };
+    let result = upload_part::copy(ops, request).await?;
+    Ok(document("CopyPartResult", result.modified_ms, &result.etag, &shown(&result.checksums, None)))
+}
+
+fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: &[ShownChecksum]) -> Response<Body> {
+    answer::document(Xml::document(root, |xml| {
+        xml.value("LastModified", date::iso(modified_ms));
+        xml.text("ETag", format!("\"{etag}\""));
+        checksums::show_elements(checksums, xml);
+        if let (Some(first), "CopyObjectResult") = (checksums.first(), root) {
+            xml.text("ChecksumType", kind_name(first.kind));
+        }
+    }))
+}
+
+fn source(call: &Call) -> Result<CopySource, S3Error> {
+    let (bucket, key) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
+    Ok(CopySource { bucket, key, conditions: conditions::read(call, "x-amz-copy-source-") })
+}
+
+/// Reads `[/]bucket/key[?versionId=…]`, encoded as in a URL.
+fn parse_source(text: &str) -> Result<(BucketName, ObjectKey), S3Error> {
+    let invalid = |message: &'static str| S3Error::argument("x-amz-copy-source", text, message);
+    let (path, version) = match text.split_once("?versionId=") {
+        Some((path, version)) => (path, Some(version)),
+        None => (text, None),
+    };
+    check_version(version)?;
+    if path.starts_with("arn:") {
+        return Err(S3Error::unsupported("x-amz-copy-source"));
+    }
+    let path = percent_decode_str(path)
+        .decode_utf8()
+        .map_err(|_| invalid("The x-amz-copy-source header must be valid and URL encoded"))?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let (bucket, key) = path
+        .split_once('/')
+        .ok_or_else(|| invalid("Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
+    let bucket = BucketName::new(bucket)
+        .map_err(|_| S3Error::new(S3Code::InvalidBucketName).detail("BucketName", bucket.to_owned()))?;
+    let key = ObjectKey::new(key)
+        .map_err(|_| invalid("Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
+    Ok((bucket, key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_bucket_and_key() {
+        let table = [
+            ("bkt/k", Ok("bkt k")),
+            ("/bkt/k", Ok("bkt k")),
+            ("bkt/a/b%20c%2Bd+e", Ok("bkt a/b c+d+e")),
+            ("%2Fbkt%2Fa%2Fb", Ok("bkt a/b")),
+            ("/bkt//k", Ok("bkt /k")),
+            ("bkt/k?versionId=null", Ok("bkt k")),
+            ("bkt/k%3FversionId=1", Ok("bkt k?versionId=1")),
+            ("bkt/k?versionId=1", Err(S3Code::NotImplemented)),
+            ("arn:aws:s3:us-east-1:1:accesspoint/a/object/k", Err(S3Code::NotImplemented)),
+            ("bkt", Err(S3Code::InvalidArgument)),
+            ("bkt/", Err(S3Code::InvalidArgument)),
+            ("", Err(S3Code::InvalidArgument)),
+            ("bkt/%ff", Err(S3Code::InvalidArgument)),
+            ("B/k", Err(S3Code::InvalidBucketName)),
+            ("../k", Err(S3Code::InvalidBucketName)),
+        ];
+        for (text, expected) in table {
+            let got = parse_source(text).map(|(bucket, key)| format!("{bucket} {key}")).map_err(|error| error.code);
+            assert_eq!(got, expected.map(str::to_owned), "{text}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What runs when a signature has been verified: the operation that was routed.
+
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, Method, Response, Uri};
+use s3s::route::S3Route;
+use s3s::{Body, S3, S3Request, S3Response, S3Result};
+
+use super::answer::{self, About};
+use super::call::Call;
+use super::route::{Operation, Routed};
+use super::{buckets, copies, listing, object_attributes, objects, unsupported, uploads};
+use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
+
+/// All requests go this way: s3s verifies them and hands them over as they are, so that headers that it would read more
+/// strictly than AWS, and documents that it would write less faithfully, are ours to read and to write.
+pub(super) struct Dispatch {
+    pub(super) ops: Arc<Ops>,
+}
+
+/// s3s wants it; no request gets there.
+pub(super) struct Nowhere;
+
+impl S3 for Nowhere {}
+
+/// The id of a request, for its error document.
+#[derive(Clone)]
+pub(super) struct RequestId(pub(super) Arc<str>);
+
+#[async_trait::async_trait]
+impl S3Route for Dispatch {
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
+        true
+    }
+
+    /// Nobody is anonymous: [`Dispatch::call`] refuses with an answer of its own.
+    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
+        Ok(())
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let resource = request.uri.path().to_owned();
+        let headless = request.method == Method::HEAD;
+        let id = request.extensions.get::<RequestId>().map_or_else(|| "".into(), |id| Arc::clone(&id.0));
+        let answered = match authorized(&request) {
+            Ok(routed) => self.run(Call::new(routed, request)).await,
+            Err(error) => Err(error),
+        };
+        let response = answered.unwrap_or_else(|error| {
+            answer::error(&error, &About { resource: &resource, request_id: &id, region: &self.ops.region, headless })
+        });
+        let (parts, body) = response.into_parts();
+        let mut response = S3Response::with_status(body, parts.status);
+        response.headers = parts.headers;
+        response.extensions = parts.extensions;
+        Ok(response)
+    }
+}
+
+/// What is to be done, if the one who asks may ask.
+fn authorized(request: &S3Request<Body>) -> Result<Arc<Routed>, S3Error> {
+    match request.extensions.get::<Arc<Routed>>() {
+        Some(routed) if request.credentials.is_some() => Ok(Arc::clone(routed)),
+        _ => Err(S3Code::AccessDenied.into()),
+    }
+}
+
+impl Dispatch {
+    async fn run(&self, mut call: Call) -> Result<Response<Body>, S3Error> {
+        let operation = call.routed.operation.clone()?;
+        let ops = &*self.ops;
+        unsupported::check(&call, &ops.store.owner().id)?;
+        match operation {
+            Operation::ListBuckets => buckets::list(ops, &call).await,
+            Operation::CreateBucket => buckets::create(ops, &mut call).await,
+            Operation::HeadBucket => buckets::head(ops, &call).await,
+            Operation::DeleteBucket => buckets::delete(ops, &call).await,
+            Operation::GetBucketLocation => buckets::location(ops, &call).await,
+            Operation::PutObject => objects::put(ops, &mut call).await,
+            Operation::GetObject => objects::get(ops, &call, true).await,
+            Operation::HeadObject => objects::get(ops, &call, false).await,
+            Operation::DeleteObject => objects::delete(ops, &call).await,
+            Operation::DeleteObjects => objects::delete_many(ops, &mut call).await,
+            Operation::CopyObject => copies::copy(ops, &call).await,
+            Operation::UploadPartCopy => copies::copy_part(ops, &call).await,
+            Operation::ListObjects => listing::objects(ops, &call).await,
+            Operation::ListObjectsV2 => listing::objects_v2(ops, &call).await,
+            Operation::ListMultipartUploads => listing::uploads(ops, &call).await,
+            Operation::CreateMultipartUpload => uploads::create(ops, &call).await,
+            Operation::UploadPart => uploads::part(ops, &mut call).await,
+            Operation::CompleteMultipartUpload => uploads::complete(ops, &mut call).await,
+            Operation::AbortMultipartUpload => uploads::abort(ops, &call).await,
+            Operation::ListParts => uploads::parts(ops, &call).await,
+            Operation::GetObjectAttributes => object_attributes::get(ops, &call).await,
+        }
+    }
+}

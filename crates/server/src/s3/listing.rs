@@ -1,0 +1,226 @@
+//! Adapters of ListObjects, ListObjectsV2 and ListMultipartUploads.
+
+use gabion_store::Owner;
+use http::Response;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3s::Body;
+
+use super::answer;
+use super::call::Call;
+use super::date;
+use super::query::Query;
+use super::xml::Xml;
+use crate::error::S3Error;
+use crate::ops::checksums::kind_name;
+use crate::ops::list_objects::{self, From};
+use crate::ops::{Ops, list_uploads};
+
+/// AWS leaves slashes as they are. A space is `%20` here and `+` there: all clients read both.
+const URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'*');
+/// The storage class of all objects.
+pub(super) const STANDARD: &str = "STANDARD";
+
+/// How keys are written.
+#[derive(Clone, Copy)]
+struct Names {
+    encoded: bool,
+}
+
+impl Names {
+    fn of(query: &Query) -> Result<Self, S3Error> {
+        match query.get("encoding-type")? {
+            None | Some("") => Ok(Self { encoded: false }),
+            Some("url") => Ok(Self { encoded: true }),
+            Some(other) => {
+                Err(S3Error::argument("encoding-type", other, "Invalid Encoding Method specified in Request"))
+            }
+        }
+    }
+
+    fn write(self, xml: &mut Xml, element: &str, name: &str) {
+        if self.encoded {
+            xml.text(element, utf8_percent_encode(name, URL).to_string());
+        } else {
+            xml.text(element, name);
+        }
+    }
+
+    fn declare(self, xml: &mut Xml) {
+        if self.encoded {
+            xml.text("EncodingType", "url");
+        }
+    }
+
+    fn prefixes(self, xml: &mut Xml, prefixes: &[String]) {
+        for prefix in prefixes {
+            xml.element("CommonPrefixes", |xml| self.write(xml, "Prefix", prefix));
+        }
+    }
+}
+
+pub(super) fn owner(xml: &mut Xml, element: &str, owner: &Owner) {
+    xml.element(element, |xml| {
+        xml.text("ID", &owner.id);
+        xml.text("DisplayName", &owner.display_name);
+    });
+}
+
+/// ListObjects.
+pub(super) async fn objects(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let query = call.query();
+    let names = Names::of(query)?;
+    let marker = query.text("marker")?;
+    let page = list_objects::run(ops, request(call, From::Marker(marker.to_owned()))?).await?;
+    let delimiter = query.text("delimiter")?;
+    Ok(answer::document(Xml::document("ListBucketResult", |xml| {
+        xml.text("Name", call.bucket().map(|name| name.to_string()).unwrap_or_default());
+        names.write(xml, "Prefix", query.text("prefix").unwrap_or_default());
+        names.write(xml, "Marker", marker);
+        // AWS gives it with a delimiter only: else it is the last key.
+        if let (Some(next), true) = (&page.listed.next, page.listed.truncated && !delimiter.is_empty()) {
+            names.write(xml, "NextMarker", next);
+        }
+        xml.value("MaxKeys", page.max);
+        if !delimiter.is_empty() {
+            names.write(xml, "Delimiter", delimiter);
+        }
+        xml.value("IsTruncated", page.listed.truncated);
+        names.declare(xml);
+        contents(xml, names, &page, Some(ops.store.owner()));
+    })))
+}
+
+/// ListObjectsV2.
+pub(super) async fn objects_v2(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let query = call.query();
+    let names = Names::of(query)?;
+    let token = query.get("continuation-token")?;
+    let start_after = query.text("start-after")?;
+    let from = match token {
+        Some(token) => From::Token(token.to_owned()),
+        None => From::StartAfter(start_after.to_owned()),
+    };
+    let fetch_owner = query.text("fetch-owner")?.eq_ignore_ascii_case("true");
+    let page = list_objects::run(ops, request(call, from)?).await?;
+    let delimiter = query.text("delimiter")?;
+    Ok(answer::document(Xml::document("ListBucketResult", |xml| {
+        xml.text("Name", call.bucket().map(|name| name.to_string()).unwrap_or_default());
+        names.write(xml, "Prefix", query.text("prefix").unwrap_or_default());
+        xml.optional("ContinuationToken", token);
+        xml.optional("NextContinuationToken", page.next_token.as_deref());
+        if !start_after.is_empty() {
+            names.write(xml, "StartAfter", start_after);
+        }
+        xml.value("KeyCount", page.listed.entries.len() + page.listed.common_prefixes.len());
+        xml.value("MaxKeys", page.max);
+        if !delimiter.is_empty() {
+            names.write(xml, "Delimiter", delimiter);
+        }
+        xml.value("IsTruncated", page.listed.truncated);
+        names.declare(xml);
+        contents(xml, names, &page, fetch_owner.then(|| ops.store.owner()));
+    })))
+}
+
+fn request(call: &Call, from: From) -> Result<list_objects::Request, S3Error> {
+    let query = call.query();
+    Ok(list_objects::Request {
+        bucket: call.bucket()?,
+        prefix: query.text("prefix")?.to_owned(),
+        delimiter: query.get("delimiter")?.map(str::to_owned),
+        from,
+        max: query.count("max-keys")?,
+    })
+}
+
+fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, of: Option<&Owner>) {
+    for entry in &page.listed.entries {
+        xml.element("Contents", |xml| {
+            names.write(xml, "Key", &entry.key);
+            xml.value("LastModified", date::iso(entry.modified_ms));
+            xml.text("ETag", format!("\"{}\"", entry.etag));
+            for (algorithm, _) in &entry.checksums {
+                xml.text("ChecksumAlgorithm", algorithm.as_str());
+            }
+            xml.optional("ChecksumType", entry.checksums.first().map(|(_, kind)| kind_name(*kind)));
+            xml.value("Size", entry.size);
+            if let Some(of) = of {
+                owner(xml, "Owner", of);
+            }
+            xml.text("StorageClass", entry.storage_class.as_deref().unwrap_or(STANDARD));
+        });
+    }
+    names.prefixes(xml, &page.listed.common_prefixes);
+}
+
+/// ListMultipartUploads.
+pub(super) async fn uploads(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let query = call.query();
+    let names = Names::of(query)?;
+    let owned = |name| Ok::<_, S3Error>(query.get(name)?.map(str::to_owned));
+    let request = list_uploads::Request {
+        bucket: call.bucket()?,
+        prefix: query.text("prefix")?.to_owned(),
+        delimiter: owned("delimiter")?,
+        key_marker: owned("key-marker")?,
+        upload_id_marker: owned("upload-id-marker")?,
+        max: query.count("max-uploads")?,
+    };
+    let asked = request.clone();
+    let page = list_uploads::run(ops, request).await?;
+    Ok(answer::document(Xml::document("ListMultipartUploadsResult", |xml| {
+        xml.text("Bucket", asked.bucket.as_str());
+        names.write(xml, "KeyMarker", asked.key_marker.as_deref().unwrap_or_default());
+        xml.text("UploadIdMarker", asked.upload_id_marker.as_deref().unwrap_or_default());
+        if let (Some(next), true) = (&page.listed.next_key_marker, page.listed.truncated) {
+            names.write(xml, "NextKeyMarker", next);
+            let upload = page.listed.next_upload_id_marker.map(|id| id.to_string()).unwrap_or_default();
+            xml.text("NextUploadIdMarker", upload);
+        }
+        names.write(xml, "Prefix", &asked.prefix);
+        if let Some(delimiter) = asked.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()) {
+            names.write(xml, "Delimiter", delimiter);
+        }
+        xml.value("MaxUploads", page.max);
+        xml.value("IsTruncated", page.listed.truncated);
+        names.declare(xml);
+        for upload in &page.listed.uploads {
+            xml.element("Upload", |xml| {
+                names.write(xml, "Key", &upload.key);
+                xml.value("UploadId", upload.upload);
+                owner(xml, "Initiator", ops.store.owner());
+                owner(xml, "Owner", ops.store.owner());
+                xml.text("StorageClass", upload.storage_class.as_deref().unwrap_or(STANDARD));
+                xml.value("Initiated", date::iso(upload.created_ms));
+                if let Some((algorithm, kind)) = upload.checksum {
+                    xml.text("ChecksumAlgorithm", algorithm.as_str());
+                    xml.text("ChecksumType", kind_name(kind));
+                }
+            });
+        }
+        names.prefixes(xml, &page.listed.common_prefixes);
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_plain_or_encoded() {
+        let written = |encoded| {
+            let names = Names { encoded };
+            let document = Xml::plain("R", |xml| names.write(xml, "Key", "a/b c+d&\u{1}ü"));
+            document.split("<Key>").nth(1).unwrap().split("</Key>").next().unwrap().to_owned()
+        };
+        assert_eq!(written(false), "a/b c+d&amp;&#x1;ü");
+        assert_eq!(written(true), "a/b%20c%2Bd%26%01%C3%BC");
+    }
+
+    #[test]
+    fn the_only_encoding_is_url() {
+        assert!(Names::of(&Query::parse("").unwrap()).is_ok_and(|names| !names.encoded));
+        assert!(Names::of(&Query::parse("encoding-type=url").unwrap()).is_ok_and(|names| names.encoded));
+        assert!(Names::of(&Query::parse("encoding-type=base64").unwrap()).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Adapters of the operations on objects: put, get, head, delete.
+
+use gabion_store::{DeleteObject, EtagMatch, GetObject, PutObject, PutResult, RangeRequest};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use s3s::Body;
+
+use super::answer;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::xml::{Xml, parse_delete};
+use super::{attributes, checksums, conditions, date};
+use crate::error::S3Error;
+use crate::ops::checksums::shown;
+use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
+
+const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
+const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
+
+pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let put = PutObject {
+        bucket: call.bucket()?,
+        key: call.key()?,
+        attributes: attributes::read(call)?,
+        conditions: conditions::write(call)?,
+    };
+    let body = body::object_body(call)?;
+    let result = put_object::run(ops, put_object::Request { put, body }).await?;
+    let mut response = stored(&result);
+    answer::set(&mut response, OBJECT_SIZE, &result.size.to_string());
+    Ok(response)
+}
+
+/// Tag and checksums of what was stored.
+fn stored(result: &PutResult) -> Response<Body> {
+    let mut response = answer::empty(StatusCode::OK);
+    answer::set(&mut response, ETAG, &format!("\"{}\"", result.etag));
+    checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
+    response
+}
+
+/// GetObject, or HeadObject when the bytes are not wanted.
+pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<Body>, S3Error> {
+    let overrides = attributes::overrides(call.query())?;
+    let get = GetObject {
+        bucket: call.bucket()?,
+        key: call.key()?,
+        range: call.list("range").and_then(|range| RangeRequest::parse(&range)),
+        part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
+        conditions: conditions::read(call, ""),
+    };
+    let checksums = call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
+    let found = get_object::run(ops, get_object::Request { get, checksums, bytes }).await?;
+    let read = found.read;
+    let info = &read.info;
+    let mut response = match read.range {
+        Some(_) => answer::empty(StatusCode::PARTIAL_CONTENT),
+        None => answer::empty(StatusCode::OK),
+    };
+    let headers = response.headers_mut();
+    attributes::show(&info.attributes, headers);
+    checksums::show_headers(&found.checksums, headers);
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(read.len));
+    headers.extend(overrides);
+    answer::set(&mut response, ETAG, &format!("\"{}\"", info.etag));
+    answer::set(&mut response, LAST_MODIFIED, &date::http(info.modified_ms));
+    if let Some(range) = read.range {
+        answer::set(&mut response, CONTENT_RANGE, &format!("bytes {}-{}/{}", range.first, range.last, info.size));
+    }
+    if let Some(parts) = found.parts_count {
+        answer::set(&mut response, PARTS_COUNT, &parts.to_string());
+    }
+    if bytes {
+        *response.body_mut() = body::sending(read.body, read.len);
+    }
+    Ok(response)
+}
+
+pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let if_match = call.list("if-match").map(|list| EtagMatch::parse(&list));
+    delete_object::one(ops, call.bucket()?, DeleteObject { key: call.key()?, if_match }).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Required).await?;
+    let delete = parse_delete(&document)?;
+    let quiet = delete.quiet.unwrap_or(false);
+    let objects = delete.objects.into_iter().map(|object| {
+        let version = object.version_id.as_deref().is_some_and(|version| version != "null");
+        let unsupported = match () {
+            () if version => Some("VersionId"),
+            () if object.last_modified_time.is_some() => Some("LastModifiedTime"),
+            () if object.size.is_some() => Some("Size"),
+            () => None,
+        };
+        let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
+        delete_object::Named { key: object.key, if_match, unsupported }
+    });
+    let request = delete_object::Request { bucket: call.bucket()?, objects: objects.collect() };
+    let outcomes = delete_object::many(ops, request).await?;
+    Ok(answer::document(Xml::document("DeleteResult", |xml| {
+        for (key, outcome) in &outcomes {
+            match outcome {
+                Ok(()) if quiet => {}
+                Ok(()) => xml.element("Deleted", |xml| xml.text("Key", key)),
+                Err(error) => xml.element("Error", |xml| {
+                    xml.text("Key", key);
+                    xml.text("Code", error.code.as_str());
+                    xml.text("Message", &error.message);
+                }),
+            }
+        }
+    })))
+}

@@ -1,0 +1,330 @@
+//! Which operation a request asks for, and on what: from method, host, path and query alone, before it is trusted.
+
+use gabion_types::{BucketName, ObjectKey, ObjectKeyError};
+use http::header::HOST;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Version};
+use percent_encoding::percent_decode_str;
+
+use super::host::Domains;
+use super::query::Query;
+use crate::error::{S3Code, S3Error};
+
+macro_rules! operations {
+    ($($name:ident,)*) => {
+        /// An operation of S3 that is served.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Operation { $($name,)* }
+
+        impl Operation {
+            /// The name in AWS's API.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Operation::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+operations! {
+    AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
+    DeleteObject, DeleteObjects, GetBucketLocation, GetObject, GetObjectAttributes, HeadBucket, HeadObject,
+    ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts, PutObject, UploadPart, UploadPartCopy,
+}
+
+/// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
+/// the bucket or object itself.
+const UNSUPPORTED: &[&str] = &[
+    "abac",
+    "accelerate",
+    "acl",
+    "analytics",
+    "annotation",
+    "append",
+    "cors",
+    "encryption",
+    "events",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "logging",
+    "metadataAnnotationTable",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "versioning",
+    "versions",
+    "website",
+];
+
+/// Query parameters of presigned requests that are about the signature; all other `X-Amz-*` parameters stand for headers.
+const PRESIGNING: &[&str] = &[
+    "x-amz-algorithm",
+    "x-amz-content-sha256",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-amz-signedheaders",
+];
+
+const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Routed {
+    /// The operation, or why there is none. It is told only to those who are authenticated.
+    pub(crate) operation: Result<Operation, S3Error>,
+    pub(crate) bucket: Option<BucketName>,
+    pub(crate) key: Option<ObjectKey>,
+    pub(crate) query: Query,
+    /// Headers that a presigned URL carries as query parameters.
+    pub(crate) hoisted: Vec<(HeaderName, HeaderValue)>,
+    /// `Host`, as sent.
+    pub(crate) host: String,
+    pub(crate) version: Version,
+}
+
+impl Routed {
+    /// Finds the operation.
+    ///
+    /// # Errors
+    /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.
+    pub(crate) fn new(parts: &Parts, domains: &Domains) -> Result<Self, S3Error> {
+        let host = host(parts);
+        let path = percent_decode_str(parts.uri.path()).decode_utf8().map_err(|_| S3Error::new(S3Code::InvalidURI))?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+        let path = path.strip_prefix('/').unwrap_or(&path);
+        let (bucket, key) = match domains.bucket(&host) {
+            Some(bucket) => (bucket, path.to_owned()),
+            None => {
+                let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+                (bucket.to_owned(), key.to_owned())
+            }
+        };
+        let hoisted = if query.has("X-Amz-Signature") { hoisted(&query)? } else { Vec::new() };
+        let copies = parts.headers.contains_key(COPY_SOURCE) || hoisted.iter().any(|(name, _)| name == COPY_SOURCE);
+        let (bucket, key) = names(&bucket, &key)?;
+        let operation = match (&bucket, &key) {
+            (None, _) => on_service(&parts.method),
+            (Some(_), None) => on_bucket(&parts.method, &query),
+            (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
+        };
+        Ok(Self { operation, bucket, key, query, hoisted, host, version: parts.version })
+    }
+}
+
+fn names(bucket: &str, key: &str) -> Result<(Option<BucketName>, Option<ObjectKey>), S3Error> {
+    if bucket.is_empty() {
+        // `//key` names no bucket.
+        return if key.is_empty() { Ok((None, None)) } else { Err(S3Code::InvalidBucketName.into()) };
+    }
+    let name = BucketName::new(bucket)
+        .map_err(|_| S3Error::new(S3Code::InvalidBucketName).detail("BucketName", bucket.to_owned()))?;
+    let key = match ObjectKey::new(key) {
+        Ok(key) => Some(key),
+        Err(ObjectKeyError::Empty) => None,
+        Err(ObjectKeyError::TooLong) => {
+            return Err(S3Error::new(S3Code::KeyTooLongError)
+                .detail("Size", key.len().to_string())
+                .detail("MaxSizeAllowed", gabion_types::limits::KEY_BYTES_MAX.to_string()));
+        }
+    };
+    Ok((Some(name), key))
+}
+
+fn host(parts: &Parts) -> String {
+    let header = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    header.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
+}
+
+fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
+    let mut headers = Vec::new();
+    for (name, value) in query.iter() {
+        let lower = name.to_ascii_lowercase();
+        if lower.starts_with("x-amz-") && !PRESIGNING.contains(&lower.as_str()) {
+            let invalid = || S3Error::argument(name, value, "The parameter stands for a header and can be none.");
+            let name = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| invalid())?;
+            headers.push((name, HeaderValue::from_str(value).map_err(|_| invalid())?));
+        }
+    }
+    Ok(headers)
+}
+
+fn supported(query: &Query) -> Result<(), S3Error> {
+    match UNSUPPORTED.iter().find(|name| query.has(name)) {
+        Some(name) => Err(S3Error::unsupported(name)),
+        None => Ok(()),
+    }
+}
+
+fn on_service(method: &Method) -> Result<Operation, S3Error> {
+    match *method {
+        Method::GET => Ok(Operation::ListBuckets),
+        _ => Err(S3Code::MethodNotAllowed.into()),
+    }
+}
+
+fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
+    supported(query)?;
+    match *method {
+        Method::GET if query.has("location") => Ok(Operation::GetBucketLocation),
+        Method::GET if query.has("uploads") => Ok(Operation::ListMultipartUploads),
+        Method::GET => match query.get("list-type")? {
+            None | Some("1") => Ok(Operation::ListObjects),
+            Some("2") => Ok(Operation::ListObjectsV2),
+            Some(other) => Err(S3Error::argument("list-type", other, "Invalid list type")),
+        },
+        Method::HEAD => Ok(Operation::HeadBucket),
+        Method::PUT => Ok(Operation::CreateBucket),
+        Method::DELETE => Ok(Operation::DeleteBucket),
+        Method::POST if query.has("delete") => Ok(Operation::DeleteObjects),
+        Method::POST => Err(S3Code::NotImplemented.into()),
+        _ => Err(S3Code::MethodNotAllowed.into()),
+    }
+}
+
+fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, S3Error> {
+    supported(query)?;
+    let upload = query.has("uploadId");
+    match *method {
+        Method::GET if query.has("attributes") => Ok(Operation::GetObjectAttributes),
+        Method::GET if upload => Ok(Operation::ListParts),
+        Method::GET => Ok(Operation::GetObject),
+        Method::HEAD => Ok(Operation::HeadObject),
+        Method::PUT => match (upload, query.has("partNumber"), copies) {
+            (true, true, false) => Ok(Operation::UploadPart),
+            (true, true, true) => Ok(Operation::UploadPartCopy),
+            (false, false, false) => Ok(Operation::PutObject),
+            (false, false, true) => Ok(Operation::CopyObject),
+            _ => Err(S3Error::with(S3Code::InvalidArgument, "partNumber and uploadId must be given together")),
+        },
+        Method::DELETE if upload => Ok(Operation::AbortMultipartUpload),
+        Method::DELETE => Ok(Operation::DeleteObject),
+        Method::POST if query.has("uploads") => Ok(Operation::CreateMultipartUpload),
+        Method::POST if upload => Ok(Operation::CompleteMultipartUpload),
+        _ => Err(S3Code::MethodNotAllowed.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn route(method: &str, target: &str, headers: &[(&str, &str)]) -> Result<Routed, S3Error> {
+        let mut request = Request::builder().method(method).uri(target).header("host", "b.s3.test");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        Routed::new(&parts, &Domains::new(&[]).unwrap())
+    }
+
+    #[test]
+    fn requests_find_their_operation() {
+        let copy: &[(&str, &str)] = &[("x-amz-copy-source", "/b/k")];
+        let table: &[(&str, &str, &[(&str, &str)], &str)] = &[
+            ("GET", "/", &[], "ListBuckets"),
+            ("GET", "/?x-id=ListBuckets", &[], "ListBuckets"),
+            ("PUT", "/", &[], "405"),
+            ("PUT", "/bkt", &[], "CreateBucket"),
+            ("PUT", "/bkt/", &[], "CreateBucket"),
+            ("HEAD", "/bkt", &[], "HeadBucket"),
+            ("DELETE", "/bkt", &[], "DeleteBucket"),
+            ("GET", "/bkt", &[], "ListObjects"),
+            ("GET", "/bkt?list-type=2", &[], "ListObjectsV2"),
+            ("GET", "/bkt?list-type=3", &[], "400"),
+            ("GET", "/bkt?location", &[], "GetBucketLocation"),
+            ("GET", "/bkt?uploads", &[], "ListMultipartUploads"),
+            ("GET", "/bkt?versions", &[], "501"),
+            ("GET", "/bkt?acl", &[], "501"),
+            ("PUT", "/bkt?policy", &[], "501"),
+            ("PUT", "/bkt?versioning", &[], "501"),
+            ("POST", "/bkt?delete", &[], "DeleteObjects"),
+            ("POST", "/bkt", &[], "501"),
+            ("PATCH", "/bkt", &[], "405"),
+            ("GET", "/bkt/k", &[], "GetObject"),
+            ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),
+            ("GET", "/bkt/k?attributes", &[], "GetObjectAttributes"),
+            ("GET", "/bkt/k?uploadId=1", &[], "ListParts"),
+            ("GET", "/bkt/k?tagging", &[], "501"),
+            ("GET", "/bkt/k?torrent", &[], "501"),
+            ("HEAD", "/bkt/k", &[], "HeadObject"),
+            ("PUT", "/bkt/k", &[], "PutObject"),
+            ("PUT", "/bkt/k", copy, "CopyObject"),
+            ("PUT", "/bkt/k?uploadId=1&partNumber=1", &[], "UploadPart"),
+            ("PUT", "/bkt/k?uploadId=1&partNumber=1", copy, "UploadPartCopy"),
+            ("PUT", "/bkt/k?uploadId=1", &[], "400"),
+            ("PUT", "/bkt/k?partNumber=1", &[], "400"),
+            ("PUT", "/bkt/k?annotation=x", &[], "501"),
+            ("PUT", "/bkt/k?retention", &[], "501"),
+            ("PUT", "/bkt/k?renameObject", copy, "501"),
+            ("DELETE", "/bkt/k", &[], "DeleteObject"),
+            ("DELETE", "/bkt/k?uploadId=1", &[], "AbortMultipartUpload"),
+            ("DELETE", "/bkt/k?tagging", &[], "501"),
+            ("POST", "/bkt/k?uploads", &[], "CreateMultipartUpload"),
+            ("POST", "/bkt/k?uploadId=1", &[], "CompleteMultipartUpload"),
+            ("POST", "/bkt/k?select&select-type=2", &[], "501"),
+            ("POST", "/bkt/k", &[], "405"),
+            ("PUT", "/bkt/k?X-Amz-Signature=1&X-Amz-Copy-Source=b%2Fk", &[], "CopyObject"),
+            ("PUT", "/bkt/k?X-Amz-Copy-Source=b%2Fk", &[], "PutObject"),
+        ];
+        for (method, target, headers, expected) in table {
+            let got = match route(method, target, headers).unwrap().operation {
+                Ok(operation) => operation.name().to_owned(),
+                Err(error) => error.code.status().as_u16().to_string(),
+            };
+            assert_eq!(got, *expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn paths_are_decoded_once() {
+        let routed = route("GET", "/bkt/a%2Fb%20c+d%2520//e", &[]).unwrap();
+        assert_eq!(routed.key.unwrap().as_str(), "a/b c+d%20//e");
+        assert_eq!(routed.bucket.unwrap().as_str(), "bkt");
+    }
+
+    #[test]
+    fn bad_names_are_refused() {
+        let long = format!("/bkt/{}", "k".repeat(1025));
+        for (target, code) in [
+            ("/BKT/k", S3Code::InvalidBucketName),
+            ("/b_t", S3Code::InvalidBucketName),
+            ("/ab", S3Code::InvalidBucketName),
+            ("//k", S3Code::InvalidBucketName),
+            ("/bkt/%ff", S3Code::InvalidURI),
+            (long.as_str(), S3Code::KeyTooLongError),
+        ] {
+            assert_eq!(route("GET", target, &[]).unwrap_err().code, code, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_presigned_query_stands_for_headers() {
+        let routed = route("PUT", "/bkt/k?X-Amz-Signature=s&X-Amz-Date=d&X-Amz-Meta-Tag=v&x-amz-acl=private", &[]);
+        let hoisted = routed.unwrap().hoisted;
+        let names: Vec<_> = hoisted.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(names, [("x-amz-meta-tag", "v"), ("x-amz-acl", "private")]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Headers that ask for what is not served: refused, never silently ignored.
+
+use http::HeaderMap;
+
+use super::call::Call;
+use crate::error::{S3Code, S3Error};
+
+/// Headers that are refused whatever they say.
+const REFUSED: &[&str] = &[
+    "x-amz-annotation-directive",
+    "x-amz-bucket-namespace",
+    "x-amz-if-match-initiated-time",
+    "x-amz-if-match-last-modified-time",
+    "x-amz-if-match-size",
+    "x-amz-mfa",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-rename-source",
+    "x-amz-tagging",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+    // Checksums of AWS that are not computed here.
+    "x-amz-checksum-md5",
+    "x-amz-checksum-sha512",
+    "x-amz-checksum-xxhash128",
+    "x-amz-checksum-xxhash3",
+    "x-amz-checksum-xxhash64",
+];
+
+/// The same for all that begin so.
+const REFUSED_PREFIXES: &[&str] =
+    &["x-amz-copy-source-server-side-encryption-", "x-amz-grant-", "x-amz-server-side-encryption"];
+
+/// Headers of which some values ask for nothing: those are let through.
+const ALLOWED_VALUES: &[(&str, &[&str])] = &[
+    ("x-amz-acl", &["private", "bucket-owner-full-control"]),
+    ("x-amz-bucket-object-lock-enabled", &["false"]),
+    ("x-amz-object-ownership", &["BucketOwnerEnforced"]),
+    ("x-amz-tagging-directive", &["COPY"]),
+];
+
+/// Checks the headers, storage class, expected owner and version of any request.
+///
+/// # Errors
+/// `NotImplemented`, `InvalidStorageClass`, `AccessDenied` for another owner.
+pub(super) fn check(call: &Call, owner: &str) -> Result<(), S3Error> {
+    check_headers(call.headers())?;
+    for header in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
+        if call.header(header)?.is_some_and(|expected| expected != owner) {
+            return Err(S3Code::AccessDenied.into());
+        }
+    }
+    check_version(call.query().get("versionId")?)
+}
+
+/// Without versions, the only version is `null`.
+pub(super) fn check_version(version: Option<&str>) -> Result<(), S3Error> {
+    match version {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(S3Error::unsupported("versionId")),
+    }
+}
+
+fn check_headers(headers: &HeaderMap) -> Result<(), S3Error> {
+    for (name, value) in headers {
+        let name = name.as_str();
+        if !name.starts_with("x-amz-") || value.is_empty() {
+            continue;
+        }
+        if REFUSED.contains(&name) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(S3Error::unsupported(name));
+        }
+        if let Some((_, allowed)) = ALLOWED_VALUES.iter().find(|(restricted, _)| *restricted == name)
+            && !allowed.iter().any(|allowed| value == allowed)
+        {
+            return Err(S3Error::unsupported(name));
+        }
+        if name == "x-amz-storage-class" && value != "STANDARD" {
+            return Err(S3Code::InvalidStorageClass.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_served_is_refused() {
+        let not_implemented = Some(S3Code::NotImplemented);
+        let table = [
+            ("x-amz-acl", "private", None),
+            ("x-amz-acl", "bucket-owner-full-control", None),
+            ("x-amz-acl", "public-read", not_implemented),
+            ("x-amz-acl", "nonsense", not_implemented),
+            ("x-amz-grant-read", "id=1", not_implemented),
+            ("x-amz-server-side-encryption", "AES256", not_implemented),
+            ("x-amz-server-side-encryption-customer-key", "k", not_implemented),
+            ("x-amz-copy-source-server-side-encryption-customer-algorithm", "AES256", not_implemented),
+            ("x-amz-tagging", "a=b", not_implemented),
+            ("x-amz-tagging-directive", "COPY", None),
+            ("x-amz-tagging-directive", "REPLACE", not_implemented),
+            ("x-amz-object-lock-mode", "GOVERNANCE", not_implemented),
+            ("x-amz-bucket-object-lock-enabled", "true", not_implemented),
+            ("x-amz-bucket-object-lock-enabled", "false", None),
+            ("x-amz-object-ownership", "BucketOwnerEnforced", None),
+            ("x-amz-object-ownership", "ObjectWriter", not_implemented),
+            ("x-amz-website-redirect-location", "/x", not_implemented),
+            ("x-amz-write-offset-bytes", "0", not_implemented),
+            ("x-amz-checksum-sha512", "x", not_implemented),
+            ("x-amz-storage-class", "STANDARD", None),
+            ("x-amz-storage-class", "GLACIER", Some(S3Code::InvalidStorageClass)),
+            ("x-amz-meta-anything", "x", None),
+            ("x-amz-user-agent", "x", None),
+            ("x-amz-tagging", "", None),
+            ("tagging", "x", None),
+        ];
+        for (name, value, expected) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            assert_eq!(check_headers(&headers).err().map(|error| error.code), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn the_only_version_is_null() {
+        assert!(check_version(None).is_ok() && check_version(Some("null")).is_ok());
+        assert_eq!(check_version(Some("3")).unwrap_err().code, S3Code::NotImplemented);
+    }
+}

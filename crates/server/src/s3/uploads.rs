@@ -1,0 +1,172 @@
+//! Adapters of multipart uploads.
+
+use gabion_store::{
+    Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, Etag, UploadPart, UploadRef,
+};
+use gabion_types::limits::PART_NUMBER_MAX;
+use http::header::ETAG;
+use http::{HeaderName, Response, StatusCode};
+use s3s::{Body, dto};
+
+use super::answer;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::listing::{STANDARD, owner};
+use super::xml::{Xml, parse_complete};
+use super::{attributes, checksums, conditions, date};
+use crate::error::{S3Code, S3Error};
+use crate::ops::checksums::{kind_name, shown};
+use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
+
+const CHECKSUM_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
+const CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+
+fn target(call: &Call) -> Result<UploadRef, S3Error> {
+    Ok(UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? })
+}
+
+pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let algorithm = checksums::algorithm(call, "x-amz-checksum-algorithm")?;
+    let checksum = match (algorithm, checksums::kind(call)?) {
+        (Some(algorithm), kind) => Some((algorithm, kind)),
+        (None, None) => None,
+        (None, Some(_)) => {
+            let message = "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.";
+            return Err(S3Error::request(message));
+        }
+    };
+    let (bucket, key) = (call.bucket()?, call.key()?);
+    let request =
+        CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: attributes::read(call)?, checksum };
+    let created = upload::create(ops, request).await?;
+    let mut response = answer::document(Xml::document("InitiateMultipartUploadResult", |xml| {
+        xml.text("Bucket", bucket.as_str());
+        xml.text("Key", key.as_str());
+        xml.value("UploadId", created.upload);
+    }));
+    if let Some((algorithm, kind)) = created.checksum {
+        answer::set(&mut response, CHECKSUM_ALGORITHM, algorithm.as_str());
+        answer::set(&mut response, CHECKSUM_TYPE, kind_name(kind));
+    }
+    Ok(response)
+}
+
+pub(super) async fn part(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let part = UploadPart { target: target(call)?, part_number: part_number(call.query().text("partNumber")?)? };
+    let body = body::object_body(call)?;
+    let result = upload_part::run(ops, upload_part::Request { part, body }).await?;
+    let mut response = answer::empty(StatusCode::OK);
+    answer::set(&mut response, ETAG, &format!("\"{}\"", result.etag));
+    checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
+    // The kind is the object's, not the part's.
+    response.headers_mut().remove(CHECKSUM_TYPE);
+    Ok(response)
+}
+
+pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let checksum = match checksums::value(call)? {
+        // A composite checksum may come with its number of parts.
+        Some((algorithm, text)) => {
+            let bare = text.split_once('-').map_or(text, |(bare, _)| bare);
+            Some(checksums::parse(algorithm, bare)?)
+        }
+        None => None,
+    };
+    let expected_size = match call.header("x-amz-mp-object-size")? {
+        None => None,
+        Some(size) => Some(
+            size.parse()
+                .map_err(|_| S3Error::argument("x-amz-mp-object-size", size, "The size is not a number of bytes."))?,
+        ),
+    };
+    let mut request = CompleteUpload {
+        target: target(call)?,
+        parts: Vec::new(),
+        conditions: conditions::write(call)?,
+        expected_size,
+        checksum,
+        checksum_kind: checksums::kind(call)?,
+    };
+    let document = body::document(call, DocumentDigests::Md5Only).await?;
+    let parts = parse_complete(&document)?.parts.unwrap_or_default();
+    if parts.is_empty() || parts.len() > usize::from(PART_NUMBER_MAX) {
+        return Err(S3Code::MalformedXML.into());
+    }
+    request.parts = parts.iter().map(completed_part).collect::<Result<_, _>>()?;
+    let UploadRef { bucket, key, .. } = request.target.clone();
+    let result = upload::complete(ops, request).await?;
+    let parts = match result.etag {
+        Etag::Multipart(_, parts) => Some(parts),
+        _ => None,
+    };
+    let shown = shown(&result.checksums, parts);
+    Ok(answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
+        xml.text("Location", format!("http://{}/{bucket}/{key}", call.routed.host));
+        xml.text("Bucket", bucket.as_str());
+        xml.text("Key", key.as_str());
+        xml.text("ETag", format!("\"{}\"", result.etag));
+        checksums::show_elements(&shown, xml);
+        xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
+    })))
+}
+
+fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {
+    let number = part.part_number.and_then(|number| u16::try_from(number).ok());
+    let (Some(part_number @ 1..=PART_NUMBER_MAX), Some(etag)) = (number, &part.e_tag) else {
+        return Err(S3Code::MalformedXML.into());
+    };
+    let given = [
+        (ChecksumAlgorithm::Crc32, &part.checksum_crc32),
+        (ChecksumAlgorithm::Crc32c, &part.checksum_crc32c),
+        (ChecksumAlgorithm::Crc64Nvme, &part.checksum_crc64nvme),
+        (ChecksumAlgorithm::Sha1, &part.checksum_sha1),
+        (ChecksumAlgorithm::Sha256, &part.checksum_sha256),
+    ];
+    let checksums = given.into_iter().filter_map(|(algorithm, text)| {
+        // A checksum that is none can not be the part's.
+        text.as_deref().map(|text| Checksum::from_base64(algorithm, text).map_err(|_| S3Code::InvalidPart.into()))
+    });
+    let checksums = checksums.collect::<Result<_, S3Error>>()?;
+    Ok(CompletedPart { part_number, etag: etag.value().to_owned(), checksums })
+}
+
+pub(super) async fn abort(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    upload::abort(ops, target(call)?).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let target = target(call)?;
+    let request = list_parts::Request {
+        target: target.clone(),
+        after: call.query().count("part-number-marker")?.unwrap_or(0),
+        max: call.query().count("max-parts")?,
+    };
+    let after = request.after;
+    let page = list_parts::run(ops, request).await?;
+    Ok(answer::document(Xml::document("ListPartsResult", |xml| {
+        xml.text("Bucket", target.bucket.as_str());
+        xml.text("Key", target.key.as_str());
+        xml.value("UploadId", target.upload);
+        owner(xml, "Initiator", ops.store.owner());
+        owner(xml, "Owner", ops.store.owner());
+        xml.text("StorageClass", page.listed.upload.storage_class.as_deref().unwrap_or(STANDARD));
+        xml.value("PartNumberMarker", after);
+        xml.optional("NextPartNumberMarker", page.listed.next.map(|number| number.to_string()));
+        xml.value("MaxParts", page.max);
+        xml.value("IsTruncated", page.listed.truncated);
+        if let Some((algorithm, kind)) = page.listed.upload.checksum {
+            xml.text("ChecksumAlgorithm", algorithm.as_str());
+            xml.text("ChecksumType", kind_name(kind));
+        }
+        for part in &page.listed.parts {
+            xml.element("Part", |xml| {
+                xml.value("PartNumber", part.part_number);
+                xml.value("LastModified", date::iso(part.modified_ms));
+                xml.text("ETag", format!("\"{}\"", part.etag));
+                checksums::show_elements(&shown(&part.checksums, None), xml);
+                xml.value("Size", part.size);
+            });
+        }
+    })))
+}

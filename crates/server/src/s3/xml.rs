@@ -1,0 +1,145 @@
+//! Documents of answers, and the three that requests carry.
+//!
+//! s3s's writer refuses control characters, which keys may hold; AWS writes them as character references, and so does this.
+
+use s3s::dto;
+
+use crate::error::{S3Code, S3Error};
+
+const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
+const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+/// A document being written.
+pub(crate) struct Xml(String);
+
+impl Xml {
+    /// A document in S3's namespace.
+    pub(crate) fn document(root: &str, content: impl FnOnce(&mut Xml)) -> String {
+        let mut xml = Xml(String::with_capacity(1024));
+        xml.raw(&[DECLARATION, "<", root, " xmlns=\"", NAMESPACE, "\">"]);
+        content(&mut xml);
+        xml.raw(&["</", root, ">"]);
+        xml.0
+    }
+
+    /// A document in no namespace.
+    pub(crate) fn plain(root: &str, content: impl FnOnce(&mut Xml)) -> String {
+        let mut xml = Xml(DECLARATION.to_owned());
+        xml.element(root, content);
+        xml.0
+    }
+
+    /// An element with elements in it.
+    pub(crate) fn element(&mut self, name: &str, content: impl FnOnce(&mut Xml)) {
+        self.raw(&["<", name, ">"]);
+        content(self);
+        self.raw(&["</", name, ">"]);
+    }
+
+    /// An element with a text.
+    pub(crate) fn text(&mut self, name: &str, text: impl AsRef<str>) {
+        self.element(name, |xml| xml.escaped(text.as_ref()));
+    }
+
+    /// An element with a value that needs no escaping.
+    pub(crate) fn value(&mut self, name: &str, value: impl std::fmt::Display) {
+        use std::fmt::Write;
+        self.element(name, |xml| write!(xml.0, "{value}").expect("a string takes all that is written"));
+    }
+
+    /// A text if there is one.
+    pub(crate) fn optional(&mut self, name: &str, text: Option<impl AsRef<str>>) {
+        if let Some(text) = text {
+            self.text(name, text);
+        }
+    }
+
+    /// A text that stands alone in its element.
+    pub(crate) fn escaped(&mut self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\t' | '\n' => self.0.push(character),
+                '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => self.raw(&["&#x", &format!("{:x}", character as u32), ";"]),
+                _ => self.0.push(character),
+            }
+        }
+    }
+
+    /// Markup that is already escaped.
+    pub(crate) fn raw(&mut self, parts: &[&str]) {
+        for part in parts {
+            self.0.push_str(part);
+        }
+    }
+}
+
+fn parse<T: for<'xml> s3s::xml::Deserialize<'xml>>(document: &[u8]) -> Result<T, S3Error> {
+    let mut reader = s3s::xml::Deserializer::new(document);
+    let malformed = |_| S3Error::new(S3Code::MalformedXML);
+    let value = T::deserialize(&mut reader).map_err(malformed)?;
+    reader.expect_eof().map_err(malformed)?;
+    Ok(value)
+}
+
+/// Reads the document of CreateBucket.
+pub(crate) fn parse_create_bucket(document: &[u8]) -> Result<dto::CreateBucketConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of DeleteObjects.
+pub(crate) fn parse_delete(document: &[u8]) -> Result<dto::Delete, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of CompleteMultipartUpload.
+pub(crate) fn parse_complete(document: &[u8]) -> Result<dto::CompletedMultipartUpload, S3Error> {
+    parse(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped() {
+        let document = Xml::plain("R", |xml| xml.text("K", "a<b>&\"'\u{1}\r\n\u{7f}ü"));
+        assert_eq!(
+            document,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<R><K>a&lt;b&gt;&amp;&quot;'&#x1;&#xd;\n&#x7f;ü</K></R>"
+        );
+    }
+
+    #[test]
+    fn documents_of_requests_are_read() {
+        let complete = parse_complete(
+            b"<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\n <Part><PartNumber>1</PartNumber>\
+              <ETag>&quot;abc&quot;</ETag></Part><Part><ETag>def</ETag><PartNumber>2</PartNumber></Part>\
+              </CompleteMultipartUpload>",
+        )
+        .unwrap();
+        let tags: Vec<_> =
+            complete.parts.unwrap().into_iter().map(|part| part.e_tag.unwrap().value().to_owned()).collect();
+        assert_eq!(tags, ["abc", "def"]);
+        let delete = parse_delete(b"<Delete><Quiet>true</Quiet><Object><Key>a&amp;b </Key></Object></Delete>").unwrap();
+        assert_eq!((delete.quiet, delete.objects[0].key.as_str()), (Some(true), "a&b "));
+        let bucket = parse_create_bucket(
+            b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>",
+        );
+        assert_eq!(bucket.unwrap().location_constraint.unwrap().as_str(), "eu-west-1");
+    }
+
+    #[test]
+    fn documents_that_are_none_are_refused() {
+        for document in
+            ["", "<", "<Delete>", "<Delete></Delete>", "<Other/>", "<Delete><Object></Object></Delete>", "\u{1}"]
+        {
+            assert_eq!(parse_delete(document.as_bytes()).unwrap_err().code, S3Code::MalformedXML, "{document}");
+        }
+        let bomb = "<!DOCTYPE d [<!ENTITY a \"aaaa\"><!ENTITY b \"&a;&a;&a;\">]><Delete><Object><Key>&b;</Key></Object></Delete>";
+        assert!(parse_delete(bomb.as_bytes()).is_err());
+    }
+}
