@@ -1,1 +1,68 @@
-fn main() {}
+//! The program: arguments, configuration, wiring. What it wires together lives in the crates below.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod config;
+mod deployment;
+mod exit;
+mod index;
+mod inspect;
+mod logging;
+mod output;
+mod rebuild;
+mod server;
+mod state;
+mod targets;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command_, ConfigCommand, SettingArgs};
+use config::{Config, Problem};
+use exit::Failure;
+
+// Many small allocations on many threads, freed on others: the system's allocator keeps too much of them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain(&failure);
+            failure.code()
+        }
+    }
+}
+
+fn run(command: Command_) -> Result<(), Failure> {
+    match command {
+        Command_::Server(settings) => server::run(read(settings)?),
+        Command_::RebuildIndex(settings) => rebuild::run(read(settings)?),
+        Command_::Inspect(what) => inspect::run(what),
+        Command_::Config(ConfigCommand::Check(settings)) => check(settings),
+        Command_::Bench(load) => Ok(gabion_bench::run(load)?),
+        Command_::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "gabion", &mut script);
+            output::print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn read(settings: SettingArgs) -> Result<Config, Failure> {
+    let resolved = settings.layers()?.resolve().map_err(wrong)?;
+    Config::read(&resolved).map_err(wrong)
+}
+
+fn check(settings: SettingArgs) -> Result<(), Failure> {
+    let resolved = settings.layers()?.resolve().map_err(wrong)?;
+    output::print(&config::report(&resolved))?;
+    Config::read(&resolved).map(drop).map_err(wrong)
+}
+
+fn wrong(problems: Vec<Problem>) -> Failure {
+    let sentences: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    Failure::config(sentences.join("\ngabion: "))
+}

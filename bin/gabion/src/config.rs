@@ -1,0 +1,16 @@
+//! Configuration: one table of settings, layered from flags, environment and a TOML file.
+//!
+//! The table ([`settings`]) drives everything: what is parsed, the help texts, `gabion config check` and the typed [`Config`].
+
+mod check;
+mod layers;
+mod settings;
+mod values;
+
+pub(crate) use check::report;
+pub(crate) use layers::{ENVIRONMENT_PREFIX, Layers, Problem};
+pub(crate) use settings::{Config, SETTINGS, Setting};
+pub(crate) use values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat};
+
+#[cfg(test)]
+mod tests;

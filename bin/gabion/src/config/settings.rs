@@ -1,0 +1,215 @@
+//! Every setting, once: its key, type, default and meaning.
+
+use std::path::PathBuf;
+
+use gabion_platform::DriverChoice;
+use gabion_segment::Durability;
+use gabion_types::Geometry;
+
+use super::layers::{Problem, Resolved};
+use super::values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, LogLevel, OptionalList, Span, Value};
+
+/// A row of the table.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// Its name in the file: sections and names, joined by dots.
+    pub(crate) key: &'static str,
+    /// Type and unit.
+    pub(crate) unit: &'static str,
+    /// Whether it takes many values.
+    pub(crate) list: bool,
+    /// Its default as text; the values of a list are separated by commas. Empty: there is none, the meaning says what applies.
+    pub(crate) default: &'static str,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+    /// Checks the texts of a value.
+    pub(crate) check: fn(&[String]) -> Result<(), String>,
+}
+
+impl Setting {
+    /// The setting with this key.
+    pub(crate) fn find(key: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.key == key)
+    }
+
+    /// Its environment variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("{}{}", super::ENVIRONMENT_PREFIX, self.key.replace('.', "_").to_uppercase())
+    }
+
+    /// Its flag, without the two hyphens.
+    pub(crate) fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+}
+
+macro_rules! settings {
+    ($($key:literal => $field:ident: $ty:ty = $default:literal, $($meaning:literal)+;)*) => {
+        /// Every setting, in the order in which it is shown.
+        pub(crate) static SETTINGS: &[Setting] = &[$(Setting {
+            key: $key,
+            unit: <$ty as Value>::UNIT,
+            list: <$ty as Value>::LIST,
+            default: $default,
+            meaning: concat!($($meaning),+),
+            check: |texts| <$ty as Value>::parse(texts).map(drop),
+        }),*];
+
+        /// The settings with their values.
+        #[derive(Debug, Clone, PartialEq)]
+        #[allow(missing_docs, reason = "the table of settings describes each")]
+        pub(crate) struct Config {
+            $(pub(crate) $field: $ty,)*
+        }
+
+        impl Config {
+            /// Reads all values.
+            ///
+            /// # Errors
+            /// With every value that is wrong, and every rule between values that is broken.
+            pub(crate) fn read(resolved: &Resolved) -> Result<Config, Vec<Problem>> {
+                let mut problems = Vec::new();
+                $(let $field = resolved.value::<$ty>($key).map_err(|problem| problems.push(problem)).ok();)*
+                if !problems.is_empty() {
+                    return Err(problems);
+                }
+                let config = Config { $($field: $field.expect("what is missing is a problem"),)* };
+                let broken: Vec<Problem> = config.broken_rules().into_iter().map(Problem).collect();
+                if broken.is_empty() { Ok(config) } else { Err(broken) }
+            }
+        }
+    };
+}
+
+settings! {
+    "targets" => targets: Vec<PathBuf> = "",
+        "Directories that hold the data, one on each failure domain (drive, OST, storage target). Also given as arguments, which take precedence.";
+    "geometry" => geometry: Option<Geometry> = "",
+        "Data and parity shards of new segments: with 4+2 any two targets may be lost. Decided when the targets are first used and then kept; \
+         by default it follows from their number: 1+0, 1+1, 2+1, 2+2, 3+2, 4+2, ... up to 8+3.";
+    "state" => state: Option<PathBuf> = "",
+        "Directory of the index, the lock and the generated credentials; on a local file system, never shared between nodes. \
+         By default the directory 'state' in the first target.";
+    "listen" => listen: Vec<ListenAddress> = "127.0.0.1:9000",
+        "Where S3 is served.";
+    "admin_listen" => admin_listen: OptionalList<ListenAddress> = "127.0.0.1:9001",
+        "Where /health/live, /health/ready, /metrics and /status are served, without authentication: keep it private. The word none switches it off.";
+    "region" => region: String = "us-east-1",
+        "The region: clients must sign for it.";
+    "domain" => domain: Vec<String> = "",
+        "Domains under which bucket.domain names a bucket (virtual-host style). Any other host is path-style.";
+    "durability" => durability: Durability = "sync",
+        "When a write is acknowledged. sync: when it is on stable storage of all its targets. relaxed: when it is written; power loss may take the last \
+         checkpoint.interval of writes (never a mere crash of the server).";
+    "driver" => driver: DriverChoice = "auto",
+        "How targets are read and written. auto chooses for each by its file system and what the kernel allows.";
+    "sigv2" => sigv2: bool = "false",
+        "Whether the old Signature Version 2 is accepted (COSBench needs it). It does not protect the body.";
+    "access_log" => access_log: AccessLogChoice = "off",
+        "One JSON line per request. A file is opened anew on SIGHUP.";
+    "workers" => workers: Option<usize> = "",
+        "Threads that serve requests. By default one per CPU.";
+    "log.level" => log_level: LogLevel = "info",
+        "How much is logged to standard error; debug has one line per request.";
+    "log.format" => log_format: LogFormat = "text",
+        "How the log is written.";
+    "log.filter" => log_filter: Option<String> = "",
+        "Overrides log.level for parts of the program, e.g. info,gabion_segment=debug.";
+    "tls.cert" => tls_cert: Option<PathBuf> = "",
+        "PEM file with the certificate and its chain. With tls.key it makes the data port speak TLS; both are read again when they change.";
+    "tls.key" => tls_key: Option<PathBuf> = "",
+        "PEM file with the certificate's private key.";
+    "limits.connections_max" => limits_connections_max: usize = "4096",
+        "Connections served at once on the data port; further ones wait until one ends.";
+    "limits.header_timeout" => limits_header_timeout: Span = "30s",
+        "Longest time for a TLS handshake and for a request's head.";
+    "limits.idle_timeout" => limits_idle_timeout: Span = "75s",
+        "Longest time that a connection stays open between two requests.";
+    "limits.progress_timeout" => limits_progress_timeout: Span = "30s",
+        "A client that is waited for must send or take limits.progress_bytes_min in this time; how long a body takes as a whole is not limited.";
+    "limits.progress_bytes_min" => limits_progress_bytes_min: ByteCount = "4KiB",
+        "Bytes that must move in every limits.progress_timeout.";
+    "limits.header_count_max" => limits_header_count_max: usize = "128",
+        "Most header fields of a request.";
+    "limits.header_bytes_max" => limits_header_bytes_max: ByteCount = "32KiB",
+        "Most bytes of a request's target and header fields.";
+    "limits.buffer_bytes_max" => limits_buffer_bytes_max: ByteCount = "512KiB",
+        "Most bytes that a connection buffers in each direction; at least 8KiB.";
+    "limits.streams_max" => limits_streams_max: usize = "128",
+        "Most concurrent requests on one HTTP/2 connection.";
+    "limits.drain_timeout" => limits_drain_timeout: Span = "30s",
+        "How long a shutdown waits for requests in flight before it cuts them.";
+    "lanes.small" => lanes_small: usize = "2",
+        "Writers of small objects, each with one open segment.";
+    "lanes.large" => lanes_large: usize = "4",
+        "Writers of large objects, each with one open segment.";
+    "segment.payload_bytes" => segment_payload_bytes: ByteCount = "1GiB",
+        "Payload of a segment over all its data shards, from 1MiB to 1TiB.";
+    "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
+        "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
+    "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "64MiB",
+        "Room on each target that is kept for deletions when it is full.";
+    "memory.stripe_bytes" => memory_stripe_bytes: ByteCount = "512MiB",
+        "Memory for stripes of large objects on their way to the targets, parity included.";
+    "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
+        "Memory for bodies of small objects; a request waits for its share before its body is read.";
+    "memory.read_bytes" => memory_read_bytes: ByteCount = "1GiB",
+        "Memory for what downloads of large objects have read ahead.";
+    "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
+        "Stripes that a download of a large object reads ahead.";
+    "index.cache_bytes" => index_cache_bytes: ByteCount = "256MiB",
+        "Memory for blocks of the index.";
+    "index.row_cache_bytes" => index_row_cache_bytes: ByteCount = "128MiB",
+        "Memory for hot rows in front of the index.";
+    "index.journal_bytes" => index_journal_bytes: ByteCount = "64MiB",
+        "Length of the index' journal, which a start after a crash must read; at least 64MiB.";
+    "checkpoint.interval" => checkpoint_interval: Span = "1s",
+        "Time between two checkpoints of the index while there are writes.";
+    "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
+        "Bytes written after which a checkpoint is made before its time.";
+}
+
+impl Config {
+    /// Rules between values, as sentences for those that are broken.
+    fn broken_rules(&self) -> Vec<String> {
+        let rules = [
+            (self.tls_cert.is_some() == self.tls_key.is_some(), "tls.cert and tls.key must be given together"),
+            (!self.listen.is_empty(), "listen must name at least one address"),
+            (self.workers.is_none_or(|workers| (1..=1024).contains(&workers)), "workers must be from 1 to 1024"),
+            (self.limits_connections_max >= 1, "limits.connections_max must be at least 1"),
+            (self.limits_header_count_max >= 8, "limits.header_count_max must be at least 8: S3 clients send as many"),
+            (self.limits_header_bytes_max.0 >= 4096, "limits.header_bytes_max must be at least 4KiB: a presigned request has as many"),
+            (self.limits_buffer_bytes_max.0 >= 8192, "limits.buffer_bytes_max must be at least 8KiB"),
+            (
+                self.limits_buffer_bytes_max.0 >= self.limits_header_bytes_max.0,
+                "limits.buffer_bytes_max must not be below limits.header_bytes_max: a head must fit in the buffer",
+            ),
+            ((1..=1_000_000).contains(&self.limits_streams_max), "limits.streams_max must be from 1 to 1000000"),
+            ((1..=256).contains(&self.lanes_small), "lanes.small must be from 1 to 256"),
+            ((1..=256).contains(&self.lanes_large), "lanes.large must be from 1 to 256"),
+            (
+                (1 << 20..=1 << 40).contains(&self.segment_payload_bytes.0),
+                "segment.payload_bytes must be from 1MiB to 1TiB",
+            ),
+            (self.memory_put_bytes.0 >= 1 << 20, "memory.put_bytes must be at least 1MiB"),
+            (self.memory_read_ahead_stripes >= 1, "memory.read_ahead_stripes must be at least 1"),
+            (self.index_journal_bytes.0 >= 64 << 20, "index.journal_bytes must be at least 64MiB"),
+            (self.targets.len() <= 255, "there may be at most 255 targets"),
+        ];
+        let mut broken: Vec<String> =
+            rules.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect();
+        for (index, target) in self.targets.iter().enumerate() {
+            if self.targets[..index].contains(target) {
+                broken.push(format!("the target {} is given twice", target.display()));
+            }
+        }
+        if let Some(geometry) = self.geometry
+            && !self.targets.is_empty()
+            && self.targets.len() < geometry.shards()
+        {
+            let (needed, given) = (geometry.shards(), self.targets.len());
+            broken.push(format!("geometry {geometry} needs {needed} targets, but {given} are given"));
+        }
+        broken
+    }
+}

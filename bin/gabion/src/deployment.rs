@@ -1,0 +1,94 @@
+//! What a server and a rebuild have in common: targets, state directory and settings, ready for the store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gabion_platform::{OsEntropy, SystemClock};
+use gabion_segment::{LogConfig, LogTarget};
+use gabion_store::{Env, StoreConfig, StoreError};
+
+use crate::config::{ByteCount, Config};
+use crate::exit::Failure;
+use crate::index::EmbeddedIndex;
+use crate::state::State;
+use crate::targets;
+
+/// A deployment whose store can be opened.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    /// The state directory, which is ours as long as this lives.
+    pub(crate) state: State,
+    /// The targets.
+    pub(crate) targets: Vec<LogTarget>,
+    /// Per target: path, driver and file system, for humans.
+    pub(crate) described: Vec<String>,
+    /// Settings of the store.
+    pub(crate) store: StoreConfig,
+    /// The index in the state directory.
+    pub(crate) index: EmbeddedIndex,
+}
+
+impl Deployment {
+    /// Opens the targets and takes the state directory.
+    ///
+    /// # Errors
+    /// When the targets or the state directory can not be used, or contradict the configuration.
+    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
+        let opened = targets::open(&config.targets, config.driver).await?;
+        let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
+        let state = match &config.state {
+            Some(dir) => dir.clone(),
+            None if opened.first_is_member => default_state(config)?,
+            None => {
+                return Err(Failure::targets(format!(
+                    "the first target {} is missing or empty, and with it the state directory: name another target first to begin with an \
+                     empty state there (the index is then rebuilt, and new credentials are made unless they are in the environment), or give --state",
+                    opened.targets[0].name
+                )));
+            }
+        };
+        let state = State::open(&state)?;
+        let index = EmbeddedIndex::new(&state.dir, config);
+        let store = store_config(config, geometry);
+        Ok(Self { state, targets: opened.targets, described: opened.described, store, index })
+    }
+}
+
+fn default_state(config: &Config) -> Result<PathBuf, Failure> {
+    let first = config.targets.first().ok_or_else(|| Failure::config("no targets are given"))?;
+    Ok(first.join("state"))
+}
+
+/// The store's settings.
+fn store_config(config: &Config, geometry: gabion_types::Geometry) -> StoreConfig {
+    let mut log = LogConfig::new(geometry);
+    log.durability = config.durability;
+    log.small_lanes = config.lanes_small;
+    log.large_lanes = config.lanes_large;
+    log.segment_payload_bytes = config.segment_payload_bytes.0;
+    log.stripe_payload_bytes = config.segment_stripe_bytes.map_or(log.stripe_payload_bytes, ByteCount::in_memory);
+    log.stripe_memory_bytes = config.memory_stripe_bytes.0;
+    log.target_reserve_bytes = config.segment_target_reserve_bytes.0;
+    let mut store = StoreConfig::new(log);
+    store.region.clone_from(&config.region);
+    store.checkpoint_interval_ms = config.checkpoint_interval.millis();
+    store.checkpoint_bytes = config.checkpoint_bytes.0;
+    store.put_memory_bytes = config.memory_put_bytes.0;
+    store.read_memory_bytes = config.memory_read_bytes.0;
+    store.read_ahead_stripes = config.memory_read_ahead_stripes;
+    store
+}
+
+/// The real world.
+pub(crate) fn env() -> Env {
+    Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) }
+}
+
+/// Why a store did not open, as the program's end.
+pub(crate) fn not_opened(error: StoreError) -> Failure {
+    match error {
+        StoreError::Unavailable(why) => Failure::targets(why),
+        StoreError::InvalidRequest(why) => Failure::config(why),
+        other => Failure::failed(format!("the store can not be opened: {other}")),
+    }
+}

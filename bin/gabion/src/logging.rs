@@ -1,0 +1,29 @@
+//! The log: to standard error, as text or JSON.
+
+use std::io;
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, LogFormat};
+use crate::exit::Failure;
+
+/// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs), hyper and h2 tell of every frame.
+const QUIET: [&str; 6] = ["s3s=warn", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn"];
+
+/// Starts logging.
+///
+/// # Errors
+/// When the filter can not be read.
+pub(crate) fn start(config: &Config) -> Result<(), Failure> {
+    let text = config.log_filter.clone().unwrap_or_else(|| config.log_level.0.to_string().to_lowercase());
+    let directives = QUIET.join(",") + "," + &text;
+    let filter = EnvFilter::try_new(directives)
+        .map_err(|error| Failure::config(format!("log.filter {text:?} can not be read: {error}")))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let started = match config.log_format {
+        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| Failure::failed(format!("the log can not be started: {error}")))
+}

@@ -1,0 +1,309 @@
+//! `gabion server`: wiring, from settings to a running server and to its end.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_platform::{Clock, OsEntropy, SystemClock};
+use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
+use gabion_server::admin::{Admin, Phase};
+use gabion_server::credentials::Credentials;
+use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
+use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
+use gabion_server::s3::{S3Options, S3Service};
+use gabion_server::tls::{ReloadingTls, TlsFiles};
+use gabion_store::{OpenReport, Progress, Store};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{AccessLogChoice, Config, ListenAddress};
+use crate::deployment::{self, Deployment};
+use crate::exit::Failure;
+use crate::output;
+use crate::state::CredentialsFrom;
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// When the server can not start.
+pub(crate) fn run(config: Config) -> Result<(), Failure> {
+    crate::logging::start(&config)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = config.workers {
+        runtime.worker_threads(workers);
+    }
+    let runtime = runtime
+        .thread_name("gabion")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("the threads can not be started: {error}")))?;
+    runtime.block_on(serve(config))
+}
+
+/// What clients may do, from the settings.
+pub(crate) fn limits(config: &Config) -> HttpLimits {
+    HttpLimits {
+        connections_max: config.limits_connections_max,
+        header_timeout: config.limits_header_timeout.0,
+        idle_timeout: config.limits_idle_timeout.0,
+        progress_timeout: config.limits_progress_timeout.0,
+        progress_bytes_min: config.limits_progress_bytes_min.0,
+        header_count_max: config.limits_header_count_max,
+        header_bytes_max: config.limits_header_bytes_max.in_memory(),
+        buffer_bytes_max: config.limits_buffer_bytes_max.in_memory(),
+        streams_max: u32::try_from(config.limits_streams_max).unwrap_or(u32::MAX),
+        drain_timeout: config.limits_drain_timeout.0,
+    }
+}
+
+async fn serve(config: Config) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let stop_watching = CancellationToken::new();
+    let _stop_watching = stop_watching.clone().drop_guard();
+    // Whatever can be wrong is found before the log is replayed, which may take a while.
+    let Deployment { state, targets, described, store: store_config, index } = Deployment::open(&config).await?;
+    let geometry = store_config.log.geometry;
+    let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
+    let tls = tls(&config)?;
+    let listeners = bind(&config.listen, tls.as_ref()).await?;
+    let admin_listeners = bind(&config.admin_listen.0, None).await?;
+    let (access_log, access_log_writer) = access_log(&config)?;
+    if let Some(tls) = &tls {
+        tokio::spawn(Arc::clone(tls).watch(stop_watching.clone()));
+    }
+
+    let metrics = ServerMetrics::new();
+    let mut registry = Registry::default();
+    metrics.register(&mut registry);
+    if let Some(access_log) = &access_log {
+        registry.register_collector(Box::new(AccessLogFigures(access_log.clone())));
+    }
+    let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"));
+    let stop_admin = CancellationToken::new();
+    let admin_server = HttpServer { handler: admin.handler(), limits: limits(&config), observer: None };
+    let admin_addresses = addresses(&admin_listeners)?;
+    let admin_task = tokio::spawn(admin_server.serve(admin_listeners, stop_admin.clone().cancelled_owned()));
+
+    let opening = Store::open(store_config, targets, Box::new(index), deployment::env(), Arc::new(LoggedProgress::default()));
+    let (store, report) = tokio::select! {
+        opened = opening => opened.map_err(deployment::not_opened)?,
+        () = signals.stop() => {
+            tracing::info!("stopped before the store was open");
+            return Ok(());
+        }
+    };
+    log_report(&report);
+    let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
+    let service = service(&config, store.clone(), credentials)?;
+    let welcome = Welcome {
+        addresses: addresses(&listeners)?,
+        admin: admin_addresses,
+        tls: tls.is_some(),
+        region: &config.region,
+        credentials: &credentials_from,
+        geometry: geometry.to_string(),
+        targets: &described,
+    };
+    output::print(&welcome.text())?;
+    admin.set_phase(Phase::Serving(store.clone()));
+
+    let stop = CancellationToken::new();
+    let server = HttpServer { handler: service, limits: limits(&config), observer: Some(observer) };
+    let mut serving = tokio::spawn(server.serve(listeners, stop.clone().cancelled_owned()));
+    loop {
+        tokio::select! {
+            event = signals.next() => match event {
+                Event::Stop => break,
+                Event::Reopen => if let Some(writer) = &access_log_writer { writer.reopen() },
+            },
+            outcome = &mut serving => {
+                outcome.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
+                return Err(Failure::failed("the server stopped by itself"));
+            }
+        }
+    }
+    tracing::info!("stopping: what is in flight is finished first; another signal stops at once");
+    admin.set_phase(Phase::Stopping);
+    stop.cancel();
+    let finish = async {
+        match serving.await {
+            Ok(drained) if drained.cut > 0 => tracing::warn!(cut = drained.cut, "connections were still busy after limits.drain_timeout and were cut"),
+            Ok(_) => {}
+            Err(error) => tracing::error!(%error, "the server failed while it stopped"),
+        }
+        store.shutdown().await;
+        stop_admin.cancel();
+        if let Err(error) = admin_task.await {
+            tracing::error!(%error, "the admin page failed");
+        }
+    };
+    tokio::select! {
+        () = finish => {}
+        () = signals.stop() => return Err(Failure::failed("stopped at once by a second signal; the next start replays the log")),
+    }
+    if let Some(writer) = access_log_writer {
+        writer.close();
+    }
+    drop(state);
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3Service, Failure> {
+    let options = S3Options { region: config.region.clone(), domains: config.domain.clone(), sigv2: config.sigv2 };
+    S3Service::new(store, Arc::new(credentials), options, &OsEntropy).map_err(|error| Failure::config(error.to_string()))
+}
+
+fn tls(config: &Config) -> Result<Option<Arc<ReloadingTls>>, Failure> {
+    let (Some(certificate), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else { return Ok(None) };
+    let tls = ReloadingTls::load(TlsFiles { certificate, key }).map_err(|error| Failure::config(error.to_string()))?;
+    Ok(Some(Arc::new(tls)))
+}
+
+async fn bind(listen: &[ListenAddress], tls: Option<&Arc<ReloadingTls>>) -> Result<Vec<Listener>, Failure> {
+    let mut listeners = Vec::with_capacity(listen.len());
+    for ListenAddress(address) in listen {
+        let tcp = TcpListener::bind(address).await.map_err(|error| {
+            Failure::failed(format!("can not listen on {address}: {error}; choose another address with --listen or --admin-listen"))
+        })?;
+        listeners.push(Listener { tcp, tls: tls.cloned() });
+    }
+    Ok(listeners)
+}
+
+fn addresses(listeners: &[Listener]) -> Result<Vec<String>, Failure> {
+    listeners
+        .iter()
+        .map(|listener| match listener.tcp.local_addr() {
+            Ok(address) => Ok(address.to_string()),
+            Err(error) => Err(Failure::failed(format!("a listening socket has no address: {error}"))),
+        })
+        .collect()
+}
+
+fn access_log(config: &Config) -> Result<(Option<AccessLog>, Option<AccessLogWriter>), Failure> {
+    let target = match &config.access_log {
+        AccessLogChoice::Off => return Ok((None, None)),
+        AccessLogChoice::Stdout => AccessLogTarget::Stdout,
+        AccessLogChoice::File(path) => AccessLogTarget::File(path.clone()),
+    };
+    let (log, writer) = AccessLog::open(target)
+        .map_err(|error| Failure::failed(format!("the access log can not be opened: {error}; see --access-log")))?;
+    Ok((Some(log), Some(writer)))
+}
+
+/// What is said at the start, on standard output.
+struct Welcome<'a> {
+    addresses: Vec<String>,
+    admin: Vec<String>,
+    tls: bool,
+    region: &'a str,
+    credentials: &'a CredentialsFrom,
+    geometry: String,
+    targets: &'a [String],
+}
+
+impl Welcome<'_> {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let scheme = if self.tls { "https" } else { "http" };
+        // Writing to a String can not fail.
+        for address in &self.addresses {
+            let _ = writeln!(out, "endpoint:    {scheme}://{address}");
+        }
+        for address in &self.admin {
+            let _ = writeln!(out, "admin:       http://{address}");
+        }
+        let _ = writeln!(out, "region:      {}", self.region);
+        let credentials = match self.credentials {
+            CredentialsFrom::Environment => "from the environment".to_owned(),
+            CredentialsFrom::File(path) => path.display().to_string(),
+            CredentialsFrom::Generated(path) => format!("{} (just generated)", path.display()),
+        };
+        let _ = writeln!(out, "credentials: {credentials}");
+        let _ = writeln!(out, "geometry:    {}", self.geometry);
+        for target in self.targets {
+            let _ = writeln!(out, "target:      {target}");
+        }
+        out
+    }
+}
+
+fn log_report(report: &OpenReport) {
+    for warning in &report.warnings {
+        tracing::warn!("{warning}");
+    }
+    if let Some(reason) = &report.index_rebuilt {
+        tracing::warn!(%reason, "the index was rebuilt from the segments");
+    }
+    if report.segments_unreadable > 0 {
+        tracing::error!(segments = report.segments_unreadable, "segments have too few shards left to be read");
+    }
+    tracing::info!(
+        segments = report.segments,
+        mutations_replayed = report.mutations_replayed,
+        stripes_rolled_forward = report.stripes_rolled_forward,
+        stripes_voided = report.stripes_voided,
+        "the store is open"
+    );
+}
+
+/// Says every few seconds how far a long replay is.
+#[derive(Default)]
+struct LoggedProgress {
+    said_ns: AtomicU64,
+}
+
+impl Progress for LoggedProgress {
+    fn replayed(&self, mutations: u64, bytes_done: u64, bytes_total: u64) {
+        const EVERY_NS: u64 = 5_000_000_000;
+        let now_ns = SystemClock.monotonic_ns();
+        let said_ns = self.said_ns.load(Ordering::Relaxed);
+        if said_ns == 0 {
+            // The first report starts the clock: a short replay says nothing.
+            self.said_ns.store(now_ns.max(1), Ordering::Relaxed);
+        } else if now_ns.saturating_sub(said_ns) >= EVERY_NS {
+            self.said_ns.store(now_ns, Ordering::Relaxed);
+            tracing::info!(mutations, bytes_done, bytes_total, "replaying the log");
+        }
+    }
+}
+
+/// The signals that a server listens to.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+/// What a signal asks for.
+enum Event {
+    Stop,
+    Reopen,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals can not be received: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Resolves at a signal to stop.
+    async fn stop(&mut self) {
+        while !matches!(self.next().await, Event::Stop) {}
+    }
+
+    async fn next(&mut self) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Stop,
+            _ = self.interrupt.recv() => Event::Stop,
+            _ = self.hangup.recv() => Event::Reopen,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The admin port: health, figures, status. Read only, without authentication: it belongs on a private address.
+//!
+//! It is up before the store is, so that a long replay shows as alive and not ready.
+
+mod health;
+mod status;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use gabion_store::Store;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+use tower::ServiceExt;
+
+use crate::http::{Handler, Peer, RequestBody};
+use crate::metrics::store::StoreFigures;
+
+pub(crate) use status::target_state;
+
+/// How far the server is.
+#[derive(Clone)]
+pub enum Phase {
+    /// The store is being opened: recovery, replay.
+    Starting,
+    /// Requests are served.
+    Serving(Store),
+    /// Requests in flight are finished.
+    Stopping,
+}
+
+/// What the admin port shows; clones share it.
+#[derive(Clone)]
+pub struct Admin {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    phase: Arc<ArcSwap<Phase>>,
+    registry: Registry,
+    version: &'static str,
+}
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+impl Admin {
+    /// An admin page of a server that is starting. `registry` holds the figures of the data port; those of the store are added.
+    #[must_use]
+    pub fn new(mut registry: Registry, version: &'static str) -> Self {
+        let phase = Arc::new(ArcSwap::from_pointee(Phase::Starting));
+        let source = Arc::clone(&phase);
+        registry.register_collector(Box::new(StoreFigures(Arc::new(move || match &**source.load() {
+            Phase::Serving(store) => Some(store.clone()),
+            Phase::Starting | Phase::Stopping => None,
+        }))));
+        Self { shared: Arc::new(Shared { phase, registry, version }) }
+    }
+
+    /// Says how far the server is.
+    pub fn set_phase(&self, phase: Phase) {
+        self.shared.phase.store(Arc::new(phase));
+    }
+
+    /// The handler to serve on the admin port.
+    #[must_use]
+    pub fn handler(&self) -> AdminHandler {
+        let router = Router::new()
+            .route("/health/live", get(health::live))
+            .route("/health/ready", get(health::ready))
+            .route("/metrics", get(metrics))
+            .route("/status", get(status::status))
+            .fallback(|| async { (StatusCode::NOT_FOUND, "see /health/live, /health/ready, /metrics and /status\n") })
+            .with_state(self.clone());
+        AdminHandler { router }
+    }
+
+    fn phase(&self) -> Arc<Phase> {
+        self.shared.phase.load_full()
+    }
+}
+
+/// Serves the admin page.
+#[derive(Clone)]
+pub struct AdminHandler {
+    router: Router,
+}
+
+impl Handler for AdminHandler {
+    type Body = Body;
+
+    async fn handle(&self, request: Request<RequestBody>, _: Peer) -> Response<Body> {
+        let request = request.map(Body::new);
+        match self.router.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
+async fn metrics(State(admin): State<Admin>) -> axum::response::Response {
+    let mut page = String::new();
+    match text::encode(&mut page, &admin.shared.registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "the figures can not be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

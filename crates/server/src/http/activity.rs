@@ -1,0 +1,174 @@
+//! What a connection is doing, and until when it may.
+//!
+//! One atomic word per fact, written by the connection's own task, so that a request costs no timer: a watchdog wakes at
+//! most once per shortest timeout and looks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::HttpLimits;
+
+/// Why a connection is closed by its watchdog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expired {
+    /// No request for too long.
+    Idle,
+    /// A request's head takes too long.
+    Header,
+}
+
+#[derive(Debug)]
+pub(super) struct Activity {
+    accepted: Instant,
+    in_flight: AtomicU32,
+    /// Whether a request has come in yet.
+    served: AtomicBool,
+    http2: AtomicBool,
+    /// Since when there is no request in flight, in ms after `accepted`.
+    idle_since_ms: AtomicU64,
+    /// When the first byte after that came in, in ms after `accepted`; `NEVER` if none has.
+    head_since_ms: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Activity {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            accepted: Instant::now(),
+            in_flight: AtomicU32::new(0),
+            served: AtomicBool::new(false),
+            http2: AtomicBool::new(false),
+            idle_since_ms: AtomicU64::new(0),
+            // The first head is due from the start on, so that a mute connection does not get the idle timeout.
+            head_since_ms: AtomicU64::new(0),
+        })
+    }
+
+    /// A request's head is complete. It ends when the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>, http2: bool) -> InFlight {
+        self.http2.store(http2, Ordering::Relaxed);
+        self.served.store(true, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(Arc::clone(self))
+    }
+
+    /// Bytes have come in.
+    pub(super) fn received(&self) {
+        if self.in_flight.load(Ordering::Acquire) == 0 && self.head_since_ms.load(Ordering::Relaxed) == NEVER {
+            self.head_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// Resolves when the connection should be closed.
+    pub(super) async fn watch(&self, limits: &HttpLimits) -> Expired {
+        loop {
+            let now_ms = self.now_ms();
+            let check_ms = match self.deadline_ms(now_ms, limits) {
+                Due::At(at_ms, expired) if at_ms <= now_ms => return expired,
+                Due::At(at_ms, _) => at_ms.min(now_ms + millis(limits.header_timeout)),
+                Due::Busy => now_ms + millis(limits.header_timeout.min(limits.idle_timeout)),
+            };
+            tokio::time::sleep_until(self.accepted + Duration::from_millis(check_ms)).await;
+        }
+    }
+
+    fn deadline_ms(&self, now_ms: u64, limits: &HttpLimits) -> Due {
+        if self.in_flight.load(Ordering::Acquire) > 0 {
+            return Due::Busy;
+        }
+        let head_ms = self.head_since_ms.load(Ordering::Relaxed);
+        // On HTTP/2 any frame (a ping, a window update) is a byte; there only idleness is measured.
+        let measures_head = !(self.http2.load(Ordering::Relaxed) && self.served.load(Ordering::Relaxed));
+        if head_ms != NEVER && measures_head {
+            return Due::At(head_ms.saturating_add(millis(limits.header_timeout)), Expired::Header);
+        }
+        let idle_ms = self.idle_since_ms.load(Ordering::Relaxed).min(now_ms);
+        Due::At(idle_ms.saturating_add(millis(limits.idle_timeout)), Expired::Idle)
+    }
+
+    fn now_ms(&self) -> u64 {
+        millis(self.accepted.elapsed())
+    }
+}
+
+enum Due {
+    /// A request is in flight: its body and its answer have limits of their own.
+    Busy,
+    At(u64, Expired),
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).max(1)
+}
+
+/// A request in flight, until its answer has been sent or given up.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let activity = &self.0;
+        activity.idle_since_ms.store(activity.now_ms(), Ordering::Relaxed);
+        activity.head_since_ms.store(NEVER, Ordering::Relaxed);
+        activity.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> HttpLimits {
+        let (header_timeout, idle_timeout) = (Duration::from_secs(10), Duration::from_secs(60));
+        HttpLimits { header_timeout, idle_timeout, ..HttpLimits::default() }
+    }
+
+    async fn expires(activity: &Activity) -> (Expired, u64) {
+        let expired = activity.watch(&limits()).await;
+        (expired, activity.accepted.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mute_connection_gets_the_header_timeout() {
+        assert_eq!(expires(&Activity::new()).await, (Expired::Header, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn between_requests_the_idle_timeout_counts_then_the_head() {
+        let activity = Activity::new();
+        drop(activity.begin(false));
+        assert_eq!(expires(&activity).await, (Expired::Idle, 60));
+
+        let activity = Activity::new();
+        drop(activity.begin(false));
+        tokio::time::advance(Duration::from_secs(45)).await;
+        activity.received();
+        tokio::time::advance(Duration::from_secs(3)).await;
+        activity.received();
+        assert_eq!(expires(&activity).await, (Expired::Header, 55));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_of_http2_do_not_count_as_heads() {
+        let activity = Activity::new();
+        drop(activity.begin(true));
+        activity.received();
+        assert_eq!(expires(&activity).await, (Expired::Idle, 60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_in_flight_may_last() {
+        let activity = Activity::new();
+        let request = activity.begin(false);
+        let watched = Arc::clone(&activity);
+        let watch = tokio::spawn(async move { expires(&watched).await });
+        tokio::time::sleep(Duration::from_secs(5000)).await;
+        assert!(!watch.is_finished());
+        drop(request);
+        assert_eq!(watch.await.unwrap(), (Expired::Idle, 5060));
+    }
+}

@@ -1,0 +1,197 @@
+//! One connection: handshake, requests, watchdog, end.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::{Activity, Expired};
+use super::limits::BUFFER_BYTES_MIN;
+use super::observe::{ByteCount, ObservedBody, Observer, Pending};
+use super::transport::{Channel, Transport};
+use super::{Handler, HttpLimits, Peer, RequestBody};
+use crate::metrics::Closed;
+use crate::tls::ReloadingTls;
+
+/// What all connections of a server share.
+pub(super) struct Shared<H> {
+    pub(super) handler: H,
+    pub(super) limits: HttpLimits,
+    pub(super) observer: Option<Observer>,
+    /// Requests in flight are finished, then the connection is closed.
+    pub(super) closing: CancellationToken,
+    /// The connection is closed at once.
+    pub(super) cut: CancellationToken,
+    pub(super) http: auto::Builder<TokioExecutor>,
+}
+
+/// Bytes of an HTTP/2 stream that a client may send ahead of the server's reading.
+const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+/// The same for all streams of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
+
+/// The HTTP settings that follow from the limits.
+pub(super) fn builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // hyper's own timer would also run between requests; `Activity` tells the two apart.
+        .header_read_timeout(None)
+        .max_headers(limits.header_count_max)
+        .max_buf_size(limits.buffer_bytes_max.max(BUFFER_BYTES_MIN))
+        // Extents go to the socket as they are, without a copy into one buffer.
+        .writev(true);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_max)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(limits.buffer_bytes_max)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX));
+    builder
+}
+
+/// Serves one accepted connection to its end.
+pub(super) async fn run<H: Handler>(
+    shared: Arc<Shared<H>>,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ReloadingTls>>,
+) {
+    let gauge = shared.observer.as_ref().map(|observer| observer.metrics.connection_opened());
+    let reason = serve(&shared, stream, address, tls).await;
+    if let Some(gauge) = gauge {
+        gauge.closed(reason);
+    }
+}
+
+async fn serve<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Arc<ReloadingTls>>,
+) -> Closed {
+    // A small answer must not wait for the acknowledgement of the one before.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%address, %error, "the connection is gone before it was served");
+        return Closed::Error;
+    }
+    let peer = Peer { address, tls: tls.is_some() };
+    let channel = match tls {
+        None => Channel::Clear(stream),
+        Some(tls) => {
+            let handshake = tokio::time::timeout(shared.limits.header_timeout, tls.accept(stream));
+            let outcome = tokio::select! {
+                outcome = handshake => outcome,
+                () = shared.closing.cancelled() => return Closed::Shutdown,
+            };
+            match outcome {
+                Ok(Ok(stream)) => Channel::Tls(Box::new(stream)),
+                Ok(Err(error)) => {
+                    tracing::debug!(%address, %error, "TLS handshake failed");
+                    return Closed::Handshake;
+                }
+                Err(_) => return Closed::Handshake,
+            }
+        }
+    };
+    let activity = Activity::new();
+    let io = TokioIo::new(Transport::new(channel, Arc::clone(&activity), &shared.limits));
+    let service = service_fn(|request| answer(Arc::clone(shared), Arc::clone(&activity), peer, request));
+    let mut connection = pin!(shared.http.serve_connection(io, service));
+    let mut watchdog = pin!(activity.watch(&shared.limits));
+    let mut closing = pin!(shared.closing.cancelled());
+    // What ends the connection from our side; the client may always be first.
+    let mut reason = None;
+    loop {
+        tokio::select! {
+            outcome = connection.as_mut() => return reason.unwrap_or_else(|| ended(address, outcome)),
+            expired = watchdog.as_mut(), if reason.is_none() => match expired {
+                // Between two requests nothing is lost.
+                Expired::Idle => return Closed::Idle,
+                Expired::Header => {
+                    tracing::debug!(%address, "closed: the head of a request took too long");
+                    return Closed::HeaderTimeout;
+                }
+            },
+            () = closing.as_mut(), if reason.is_none() => {
+                reason = Some(Closed::Shutdown);
+                connection.as_mut().graceful_shutdown();
+            }
+            () = shared.cut.cancelled() => return Closed::Cut,
+        }
+    }
+}
+
+fn ended(address: SocketAddr, outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> Closed {
+    let Err(error) = outcome else { return Closed::Client };
+    tracing::debug!(%address, error = &*error, "connection ended with an error");
+    if is_stall(&*error) { Closed::Stalled } else { Closed::Error }
+}
+
+fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // An `io::Error` shows the error inside it only by downcast, not as its source.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if error.is::<super::Stalled>() || inner.is_some_and(|inner| inner.is::<super::Stalled>()) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+type Answer<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
+
+async fn answer<H: Handler>(
+    shared: Arc<Shared<H>>,
+    activity: Arc<Activity>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Result<Answer<H>, Infallible> {
+    let in_flight = activity.begin(request.version() == Version::HTTP_2);
+    let received = ByteCount::default();
+    let headless = request.method() == Method::HEAD;
+    let mut pending =
+        shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
+    let response = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
+        head_too_large().map(Either::Left)
+    } else {
+        let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
+        shared.handler.handle(request, peer).await.map(Either::Right)
+    };
+    if let Some(pending) = &mut pending {
+        pending.answered(&response);
+    }
+    Ok(response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
+}
+
+fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    headers.iter().fold(target, |sum, (name, value)| sum + name.as_str().len() + value.len())
+}
+
+/// AWS's answer to a request whose header section is too large.
+fn head_too_large() -> Response<Full<Bytes>> {
+    const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>RequestHeaderSectionTooLarge</Code>\
+        <Message>Your request header section exceeds the maximum allowed size.</Message></Error>";
+    let mut response = Response::new(Full::new(Bytes::from_static(BODY.as_bytes())));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/xml"));
+    headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,62 @@
+//! HTTP/1.1 and HTTP/2 on TCP and TLS, with limits: connections in, requests to a [`Handler`].
+//!
+//! It knows no S3: the handler does. Of a client it bounds everything: the number of connections, the time for a handshake and
+//! for a request's head, the size of that head, the time between requests, and the progress of bodies in both
+//! directions (a slow client is served, a stalled one is cut). Shutting down, it stops accepting, finishes what is in flight
+//! and closes.
+//!
+//! Timers are tokio's, so that tests run on its paused clock.
+
+mod activity;
+mod connection;
+mod limits;
+mod observe;
+mod progress;
+mod server;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::Future;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+
+pub use limits::{BUFFER_BYTES_MIN, HttpLimits};
+pub use observe::{Observer, RequestLine};
+pub use progress::{RequestBody, Stalled};
+pub use server::{Drained, HttpServer, Listener};
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+}
+
+/// Put into an answer's extensions by the handler: which operation it was, for metrics and logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationName(pub &'static str);
+
+impl OperationName {
+    /// The request was refused before an operation was recognised.
+    pub const UNKNOWN: OperationName = OperationName("Unknown");
+}
+
+/// What answers requests: S3 on the data port, health and figures on the admin port.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// The body of its answers.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
+
+    /// Answers a request; failures are answers too. Dropping the future means that the client is gone.
+    fn handle(
+        &self,
+        request: Request<RequestBody>,
+        peer: Peer,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
+}

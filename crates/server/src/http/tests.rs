@@ -1,0 +1,345 @@
+//! Limits and shutdown over real sockets. Time is tokio's paused clock: it jumps to the next timer when nothing else can
+//! happen, so that a timeout costs no time and no test depends on how fast the machine is.
+
+use std::time::Duration;
+
+use http::{StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use gabion_platform::ManualClock;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::metrics::ServerMetrics;
+use crate::tls::{ReloadingTls, TlsFiles};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Answers by path: `/echo` sends the body back, `/hold` waits to be released, `/flood` sends without end.
+#[derive(Clone, Default)]
+struct Paths {
+    held: Arc<Notify>,
+    release: Arc<Notify>,
+}
+
+fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, BoxError> {
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+impl Handler for Paths {
+    type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Response<Self::Body> {
+        let mut response = match request.uri().path() {
+            "/echo" => match request.into_body().collect().await {
+                Ok(body) => Response::new(full(body.to_bytes())),
+                Err(error) => Response::new(full(format!("failed: {error}"))),
+            },
+            "/hold" => {
+                self.held.notify_one();
+                self.release.notified().await;
+                Response::new(full("released"))
+            }
+            "/flood" => {
+                let frame = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(vec![0; 64 * 1024])));
+                let frames = futures::stream::iter(std::iter::repeat_with(frame));
+                Response::new(StreamBody::new(frames).boxed_unsync())
+            }
+            _ => Response::new(full(if peer.tls { "tls" } else { "clear" })),
+        };
+        response.extensions_mut().insert(OperationName("Test"));
+        response
+    }
+}
+
+struct Running {
+    address: SocketAddr,
+    paths: Paths,
+    metrics: Arc<ServerMetrics>,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<Drained>,
+}
+
+impl Running {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn stop(self) -> Drained {
+        let _ = self.stop.send(());
+        self.server.await.unwrap()
+    }
+
+    fn page(&self) -> String {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.metrics.register(&mut registry);
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+        page
+    }
+}
+
+fn limits() -> HttpLimits {
+    HttpLimits {
+        connections_max: 2,
+        header_timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(60),
+        progress_timeout: Duration::from_secs(20),
+        header_bytes_max: 4096,
+        header_count_max: 16,
+        drain_timeout: Duration::from_secs(30),
+        ..HttpLimits::default()
+    }
+}
+
+async fn start(limits: HttpLimits, tls: Option<Arc<ReloadingTls>>) -> Running {
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = tcp.local_addr().unwrap();
+    let (paths, metrics) = (Paths::default(), ServerMetrics::new());
+    let observer =
+        Observer { clock: Arc::new(ManualClock::new(0)), metrics: Arc::clone(&metrics), access_log: None };
+    let server = HttpServer { handler: paths.clone(), limits, observer: Some(observer) };
+    let (stop, stopped) = oneshot::channel();
+    let server = tokio::spawn(server.serve(vec![Listener { tcp, tls }], async move {
+        let _ = stopped.await;
+    }));
+    Running { address, paths, metrics, stop, server }
+}
+
+async fn send(stream: &mut (impl tokio::io::AsyncWrite + Unpin), text: &str) {
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+/// What the server sends until it closes.
+async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    // A reset is an end, too.
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads up to and with `end`.
+async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
+    let mut text = String::new();
+    while !text.ends_with(end) {
+        let byte = stream.read_u8().await.unwrap();
+        text.push(char::from(byte));
+    }
+    text
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_ends_its_head_is_cut() {
+    let server = start(limits(), None).await;
+    for head in ["", "GET", "GET / HTTP/1.1\r\nHost: x\r\n"] {
+        let began = Instant::now();
+        let mut stream = server.connect().await;
+        send(&mut stream, head).await;
+        assert_eq!(until_closed(&mut stream).await, "");
+        assert_eq!(began.elapsed().as_secs(), 10, "{head:?}");
+    }
+    let page = server.page();
+    assert!(page.contains("gabion_http_connections_closed_total{reason=\"header_timeout\"} 3"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_trickles_its_head_is_cut() {
+    let server = start(limits(), None).await;
+    let mut stream = server.connect().await;
+    let began = Instant::now();
+    send(&mut stream, "GET / HTTP/1.1\r\n").await;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        send(&mut stream, "X-A: b\r\n").await;
+    }
+    assert_eq!(until_closed(&mut stream).await, "");
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed_after_its_own_time() {
+    let server = start(limits(), None).await;
+    let mut stream = server.connect().await;
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
+    // Longer than a head may take, shorter than the idle time: it is still served.
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
+    let began = Instant::now();
+    assert_eq!(until_closed(&mut stream).await, "");
+    assert_eq!(began.elapsed().as_secs(), 60);
+    let page = server.page();
+    assert!(page.contains("gabion_http_requests_total{operation=\"Test\",status=\"200\"} 2"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_may_be_slow_but_not_stall() {
+    let server = start(HttpLimits { progress_bytes_min: 10, ..limits() }, None).await;
+    let mut stream = server.connect().await;
+    send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n").await;
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        send(&mut stream, "0123456789").await;
+    }
+    assert!(until(&mut stream, "0123456789").await.starts_with("HTTP/1.1 200 OK"));
+
+    let mut stream = server.connect().await;
+    send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n0123456789").await;
+    let answer = until_closed(&mut stream).await;
+    assert!(answer.ends_with("failed: the client stopped sending or receiving"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_taking_its_answer_is_cut() {
+    let server = start(limits(), None).await;
+    let mut stream = server.connect().await;
+    send(&mut stream, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    until(&mut stream, "\r\n\r\n").await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let page = server.page();
+    assert!(page.contains("gabion_http_connections_closed_total{reason=\"stalled\"} 1"), "{page}");
+    assert!(page.contains("gabion_http_requests_aborted_total{operation=\"Test\"} 1"), "{page}");
+    assert!(page.contains("gabion_http_requests_in_flight 0"), "{page}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_are_bounded_in_bytes_and_fields() {
+    let server = start(limits(), None).await;
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "a".repeat(5000));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: b\r\n".repeat(17));
+    let endless = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "a".repeat(1024 * 1024));
+    let table = [(long, "400 Bad Request"), (many, "431 "), (endless, "431 ")];
+    for (head, expected) in table {
+        let mut stream = server.connect().await;
+        // The server may close before all is sent.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let mut status = [0; 64];
+        let length = stream.read(&mut status).await.unwrap();
+        let status = String::from_utf8_lossy(&status[..length]);
+        assert!(status.starts_with(&format!("HTTP/1.1 {expected}")), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_beyond_the_limit_wait_for_their_turn() {
+    let server = start(HttpLimits { connections_max: 1, ..limits() }, None).await;
+    let mut first = server.connect().await;
+    send(&mut first, "GET /hold HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    server.paths.held.notified().await;
+    let mut second = server.connect().await;
+    send(&mut second, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    let second = tokio::spawn(async move { until_closed(&mut second).await });
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!second.is_finished(), "one connection is all that is served");
+    server.paths.release.notify_one();
+    assert!(until_closed(&mut first).await.ends_with("released"));
+    assert!(second.await.unwrap().ends_with("clear"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_finishes_what_is_in_flight_and_closes_the_rest() {
+    let server = start(limits(), None).await;
+    let mut idle = server.connect().await;
+    send(&mut idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    until(&mut idle, "clear").await;
+    let mut busy = server.connect().await;
+    send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    server.paths.held.notified().await;
+
+    let Running { address, paths, stop, server, .. } = server;
+    stop.send(()).unwrap();
+    assert_eq!(until_closed(&mut idle).await, "", "an idle connection is closed at once");
+    assert!(TcpStream::connect(address).await.is_err(), "nothing is accepted any more");
+    assert!(!server.is_finished());
+    paths.release.notify_one();
+    let answer = until_closed(&mut busy).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("released"), "{answer}");
+    assert_eq!(server.await.unwrap(), Drained { cut: 0 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_ever() {
+    let server = start(limits(), None).await;
+    let mut busy = server.connect().await;
+    send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    server.paths.held.notified().await;
+    let began = Instant::now();
+    assert_eq!(server.stop().await, Drained { cut: 1 });
+    assert_eq!(began.elapsed().as_secs(), 30);
+    assert_eq!(until_closed(&mut busy).await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn http2_is_spoken_in_the_clear_and_ends_gracefully() {
+    let server = start(limits(), None).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = |path: &str| Request::builder().uri(format!("http://x{path}")).body(Empty::new()).unwrap();
+    let answer = client.send_request(request("/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "clear");
+
+    let held = tokio::spawn(client.send_request(request("/hold")));
+    server.paths.held.notified().await;
+    let paths = server.paths.clone();
+    let stopping = tokio::spawn(server.stop());
+    tokio::task::yield_now().await;
+    paths.release.notify_one();
+    let answer = held.await.unwrap().unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "released");
+    assert_eq!(stopping.await.unwrap(), Drained { cut: 0 });
+    drop(client);
+    connection.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn tls_is_spoken_and_a_client_that_is_not_is_cut() {
+    let testdata = |name: &str| format!("{}/testdata/tls/{name}", env!("CARGO_MANIFEST_DIR"));
+    let files = TlsFiles { certificate: testdata("certificate.pem").into(), key: testdata("key.pem").into() };
+    let server = start(limits(), Some(Arc::new(ReloadingTls::load(files.clone()).unwrap()))).await;
+
+    let mut roots = rustls::RootCertStore::empty();
+    let certificate = <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(
+        &files.certificate,
+    );
+    roots.add(certificate.unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let mut stream = connector.connect(name, server.connect().await).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    let answer = until(&mut stream, "tls").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(answer.to_lowercase().contains(header::CONTENT_LENGTH.as_str()), "{answer}");
+
+    let mut clear = server.connect().await;
+    send(&mut clear, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(!until_closed_lossy(&mut clear).await.contains("HTTP"));
+    let began = Instant::now();
+    let mut mute = server.connect().await;
+    until_closed_lossy(&mut mute).await;
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+async fn until_closed_lossy(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,112 @@
+//! The stream under a connection, clear or TLS: notes what comes in, cuts a client that stops taking its answer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::HttpLimits;
+use super::activity::Activity;
+use super::progress::{Stalled, Window};
+
+#[derive(Debug)]
+pub(super) enum Channel {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Transport {
+    channel: Channel,
+    activity: Arc<Activity>,
+    writing: Window,
+}
+
+impl Transport {
+    pub(super) fn new(channel: Channel, activity: Arc<Activity>, limits: &HttpLimits) -> Self {
+        Self { channel, activity, writing: Window::new(limits) }
+    }
+
+    /// A TCP socket holds nothing back, so its flush is always done and says nothing of the client; TLS may wait here.
+    fn flushed(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        match &self.channel {
+            Channel::Clear(_) => outcome,
+            Channel::Tls(_) => self.written(cx, outcome, |()| 0),
+        }
+    }
+
+    /// Counts a write that moved `bytes`, or a wait for the client.
+    fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>, bytes: fn(&T) -> u64) -> Poll<io::Result<T>> {
+        match outcome {
+            Poll::Ready(Ok(done)) => {
+                self.writing.moved(bytes(&done));
+                Poll::Ready(Ok(done))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => self.writing.poll_stalled(cx).map(|Stalled| {
+                Err(io::Error::new(io::ErrorKind::TimedOut, Stalled))
+            }),
+        }
+    }
+}
+
+/// Runs an expression on whichever stream there is.
+macro_rules! on_channel {
+    ($transport:expr, $stream:ident => $do:expr) => {
+        match &mut $transport.channel {
+            Channel::Clear($stream) => $do,
+            Channel::Tls(stream) => {
+                let $stream = stream.as_mut();
+                $do
+            }
+        }
+    };
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let outcome = on_channel!(self, stream => Pin::new(stream).poll_read(cx, buf));
+        if buf.filled().len() > before {
+            self.activity.received();
+        }
+        outcome
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let outcome = on_channel!(self, stream => Pin::new(stream).poll_write(cx, buf));
+        self.written(cx, outcome, |&bytes| bytes as u64)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = on_channel!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        self.written(cx, outcome, |&bytes| bytes as u64)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.channel {
+            Channel::Clear(stream) => stream.is_write_vectored(),
+            Channel::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = on_channel!(self, stream => Pin::new(stream).poll_flush(cx));
+        self.flushed(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = on_channel!(self, stream => Pin::new(stream).poll_shutdown(cx));
+        self.flushed(cx, outcome)
+    }
+}

@@ -1,0 +1,187 @@
+//! The store's figures, read at each scrape: nothing is counted twice.
+//!
+//! Store and log name their own counters (`crates/store/src/metrics.rs`, `crates/segment/src/metrics.rs`); here they get the
+//! prefixes `gabion_store_` and `gabion_log_` and, as Prometheus wants it, seconds instead of microseconds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gabion_store::{Store, StoreStatus};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+/// Gives the store while there is one.
+pub type StoreSource = Arc<dyn Fn() -> Option<Store> + Send + Sync>;
+
+/// Shows the figures of the store, and none while it is not open.
+pub struct StoreFigures(pub StoreSource);
+
+impl fmt::Debug for StoreFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreFigures")
+    }
+}
+
+/// Names of gauges and counters without labels: kind, name, meaning.
+const PLAIN: [(Kind, &str, &str); 14] = [
+    (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
+    (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
+    (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
+    (Kind::Gauge, "gabion_store_segments_to_free", "Segments that wait to be deleted"),
+    (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
+    (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
+    (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
+    (Kind::Gauge, "gabion_log_repair_queue", "Shards that need repair"),
+    (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
+    (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
+    (Kind::Counter, "gabion_index_cache_hits", "Point reads answered by the row cache"),
+    (Kind::Counter, "gabion_index_cache_misses", "Point reads passed on to the engine"),
+    (Kind::Gauge, "gabion_index_cached_rows", "Rows in the row cache"),
+    (Kind::Gauge, "gabion_index_cached_bytes", "Bytes of the rows in the row cache"),
+];
+
+const TARGET_STATE: (&str, &str) = ("gabion_target_state", "1 for the state that a target is in, 0 for the others");
+const TARGET_AVAILABLE: (&str, &str) = ("gabion_target_available_bytes", "Bytes that may still be written to a target");
+const TARGET_TOTAL: (&str, &str) = ("gabion_target_total_bytes", "Size of a target's file system in bytes");
+const LANE_QUEUED: (&str, &str) = ("gabion_lane_queued", "Records or stripes that wait in a lane");
+const LANE_QUEUED_BYTES: (&str, &str) = ("gabion_lane_queued_bytes", "Bytes that wait in a lane");
+const LANE_IN_FLIGHT: (&str, &str) = ("gabion_lane_in_flight", "Records or stripes that a lane writes or applies");
+
+/// States of a target as they are written in `/status`.
+const TARGET_STATES: [&str; 4] = ["online", "absent", "failed", "full"];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Gauge,
+    Counter,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByTarget {
+    target: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByTargetState {
+    target: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByLane {
+    kind: String,
+    lane: usize,
+}
+
+impl Collector for StoreFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(store) = (self.0)() else { return Ok(()) };
+        let status = store.status();
+        plain(&mut encoder, &status)?;
+        targets(&mut encoder, &status)?;
+        lanes(&mut encoder, &status)?;
+        counted(&mut encoder, &store)
+    }
+}
+
+fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<(), fmt::Error> {
+    let available = status.unavailable.is_none() && status.log.poisoned.is_none();
+    let count = |count: usize| count as u64;
+    let values: [u64; PLAIN.len()] = [
+        u64::from(available),
+        status.live_bytes,
+        status.written_bytes,
+        count(status.dead_segments + status.freeing_segments),
+        count(status.log.open_segments),
+        count(status.log.sealed_segments),
+        count(status.log.unreadable_segments),
+        count(status.log.repairs.len()),
+        status.index.disk_bytes,
+        status.index.journal_bytes,
+        status.index.cache_hits,
+        status.index.cache_misses,
+        status.index.cached_rows,
+        status.index.cached_bytes,
+    ];
+    for ((kind, name, help), value) in PLAIN.into_iter().zip(values) {
+        match kind {
+            Kind::Gauge => encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?,
+            Kind::Counter => counter(encoder, name, help, value)?,
+        }
+    }
+    Ok(())
+}
+
+fn targets(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<(), fmt::Error> {
+    let targets = &status.log.targets;
+    let states = targets.iter().flat_map(|target| {
+        let current = crate::admin::target_state(target.state);
+        TARGET_STATES.map(|state| {
+            (ByTargetState { target: target.name.clone(), state }, u64::from(state == current))
+        })
+    });
+    family(encoder, TARGET_STATE, states)?;
+    let label = |target: &str| ByTarget { target: target.to_owned() };
+    family(encoder, TARGET_AVAILABLE, targets.iter().map(|target| (label(&target.name), target.available_bytes)))?;
+    family(encoder, TARGET_TOTAL, targets.iter().map(|target| (label(&target.name), target.total_bytes)))
+}
+
+fn lanes(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<(), fmt::Error> {
+    let lanes = || {
+        status.log.lanes.iter().enumerate().map(|(lane, figures)| {
+            let kind = format!("{:?}", figures.kind).to_lowercase();
+            (ByLane { kind, lane }, figures)
+        })
+    };
+    family(encoder, LANE_QUEUED, lanes().map(|(label, lane)| (label, lane.queued as u64)))?;
+    family(encoder, LANE_QUEUED_BYTES, lanes().map(|(label, lane)| (label, lane.queued_bytes as u64)))?;
+    family(encoder, LANE_IN_FLIGHT, lanes().map(|(label, lane)| (label, lane.in_flight as u64)))
+}
+
+fn counted(encoder: &mut DescriptorEncoder<'_>, store: &Store) -> Result<(), fmt::Error> {
+    for (name, help, value) in store.metrics().counters() {
+        counter(encoder, &format!("gabion_store_{name}"), without_dot(help), value)?;
+    }
+    let metrics = store.log_metrics();
+    for (name, help, value) in metrics.counters() {
+        counter(encoder, &format!("gabion_log_{name}"), without_dot(help), value)?;
+    }
+    for (name, help, snapshot) in metrics.histograms() {
+        let (name, scale) = match name.strip_suffix("_us") {
+            Some(name) => (format!("gabion_log_{name}_seconds"), 1e-6),
+            None => (format!("gabion_log_{name}"), 1.0),
+        };
+        let help = without_dot(help).replace("Microseconds", "Seconds");
+        let bounds = snapshot.bounds.iter().map(|&bound| bound as f64 * scale).chain([f64::MAX]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(snapshot.buckets.iter().copied()).collect();
+        encoder.encode_descriptor(&name, &help, None, MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
+            snapshot.sum as f64 * scale,
+            snapshot.buckets.iter().sum(),
+            &buckets,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+fn without_dot(help: &str) -> &str {
+    // The page's encoder ends each meaning with a dot of its own.
+    help.trim().trim_end_matches('.')
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
+    encoder.encode_descriptor(name, help, None, MetricType::Counter)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
+}
+
+fn family<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    rows: impl Iterator<Item = (L, u64)>,
+) -> Result<(), fmt::Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in rows {
+        metric.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
