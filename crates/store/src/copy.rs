@@ -160,6 +160,7 @@ impl Inner {
             (Some(algorithm), None) => full_checksum(&source, algorithm).into_iter().cloned().collect(),
             (None, None) => source.checksums.clone(),
         };
+        let extents = extents_of(&*index, &source.layout)?;
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -168,13 +169,13 @@ impl Inner {
             etag: source.etag.clone(),
             attributes: copied_attributes(&request.metadata, &source),
             checksums: checksums.clone(),
-            data: Data::Extents(extents_of(&*index, &source.layout)?),
+            data: Data::Extents(extents.clone()),
             parts: copied_parts(&*index, &source)?,
         }));
         if !Mutation::fits(&mutation.encode()) {
             return Ok(Copied::TooManyParts);
         }
-        let committed = self.commit(&mutation).await?;
+        let committed = self.commit_referring(&mutation, &extents).await?;
         self.metrics.copies_by_reference.add(1);
         let result = PutResult { etag: source.etag, seq: committed.seq, size: source.size, modified_ms, checksums };
         Ok(Copied::Done(result))

@@ -50,14 +50,15 @@ impl Inner {
         }
         let conditions = WriteConditions { if_none_match_any: false, if_match: request.if_match };
         conditions.check(current.as_ref().map(|row| &row.etag))?;
-        if current.is_none() {
-            return Ok(Deleted { existed: false });
+        let existed = current.is_some();
+        if !existed && !self.is_uncertain() {
+            return Ok(Deleted { existed });
         }
         let mutation = Mutation::DeleteObject(DeleteObjectMutation {
             bucket: bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
         });
         self.commit(&mutation).await?;
-        Ok(Deleted { existed: true })
+        Ok(Deleted { existed })
     }
 }

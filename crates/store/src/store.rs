@@ -13,8 +13,8 @@ use gabion_metadata::{
     Index, IndexStats, Table, Value, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
-use gabion_segment::{Committed, Log, LogMetrics, LogStatus, LogTarget, NewRecord};
-use gabion_types::{BucketName, ObjectKey, limits::INLINE_BYTES_MAX};
+use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, NewRecord};
+use gabion_types::{BucketName, Extent, ObjectKey, limits::INLINE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     background: TaskTracker,
     stop: CancellationToken,
     closed: AtomicBool,
+    /// Some commit failed in a way that may let it take effect at the next start.
+    uncertain: AtomicBool,
     _stop_when_dropped: DropGuard,
 }
 
@@ -161,6 +163,7 @@ impl Store {
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             closed: AtomicBool::new(false),
+            uncertain: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
             env,
@@ -308,9 +311,25 @@ impl Inner {
         self.read_memory.take(bytes).await
     }
 
-    /// Commits a mutation without data: durable and applied when it resolves.
+    /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.uncertain.load(Ordering::Acquire)
+    }
+
+    /// Commits a mutation that refers to no bytes: durable and applied when it resolves.
     pub(crate) async fn commit(&self, mutation: &Mutation) -> Result<Committed, StoreError> {
         self.commit_with(mutation, Vec::new(), 0, self.holds.hold()).await
+    }
+
+    /// Commits a mutation that refers to bytes that lie in the log.
+    pub(crate) async fn commit_referring(
+        &self,
+        mutation: &Mutation,
+        extents: &[Extent],
+    ) -> Result<Committed, StoreError> {
+        let mut hold = self.holds.hold();
+        extents.iter().for_each(|extent| hold.add(extent.segment));
+        self.commit_with(mutation, Vec::new(), 0, hold).await
     }
 
     /// Commits a mutation with its record's data, and lets go of the segments it refers to.
@@ -327,11 +346,12 @@ impl Inner {
         }
         let committed = self.log.commit(NewRecord { mutation: encoded.into(), data, data_crc64 }).await;
         committed.map_err(|error| {
-            let error = StoreError::from(error);
-            if !matches!(error, StoreError::NoSpace | StoreError::Busy) {
+            if !matches!(error, LogError::Busy | LogError::Invalid(_)) {
+                // It was not applied, but may take effect at the next start: what it refers to must be there then.
                 hold.leak();
+                self.uncertain.store(true, Ordering::Release);
             }
-            error
+            error.into()
         })
     }
 

@@ -2,7 +2,7 @@
 
 use gabion_metadata::{
     Table, keys,
-    rows::{Home, ManifestPart, ObjectRow, PartsSummary, Row},
+    rows::{Etag, Home, ManifestPart, ObjectRow, PartsSummary, Row},
 };
 use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
 
@@ -77,6 +77,12 @@ pub(super) fn supersede(overlay: &mut Overlay<'_>, place: &Place, seq: Seq) -> R
     overlay.count_usage(keys::bucket(&place.bucket), row.size, Count::Down);
     overlay.delete(Table::Object, place.row_key.clone());
     Ok(true)
+}
+
+/// Whether the current object has this tag.
+pub(super) fn is_current(overlay: &Overlay<'_>, place: &Place, etag: &Etag) -> Result<bool, StoreError> {
+    let row = overlay.get::<ObjectRow>(Table::Object, &place.row_key)?;
+    Ok(row.is_some_and(|row| row.etag == *etag))
 }
 
 /// Makes `row` the current object; its extents are counted already.

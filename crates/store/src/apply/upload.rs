@@ -13,7 +13,7 @@ use gabion_types::UploadId;
 
 use super::{
     At, Overlay, bucket,
-    object::{Place, make_current, manifest_of, object_key, supersede},
+    object::{Place, is_current, make_current, manifest_of, object_key, supersede},
     overlay::Count,
 };
 use crate::{
@@ -70,8 +70,13 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
 
 pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUploadMutation) -> Result<(), StoreError> {
     let place = Place::new(&m.bucket, &m.key)?;
+    let parts = named_parts(overlay, m.upload, &m.parts)?;
+    if parts.is_none() && is_current(overlay, &place, &m.etag)? {
+        // An earlier attempt, whose outcome nobody knew then, took effect after all: its object is this one.
+        return end(overlay, at, &m.bucket, &m.key, m.upload);
+    }
     if supersede(overlay, &place, at.seq)?
-        && let Some(parts) = named_parts(overlay, m.upload, &m.parts)?
+        && let Some(parts) = parts
     {
         let manifest = manifest_of(at.seq);
         let (mut extents, mut start) = (Vec::new(), 0);

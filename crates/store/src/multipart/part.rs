@@ -133,9 +133,10 @@ impl Inner {
             Some(now) if now.seq == source.seq => {}
             _ => return Ok(None),
         }
-        let data = Data::Extents(extents_of(&*self.index.snapshot(), &source.layout)?);
+        let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
+        let data = Data::Extents(extents.clone());
         let (mutation, result) = self.part_mutation(&part, source.size, md5, &checksums, data);
-        self.commit(&mutation).await?;
+        self.commit_referring(&mutation, &extents).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Some(result))
     }

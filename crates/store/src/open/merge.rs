@@ -13,7 +13,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use gabion_segment::{AppliedRecord, Log, MutationStream};
+use gabion_segment::{AppliedRecord, Log, LogError, MutationStream};
 use gabion_types::{SegmentId, Seq};
 
 use crate::StoreError;
@@ -39,6 +39,7 @@ pub(super) struct Merge<'a> {
     cursors: BinaryHeap<Reverse<Cursor>>,
     loaded: usize,
     bytes_done: u64,
+    lost: Vec<SegmentId>,
 }
 
 /// A place in a segment; ordered by position.
@@ -72,7 +73,7 @@ impl<'a> Merge<'a> {
                 loaded: None,
             })
         });
-        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0 }
+        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0, lost: Vec::new() }
     }
 
     /// Bytes of the segments that were read to their end.
@@ -80,35 +81,50 @@ impl<'a> Merge<'a> {
         self.bytes_done
     }
 
+    /// Segments that could not be read to their end.
+    pub(super) fn lost(self) -> Vec<SegmentId> {
+        self.lost
+    }
+
     /// The next record with its position; nothing after the last.
     pub(super) async fn next(&mut self) -> Result<Option<(Seq, AppliedRecord)>, StoreError> {
         while let Some(Reverse(mut cursor)) = self.cursors.pop() {
             if cursor.loaded.is_none() {
                 self.unload_one();
-                cursor.load(self.log).await?;
                 self.loaded += 1;
-                if !cursor.settle().await? {
-                    self.end(&cursor);
-                    continue;
-                }
+                let loaded = cursor.load(self.log).await;
                 // Its position is known only now: another may come first.
-                self.cursors.push(Reverse(cursor));
+                self.go_on(cursor, loaded).await?;
                 continue;
             }
-            let (position, record) = cursor.take();
-            if cursor.settle().await? {
-                self.cursors.push(Reverse(cursor));
-            } else {
-                self.end(&cursor);
-            }
-            return Ok(Some((position, record)));
+            let next = cursor.take();
+            self.go_on(cursor, Ok(())).await?;
+            return Ok(Some(next));
         }
         Ok(None)
     }
 
-    fn end(&mut self, cursor: &Cursor) {
+    /// Puts a cursor back at its next record, if it has one.
+    async fn go_on(&mut self, mut cursor: Cursor, loaded: Result<(), LogError>) -> Result<(), StoreError> {
+        let settled = match loaded {
+            Ok(()) => cursor.settle().await,
+            Err(error) => Err(error),
+        };
+        match settled {
+            Ok(true) => {
+                self.cursors.push(Reverse(cursor));
+                return Ok(());
+            }
+            Ok(false) => {}
+            Err(error @ (LogError::Corrupt { .. } | LogError::NotFound(_))) => {
+                tracing::error!(%error, "mutations are lost: more targets are lost or damaged than parity replaces");
+                self.lost.push(cursor.source.segment);
+            }
+            Err(error) => return Err(error.into()),
+        }
         self.loaded -= 1;
         self.bytes_done += cursor.source.bytes;
+        Ok(())
     }
 
     /// Makes room for one more: the one that is needed last lets go of its stripe.
@@ -128,7 +144,7 @@ impl<'a> Merge<'a> {
 
 impl Cursor {
     /// Reads its stripe, and skips what is behind it.
-    async fn load(&mut self, log: &Log) -> Result<(), StoreError> {
+    async fn load(&mut self, log: &Log) -> Result<(), LogError> {
         let stream = log.mutations(self.source.segment, self.stripe).await?;
         let mut loaded = Loaded { stream, records: VecDeque::new() };
         if let Some(stripe) = loaded.stream.next().await? {
@@ -140,7 +156,7 @@ impl Cursor {
     }
 
     /// Goes to the next record, over stripes without any; tells whether there is one.
-    async fn settle(&mut self) -> Result<bool, StoreError> {
+    async fn settle(&mut self) -> Result<bool, LogError> {
         let loaded = self.loaded.as_mut().expect("only a loaded cursor is moved");
         while loaded.records.is_empty() {
             match loaded.stream.next().await? {

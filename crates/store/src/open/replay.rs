@@ -3,8 +3,8 @@
 //! The index says, in the same commit as the rows, how far it got: per segment between replays, by the merge's position in
 //! the middle of one. So every mutation is applied exactly once, whenever the process ends.
 
-use gabion_metadata::Index;
-use gabion_segment::{AppliedRecord, Log, RecoveredSegment, Recovery};
+use gabion_metadata::{Index, rows::SegmentState};
+use gabion_segment::{AppliedRecord, LaneKind, Log, RecoveredSegment, Recovery};
 use gabion_types::{SegmentId, Seq};
 
 use super::{
@@ -28,8 +28,9 @@ pub(super) async fn replay(
     progress: &dyn Progress,
 ) -> Result<u64, StoreError> {
     let state = begin(log, apply, recovery, &before)?;
-    let replayed = merge(log, apply, recovery, &state, progress).await?;
-    let done = State { replayed: None, ..state };
+    let (replayed, lost) = merge(log, apply, recovery, &state, progress).await?;
+    let mut done = State { replayed: None, ..state };
+    done.unreadable.extend(lost);
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
             for segment in &recovery.segments {
@@ -53,12 +54,10 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     state.deployment = Some(log.deployment());
     let lost = recovery.unreadable.iter().map(|unreadable| unreadable.id);
     state.unreadable.extend(lost.filter(|id| !is_known(id) && !recovery.freed.contains(id)));
-    let mentioned = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);
-    for id in &recovery.freed {
-        if !is_known(id) && !mentioned(id) && !recovery.removed.contains(id) {
-            state.forgotten.insert(*id);
-        }
-    }
+    // Those that are found get a row now, which says it from here on.
+    state.forgotten.extend(recovery.freed.iter().filter(|id| !is_known(id)));
+    let found = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);
+    state.forgotten.retain(|id| !found(id) && !recovery.removed.contains(id));
     apply.replay(&[], |overlay| {
         for segment in &recovery.segments {
             overlay.segment_opened(&segment.info);
@@ -81,11 +80,12 @@ async fn merge(
     recovery: &Recovery,
     state: &State,
     progress: &dyn Progress,
-) -> Result<u64, StoreError> {
+) -> Result<(u64, Vec<SegmentId>), StoreError> {
     let is_needed = |segment: &&RecoveredSegment| {
-        let id = segment.info.id;
-        let is_gone = recovery.freed.contains(&id) || state.forgotten.contains(&id) || recovery.removed.contains(&id);
-        segment.info.kind == gabion_segment::LaneKind::Small && segment.applied_from < segment.seal.stripes && !is_gone
+        let is_open = apply.with_segments(|segments| {
+            segments.get(segment.info.id).is_some_and(|segment| segment.row.state != SegmentState::Freeing)
+        });
+        segment.info.kind == LaneKind::Small && segment.applied_from < segment.seal.stripes && is_open
     };
     let sources: Vec<Source> = recovery.segments.iter().filter(is_needed).map(source).collect();
     let bytes_total = sources.iter().map(|source| source.bytes).sum();
@@ -106,7 +106,7 @@ async fn merge(
     }
     replayed += batch.apply(apply, state)?;
     progress.replayed(replayed, bytes_total, bytes_total);
-    Ok(replayed)
+    Ok((replayed, merge.lost()))
 }
 
 fn source(segment: &RecoveredSegment) -> Source {

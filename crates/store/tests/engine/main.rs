@@ -1,0 +1,16 @@
+//! The store as a whole, over simulated disks with an index in memory, and over real directories with fjall.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod basics;
+mod bodies;
+mod concurrency;
+mod conditional;
+mod copies;
+mod listing;
+mod model;
+mod multipart;
+mod real;
+mod recovery;
+mod space;

@@ -1,0 +1,221 @@
+//! A deployment on simulated disks that can crash, lose its index and come back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use gabion_metadata::{Index, IndexError, MemoryIndex, ScanRange, Table, Write};
+use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk};
+use gabion_segment::{LogConfig, LogTarget};
+use gabion_store::{
+    Attributes, DeleteObject, Env, GetObject, IndexFactory, ListObjects, ListedObjects, ObjectBody, OpenReport,
+    PutObject, PutResult, RangeRequest, Silent, Store, StoreConfig, StoreError, WriteConditions,
+};
+use gabion_types::{BucketName, Geometry, ObjectKey, limits::BLOCK_BYTES};
+use parking_lot::Mutex;
+
+/// Time does not pass by itself; it begins here.
+pub const START_MS: u64 = 1_750_000_000_000;
+
+/// A deployment.
+pub struct World {
+    pub disks: Vec<SimDisk>,
+    pub index: Arc<SharedIndex>,
+    pub clock: Arc<ManualClock>,
+    pub config: StoreConfig,
+    entropy: Arc<dyn Entropy>,
+    crashes: u64,
+}
+
+/// An index in memory that outlives the store.
+#[derive(Default)]
+pub struct SharedIndex {
+    pub current: Mutex<MemoryIndex>,
+}
+
+struct Factory(Arc<SharedIndex>);
+
+impl IndexFactory for Factory {
+    fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
+        Ok(Arc::new(self.0.current.lock().clone()))
+    }
+
+    fn destroy(&self) -> Result<(), IndexError> {
+        *self.0.current.lock() = MemoryIndex::new();
+        Ok(())
+    }
+}
+
+/// Small segments and stripes, and nothing that happens by itself.
+pub fn config(data: usize, parity: usize) -> StoreConfig {
+    let mut log = LogConfig::new(Geometry::new(data, parity).unwrap());
+    log.segment_payload_bytes = 4 << 20;
+    log.stripe_payload_bytes = 2 * data * BLOCK_BYTES;
+    log.small_lanes = 2;
+    log.large_lanes = 2;
+    log.target_reserve_bytes = 0;
+    let mut config = StoreConfig::new(log);
+    config.checkpoint_interval_ms = u64::MAX / 1_000_000;
+    config.checkpoint_bytes = u64::MAX;
+    config.part_bytes_min = 10;
+    config
+}
+
+impl World {
+    pub fn new(seed: u64, config: StoreConfig) -> Self {
+        let shards = config.log.geometry.shards() as u64;
+        Self {
+            disks: (0..shards).map(|disk| SimDisk::new(seed * 1000 + disk)).collect(),
+            index: Arc::default(),
+            clock: Arc::new(ManualClock::new(START_MS)),
+            config,
+            entropy: Arc::new(SeededEntropy::new(seed)),
+            crashes: seed,
+        }
+    }
+
+    pub fn env(&self) -> Env {
+        Env { clock: Arc::clone(&self.clock) as _, entropy: Arc::clone(&self.entropy) }
+    }
+
+    pub fn targets(&self) -> Vec<LogTarget> {
+        let target = |(number, disk): (usize, &SimDisk)| LogTarget {
+            name: format!("disk {number}"),
+            disk: Some(Arc::new(disk.clone()) as Arc<dyn Disk>),
+            failure_domain: format!("domain {number}"),
+        };
+        self.disks.iter().enumerate().map(target).collect()
+    }
+
+    pub async fn try_open(&self) -> Result<(Store, OpenReport), StoreError> {
+        let factory = Box::new(Factory(Arc::clone(&self.index)));
+        Store::open(self.config.clone(), self.targets(), factory, self.env(), Arc::new(Silent)).await
+    }
+
+    pub async fn open(&self) -> Store {
+        self.try_open().await.unwrap().0
+    }
+
+    /// Power loss: disks lose what was not synced, the index all but `keep_commits` commits after its last persist.
+    pub async fn crash(&mut self, store: Store, keep_commits: usize) {
+        self.crashes += 1;
+        for (number, disk) in self.disks.iter_mut().enumerate() {
+            disk.crash(self.crashes * 100 + number as u64);
+            *disk = disk.reopen();
+        }
+        drop(store);
+        let index = self.index.current.lock().clone();
+        index.crash(keep_commits);
+        *self.index.current.lock() = fork(&index);
+        // What is left of the old store finds its disks gone and ends.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn crash_and_open(&mut self, store: Store, keep_commits: usize) -> Store {
+        self.crash(store, keep_commits).await;
+        self.open().await
+    }
+
+    pub async fn restart(&mut self, store: Store) -> Store {
+        store.shutdown().await;
+        drop(store);
+        self.open().await
+    }
+
+    pub fn lose_index(&self) {
+        *self.index.current.lock() = MemoryIndex::new();
+    }
+
+    /// All rows but those that say how far the index got.
+    pub fn rows(&self) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+        let index = self.index.current.lock().clone();
+        let tables = Table::ALL.into_iter().filter(|table| !matches!(table, Table::System | Table::Segment));
+        tables
+            .flat_map(|table| {
+                let rows = index.scan(ScanRange::all(table), usize::MAX).unwrap();
+                rows.into_iter().map(move |(key, row)| (table, key, row.to_vec()))
+            })
+            .collect()
+    }
+}
+
+/// A copy that shares nothing with the original.
+pub fn fork(index: &MemoryIndex) -> MemoryIndex {
+    let copy = MemoryIndex::new();
+    for table in Table::ALL {
+        let rows = index.scan(ScanRange::all(table), usize::MAX).unwrap();
+        let writes = rows.into_iter().map(|(key, row)| Write::Put(table, key, row.to_vec()));
+        copy.commit(&[], writes.collect()).unwrap();
+    }
+    copy.persist().unwrap();
+    copy
+}
+
+pub fn bucket(name: &str) -> BucketName {
+    BucketName::new(name).unwrap()
+}
+
+pub fn key(name: &str) -> ObjectKey {
+    ObjectKey::new(name).unwrap()
+}
+
+/// Bytes that differ by seed and place.
+pub fn bytes(seed: u64, len: usize) -> Bytes {
+    let mut out = vec![0; len];
+    SeededEntropy::new(seed).fill(&mut out);
+    out.into()
+}
+
+pub fn put_request(bucket_name: &str, name: &str) -> PutObject {
+    PutObject {
+        bucket: bucket(bucket_name),
+        key: key(name),
+        attributes: Attributes::default(),
+        conditions: WriteConditions::default(),
+    }
+}
+
+pub async fn put(store: &Store, bucket: &str, name: &str, body: &Bytes) -> PutResult {
+    store.put_object(put_request(bucket, name), ObjectBody::from_bytes(body.clone())).await.unwrap()
+}
+
+pub async fn read(store: &Store, request: GetObject) -> Result<Bytes, StoreError> {
+    let mut read = store.get_object(request).await?;
+    let mut out = Vec::new();
+    while let Some(bytes) = read.body.next().await {
+        out.extend_from_slice(&bytes?);
+    }
+    assert_eq!(out.len() as u64, read.len);
+    Ok(out.into())
+}
+
+pub async fn get(store: &Store, bucket_name: &str, name: &str) -> Result<Bytes, StoreError> {
+    read(store, GetObject::whole(bucket(bucket_name), key(name))).await
+}
+
+pub async fn get_range(store: &Store, bucket_name: &str, name: &str, range: RangeRequest) -> Result<Bytes, StoreError> {
+    let whole = GetObject::whole(bucket(bucket_name), key(name));
+    read(store, GetObject { range: Some(range), ..whole }).await
+}
+
+pub async fn delete(store: &Store, bucket_name: &str, name: &str) -> bool {
+    let request = DeleteObject { key: key(name), if_match: None };
+    store.delete_object(bucket(bucket_name), request).await.unwrap().existed
+}
+
+pub async fn list_all(store: &Store, bucket_name: &str) -> ListedObjects {
+    let request = ListObjects {
+        bucket: bucket(bucket_name),
+        prefix: String::new(),
+        delimiter: None,
+        after: None,
+        max: usize::MAX - 1,
+    };
+    store.list_objects(request).await.unwrap()
+}
+
+pub async fn keys(store: &Store, bucket_name: &str) -> Vec<String> {
+    list_all(store, bucket_name).await.entries.into_iter().map(|entry| entry.key).collect()
+}
