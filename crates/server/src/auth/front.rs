@@ -132,7 +132,8 @@ mod tests {
         let twice = "AWS4-HMAC-SHA256 SignedHeaders=host, SignedHeaders=x-amz-date, Signature=00";
         let none = "AWS4-HMAC-SHA256 Credential=c, Signature=00";
         let presigned = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=0&X-Amz-SignedHeaders=";
-        let table: &[(&str, &str, &[(&str, &str)], Option<S3Code>)] = &[
+        type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], Option<S3Code>);
+        let table: &[Row<'_>] = &[
             ("GET", "", &[], None),
             ("GET", "", &[("authorization", GOOD)], None),
             ("GET", "", &[("authorization", unsigned_host)], Some(S3Code::AccessDenied)),

@@ -237,7 +237,8 @@ mod tests {
     #[test]
     fn trailers_are_what_was_announced() {
         let crc32 = Some(ChecksumAlgorithm::Crc32);
-        let table: &[(Option<ChecksumAlgorithm>, &[(&'static str, &'static str)], Option<usize>)] = &[
+        type Row = (Option<ChecksumAlgorithm>, &'static [(&'static str, &'static str)], Option<usize>);
+        let table: &[Row] = &[
             (None, &[], Some(0)),
             (crc32, &[("x-amz-checksum-crc32", "AAAAAA==")], Some(1)),
             (crc32, &[], None),

@@ -39,7 +39,7 @@ impl Names {
 
     fn write(self, xml: &mut Xml, element: &str, name: &str) {
         if self.encoded {
-            xml.text(element, utf8_percent_encode(name, URL).to_string());
+            xml.text(element, url_encoded(name));
         } else {
             xml.text(element, name);
         }
@@ -56,6 +56,11 @@ impl Names {
             xml.element("CommonPrefixes", |xml| self.write(xml, "Prefix", prefix));
         }
     }
+}
+
+/// A name as it stands in a URL.
+pub(super) fn url_encoded(name: &str) -> String {
+    utf8_percent_encode(name, URL).to_string()
 }
 
 pub(super) fn owner(xml: &mut Xml, element: &str, owner: &Owner) {

@@ -134,7 +134,7 @@ impl S3Service {
     }
 
     /// Answers a request; failures are answers too.
-    pub async fn call<B>(&self, request: Request<B>, _peer: Peer) -> Response<ResponseBody>
+    pub async fn call<B>(&self, request: Request<B>, peer: Peer) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -145,7 +145,7 @@ impl S3Service {
         let resource = parts.uri.path().to_owned();
         let about = About { resource: &resource, request_id: &id, region: &self.inner.region, headless };
         let mut operation = OperationName::UNKNOWN;
-        let mut response = match self.admit(&mut parts, &mut operation) {
+        let mut response = match self.admit(&mut parts, peer, &mut operation) {
             Ok(()) => {
                 parts.extensions.insert(RequestId(Arc::clone(&id)));
                 let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
@@ -172,8 +172,13 @@ impl S3Service {
     }
 
     /// Routes a request and checks what s3s does not.
-    fn admit(&self, parts: &mut http::request::Parts, operation: &mut OperationName) -> Result<(), S3Error> {
-        let routed = Routed::new(parts, &self.inner.domains)?;
+    fn admit(
+        &self,
+        parts: &mut http::request::Parts,
+        peer: Peer,
+        operation: &mut OperationName,
+    ) -> Result<(), S3Error> {
+        let routed = Routed::new(parts, &self.inner.domains, peer.tls)?;
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }

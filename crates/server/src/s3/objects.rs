@@ -45,7 +45,7 @@ pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<
     let get = GetObject {
         bucket: call.bucket()?,
         key: call.key()?,
-        range: call.list("range").and_then(|range| RangeRequest::parse(&range)),
+        range: range(call),
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
         conditions: conditions::read(call, ""),
     };
@@ -62,7 +62,9 @@ pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<
     checksums::show_headers(&found.checksums, headers);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(read.len));
-    headers.extend(overrides);
+    for (name, value) in overrides {
+        headers.insert(name, value);
+    }
     answer::set(&mut response, ETAG, &format!("\"{}\"", info.etag));
     answer::set(&mut response, LAST_MODIFIED, &date::http(info.modified_ms));
     if let Some(range) = read.range {
@@ -75,6 +77,12 @@ pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<
         *response.body_mut() = body::sending(read.body, read.len);
     }
     Ok(response)
+}
+
+/// The range that is asked for. `If-Range` is met by sending all: HTTP leaves every range to the server's choice.
+fn range(call: &Call) -> Option<RangeRequest> {
+    let range = call.list("range").filter(|_| call.list("if-range").is_none())?;
+    RangeRequest::parse(&range)
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

@@ -98,6 +98,10 @@ pub(crate) struct Routed {
     pub(crate) query: Query,
     /// Headers that a presigned URL carries as query parameters.
     pub(crate) hoisted: Vec<(HeaderName, HeaderValue)>,
+    /// Whether the host names the bucket.
+    pub(crate) virtual_host: bool,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
     /// `Host`, as sent.
     pub(crate) host: String,
     pub(crate) version: Version,
@@ -108,12 +112,14 @@ impl Routed {
     ///
     /// # Errors
     /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.
-    pub(crate) fn new(parts: &Parts, domains: &Domains) -> Result<Self, S3Error> {
+    pub(crate) fn new(parts: &Parts, domains: &Domains, tls: bool) -> Result<Self, S3Error> {
         let host = host(parts);
         let path = percent_decode_str(parts.uri.path()).decode_utf8().map_err(|_| S3Error::new(S3Code::InvalidURI))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default())?;
         let path = path.strip_prefix('/').unwrap_or(&path);
-        let (bucket, key) = match domains.bucket(&host) {
+        let named = domains.bucket(&host);
+        let virtual_host = named.is_some();
+        let (bucket, key) = match named {
             Some(bucket) => (bucket, path.to_owned()),
             None => {
                 let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
@@ -128,7 +134,8 @@ impl Routed {
             (Some(_), None) => on_bucket(&parts.method, &query),
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
-        Ok(Self { operation, bucket, key, query, hoisted, host, version: parts.version })
+        let scheme = if tls { "https" } else { "http" };
+        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version })
     }
 }
 
@@ -237,13 +244,14 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        Routed::new(&parts, &Domains::new(&[]).unwrap())
+        Routed::new(&parts, &Domains::new(&[]).unwrap(), false)
     }
 
     #[test]
     fn requests_find_their_operation() {
         let copy: &[(&str, &str)] = &[("x-amz-copy-source", "/b/k")];
-        let table: &[(&str, &str, &[(&str, &str)], &str)] = &[
+        type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+        let table: &[Row<'_>] = &[
             ("GET", "/", &[], "ListBuckets"),
             ("GET", "/?x-id=ListBuckets", &[], "ListBuckets"),
             ("PUT", "/", &[], "405"),

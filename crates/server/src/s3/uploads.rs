@@ -11,7 +11,7 @@ use s3s::{Body, dto};
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
-use super::listing::{STANDARD, owner};
+use super::listing::{STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
 use super::{attributes, checksums, conditions, date};
 use crate::error::{S3Code, S3Error};
@@ -101,13 +101,21 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     };
     let shown = shown(&result.checksums, parts);
     Ok(answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
-        xml.text("Location", format!("http://{}/{bucket}/{key}", call.routed.host));
+        xml.text("Location", location(call));
         xml.text("Bucket", bucket.as_str());
         xml.text("Key", key.as_str());
         xml.text("ETag", format!("\"{}\"", result.etag));
         checksums::show_elements(&shown, xml);
         xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
     })))
+}
+
+/// Where the object is, as the client addressed it.
+fn location(call: &Call) -> String {
+    let bucket = call.routed.bucket.as_ref().map(|bucket| bucket.as_str()).filter(|_| !call.routed.virtual_host);
+    let key = call.routed.key.as_ref().map(|key| key.as_str()).unwrap_or_default();
+    let bucket = bucket.map(|bucket| format!("/{bucket}")).unwrap_or_default();
+    format!("{}://{}{bucket}/{}", call.routed.scheme, call.routed.host, url_encoded(key))
 }
 
 fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {
@@ -152,7 +160,8 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
         owner(xml, "Owner", ops.store.owner());
         xml.text("StorageClass", page.listed.upload.storage_class.as_deref().unwrap_or(STANDARD));
         xml.value("PartNumberMarker", after);
-        xml.optional("NextPartNumberMarker", page.listed.next.map(|number| number.to_string()));
+        let last = page.listed.parts.last().map_or(0, |part| part.part_number);
+        xml.value("NextPartNumberMarker", page.listed.next.unwrap_or(last));
         xml.value("MaxParts", page.max);
         xml.value("IsTruncated", page.listed.truncated);
         if let Some((algorithm, kind)) = page.listed.upload.checksum {

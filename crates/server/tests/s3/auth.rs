@@ -1,0 +1,208 @@
+//! Who gets in, and what a holder of a signature can not do with it.
+
+use crate::harness::{Payload, S3, Sign};
+
+#[tokio::test]
+async fn signed_requests_get_in() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("hello").send(&s3).await.expect(200);
+    s3.put("/bkt/u").body("hello").payload(Payload::Unsigned).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).text(), "hello");
+    assert_eq!(s3.get("/bkt/k").sign(Sign::Query(60)).send(&s3).await.expect(200).text(), "hello");
+    s3.put("/bkt/p").body("presigned").sign(Sign::Query(60)).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/p").send(&s3).await.text(), "presigned");
+}
+
+#[tokio::test]
+async fn keys_of_all_kinds_are_signed() {
+    let s3 = S3::with_bucket().await;
+    for path in
+        ["/bkt/a%20b", "/bkt/a%2Bb", "/bkt/%C3%BC/%E2%82%AC", "/bkt/a//b", "/bkt/%2525", "/bkt/a%3Fb%3Dc", "/bkt/~.-_"]
+    {
+        s3.put(path).body(path).send(&s3).await.expect(200);
+        assert_eq!(s3.get(path).send(&s3).await.expect(200).text(), path);
+        assert_eq!(s3.get(path).sign(Sign::Query(60)).send(&s3).await.expect(200).text(), path);
+    }
+}
+
+#[tokio::test]
+async fn anonymous_is_refused() {
+    let s3 = S3::with_bucket().await;
+    for target in ["/", "/bkt", "/bkt/k", "/bkt?acl", "/bkt/k?response-content-type=text%2Fhtml"] {
+        s3.get(target).sign(Sign::Not).send(&s3).await.refused(403, "AccessDenied");
+    }
+    for call in
+        [s3.put("/bkt/k").body("x"), s3.delete("/bkt"), s3.post("/bkt?delete").body("<Delete/>"), s3.put("/other")]
+    {
+        let (answer, polled) = call.sign(Sign::Not).send_head(&s3).await;
+        answer.refused(403, "AccessDenied");
+        assert!(!polled, "an anonymous body was read");
+    }
+    s3.get("/bkt").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_refused() {
+    let s3 = S3::with_bucket().await;
+    let call = s3.get("/bkt");
+    call.clone().change(|call| call.secret_key = "wrong").send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    call.clone().change(|call| call.access_key = "NOBODY").send(&s3).await.refused(403, "InvalidAccessKeyId");
+    let presigned = call.clone().sign(Sign::Query(60));
+    presigned.clone().change(|call| call.secret_key = "wrong").send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    let region = call.clone().change(|call| call.region = "eu-west-1").send(&s3).await;
+    assert_eq!(region.refused(400, "AuthorizationHeaderMalformed").element("Region").as_deref(), Some("us-east-1"));
+    call.header("x-amz-security-token", "t").send(&s3).await.refused(400, "InvalidToken");
+}
+
+#[tokio::test]
+async fn a_signature_holds_for_its_time_only() {
+    let s3 = S3::with_bucket().await;
+    for clock_s in [-880, 880] {
+        s3.get("/bkt").change(|call| call.clock_s = clock_s).send(&s3).await.expect(200);
+    }
+    for clock_s in [-920, 920] {
+        let answer = s3.get("/bkt").change(|call| call.clock_s = clock_s).send(&s3).await;
+        answer.refused(403, "RequestTimeTooSkewed");
+    }
+    let presigned =
+        |expires_s, clock_s| s3.get("/bkt").sign(Sign::Query(expires_s)).change(|call| call.clock_s = clock_s);
+    presigned(600, -500).send(&s3).await.expect(200);
+    let expired = presigned(600, -700).send(&s3).await.refused(403, "AccessDenied");
+    assert_eq!(expired.element("Message").as_deref(), Some("Request has expired"));
+    presigned(604_800, -604_000).send(&s3).await.expect(200);
+    presigned(604_801, 0).send(&s3).await.refused(400, "AuthorizationQueryParametersError");
+    presigned(600, 920).send(&s3).await.refused(403, "RequestTimeTooSkewed");
+}
+
+/// The attack that older versions of s3s let through: who was given a URL to upload to makes it copy a secret.
+#[tokio::test]
+async fn a_presigned_put_does_not_become_a_copy() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/secret").body("secret").send(&s3).await.expect(200);
+    for source in ["/bkt/secret", "bkt%2Fsecret"] {
+        let upload = s3.put("/bkt/mine").sign(Sign::Query(60)).smuggle("x-amz-copy-source", source);
+        upload.send(&s3).await.refused(403, "AccessDenied");
+    }
+    s3.get("/bkt/mine").send(&s3).await.refused(404, "NoSuchKey");
+}
+
+#[tokio::test]
+async fn unsigned_amz_headers_are_refused() {
+    let s3 = S3::with_bucket().await;
+    let smuggled = [
+        ("x-amz-copy-source", "/bkt/k"),
+        ("x-amz-copy-source-range", "bytes=0-1"),
+        ("x-amz-meta-evil", "1"),
+        ("X-Amz-Meta-Evil", "1"),
+        ("x-amz-acl", "public-read"),
+        ("x-amz-acl", "private"),
+        ("x-amz-tagging", "a=b"),
+        ("x-amz-storage-class", "STANDARD"),
+        ("x-amz-checksum-crc32", "AAAAAA=="),
+        ("x-amz-metadata-directive", "REPLACE"),
+        ("x-amz-decoded-content-length", "5"),
+        ("x-amz-trailer", "x-amz-checksum-crc32"),
+        ("x-amz-expected-bucket-owner", "gabion"),
+        ("x-amz-anything", "1"),
+    ];
+    for (name, value) in smuggled {
+        for sign in [Sign::Query(60), Sign::Header] {
+            let call = s3.put("/bkt/victim").body("hello").sign(sign).smuggle(name, value);
+            call.send(&s3).await.refused(403, "AccessDenied");
+        }
+    }
+    s3.get("/bkt/victim").send(&s3).await.refused(404, "NoSuchKey");
+    s3.put("/bkt/victim").body("x").header("x-amz-meta-good", "1").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_signature_without_host_is_refused() {
+    let s3 = S3::with_bucket().await;
+    for sign in [Sign::Header, Sign::Query(60)] {
+        let call = s3.get("/bkt").sign(sign).header("x-amz-meta-a", "1").change(|call| call.unlisted = vec!["host"]);
+        call.send(&s3).await.refused(403, "AccessDenied");
+    }
+}
+
+#[tokio::test]
+async fn signed_headers_and_queries_can_not_be_changed() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let mut request = s3.get("/bkt/k").sign(Sign::Query(60)).build();
+    let target = format!("{}&response-content-type=text%2Fhtml", request.uri());
+    *request.uri_mut() = target.parse().unwrap();
+    let (parts, body) = request.into_parts();
+    let body = http_body_util::Full::new(bytes::Bytes::from(body));
+    let answer = s3.service.call(http::Request::from_parts(parts, body), crate::harness::peer()).await;
+    assert_eq!(answer.status(), 403);
+    // Another host than the one that was signed.
+    let mut request = s3.get("/bkt/k").build();
+    request.headers_mut().insert("host", "other.test".parse().unwrap());
+    let (parts, body) = request.into_parts();
+    let body = http_body_util::Full::new(bytes::Bytes::from(body));
+    let answer = s3.service.call(http::Request::from_parts(parts, body), crate::harness::peer()).await;
+    assert_eq!(answer.status(), 403);
+}
+
+#[tokio::test]
+async fn a_presigned_query_stands_for_headers() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k?X-Amz-Meta-Color=blue").body("x").sign(Sign::Query(60)).send(&s3).await.expect(200);
+    assert_eq!(s3.head("/bkt/k").send(&s3).await.header("x-amz-meta-color"), Some("blue"));
+    s3.put("/bkt/c?x-amz-copy-source=%2Fbkt%2Fk").sign(Sign::Query(60)).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/c").send(&s3).await.text(), "x");
+    s3.put("/bkt/k?X-Amz-Acl=public-read").sign(Sign::Query(60)).send(&s3).await.refused(501, "NotImplemented");
+    let bad = s3.put("/bkt/k?x-amz-checksum-crc32=AAAAAA%3D%3D").body("x").sign(Sign::Query(60)).send(&s3).await;
+    bad.refused(400, "BadDigest");
+}
+
+#[tokio::test]
+async fn one_way_of_signing_at_a_time() {
+    let s3 = S3::with_bucket().await;
+    s3.get("/bkt?X-Amz-Signature=00").send(&s3).await.refused(400, "InvalidArgument");
+}
+
+#[tokio::test]
+async fn signature_version_2_is_opt_in() {
+    let s3 = S3::new().await;
+    let refused = s3.get("/").sign(Sign::Version2).send(&s3).await.refused(400, "InvalidRequest");
+    assert!(refused.element("Message").unwrap().contains("AWS4-HMAC-SHA256"));
+    let s3 = S3::with(|options| options.sigv2 = true).await;
+    s3.get("/").sign(Sign::Version2).send(&s3).await.expect(200);
+    s3.get("/")
+        .sign(Sign::Version2)
+        .change(|call| call.secret_key = "wrong")
+        .send(&s3)
+        .await
+        .refused(403, "SignatureDoesNotMatch");
+    s3.get("/")
+        .sign(Sign::Version2)
+        .change(|call| call.clock_s = -1000)
+        .send(&s3)
+        .await
+        .refused(403, "RequestTimeTooSkewed");
+}
+
+#[tokio::test]
+async fn forms_are_not_served() {
+    let s3 = S3::with_bucket().await;
+    let form = s3.post("/bkt").header("content-type", "multipart/form-data; boundary=b").body("--b--").sign(Sign::Not);
+    let (answer, polled) = form.send_head(&s3).await;
+    answer.refused(501, "NotImplemented");
+    assert!(!polled);
+}
+
+#[tokio::test]
+async fn virtual_hosts_name_buckets() {
+    let s3 = S3::with(|options| options.domains = vec!["s3.test".into()]).await;
+    s3.put("/bkt").change(|call| call.host = "s3.test:9000").send(&s3).await.expect(200);
+    s3.put("/k%20x").body("v").change(|call| call.host = "bkt.s3.test:9000").send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/k%20x").change(|call| call.host = "s3.test").send(&s3).await.expect(200).text(), "v");
+    assert_eq!(
+        s3.get("/bkt/k%20x").change(|call| call.host = "localhost:9000").send(&s3).await.expect(200).text(),
+        "v"
+    );
+    let listed = s3.get("/?list-type=2").change(|call| call.host = "BKT.S3.test").send(&s3).await.expect(200);
+    assert_eq!(listed.elements("Key"), ["k x"]);
+    s3.get("/").change(|call| call.host = "s3.test").send(&s3).await.expect(200);
+}

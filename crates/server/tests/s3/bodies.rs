@@ -1,0 +1,205 @@
+//! Bodies: framing, digests, lengths.
+
+use gabion_store::ChecksumAlgorithm;
+
+use crate::harness::{Payload, S3, Sign, checksum, crc32, sha256_hex};
+
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[tokio::test]
+async fn chunked_bodies_arrive_whole() {
+    let s3 = S3::with_bucket().await;
+    for len in [0, 1, 8192, 100_000, 3 << 20] {
+        let body = payload(len);
+        for (name, framing) in [
+            ("signed", Payload::SignedChunks { chunk_bytes: 65_536, trailer: None }),
+            (
+                "trailer",
+                Payload::SignedChunks { chunk_bytes: 65_536, trailer: Some(("x-amz-checksum-crc32", crc32(&body))) },
+            ),
+            (
+                "unsigned",
+                Payload::UnsignedChunks { chunk_bytes: 1 << 20, trailer: ("x-amz-checksum-crc32", crc32(&body)) },
+            ),
+        ] {
+            let stored = s3.put("/bkt/k").body(body.clone()).payload(framing).send(&s3).await;
+            assert_eq!(stored.status, 200, "{name} {len}: {}", stored.text());
+            if name != "signed" {
+                assert_eq!(stored.header("x-amz-checksum-crc32"), Some(crc32(&body).as_str()));
+            }
+            let read = s3.get("/bkt/k").send(&s3).await.expect(200);
+            assert!(read.body == body, "{name} {len}");
+            assert_eq!(read.header("content-encoding"), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn tampered_chunks_are_refused() {
+    let s3 = S3::with_bucket().await;
+    let body = payload(200_000);
+    let signed = Payload::SignedChunks { chunk_bytes: 65_536, trailer: None };
+    let trailer = Payload::SignedChunks { chunk_bytes: 65_536, trailer: Some(("x-amz-checksum-crc32", crc32(&body))) };
+    let unsigned = Payload::UnsignedChunks { chunk_bytes: 65_536, trailer: ("x-amz-checksum-crc32", crc32(&body)) };
+    let flip: fn(&mut Vec<u8>) = |sent| sent[150_000] ^= 1;
+    let cut: fn(&mut Vec<u8>) = |sent| sent.truncate(150_000);
+    let no_trailer: fn(&mut Vec<u8>) = |sent| {
+        let text = String::from_utf8_lossy(sent).into_owned();
+        sent.truncate(sent.len() - (text.len() - text.rfind("x-amz-checksum").unwrap()));
+    };
+    let other_trailer: fn(&mut Vec<u8>) = |sent| {
+        let position = sent.windows(14).rposition(|window| window == b"x-amz-checksum").unwrap();
+        sent[position + 22] ^= 1;
+    };
+    let table = [
+        (signed.clone(), flip, 403, "SignatureDoesNotMatch"),
+        (signed, cut, 400, "IncompleteBody"),
+        (trailer.clone(), flip, 403, "SignatureDoesNotMatch"),
+        (trailer.clone(), no_trailer, 400, "MalformedTrailerError"),
+        (trailer, other_trailer, 403, "SignatureDoesNotMatch"),
+        (unsigned.clone(), flip, 400, "BadDigest"),
+        (unsigned.clone(), cut, 400, "IncompleteBody"),
+        (unsigned.clone(), no_trailer, 400, "MalformedTrailerError"),
+        (unsigned, other_trailer, 400, "BadDigest"),
+    ];
+    for (framing, tamper, status, code) in table {
+        let call = s3.put("/bkt/k").body(body.clone()).payload(framing).change(|call| call.tamper = Some(tamper));
+        call.send(&s3).await.refused(status, code);
+        s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+    }
+}
+
+#[tokio::test]
+async fn all_checksums_in_headers_and_trailers() {
+    let s3 = S3::with_bucket().await;
+    let body = payload(10_000);
+    let names = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
+    for (algorithm, name) in ChecksumAlgorithm::ALL.into_iter().zip(names) {
+        let header: &'static str = format!("x-amz-checksum-{name}").leak();
+        let good = checksum(algorithm, &body);
+        let bad = checksum(algorithm, b"other");
+        let unsigned = |value: &str| Payload::UnsignedChunks { chunk_bytes: 4096, trailer: (header, value.to_owned()) };
+        let call = s3.put("/bkt/k").body(body.clone()).header("x-amz-sdk-checksum-algorithm", algorithm.as_str());
+        let stored = call.clone().header(header, &*good).send(&s3).await.expect(200);
+        assert_eq!(stored.header(header), Some(good.as_str()));
+        assert_eq!(stored.header("x-amz-checksum-type"), Some("FULL_OBJECT"));
+        call.clone().header(header, &*bad).send(&s3).await.refused(400, "BadDigest");
+        call.clone().header(header, "AAA").send(&s3).await.refused(400, "InvalidRequest");
+        call.clone().payload(unsigned(&good)).send(&s3).await.expect(200);
+        call.clone().payload(unsigned(&bad)).send(&s3).await.refused(400, "BadDigest");
+        call.payload(unsigned("!!")).send(&s3).await.refused(400, "MalformedTrailerError");
+        let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
+        assert_eq!(head.header(header), Some(good.as_str()));
+        assert_eq!(s3.head("/bkt/k").send(&s3).await.header(header), None);
+        let range = s3.get("/bkt/k").header("range", "bytes=0-1").header("x-amz-checksum-mode", "ENABLED");
+        assert_eq!(range.send(&s3).await.expect(206).header(header), None);
+    }
+}
+
+#[tokio::test]
+async fn without_a_checksum_crc64nvme_is_stored() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("hello").send(&s3).await.expect(200);
+    let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await;
+    let expected = checksum(ChecksumAlgorithm::Crc64Nvme, b"hello");
+    assert_eq!(head.header("x-amz-checksum-crc64nvme"), Some(expected.as_str()));
+}
+
+#[tokio::test]
+async fn contradictory_checksums_are_refused() {
+    let s3 = S3::with_bucket().await;
+    let call = s3.put("/bkt/k").body("hello");
+    let good = crc32(b"hello");
+    let two = call.clone().header("x-amz-checksum-crc32", &*good).header("x-amz-checksum-sha1", "x");
+    two.send(&s3).await.refused(400, "InvalidRequest");
+    let other = call.clone().header("x-amz-checksum-crc32", &*good).header("x-amz-sdk-checksum-algorithm", "SHA1");
+    other.send(&s3).await.refused(400, "InvalidRequest");
+    call.clone().header("x-amz-sdk-checksum-algorithm", "CRC32").send(&s3).await.refused(400, "InvalidRequest");
+    call.clone().header("x-amz-sdk-checksum-algorithm", "CRC16").send(&s3).await.refused(400, "InvalidRequest");
+    call.clone().header("x-amz-trailer", "x-amz-checksum-crc32").send(&s3).await.refused(400, "InvalidRequest");
+    call.clone().header("x-amz-checksum-sha512", "x").send(&s3).await.refused(501, "NotImplemented");
+    let both = call.header("x-amz-checksum-crc32", &*good);
+    let both = both.payload(Payload::UnsignedChunks { chunk_bytes: 9, trailer: ("x-amz-checksum-crc32", good) });
+    both.send(&s3).await.refused(400, "InvalidRequest");
+}
+
+#[tokio::test]
+async fn content_md5_is_checked() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("hello").md5().send(&s3).await.expect(200);
+    let call = s3.put("/bkt/k").body("hello");
+    call.clone().header("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg==").send(&s3).await.refused(400, "BadDigest");
+    for bad in ["", "AAAA", "not base64", "d41d8cd98f00b204e9800998ecf8427e"] {
+        let (answer, polled) = call.clone().header("content-md5", bad).send_head(&s3).await;
+        answer.refused(400, "InvalidDigest");
+        assert!(!polled, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn the_signed_hash_is_checked() {
+    let s3 = S3::with_bucket().await;
+    let wrong = Payload::Says(sha256_hex(b"other"));
+    s3.put("/bkt/k").body("hello").payload(wrong.clone()).send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
+    let big = s3.put("/bkt/k").body(payload(3 << 20)).payload(wrong.clone());
+    big.send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
+    let document = s3.post("/bkt?delete").body("<Delete><Object><Key>k</Key></Object></Delete>").md5().payload(wrong);
+    document.send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
+    s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+}
+
+#[tokio::test]
+async fn a_length_is_needed_and_kept() {
+    let s3 = S3::with_bucket().await;
+    for payload in [Payload::Signed, Payload::Unsigned] {
+        let call = s3.put("/bkt/k").body("hello").payload(payload).change(|call| call.no_length = true);
+        call.clone().send(&s3).await.refused(411, "MissingContentLength");
+        // HTTP/2 ends a body by itself.
+        call.change(|call| call.version = http::Version::HTTP_2).send(&s3).await.expect(200);
+    }
+    let call = s3.put("/bkt/short").body("hello").payload(Payload::Unsigned).change(|call| call.no_length = true);
+    call.clone().header("content-length", "6").send(&s3).await.refused(400, "IncompleteBody");
+    call.clone().header("content-length", "4").send(&s3).await.refused(400, "IncompleteBody");
+    call.header("content-length", "x").send(&s3).await.refused(400, "InvalidArgument");
+    s3.get("/bkt/short").send(&s3).await.refused(404, "NoSuchKey");
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_unread() {
+    let s3 = S3::with_bucket().await;
+    let call = s3.put("/bkt/k").payload(Payload::Unsigned).change(|call| call.no_length = true);
+    let (answer, polled) = call.header("content-length", (5_u64 * (1 << 30) + 1).to_string()).send_head(&s3).await;
+    answer.refused(400, "EntityTooLarge");
+    assert!(!polled);
+    let document = s3.post("/bkt?delete").payload(Payload::Unsigned).md5().change(|call| call.no_length = true);
+    let (answer, polled) = document.header("content-length", "5000000").send_head(&s3).await;
+    answer.refused(400, "MaxMessageLengthExceeded");
+    assert!(!polled);
+}
+
+/// So that a client that waits for `100 Continue` never sends what would be thrown away.
+#[tokio::test]
+async fn a_body_is_not_asked_for_in_vain() {
+    let s3 = S3::with_bucket().await;
+    let put = s3.put("/bkt/k").body("hello").payload(Payload::Unsigned);
+    let vain = [
+        (put.clone().sign(Sign::Not), 403),
+        (put.clone().change(|call| call.secret_key = "wrong"), 403),
+        (put.clone().header("x-amz-acl", "public-read"), 501),
+        (put.clone().header("x-amz-checksum-crc32", "x"), 400),
+        (put.clone().header("x-amz-meta-a", "v".repeat(3000)), 400),
+        (put.clone().header("if-none-match", "\"x\""), 501),
+        (put.clone().header("if-match", "\"x\""), 404),
+        (s3.put("/none/k").body("x").payload(Payload::Unsigned), 404),
+        (s3.put("/bkt/k?partNumber=1&uploadId=x").body("x").payload(Payload::Unsigned), 404),
+        (s3.put("/bkt/k?partNumber=0&uploadId=x").body("x").payload(Payload::Unsigned), 404),
+        (s3.put("/bkt/k?acl").body("x").payload(Payload::Unsigned), 501),
+    ];
+    for (call, status) in vain {
+        let (answer, polled) = call.send_head(&s3).await;
+        assert!(!polled, "{}", answer.text());
+        answer.expect(status);
+    }
+}

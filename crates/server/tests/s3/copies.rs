@@ -1,0 +1,60 @@
+//! Copies.
+
+use crate::harness::S3;
+
+#[tokio::test]
+async fn a_copy_takes_bytes_and_attributes() {
+    let s3 = S3::with_bucket().await;
+    let put = s3.put("/bkt/a%20b").body("hello").header("content-type", "a/b").header("x-amz-meta-m", "1");
+    put.send(&s3).await.expect(200);
+    let copied = s3.put("/bkt/c").header("x-amz-copy-source", "/bkt/a%20b").send(&s3).await.expect(200);
+    assert_eq!(copied.element("ETag").as_deref(), Some("&quot;5d41402abc4b2a76b9719d911017c592&quot;"));
+    assert!(copied.element("LastModified").unwrap().ends_with(".000Z"));
+    assert!(copied.text().contains("<CopyObjectResult"));
+    let read = s3.get("/bkt/c").send(&s3).await.expect(200);
+    assert_eq!(
+        (read.text().as_str(), read.header("content-type"), read.header("x-amz-meta-m")),
+        ("hello", Some("a/b"), Some("1"))
+    );
+    let replaced =
+        s3.put("/bkt/c").header("x-amz-copy-source", "bkt/a%20b").header("x-amz-metadata-directive", "REPLACE");
+    replaced.header("x-amz-meta-n", "2").send(&s3).await.expect(200);
+    let read = s3.head("/bkt/c").send(&s3).await;
+    assert_eq!((read.header("x-amz-meta-m"), read.header("x-amz-meta-n")), (None, Some("2")));
+    assert_eq!(read.header("content-type"), Some("binary/octet-stream"));
+}
+
+#[tokio::test]
+async fn copies_are_refused_as_on_aws() {
+    let s3 = S3::with_bucket().await;
+    let stored = s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let etag = stored.header("etag").unwrap();
+    let copy = |source: &str| s3.put("/bkt/c").header("x-amz-copy-source", source);
+    copy("/bkt/none").send(&s3).await.refused(404, "NoSuchKey");
+    copy("/none/k").send(&s3).await.refused(404, "NoSuchBucket");
+    copy("/bkt").send(&s3).await.refused(400, "InvalidArgument");
+    copy("/bkt/k?versionId=1").send(&s3).await.refused(501, "NotImplemented");
+    copy("/bkt/k?versionId=null").send(&s3).await.expect(200);
+    copy("/bkt/k").header("x-amz-metadata-directive", "MERGE").send(&s3).await.refused(400, "InvalidArgument");
+    copy("/bkt/k").header("x-amz-copy-source-if-match", "\"x\"").send(&s3).await.refused(412, "PreconditionFailed");
+    copy("/bkt/k").header("x-amz-copy-source-if-none-match", etag).send(&s3).await.refused(412, "PreconditionFailed");
+    copy("/bkt/k").header("x-amz-copy-source-if-match", etag).send(&s3).await.expect(200);
+    copy("/bkt/k").header("if-none-match", "*").send(&s3).await.refused(412, "PreconditionFailed");
+    copy("/bkt/k").header("x-amz-storage-class", "GLACIER").send(&s3).await.refused(400, "InvalidStorageClass");
+    let itself = s3.put("/bkt/k").header("x-amz-copy-source", "/bkt/k");
+    itself.clone().send(&s3).await.refused(400, "InvalidRequest");
+    itself.header("x-amz-metadata-directive", "REPLACE").send(&s3).await.expect(200);
+    s3.put("/none/c").header("x-amz-copy-source", "/bkt/k").send(&s3).await.refused(404, "NoSuchBucket");
+}
+
+#[tokio::test]
+async fn a_copy_can_have_another_checksum() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("hello").send(&s3).await.expect(200);
+    let copy = s3.put("/bkt/c").header("x-amz-copy-source", "/bkt/k").header("x-amz-checksum-algorithm", "SHA256");
+    let copied = copy.send(&s3).await.expect(200);
+    let expected = crate::harness::checksum(gabion_store::ChecksumAlgorithm::Sha256, b"hello");
+    assert_eq!(copied.element("ChecksumSHA256"), Some(expected));
+    let copy = s3.put("/bkt/c").header("x-amz-copy-source", "/bkt/k").header("x-amz-checksum-algorithm", "CRC16");
+    copy.send(&s3).await.refused(400, "InvalidRequest");
+}

@@ -1,0 +1,231 @@
+//! Multipart uploads.
+
+use gabion_store::ChecksumAlgorithm;
+
+use crate::harness::{Answer, Call, S3, checksum, crc32};
+
+async fn begin(s3: &S3, call: Call) -> String {
+    call.send(s3).await.expect(200).element("UploadId").unwrap()
+}
+
+async fn part(s3: &S3, upload: &str, number: u16, body: &str) -> Answer {
+    s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body).send(s3).await
+}
+
+fn complete(s3: &S3, upload: &str, parts: &[(u16, &str)]) -> Call {
+    let parts: String = parts
+        .iter()
+        .map(|(number, etag)| {
+            format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", etag.replace('"', "&quot;"))
+        })
+        .collect();
+    let document = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+    s3.post(&format!("/bkt/k?uploadId={upload}")).body(document)
+}
+
+#[tokio::test]
+async fn parts_become_an_object() {
+    let s3 = S3::with_bucket().await;
+    let upload = begin(&s3, s3.post("/bkt/k?uploads").header("content-type", "a/b").header("x-amz-meta-m", "1")).await;
+    let one = part(&s3, &upload, 1, "0123456789").await.expect(200);
+    let two = part(&s3, &upload, 7, "abc").await.expect(200);
+    let listed = s3.get(&format!("/bkt/k?uploadId={upload}")).send(&s3).await.expect(200);
+    assert_eq!(listed.elements("PartNumber"), ["1", "7"]);
+    assert_eq!(listed.elements("Size"), ["10", "3"]);
+    let page = s3.get(&format!("/bkt/k?uploadId={upload}&max-parts=1")).send(&s3).await.expect(200);
+    assert_eq!(
+        (page.element("IsTruncated").as_deref(), page.element("NextPartNumberMarker").as_deref()),
+        (Some("true"), Some("1"))
+    );
+    let page = s3.get(&format!("/bkt/k?uploadId={upload}&part-number-marker=1")).send(&s3).await.expect(200);
+    assert_eq!(page.elements("PartNumber"), ["7"]);
+    let etags = [(1, one.header("etag").unwrap()), (7, two.header("etag").unwrap().trim_matches('"'))];
+    let done = complete(&s3, &upload, &etags).send(&s3).await.expect(200);
+    assert_eq!(done.element("Location").as_deref(), Some("http://s3.test:9000/bkt/k"));
+    assert!(done.element("ETag").unwrap().ends_with("-2&quot;"));
+    let read = s3.get("/bkt/k").send(&s3).await.expect(200);
+    assert_eq!(
+        (read.text().as_str(), read.header("content-type"), read.header("x-amz-meta-m")),
+        ("0123456789abc", Some("a/b"), Some("1"))
+    );
+    let second = s3.get("/bkt/k?partNumber=7").send(&s3).await.expect(206);
+    assert_eq!(second.text(), "abc");
+    assert_eq!(second.header("content-range"), Some("bytes 10-12/13"));
+    assert_eq!(second.header("x-amz-mp-parts-count"), Some("2"));
+    s3.get("/bkt/k?partNumber=2").send(&s3).await.refused(416, "InvalidPartNumber");
+    part(&s3, &upload, 1, "x").await.refused(404, "NoSuchUpload");
+}
+
+#[tokio::test]
+async fn uploads_are_listed_and_aborted() {
+    let s3 = S3::with_bucket().await;
+    let upload = begin(&s3, s3.post("/bkt/a/b?uploads")).await;
+    begin(&s3, s3.post("/bkt/c?uploads")).await;
+    let all = s3.get("/bkt?uploads").send(&s3).await.expect(200);
+    assert_eq!(all.elements("Key"), ["a/b", "c"]);
+    assert_eq!(all.elements("UploadId")[0], upload);
+    let rolled = s3.get("/bkt?uploads&delimiter=%2F").send(&s3).await.expect(200);
+    assert_eq!(
+        (rolled.elements("Key"), rolled.elements("CommonPrefixes")),
+        (vec!["c".to_owned()], vec!["<Prefix>a/</Prefix>".to_owned()])
+    );
+    let page = s3.get("/bkt?uploads&max-uploads=1").send(&s3).await.expect(200);
+    assert_eq!(
+        (page.element("IsTruncated").as_deref(), page.element("NextKeyMarker").as_deref()),
+        (Some("true"), Some("a/b"))
+    );
+    let rest = s3.get(&format!("/bkt?uploads&key-marker=a%2Fb&upload-id-marker={upload}")).send(&s3).await.expect(200);
+    assert_eq!(rest.elements("Key"), ["c"]);
+    s3.get("/bkt?uploads&key-marker=a&upload-id-marker=x").send(&s3).await.refused(400, "InvalidArgument");
+    s3.delete(&format!("/bkt/a/b?uploadId={upload}")).send(&s3).await.expect(204);
+    s3.delete(&format!("/bkt/a/b?uploadId={upload}")).send(&s3).await.refused(404, "NoSuchUpload");
+    s3.delete("/bkt/a?uploadId=rubbish").send(&s3).await.refused(404, "NoSuchUpload");
+    assert_eq!(s3.get("/bkt?uploads").send(&s3).await.expect(200).elements("Key"), ["c"]);
+}
+
+#[tokio::test]
+async fn completions_are_refused_as_on_aws() {
+    let s3 = S3::with_bucket().await;
+    let upload = begin(&s3, s3.post("/bkt/k?uploads")).await;
+    let one = part(&s3, &upload, 1, "0123456789").await.header("etag").unwrap().to_owned();
+    let two = part(&s3, &upload, 2, "abc").await.header("etag").unwrap().to_owned();
+    let three = part(&s3, &upload, 3, "abc").await.header("etag").unwrap().to_owned();
+    complete(&s3, &upload, &[(2, &two), (1, &one)]).send(&s3).await.refused(400, "InvalidPartOrder");
+    complete(&s3, &upload, &[(1, &two)]).send(&s3).await.refused(400, "InvalidPart");
+    complete(&s3, &upload, &[(9, &one)]).send(&s3).await.refused(400, "InvalidPart");
+    let small = complete(&s3, &upload, &[(2, &two), (3, &three)]).send(&s3).await.refused(400, "EntityTooSmall");
+    assert_eq!(small.element("ProposedSize").as_deref(), Some("3"));
+    complete(&s3, &upload, &[]).send(&s3).await.refused(400, "MalformedXML");
+    complete(&s3, &upload, &[(0, &one)]).send(&s3).await.refused(400, "MalformedXML");
+    complete(&s3, &upload, &[(1, &one)]).body("rubbish").send(&s3).await.refused(400, "MalformedXML");
+    complete(&s3, &upload, &[(1, &one)])
+        .header("x-amz-mp-object-size", "9")
+        .send(&s3)
+        .await
+        .refused(400, "InvalidRequest");
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    complete(&s3, &upload, &[(1, &one)])
+        .header("if-none-match", "*")
+        .send(&s3)
+        .await
+        .refused(412, "PreconditionFailed");
+    complete(&s3, &"0".repeat(32), &[(1, &one)]).send(&s3).await.refused(404, "NoSuchUpload");
+    complete(&s3, &upload, &[(1, &one), (3, &three)]).header("x-amz-mp-object-size", "13").send(&s3).await.expect(200);
+    for number in ["0", "10001", "x", ""] {
+        let call = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={}", "0".repeat(32)));
+        call.send(&s3).await.refused(400, "InvalidArgument");
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_parts_fit_a_completion() {
+    let s3 = S3::with_bucket().await;
+    let upload = begin(&s3, s3.post("/bkt/k?uploads")).await;
+    part(&s3, &upload, 1, "0123456789").await.expect(200);
+    let sha = checksum(ChecksumAlgorithm::Sha256, b"x");
+    let parts: String = (1..=10_000)
+        .map(|number| {
+            format!(
+                "  <Part>\n    <ChecksumSHA256>{sha}</ChecksumSHA256>\n    <ETag>&quot;d41d8cd98f00b204e9800998ecf8427e&quot;</ETag>\n    \
+                 <PartNumber>{number}</PartNumber>\n  </Part>\n"
+            )
+        })
+        .collect();
+    let document = format!("<CompleteMultipartUpload>\n{parts}</CompleteMultipartUpload>");
+    let call = s3.post(&format!("/bkt/k?uploadId={upload}"));
+    call.body(document).send(&s3).await.refused(400, "InvalidPart");
+}
+
+#[tokio::test]
+async fn checksums_of_uploads_are_composite_or_full() {
+    let s3 = S3::with_bucket().await;
+    for (algorithm, kind, expected) in [
+        ("CRC32", None, Some("COMPOSITE")),
+        ("CRC32", Some("FULL_OBJECT"), Some("FULL_OBJECT")),
+        ("CRC64NVME", None, Some("FULL_OBJECT")),
+        ("SHA256", None, Some("COMPOSITE")),
+        ("SHA256", Some("FULL_OBJECT"), None),
+        ("CRC64NVME", Some("COMPOSITE"), None),
+    ] {
+        let mut call = s3.post("/bkt/k?uploads").header("x-amz-checksum-algorithm", algorithm);
+        if let Some(kind) = kind {
+            call = call.header("x-amz-checksum-type", kind);
+        }
+        let answer = call.send(&s3).await;
+        match expected {
+            None => drop(answer.refused(400, "InvalidRequest")),
+            Some(expected) => {
+                let answer = answer.expect(200);
+                assert_eq!(answer.header("x-amz-checksum-algorithm"), Some(algorithm));
+                assert_eq!(answer.header("x-amz-checksum-type"), Some(expected));
+            }
+        }
+    }
+    s3.post("/bkt/k?uploads").header("x-amz-checksum-type", "COMPOSITE").send(&s3).await.refused(400, "InvalidRequest");
+}
+
+#[tokio::test]
+async fn a_composite_checksum_is_made_of_the_parts() {
+    let s3 = S3::with_bucket().await;
+    let upload = begin(&s3, s3.post("/bkt/k?uploads").header("x-amz-checksum-algorithm", "CRC32")).await;
+    let bodies = ["0123456789", "abc"];
+    let mut listed = String::new();
+    for (number, body) in (1..).zip(bodies) {
+        let crc = crc32(body.as_bytes());
+        let call = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body);
+        let stored = call.header("x-amz-checksum-crc32", &*crc).send(&s3).await.expect(200);
+        assert_eq!(stored.header("x-amz-checksum-crc32"), Some(crc.as_str()));
+        let etag = stored.header("etag").unwrap().replace('"', "&quot;");
+        listed.push_str(&format!(
+            "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag><ChecksumCRC32>{crc}</ChecksumCRC32></Part>"
+        ));
+    }
+    let document = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
+    let raw: Vec<u8> = bodies
+        .iter()
+        .flat_map(|body| {
+            let mut digester = gabion_erasure::Digester::new(false, &[ChecksumAlgorithm::Crc32]);
+            digester.update(body.as_bytes());
+            digester.finish().checksums[0].as_bytes().to_vec()
+        })
+        .collect();
+    let whole = format!("{}-2", crc32(&raw));
+    let call = s3.post(&format!("/bkt/k?uploadId={upload}")).body(document);
+    call.clone().header("x-amz-checksum-crc32", "AAAAAA==-2").send(&s3).await.refused(400, "BadDigest");
+    let done = call.header("x-amz-checksum-crc32", &*whole).header("x-amz-checksum-type", "COMPOSITE").send(&s3).await;
+    assert_eq!(done.expect(200).element("ChecksumCRC32").as_deref(), Some(whole.as_str()));
+    let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
+    assert_eq!(head.header("x-amz-checksum-crc32"), Some(whole.as_str()));
+    assert_eq!(head.header("x-amz-checksum-type"), Some("COMPOSITE"));
+    let part = s3.head("/bkt/k?partNumber=2").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(206);
+    assert_eq!(part.header("x-amz-checksum-crc32"), Some(crc32(b"abc").as_str()));
+    let attributes =
+        s3.get("/bkt/k?attributes").header("x-amz-object-attributes", "Checksum,ObjectParts").send(&s3).await;
+    assert_eq!(attributes.element("PartsCount").as_deref(), Some("2"));
+    assert_eq!(attributes.elements("PartNumber"), ["1", "2"]);
+    assert_eq!(attributes.elements("ChecksumCRC32").len(), 3);
+}
+
+#[tokio::test]
+async fn parts_are_copied() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/source").body("0123456789abcdef").send(&s3).await.expect(200);
+    let upload = begin(&s3, s3.post("/bkt/k?uploads")).await;
+    let copy = |number: u16| {
+        s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).header("x-amz-copy-source", "/bkt/source")
+    };
+    let one = copy(1).send(&s3).await.expect(200).element("ETag").unwrap();
+    let two =
+        copy(2).header("x-amz-copy-source-range", "bytes=2-4").send(&s3).await.expect(200).element("ETag").unwrap();
+    for bad in ["bytes=2-", "2-4", "bytes=4-2"] {
+        copy(3).header("x-amz-copy-source-range", bad).send(&s3).await.refused(400, "InvalidArgument");
+    }
+    copy(3).header("x-amz-copy-source-range", "bytes=2-99").send(&s3).await.refused(416, "InvalidRange");
+    copy(3).header("x-amz-copy-source-if-match", "\"x\"").send(&s3).await.refused(412, "PreconditionFailed");
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{one}</ETag></Part><Part><PartNumber>2</PartNumber>\
+         <ETag>{two}</ETag></Part></CompleteMultipartUpload>"
+    );
+    s3.post(&format!("/bkt/k?uploadId={upload}")).body(document).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).text(), "0123456789abcdef234");
+}
