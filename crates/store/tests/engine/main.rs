@@ -1,4 +1,5 @@
 //! The store as a whole, over simulated disks with an index in memory, and over real directories with fjall.
+#![allow(missing_docs, unreachable_pub)]
 
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -1,1 +1,473 @@
+//! Random operations against a model, with restarts, crashes and the loss of the index in between.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use gabion_store::{
+    ByteRange, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject,
+    EtagMatch, ListObjects, ListUploads, ObjectBody, ReadConditions, Silent, Store, StoreError, UploadPart,
+    UploadPartCopy, UploadRef, WriteConditions,
+};
+use gabion_types::UploadId;
+use proptest::prelude::*;
+
+use crate::harness::{truth::check_counters, *};
+
+const BUCKETS: [&str; 2] = ["bucket-a", "bucket-b"];
+const KEYS: [&str; 9] = ["a", "a/b", "a/b/c", "a/c", "b", "b/\u{0}x", "b/ü", "c/", "c/d"];
+
+/// What can happen. Indices are taken modulo what is there.
+#[derive(Clone, Debug)]
+enum Op {
+    CreateBucket(usize),
+    DeleteBucket(usize),
+    Put { at: (usize, usize), size: usize },
+    PutIfAbsent { at: (usize, usize), size: usize },
+    PutIfMatch { at: (usize, usize), right: bool },
+    Delete { at: (usize, usize) },
+    DeleteIfMatch { at: (usize, usize), right: bool },
+    Copy { from: (usize, usize), to: (usize, usize) },
+    Begin { at: (usize, usize) },
+    Part { upload: usize, number: u16, size: usize },
+    PartCopy { upload: usize, number: u16, from: (usize, usize), range: bool },
+    Complete { upload: usize, skip: bool },
+    Abort { upload: usize },
+    List { bucket: usize, prefix: usize, delimited: bool, max: usize },
+    Restart,
+    Crash { keep_commits: usize },
+    CrashAndLoseIndex,
+    Checkpoint,
+    Free,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let at = (0..BUCKETS.len(), 0..KEYS.len());
+    let size = prop_oneof![
+        6 => 0_usize..5000,
+        3 => 100_000_usize..400_000,
+        1 => (1_usize << 20) + 1..2_500_000,
+    ];
+    prop_oneof![
+        2 => (0..BUCKETS.len()).prop_map(Op::CreateBucket),
+        1 => (0..BUCKETS.len()).prop_map(Op::DeleteBucket),
+        12 => (at.clone(), size.clone()).prop_map(|(at, size)| Op::Put { at, size }),
+        2 => (at.clone(), size.clone()).prop_map(|(at, size)| Op::PutIfAbsent { at, size }),
+        2 => (at.clone(), any::<bool>()).prop_map(|(at, right)| Op::PutIfMatch { at, right }),
+        7 => at.clone().prop_map(|at| Op::Delete { at }),
+        2 => (at.clone(), any::<bool>()).prop_map(|(at, right)| Op::DeleteIfMatch { at, right }),
+        4 => (at.clone(), at.clone()).prop_map(|(from, to)| Op::Copy { from, to }),
+        3 => at.clone().prop_map(|at| Op::Begin { at }),
+        5 => (0_usize..4, 1_u16..5, size).prop_map(|(upload, number, size)| Op::Part { upload, number, size }),
+        2 => (0_usize..4, 1_u16..5, at, any::<bool>())
+            .prop_map(|(upload, number, from, range)| Op::PartCopy { upload, number, from, range }),
+        3 => (0_usize..4, any::<bool>()).prop_map(|(upload, skip)| Op::Complete { upload, skip }),
+        1 => (0_usize..4).prop_map(|upload| Op::Abort { upload }),
+        3 => (0..BUCKETS.len(), 0_usize..5, any::<bool>(), 1_usize..6)
+            .prop_map(|(bucket, prefix, delimited, max)| Op::List { bucket, prefix, delimited, max }),
+        1 => Just(Op::Restart),
+        2 => (0_usize..6).prop_map(|keep_commits| Op::Crash { keep_commits }),
+        1 => Just(Op::CrashAndLoseIndex),
+        1 => Just(Op::Checkpoint),
+        2 => Just(Op::Free),
+    ]
+}
+
+#[derive(Default)]
+struct Model {
+    buckets: BTreeMap<usize, BTreeMap<usize, Object>>,
+    uploads: BTreeMap<UploadId, Upload>,
+}
+
+#[derive(Clone)]
+struct Object {
+    body: Bytes,
+    etag: String,
+    parts: Option<Vec<(u16, usize)>>,
+}
+
+struct Upload {
+    at: (usize, usize),
+    parts: BTreeMap<u16, (Bytes, String)>,
+}
+
+impl Model {
+    fn object(&self, at: (usize, usize)) -> Option<&Object> {
+        self.buckets.get(&at.0)?.get(&at.1)
+    }
+
+    fn put(&mut self, at: (usize, usize), object: Object) {
+        self.buckets.get_mut(&at.0).unwrap().insert(at.1, object);
+    }
+
+    fn upload(&self, number: usize) -> Option<UploadId> {
+        let count = self.uploads.len();
+        (count > 0).then(|| *self.uploads.keys().nth(number % count).unwrap())
+    }
+}
+
+struct Run {
+    world: World,
+    store: Store,
+    model: Model,
+    bodies: u64,
+}
+
+impl Run {
+    fn body(&mut self, size: usize) -> Bytes {
+        self.bodies += 1;
+        bytes(self.bodies, size)
+    }
+
+    async fn put_with(&mut self, at: (usize, usize), size: usize, conditions: WriteConditions, expected: &str) {
+        let body = self.body(size);
+        let request = gabion_store::PutObject { conditions, ..put_request(BUCKETS[at.0], KEYS[at.1]) };
+        let got = self.store.put_object(request, ObjectBody::from_bytes(body.clone())).await;
+        assert_eq!(outcome(&got), expected);
+        if let Ok(put) = got {
+            self.model.put(at, Object { body, etag: put.etag.to_string(), parts: None });
+        }
+    }
+
+    async fn step(mut self, op: Op) -> Self {
+        self.world.clock.advance(std::time::Duration::from_millis(7));
+        match op {
+            Op::CreateBucket(number) => {
+                let got = self.store.create_bucket(bucket(BUCKETS[number]), None).await;
+                let exists = self.model.buckets.contains_key(&number);
+                assert_eq!(outcome(&got), if exists { "BucketAlreadyOwnedByYou" } else { "ok" });
+                self.model.buckets.entry(number).or_default();
+            }
+            Op::DeleteBucket(number) => {
+                let got = self.store.delete_bucket(&bucket(BUCKETS[number])).await;
+                match self.model.buckets.get(&number) {
+                    None => assert_eq!(outcome(&got), "NoSuchBucket"),
+                    Some(objects) if !objects.is_empty() => assert_eq!(outcome(&got), "BucketNotEmpty"),
+                    Some(_) => {
+                        assert_eq!(outcome(&got), "ok");
+                        self.model.buckets.remove(&number);
+                        self.model.uploads.retain(|_, upload| upload.at.0 != number);
+                    }
+                }
+            }
+            Op::Put { at, size } => {
+                let expected = if self.model.buckets.contains_key(&at.0) { "ok" } else { "NoSuchBucket" };
+                self.put_with(at, size, WriteConditions::default(), expected).await;
+            }
+            Op::PutIfAbsent { at, size } => {
+                let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at)) {
+                    (false, _) => "NoSuchBucket",
+                    (true, None) => "ok",
+                    (true, Some(_)) => "PreconditionFailed",
+                };
+                let conditions = WriteConditions { if_none_match_any: true, if_match: None };
+                self.put_with(at, size, conditions, expected).await;
+            }
+            Op::PutIfMatch { at, right } => {
+                let etag = self.model.object(at).map_or("x".into(), |object| object.etag.clone());
+                let etag = if right { etag } else { "no such tag".into() };
+                let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at)) {
+                    (false, _) => "NoSuchBucket",
+                    (true, None) => "NoSuchKey",
+                    (true, Some(_)) if right => "ok",
+                    (true, Some(_)) => "PreconditionFailed",
+                };
+                let if_match = Some(EtagMatch::OneOf(vec![etag]));
+                self.put_with(at, 77, WriteConditions { if_none_match_any: false, if_match }, expected).await;
+            }
+            Op::Delete { at } => self.delete(at, None).await,
+            Op::DeleteIfMatch { at, right } => self.delete(at, Some(right)).await,
+            Op::Copy { from, to } => self.copy(from, to).await,
+            Op::Begin { at } => {
+                let request = CreateUpload {
+                    bucket: bucket(BUCKETS[at.0]),
+                    key: key(KEYS[at.1]),
+                    attributes: Default::default(),
+                    checksum: None,
+                };
+                let got = self.store.create_upload(request).await;
+                let expected = if self.model.buckets.contains_key(&at.0) { "ok" } else { "NoSuchBucket" };
+                assert_eq!(outcome(&got), expected);
+                if let Ok(upload) = got {
+                    self.model.uploads.insert(upload, Upload { at, parts: BTreeMap::new() });
+                }
+            }
+            Op::Part { upload, number, size } => {
+                let Some(upload) = self.model.upload(upload) else { return self };
+                let body = self.body(size);
+                let request = UploadPart { target: self.target(upload), part_number: number };
+                let part = self.store.upload_part(request, ObjectBody::from_bytes(body.clone())).await.unwrap();
+                self.model.uploads.get_mut(&upload).unwrap().parts.insert(number, (body, part.etag.to_string()));
+            }
+            Op::PartCopy { upload, number, from, range } => {
+                let Some(upload) = self.model.upload(upload) else { return self };
+                let Some(source) = self.model.object(from).cloned() else { return self };
+                let size = source.body.len() as u64;
+                let range = (range && size > 3).then_some(ByteRange { first: 1, last: size - 2 });
+                let body = range.map_or(source.body.clone(), |r| source.body.slice(r.first as usize..=r.last as usize));
+                let request = UploadPartCopy {
+                    target: self.target(upload),
+                    part_number: number,
+                    source: copy_source(from),
+                    range,
+                };
+                let part = self.store.upload_part_copy(request).await.unwrap();
+                assert_eq!(part.size, body.len() as u64);
+                self.model.uploads.get_mut(&upload).unwrap().parts.insert(number, (body, part.etag.to_string()));
+            }
+            Op::Complete { upload, skip } => self.complete(upload, skip).await,
+            Op::Abort { upload } => {
+                let Some(upload) = self.model.upload(upload) else { return self };
+                let target = self.target(upload);
+                self.store.abort_upload(target.clone()).await.unwrap();
+                assert_eq!(outcome(&self.store.abort_upload(target).await), "NoSuchUpload");
+                self.model.uploads.remove(&upload);
+            }
+            Op::List { bucket, prefix, delimited, max } => self.list(bucket, prefix, delimited, max).await,
+            Op::Restart => {
+                self.store = self.world.restart(self.store).await;
+                self.check_all().await;
+            }
+            Op::Crash { keep_commits } => {
+                self.store = self.world.crash_and_open(self.store, keep_commits).await;
+                self.check_all().await;
+            }
+            Op::CrashAndLoseIndex => {
+                self.world.crash(self.store, 0).await;
+                self.world.lose_index();
+                self.store = self.world.open().await;
+                self.check_all().await;
+            }
+            Op::Checkpoint => self.store.checkpoint().await.unwrap(),
+            Op::Free => {
+                self.store.free_dead_segments().await.unwrap();
+            }
+        }
+        self
+    }
+
+    fn target(&self, upload: UploadId) -> UploadRef {
+        let at = self.model.uploads[&upload].at;
+        UploadRef { bucket: bucket(BUCKETS[at.0]), key: key(KEYS[at.1]), upload }
+    }
+
+    async fn delete(&mut self, at: (usize, usize), if_match: Option<bool>) {
+        let etag = self.model.object(at).map_or("x".into(), |object| object.etag.clone());
+        let tag = |right| EtagMatch::OneOf(vec![if right { etag.clone() } else { "no such tag".into() }]);
+        let request = DeleteObject { key: key(KEYS[at.1]), if_match: if_match.map(tag) };
+        let got = self.store.delete_object(bucket(BUCKETS[at.0]), request).await;
+        let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at), if_match) {
+            (false, ..) => "NoSuchBucket",
+            (true, None, Some(_)) => "NoSuchKey",
+            (true, Some(_), Some(false)) => "PreconditionFailed",
+            _ => "ok",
+        };
+        assert_eq!(outcome(&got), expected);
+        if let Ok(deleted) = got {
+            let existed = self.model.buckets.get_mut(&at.0).unwrap().remove(&at.1).is_some();
+            assert_eq!(deleted.existed, existed);
+        }
+    }
+
+    async fn copy(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let request = CopyObject {
+            source: copy_source(from),
+            bucket: bucket(BUCKETS[to.0]),
+            key: key(KEYS[to.1]),
+            metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+            changes_otherwise: false,
+            conditions: WriteConditions::default(),
+            checksum_algorithm: None,
+        };
+        let got = self.store.copy_object(request).await;
+        let exists = |at: usize| self.model.buckets.contains_key(&at);
+        let expected = match self.model.object(from) {
+            None if exists(from.0) => "NoSuchKey",
+            None => "NoSuchBucket",
+            Some(_) if from == to => "InvalidRequest",
+            Some(_) if !exists(to.0) => "NoSuchBucket",
+            Some(_) => "ok",
+        };
+        assert_eq!(outcome(&got), expected);
+        if got.is_ok() {
+            let source = self.model.object(from).unwrap().clone();
+            self.model.put(to, source);
+        }
+    }
+
+    async fn complete(&mut self, upload: usize, skip: bool) {
+        let Some(upload) = self.model.upload(upload) else { return };
+        let named: Vec<(u16, (Bytes, String))> =
+            self.model.uploads[&upload].parts.clone().into_iter().skip(usize::from(skip)).collect();
+        let part = |(number, (_, etag)): &(u16, (Bytes, String))| CompletedPart {
+            part_number: *number,
+            etag: etag.clone(),
+            checksums: Vec::new(),
+        };
+        let request = CompleteUpload {
+            target: self.target(upload),
+            parts: named.iter().map(part).collect(),
+            conditions: WriteConditions::default(),
+            expected_size: None,
+            checksum: None,
+            checksum_kind: None,
+        };
+        let got = self.store.complete_upload(request).await;
+        let is_small = |(_, (body, _)): &(u16, (Bytes, String))| body.len() < 10;
+        let expected = match named.split_last() {
+            None => "InvalidRequest",
+            Some((_, rest)) if rest.iter().any(is_small) => "EntityTooSmall",
+            Some(_) => "ok",
+        };
+        assert_eq!(outcome(&got), expected);
+        if let Ok(put) = got {
+            let body: Vec<u8> = named.iter().flat_map(|(_, (body, _))| body.iter().copied()).collect();
+            let parts = named.iter().map(|(number, (body, _))| (*number, body.len())).collect();
+            let at = self.model.uploads.remove(&upload).unwrap().at;
+            self.model.put(at, Object { body: body.into(), etag: put.etag.to_string(), parts: Some(parts) });
+        }
+    }
+
+    /// Pages through a listing, and compares with one that is made naively.
+    async fn list(&mut self, number: usize, prefix: usize, delimited: bool, max: usize) {
+        let prefix = ["", "a", "a/", "b/", "c/"][prefix];
+        let delimiter = delimited.then(|| "/".to_owned());
+        let mut got = Vec::new();
+        let mut after = None;
+        loop {
+            let request = ListObjects {
+                bucket: bucket(BUCKETS[number]),
+                prefix: prefix.into(),
+                delimiter: delimiter.clone(),
+                after: after.clone(),
+                max,
+            };
+            let page = match self.store.list_objects(request).await {
+                Ok(page) => page,
+                Err(error) => {
+                    assert!(matches!(error, StoreError::NoSuchBucket) && !self.model.buckets.contains_key(&number));
+                    return;
+                }
+            };
+            let mut names: Vec<String> = page.entries.iter().map(|entry| entry.key.clone()).collect();
+            names.extend(page.common_prefixes.iter().map(|prefix| format!("{prefix}*")));
+            names.sort();
+            assert!(names.len() <= max && (page.truncated == page.next.is_some()));
+            got.extend(names);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let mut expected: Vec<String> = Vec::new();
+        for &at in self.model.buckets[&number].keys() {
+            let Some(rest) = KEYS[at].strip_prefix(prefix) else { continue };
+            match rest.find('/').filter(|_| delimited) {
+                None => expected.push(KEYS[at].into()),
+                Some(end) => expected.push(format!("{prefix}{}*", &rest[..=end])),
+            }
+        }
+        expected.sort();
+        expected.dedup();
+        got.sort();
+        assert_eq!(got, expected);
+    }
+
+    /// Everything is there, and nothing else.
+    async fn check_all(&self) {
+        for (number, name) in BUCKETS.into_iter().enumerate() {
+            let Some(objects) = self.model.buckets.get(&number) else {
+                assert_eq!(outcome(&self.store.head_bucket(&bucket(name)).await), "NoSuchBucket");
+                continue;
+            };
+            let mut expected: Vec<&str> = objects.keys().map(|&at| KEYS[at]).collect();
+            expected.sort_unstable();
+            assert_eq!(keys(&self.store, name).await, expected);
+            for (&at, object) in objects {
+                assert_eq!(get(&self.store, name, KEYS[at]).await.unwrap(), object.body, "{}", KEYS[at]);
+                let request = gabion_store::GetObject::whole(bucket(name), key(KEYS[at]));
+                let head = self.store.head_object(request.clone()).await.unwrap();
+                assert_eq!(head.info.etag.to_string(), object.etag);
+                let mut start = 0;
+                for &(number, size) in object.parts.iter().flatten() {
+                    let part = gabion_store::GetObject { part_number: Some(number), ..request.clone() };
+                    assert_eq!(read(&self.store, part).await.unwrap(), object.body.slice(start..start + size));
+                    start += size;
+                }
+            }
+            let request = ListUploads {
+                bucket: bucket(name),
+                prefix: String::new(),
+                delimiter: None,
+                key_marker: None,
+                upload_id_marker: None,
+                max: 1000,
+            };
+            let uploads = self.store.list_uploads(request).await.unwrap().uploads;
+            let expected: Vec<UploadId> =
+                self.model.uploads.iter().filter(|(_, upload)| upload.at.0 == number).map(|(id, _)| *id).collect();
+            let mut got: Vec<UploadId> = uploads.iter().map(|upload| upload.upload).collect();
+            got.sort();
+            assert_eq!(got, expected);
+        }
+        for &upload in self.model.uploads.keys() {
+            let request = gabion_store::ListParts { target: self.target(upload), after: 0, max: 1000 };
+            let parts = self.store.list_parts(request).await.unwrap().parts;
+            let got: Vec<(u16, u64)> = parts.iter().map(|part| (part.part_number, part.size)).collect();
+            let expected: Vec<(u16, u64)> =
+                self.model.uploads[&upload].parts.iter().map(|(n, (body, _))| (*n, body.len() as u64)).collect();
+            assert_eq!(got, expected);
+        }
+        check_counters(&self.world.index.current.lock());
+    }
+}
+
+fn copy_source(at: (usize, usize)) -> CopySource {
+    CopySource { bucket: bucket(BUCKETS[at.0]), key: key(KEYS[at.1]), conditions: ReadConditions::default() }
+}
+
+fn outcome<T>(result: &Result<T, StoreError>) -> String {
+    match result {
+        Ok(_) => "ok".into(),
+        Err(error) => format!("{error:?}").split([' ', '(']).next().unwrap().into(),
+    }
+}
+
+async fn run(seed: u64, geometry: (usize, usize), ops: Vec<Op>) {
+    let world = World::new(seed, config(geometry.0, geometry.1));
+    let store = world.open().await;
+    let mut run = Run { world, store, model: Model::default(), bodies: seed << 32 };
+    run = run.step(Op::CreateBucket(0)).await;
+    for op in ops {
+        run = run.step(op).await;
+    }
+    run.check_all().await;
+    // The index that is rebuilt from the segments is the one that was lost.
+    run.store.shutdown().await;
+    let before = run.world.rows();
+    let factory = run.world.factory();
+    let (config, targets, env) = (run.world.config.clone(), run.world.targets(), run.world.env());
+    let report = Store::rebuild_index(config, targets, factory, env, std::sync::Arc::new(Silent)).await.unwrap();
+    assert!(report.open.index_rebuilt.is_some());
+    assert_eq!(run.world.rows(), before);
+    run.store = run.world.open().await;
+    run.check_all().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(cases()) })]
+
+    #[test]
+    fn random_operations_agree_with_the_model(
+        seed in 1_u64..1_000_000,
+        geometry in prop::sample::select(vec![(1, 0), (1, 1), (2, 1), (4, 2)]),
+        ops in prop::collection::vec(op(), 1..80),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(run(seed, geometry, ops));
+    }
+}
+
+/// More on request: `GABION_MODEL_CASES`.
+fn cases() -> u32 {
+    std::env::var("GABION_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
+}

@@ -1,5 +1,7 @@
 //! A deployment on simulated disks that can crash, lose its index and come back.
 
+pub mod truth;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -87,9 +89,12 @@ impl World {
         self.disks.iter().enumerate().map(target).collect()
     }
 
+    pub fn factory(&self) -> Box<dyn IndexFactory> {
+        Box::new(Factory(Arc::clone(&self.index)))
+    }
+
     pub async fn try_open(&self) -> Result<(Store, OpenReport), StoreError> {
-        let factory = Box::new(Factory(Arc::clone(&self.index)));
-        Store::open(self.config.clone(), self.targets(), factory, self.env(), Arc::new(Silent)).await
+        Store::open(self.config.clone(), self.targets(), self.factory(), self.env(), Arc::new(Silent)).await
     }
 
     pub async fn open(&self) -> Store {
