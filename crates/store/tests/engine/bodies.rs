@@ -1,1 +1,112 @@
+//! Bodies that do not come as promised, and their digests.
 
+use bytes::Bytes;
+use futures::stream;
+use gabion_store::{BodyError, Checksum, ChecksumAlgorithm, DigestKind, GetObject, ObjectBody, Store, StoreError};
+
+use crate::harness::*;
+
+async fn fresh() -> (World, Store) {
+    let world = World::new(1, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+fn pieces(pieces: Vec<Result<Bytes, BodyError>>, length: Option<u64>) -> ObjectBody {
+    ObjectBody::from_stream(Box::pin(stream::iter(pieces)), length)
+}
+
+fn checksum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> Checksum {
+    let mut digester = gabion_erasure::Digester::new(false, &[algorithm]);
+    digester.update(bytes);
+    digester.finish().checksums[0]
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_leaves_the_old_object() {
+    let (_world, store) = fresh().await;
+    let old = bytes(9, 100);
+    for size in [1000, 3_000_000] {
+        put(&store, "bucket", "key", &old).await;
+        for (last, length, expected) in [
+            (Err(BodyError::Incomplete), None, StoreError::Body(BodyError::Incomplete)),
+            (Err(BodyError::BadChunkSignature), None, StoreError::Body(BodyError::BadChunkSignature)),
+            (Ok(Bytes::new()), Some(size as u64 + 1), StoreError::Body(BodyError::Incomplete)),
+            (Ok(bytes(2, 1)), Some(size as u64), StoreError::Body(BodyError::TooLarge)),
+            (Ok(Bytes::new()), Some((5 << 30) + 1), StoreError::EntityTooLarge),
+        ] {
+            let body = pieces(vec![Ok(bytes(1, size)), last], length);
+            let got = store.put_object(put_request("bucket", "key"), body).await.unwrap_err();
+            assert_eq!(format!("{got:?}"), format!("{expected:?}"));
+            assert_eq!(get(&store, "bucket", "key").await.unwrap(), old);
+        }
+    }
+    assert_eq!(store.metrics().bodies_refused.get(), 10);
+}
+
+#[tokio::test]
+async fn tiny_pieces_and_unknown_lengths_come_out_whole() {
+    let (_world, store) = fresh().await;
+    for (size, piece) in [(0, 1), (5000, 7), (200_000, 999), ((1 << 20) + 1, 65_536), (2_000_000, 20_000)] {
+        let body = bytes(size as u64, size);
+        let parts = body.chunks(piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        store.put_object(put_request("bucket", "key"), pieces(parts, None)).await.unwrap();
+        assert_eq!(get(&store, "bucket", "key").await.unwrap(), body);
+    }
+}
+
+#[tokio::test]
+async fn digests_are_checked_and_kept() {
+    let (_world, store) = fresh().await;
+    for size in [1000, 1_500_000] {
+        let body = bytes(3, size);
+        for algorithm in ChecksumAlgorithm::ALL {
+            let good = checksum(algorithm, &body);
+            let with = |checksums| ObjectBody { checksums, ..ObjectBody::from_bytes(body.clone()) };
+            let put = store.put_object(put_request("bucket", "key"), with(vec![good])).await.unwrap();
+            assert_eq!(put.checksums.len(), 1);
+            let head = store.head_object(GetObject::whole(bucket("bucket"), key("key"))).await.unwrap();
+            assert_eq!(head.info.checksums[0].value, good.as_bytes());
+            assert_eq!(head.info.checksums[0].algorithm, algorithm.index());
+            let bad = checksum(algorithm, b"other");
+            let refused = store.put_object(put_request("bucket", "key"), with(vec![bad])).await;
+            assert!(matches!(refused, Err(StoreError::BadDigest(DigestKind::Checksum(a))) if a == algorithm));
+
+            let trailing = |value: Result<Vec<Checksum>, BodyError>| ObjectBody {
+                compute: vec![algorithm],
+                trailers: Some(Box::new(|| value)),
+                ..ObjectBody::from_bytes(body.clone())
+            };
+            store.put_object(put_request("bucket", "key"), trailing(Ok(vec![good]))).await.unwrap();
+            let refused = store.put_object(put_request("bucket", "key"), trailing(Ok(vec![bad]))).await;
+            assert!(matches!(refused, Err(StoreError::BadDigest(_))));
+            let broken = trailing(Err(BodyError::Malformed("x".into())));
+            let refused = store.put_object(put_request("bucket", "key"), broken).await;
+            assert!(matches!(refused, Err(StoreError::Body(BodyError::Malformed(_)))));
+        }
+        let md5 = |content_md5| ObjectBody { content_md5: Some(content_md5), ..ObjectBody::from_bytes(body.clone()) };
+        let refused = store.put_object(put_request("bucket", "key"), md5([0; 16])).await;
+        assert!(matches!(refused, Err(StoreError::BadDigest(DigestKind::Md5))));
+        let mut digester = gabion_erasure::Digester::new(true, &[]);
+        digester.update(&body);
+        let good = digester.finish().md5.unwrap();
+        store.put_object(put_request("bucket", "key"), md5(good)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_goes_while_a_body_comes_takes_no_object() {
+    let (_world, store) = fresh().await;
+    let (send, receive) = futures::channel::mpsc::unbounded();
+    let body = ObjectBody::from_stream(Box::pin(receive), None);
+    let task = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_object(put_request("bucket", "key"), body).await }
+    });
+    send.unbounded_send(Ok(bytes(1, 2_000_000))).unwrap();
+    tokio::task::yield_now().await;
+    store.delete_bucket(&bucket("bucket")).await.unwrap();
+    drop(send);
+    assert!(matches!(task.await.unwrap(), Err(StoreError::NoSuchBucket)));
+}

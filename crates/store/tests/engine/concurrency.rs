@@ -1,1 +1,124 @@
+//! Many at once.
 
+use futures::future::join_all;
+use gabion_store::{DeleteObject, GetObject, ObjectBody, StoreError, WriteConditions};
+
+use crate::harness::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_writers_that_want_to_be_first_exactly_one_is() {
+    let world = World::new(1, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for round in 0..8 {
+        let puts = (0..16_u64).map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut request = put_request("bucket", &format!("key {round}"));
+                request.conditions = WriteConditions { if_none_match_any: true, if_match: None };
+                let body = bytes(writer, if writer % 4 == 0 { 1_100_000 } else { 500 });
+                (writer, store.put_object(request, ObjectBody::from_bytes(body)).await)
+            })
+        });
+        let outcomes: Vec<_> = join_all(puts).await.into_iter().map(Result::unwrap).collect();
+        let winners: Vec<u64> = outcomes.iter().filter(|(_, put)| put.is_ok()).map(|(writer, _)| *writer).collect();
+        assert_eq!(winners.len(), 1, "{outcomes:?}");
+        for (writer, put) in outcomes {
+            assert!(winners == [writer] || matches!(put, Err(StoreError::PreconditionFailed("If-None-Match"))));
+        }
+        let size = if winners[0] % 4 == 0 { 1_100_000 } else { 500 };
+        assert_eq!(get(&store, "bucket", &format!("key {round}")).await.unwrap(), bytes(winners[0], size));
+    }
+    store.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_writers_and_frees_do_not_disturb_each_other() {
+    let world = World::new(2, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let body = |version: u64| bytes(version, if version % 3 == 0 { 1_300_000 } else { 60_000 });
+    put(&store, "bucket", "key", &body(0)).await;
+    let etags: std::sync::Arc<Vec<_>> = std::sync::Arc::new((0..60).map(body).collect());
+    let writer = tokio::spawn({
+        let (store, bodies) = (store.clone(), etags.clone());
+        async move {
+            for version in &bodies[1..] {
+                put(&store, "bucket", "key", version).await;
+                store.free_dead_segments().await.unwrap();
+            }
+        }
+    });
+    let readers = (0..3).map(|_| {
+        let (store, bodies) = (store.clone(), etags.clone());
+        tokio::spawn(async move {
+            for _ in 0..60 {
+                let got = get(&store, "bucket", "key").await.unwrap();
+                assert!(bodies.contains(&got), "a body that nobody wrote");
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    for task in readers.chain([writer]).collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    store.shutdown().await;
+}
+
+#[tokio::test]
+async fn deletes_share_stripes() {
+    let world = World::new(3, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    join_all((0..200).map(|i| {
+        let store = &store;
+        async move { put(store, "bucket", &format!("{i}"), &bytes(i, 100)).await }
+    }))
+    .await;
+    let before = store.log_metrics().small_stripes.get();
+    let requests: Vec<_> = (0..201).map(|i| DeleteObject { key: key(&format!("{i}")), if_match: None }).collect();
+    let deleted = store.delete_objects(bucket("bucket"), requests).await.unwrap();
+    let existed: Vec<bool> = deleted.into_iter().map(|(_, deleted)| deleted.unwrap().existed).collect();
+    assert_eq!(existed, [vec![true; 200], vec![false]].concat());
+    assert!(store.log_metrics().small_stripes.get() - before <= 20);
+    assert!(keys(&store, "bucket").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_does_not_stop_its_commit() {
+    let world = World::new(4, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for polls in 1..40 {
+        let name = format!("key {polls}");
+        let put = store.put_object(put_request("bucket", &name), ObjectBody::from_bytes(bytes(polls, 3000)));
+        let mut put = Box::pin(put);
+        for _ in 0..polls {
+            if futures::poll!(&mut put).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(put);
+        // Whatever became of it, it did not get in the way of the next.
+        put_and_check(&store, &name).await;
+    }
+    store.shutdown().await;
+}
+
+async fn put_and_check(store: &gabion_store::Store, name: &str) {
+    put(store, "bucket", name, &bytes(77, 10)).await;
+    let head = store.head_object(GetObject::whole(bucket("bucket"), key(name))).await.unwrap();
+    assert_eq!(head.len, 10);
+}
+
+#[tokio::test]
+async fn after_shutdown_nothing_is_taken() {
+    let world = World::new(5, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    store.shutdown().await;
+    let put = store.put_object(put_request("bucket", "key"), ObjectBody::from_bytes(bytes(1, 10))).await;
+    assert!(matches!(put, Err(StoreError::Unavailable(_))));
+    assert!(store.status().unavailable.is_some());
+}

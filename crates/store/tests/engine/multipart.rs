@@ -1,1 +1,194 @@
+//! Multipart uploads: checksums, manifests, what is refused.
 
+use gabion_erasure::{Digester, composite};
+use gabion_store::{
+    Checksum, ChecksumAlgorithm, ChecksumKind, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource,
+    CreateUpload, GetAttributes, ObjectBody, PartResult, RangeRequest, ReadConditions, Store, StoreError, UploadPart,
+    UploadPartCopy, UploadRef, WriteConditions,
+};
+use gabion_types::UploadId;
+
+use crate::harness::{truth::check_counters, *};
+
+async fn fresh(seed: u64) -> (World, Store) {
+    let world = World::new(seed, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+async fn begin(store: &Store, checksum: Option<(ChecksumAlgorithm, Option<ChecksumKind>)>) -> UploadRef {
+    let (bucket, key) = (bucket("bucket"), key("key"));
+    let request = CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: Default::default(), checksum };
+    UploadRef { bucket, key, upload: store.create_upload(request).await.unwrap() }
+}
+
+async fn part(store: &Store, target: &UploadRef, part_number: u16, body: ObjectBody) -> Result<PartResult, StoreError> {
+    store.upload_part(UploadPart { target: target.clone(), part_number }, body).await
+}
+
+fn completion(target: &UploadRef, parts: &[(u16, &PartResult)]) -> CompleteUpload {
+    let named = |(part_number, part): &(u16, &PartResult)| CompletedPart {
+        part_number: *part_number,
+        etag: part.etag.to_string(),
+        checksums: Vec::new(),
+    };
+    CompleteUpload {
+        target: target.clone(),
+        parts: parts.iter().map(named).collect(),
+        conditions: WriteConditions::default(),
+        expected_size: None,
+        checksum: None,
+        checksum_kind: None,
+    }
+}
+
+fn checksum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> Checksum {
+    let mut digester = Digester::new(false, &[algorithm]);
+    digester.update(bytes);
+    digester.finish().checksums[0]
+}
+
+#[tokio::test]
+async fn whole_and_composite_checksums() {
+    use ChecksumAlgorithm::*;
+    let (_world, store) = fresh(1).await;
+    let (first, second) = (bytes(1, 100), bytes(2, 50));
+    let whole = [&first[..], &second[..]].concat();
+    for (asked, kind) in [
+        (None, ChecksumKind::FullObject),
+        (Some((Crc64Nvme, None)), ChecksumKind::FullObject),
+        (Some((Crc32, Some(ChecksumKind::FullObject))), ChecksumKind::FullObject),
+        (Some((Crc32c, None)), ChecksumKind::Composite),
+        (Some((Sha256, None)), ChecksumKind::Composite),
+    ] {
+        let algorithm = asked.map_or(Crc64Nvme, |(algorithm, _)| algorithm);
+        let target = begin(&store, asked).await;
+        let one = part(&store, &target, 1, ObjectBody::from_bytes(first.clone())).await.unwrap();
+        let two = part(&store, &target, 2, ObjectBody::from_bytes(second.clone())).await.unwrap();
+        let expected = match kind {
+            ChecksumKind::FullObject => checksum(algorithm, &whole),
+            ChecksumKind::Composite => {
+                composite(algorithm, &[checksum(algorithm, &first), checksum(algorithm, &second)])
+            }
+        };
+        let mut request = completion(&target, &[(1, &one), (2, &two)]);
+        if kind == ChecksumKind::Composite {
+            let refused = store.complete_upload(request.clone()).await;
+            assert!(matches!(refused, Err(StoreError::InvalidRequest(_))), "the parts' checksums are missing");
+            for (part, bytes) in request.parts.iter_mut().zip([&first, &second]) {
+                part.checksums = vec![checksum(algorithm, bytes)];
+            }
+        }
+        let wrong = CompleteUpload { checksum: Some(checksum(algorithm, b"x")), ..request.clone() };
+        assert!(matches!(store.complete_upload(wrong).await, Err(StoreError::BadDigest(_))));
+        let wrong = CompleteUpload { expected_size: Some(151), ..request.clone() };
+        assert!(matches!(store.complete_upload(wrong).await, Err(StoreError::InvalidRequest(_))));
+        let right = CompleteUpload {
+            checksum: Some(expected),
+            expected_size: Some(150),
+            checksum_kind: Some(kind),
+            ..request.clone()
+        };
+        let put = store.complete_upload(right).await.unwrap();
+        assert_eq!((put.checksums.len(), put.checksums[0].kind), (1, kind));
+        assert_eq!(put.checksums[0].value, expected.as_bytes());
+        assert!(put.etag.to_string().ends_with("-2"));
+        assert!(matches!(store.complete_upload(request).await, Err(StoreError::NoSuchUpload)));
+        assert_eq!(get(&store, "bucket", "key").await.unwrap(), whole);
+    }
+}
+
+#[tokio::test]
+async fn parts_are_refused_where_they_do_not_belong() {
+    let (_world, store) = fresh(2).await;
+    let target = begin(&store, Some((ChecksumAlgorithm::Sha1, None))).await;
+    let body = || ObjectBody::from_bytes(bytes(1, 20));
+    for number in [0, 10_001] {
+        assert!(matches!(part(&store, &target, number, body()).await, Err(StoreError::InvalidPartNumber)));
+    }
+    let crc = ObjectBody { compute: vec![ChecksumAlgorithm::Crc32], ..body() };
+    assert!(matches!(part(&store, &target, 1, crc).await, Err(StoreError::InvalidRequest(_))));
+    let unknown = UploadRef { upload: UploadId::from_u128(1), ..target.clone() };
+    assert!(matches!(part(&store, &unknown, 1, body()).await, Err(StoreError::NoSuchUpload)));
+    let other_key = UploadRef { key: key("other"), ..target.clone() };
+    assert!(matches!(part(&store, &other_key, 1, body()).await, Err(StoreError::NoSuchUpload)));
+    let no_bucket = UploadRef { bucket: bucket("nothing"), ..target };
+    assert!(matches!(part(&store, &no_bucket, 1, body()).await, Err(StoreError::NoSuchBucket)));
+}
+
+/// More than 128 extents, in pages; copies of it; ranges and parts of it.
+#[tokio::test]
+async fn a_manifest_of_many_extents() {
+    let (mut world, mut store) = fresh(3).await;
+    let body = bytes(7, 3_000_000);
+    put(&store, "bucket", "source", &body).await;
+    let source = CopySource { bucket: bucket("bucket"), key: key("source"), conditions: ReadConditions::default() };
+    let target = begin(&store, None).await;
+    let mut parts = Vec::new();
+    for number in 1..=20 {
+        let request =
+            UploadPartCopy { target: target.clone(), part_number: number, source: source.clone(), range: None };
+        parts.push(store.upload_part_copy(request).await.unwrap());
+    }
+    let named: Vec<(u16, &PartResult)> = (1..).zip(&parts).collect();
+    store.complete_upload(completion(&target, &named)).await.unwrap();
+    // The same again, as parts that are manifests themselves.
+    let big = CopySource { key: key("key"), ..source.clone() };
+    let target = UploadRef { key: key("huge"), ..target };
+    let create =
+        CreateUpload { bucket: bucket("bucket"), key: key("huge"), attributes: Default::default(), checksum: None };
+    let target = UploadRef { upload: store.create_upload(create).await.unwrap(), ..target };
+    let mut parts = Vec::new();
+    for number in [2, 5] {
+        let request = UploadPartCopy { target: target.clone(), part_number: number, source: big.clone(), range: None };
+        parts.push(store.upload_part_copy(request).await.unwrap());
+    }
+    let named: Vec<(u16, &PartResult)> = [2, 5].into_iter().zip(&parts).collect();
+    store.complete_upload(completion(&target, &named)).await.unwrap();
+    let copy = CopyObject {
+        source: big,
+        bucket: bucket("bucket"),
+        key: key("copy"),
+        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        changes_otherwise: false,
+        conditions: WriteConditions::default(),
+        checksum_algorithm: None,
+    };
+    store.copy_object(copy).await.unwrap();
+    delete(&store, "bucket", "source").await;
+    for round in 0..3 {
+        check_counters(&world.index.current.lock());
+        for (name, times) in [("key", 20), ("copy", 20), ("huge", 40)] {
+            let whole = body.repeat(times);
+            assert_eq!(get(&store, "bucket", name).await.unwrap(), whole);
+            for (first, last) in [(0, 0), (2_999_999, 3_000_000), (17_000_000, 33_333_333), (59_999_999, 59_999_999)] {
+                let got = get_range(&store, "bucket", name, RangeRequest::Between(first, last)).await.unwrap();
+                assert_eq!(got, whole[first as usize..=last as usize]);
+            }
+        }
+        let attributes = GetAttributes {
+            bucket: bucket("bucket"),
+            key: key("copy"),
+            conditions: ReadConditions::default(),
+            parts_after: 17,
+            parts_max: 2,
+        };
+        let page = store.get_attributes(attributes).await.unwrap().parts.unwrap();
+        let numbers: Vec<u16> = page.parts.iter().map(|part| part.part_number).collect();
+        assert_eq!((page.total, numbers, page.next, page.truncated), (20, vec![18, 19], 19, true));
+        store = if round == 0 {
+            store.free_dead_segments().await.unwrap();
+            world.restart(store).await
+        } else {
+            world.crash(store, 0).await;
+            world.lose_index();
+            world.open().await
+        };
+    }
+    for name in ["key", "copy", "huge"] {
+        delete(&store, "bucket", name).await;
+    }
+    check_counters(&world.index.current.lock());
+    assert!(store.status().live_bytes < 1000, "only the bucket is left");
+}

@@ -1,1 +1,244 @@
+//! Replay, rebuild, and what is lost.
 
+use gabion_metadata::{Index, Table, Write};
+use gabion_segment::Durability;
+use gabion_store::StoreError;
+
+use crate::harness::{truth::check_counters, *};
+
+/// Two lanes' worth of puts, overwrites and deletes.
+async fn fill(store: &gabion_store::Store, rounds: u64) {
+    for round in 0..rounds {
+        futures::future::join_all((0..50).map(|i| {
+            let name = format!("key {}", (round * 17 + i) % 90);
+            async move {
+                if (round + i) % 5 == 0 {
+                    delete(store, "bucket", &name).await;
+                } else {
+                    put(store, "bucket", &name, &bytes(round * 100 + i, 300)).await;
+                }
+            }
+        }))
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_that_is_cut_off_goes_on_where_it_was() {
+    for geometry in [(1, 0), (2, 1)] {
+        let mut world = World::new(1, config(geometry.0, geometry.1));
+        let mut store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        fill(&store, 20).await;
+        store = world.restart(store).await;
+        fill(&store, 60).await;
+        let expected = list_all(&store, "bucket").await;
+        world.crash(store, 0).await;
+        // The tail is some 3000 mutations: a few commits. Cut it off after each of them.
+        let before = fork(&world.index.current.lock());
+        for keep_commits in 0..6 {
+            *world.index.current.lock() = fork(&before);
+            // Opening persists at its end; a crash just before that leaves a prefix of its commits.
+            let (store, report) = world.try_open().await.unwrap();
+            assert!(report.mutations_replayed > 2000, "{report:?}");
+            assert_eq!(report.index_rebuilt, None);
+            drop(store);
+            let cut = fork(&before);
+            replay_prefix(&world, &cut, keep_commits).await;
+            *world.index.current.lock() = cut;
+            let store = world.open().await;
+            assert_eq!(list_all(&store, "bucket").await, expected);
+            check_counters(&world.index.current.lock());
+            world.crash(store, usize::MAX).await;
+        }
+    }
+}
+
+/// Leaves in `index` what the first commits of a replay leave.
+async fn replay_prefix(world: &World, index: &gabion_metadata::MemoryIndex, commits: usize) {
+    let interrupted = std::sync::Arc::new(Interrupted { index: index.clone(), left: parking_lot::Mutex::new(commits) });
+    let factory = Box::new(OneIndex(interrupted));
+    let opened = gabion_store::Store::open(
+        world.config.clone(),
+        world.targets(),
+        factory,
+        world.env(),
+        std::sync::Arc::new(gabion_store::Silent),
+    )
+    .await;
+    assert!(matches!(opened, Err(StoreError::Unavailable(_))), "it was cut off");
+}
+
+struct OneIndex(std::sync::Arc<Interrupted>);
+
+impl gabion_store::IndexFactory for OneIndex {
+    fn open(&self) -> Result<std::sync::Arc<dyn Index>, gabion_metadata::IndexError> {
+        Ok(self.0.clone())
+    }
+
+    fn destroy(&self) -> Result<(), gabion_metadata::IndexError> {
+        Ok(())
+    }
+}
+
+/// Fails after so many commits.
+struct Interrupted {
+    index: gabion_metadata::MemoryIndex,
+    left: parking_lot::Mutex<usize>,
+}
+
+impl Index for Interrupted {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<gabion_metadata::Value>, gabion_metadata::IndexError> {
+        self.index.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        range: gabion_metadata::ScanRange,
+        limit: usize,
+    ) -> Result<gabion_metadata::Rows, gabion_metadata::IndexError> {
+        self.index.scan(range, limit)
+    }
+
+    fn snapshot(&self) -> std::sync::Arc<dyn gabion_metadata::IndexSnapshot> {
+        self.index.snapshot()
+    }
+
+    fn commit(
+        &self,
+        preconditions: &[gabion_metadata::Precondition],
+        writes: Vec<Write>,
+    ) -> Result<(), gabion_metadata::IndexError> {
+        let mut left = self.left.lock();
+        *left = left.checked_sub(1).ok_or(gabion_metadata::IndexError::Closed)?;
+        self.index.commit(preconditions, writes)
+    }
+
+    fn persist(&self) -> Result<(), gabion_metadata::IndexError> {
+        Err(gabion_metadata::IndexError::Closed)
+    }
+
+    fn check(&self) -> Result<(), gabion_metadata::IndexError> {
+        Ok(())
+    }
+
+    fn stats(&self) -> gabion_metadata::IndexStats {
+        self.index.stats()
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_can_not_be_trusted_is_rebuilt() {
+    let mut world = World::new(2, config(2, 1));
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    fill(&store, 5).await;
+    let expected = list_all(&store, "bucket").await;
+    store.shutdown().await;
+    let sound = fork(&world.index.current.lock());
+    drop(store);
+    let damages: [(&str, Write); 3] = [
+        ("format", Write::Put(Table::System, b"format".to_vec(), vec![0, 0, 0, 0, 0, 0, 0, 9])),
+        ("another deployment", Write::Put(Table::System, b"deployment".to_vec(), vec![7; 16])),
+        ("segment", Write::Put(Table::Segment, vec![1; 16], vec![1, 2, 3])),
+    ];
+    for (what, damage) in damages {
+        let index = fork(&sound);
+        index.commit(&[], vec![damage]).unwrap();
+        *world.index.current.lock() = index;
+        let (opened, report) = world.try_open().await.unwrap();
+        assert!(report.index_rebuilt.is_some(), "{what}: {report:?}");
+        assert_eq!(list_all(&opened, "bucket").await, expected, "{what}");
+        world.crash(opened, usize::MAX).await;
+    }
+    world.lose_index();
+    let (opened, report) = world.try_open().await.unwrap();
+    assert_eq!(report.index_rebuilt.as_deref(), Some("there was none"));
+    store = opened;
+    assert_eq!(list_all(&store, "bucket").await, expected);
+    let (again, report) = {
+        world.crash(store, usize::MAX).await;
+        world.try_open().await.unwrap()
+    };
+    assert_eq!((report.index_rebuilt, report.mutations_replayed), (None, 0));
+    assert_eq!(list_all(&again, "bucket").await, expected);
+}
+
+#[tokio::test]
+async fn relaxed_durability_keeps_what_a_checkpoint_covers() {
+    for seed in 3..23 {
+        let mut config = config(2, 1);
+        config.log.durability = Durability::Relaxed;
+        let mut world = World::new(seed, config);
+        let store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        put(&store, "bucket", "old", &bytes(1, 1000)).await;
+        put(&store, "bucket", "large", &bytes(2, 2_000_000)).await;
+        store.checkpoint().await.unwrap();
+        put(&store, "bucket", "new", &bytes(3, 1000)).await;
+        // The index may be ahead of the log after this: then it is rebuilt.
+        let store = world.crash_and_open(store, (seed % 3) as usize).await;
+        assert_eq!(get(&store, "bucket", "old").await.unwrap(), bytes(1, 1000));
+        assert_eq!(get(&store, "bucket", "large").await.unwrap(), bytes(2, 2_000_000));
+        match get(&store, "bucket", "new").await {
+            Ok(body) => assert_eq!(body, bytes(3, 1000)),
+            Err(error) => assert!(matches!(error, StoreError::NoSuchKey)),
+        }
+        check_counters(&world.index.current.lock());
+    }
+}
+
+#[tokio::test]
+async fn a_lost_target_is_not_noticed() {
+    let mut world = World::new(30, config(4, 2));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    fill(&store, 3).await;
+    put(&store, "bucket", "large", &bytes(2, 3_000_000)).await;
+    let expected = list_all(&store, "bucket").await;
+    world.crash(store, 0).await;
+    world.lose_index();
+    for lost in [0, 3] {
+        world.disks[lost].offline(true);
+    }
+    let store = world.open().await;
+    assert_eq!(list_all(&store, "bucket").await, expected);
+    assert_eq!(get(&store, "bucket", "large").await.unwrap(), bytes(2, 3_000_000));
+    // With as many lost as parity replaces, nothing new could survive one more: no write is taken.
+    let put = store.put_object(put_request("bucket", "new"), gabion_store::ObjectBody::from_bytes(bytes(4, 10))).await;
+    assert!(matches!(put, Err(StoreError::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_freed_segment_does_not_come_back_with_a_target() {
+    // 1+1: one shard is a whole segment.
+    for lose_index in [false, true] {
+        let mut world = World::new(31, config(1, 1));
+        world.disks.push(gabion_platform::SimDisk::new(99));
+        let mut store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        store = world.restart(store).await;
+        put(&store, "bucket", "key", &bytes(1, 1000)).await;
+        put(&store, "bucket", "large", &bytes(2, 2_000_000)).await;
+        store = world.restart(store).await;
+        delete(&store, "bucket", "key").await;
+        delete(&store, "bucket", "large").await;
+        world.crash(store, usize::MAX).await;
+        world.disks[1].offline(true);
+        store = world.open().await;
+        store.free_dead_segments().await.unwrap();
+        world.crash(store, usize::MAX).await;
+        if lose_index {
+            world.lose_index();
+            store = world.open().await;
+            world.crash(store, usize::MAX).await;
+        }
+        world.disks[1].offline(false);
+        store = world.open().await;
+        assert!(keys(&store, "bucket").await.is_empty(), "lost: {lose_index}");
+        check_counters(&world.index.current.lock());
+        world.crash(store, 0).await;
+        store = world.open().await;
+        assert!(keys(&store, "bucket").await.is_empty());
+    }
+}

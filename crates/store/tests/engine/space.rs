@@ -1,1 +1,174 @@
+//! Space comes back, and what was deleted stays deleted.
 
+use futures::StreamExt;
+use gabion_store::{DeleteObject, GetObject, ObjectBody, Store, StoreError};
+
+use crate::harness::{truth::check_counters, *};
+
+async fn fresh(seed: u64) -> (World, Store) {
+    let world = World::new(seed, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+fn files(world: &World) -> usize {
+    world.disks.iter().map(|disk| disk.paths().iter().filter(|path| path.starts_with("segments/")).count()).sum()
+}
+
+#[tokio::test]
+async fn dead_segments_are_deleted() {
+    let (mut world, mut store) = fresh(1).await;
+    for i in 0..20 {
+        put(&store, "bucket", &format!("{i}"), &bytes(i, 1_500_000)).await;
+    }
+    let before = files(&world);
+    for i in 0..20 {
+        delete(&store, "bucket", &format!("{i}")).await;
+    }
+    store.free_dead_segments().await.unwrap();
+    let freed = store.metrics().segments_freed.get() as usize;
+    assert!(freed >= 5, "{freed}");
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(files(&world) <= before - 3 * freed + 6);
+    // What was open is sealed by a restart and goes then, but for the segment that the bucket lives in.
+    store = world.restart(store).await;
+    store.free_dead_segments().await.unwrap();
+    let status = store.status();
+    assert!(status.segments <= 3, "{status:?}");
+    check_counters(&world.index.current.lock());
+    world.crash(store, 0).await;
+    world.lose_index();
+    store = world.open().await;
+    assert!(keys(&store, "bucket").await.is_empty());
+}
+
+/// A small segment each: one in which an object that stays lives beside a dead one, then one that holds its deletion.
+async fn with_old_creator(seed: u64) -> (World, Store) {
+    let (mut world, mut store) = fresh(seed).await;
+    put(&store, "bucket", "stays", &bytes(1, 100_000)).await;
+    put(&store, "bucket", "goes", &bytes(2, 100)).await;
+    store = world.restart(store).await;
+    // The deletion lies in a segment with so much else that it can be carried.
+    delete(&store, "bucket", "goes").await;
+    for i in 0..4 {
+        put(&store, "bucket", "other", &bytes(i, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    delete(&store, "bucket", "other").await;
+    store = world.restart(store).await;
+    (world, store)
+}
+
+#[tokio::test]
+async fn a_deletion_outlives_its_segment_while_what_it_deleted_may_return() {
+    let (mut world, store) = with_old_creator(2).await;
+    store.free_dead_segments().await.unwrap();
+    assert!(store.metrics().segments_freed.get() >= 1);
+    assert!(store.metrics().mutations_carried.get() >= 1);
+    assert!(files(&world) > 0);
+    world.crash(store, 0).await;
+    world.lose_index();
+    let store = world.open().await;
+    assert_eq!(keys(&store, "bucket").await, ["stays"]);
+}
+
+#[tokio::test]
+async fn a_deletion_goes_once_nothing_can_return() {
+    let (mut world, mut store) = with_old_creator(3).await;
+    delete(&store, "bucket", "stays").await;
+    store.delete_bucket(&bucket("bucket")).await.unwrap();
+    for _ in 0..4 {
+        store = world.restart(store).await;
+        store.free_dead_segments().await.unwrap();
+    }
+    let status = store.status();
+    assert!(status.segments <= 2, "deletions do not keep each other: {status:?}");
+}
+
+#[tokio::test]
+async fn a_crash_at_any_index_commit_after_a_free_loses_nothing() {
+    for keep_commits in 0..8 {
+        let (mut world, store) = with_old_creator(4).await;
+        put(&store, "bucket", "new", &bytes(9, 1000)).await;
+        store.free_dead_segments().await.unwrap();
+        delete(&store, "bucket", "new").await;
+        let store = world.crash_and_open(store, keep_commits).await;
+        assert_eq!(keys(&store, "bucket").await, ["stays"]);
+        assert_eq!(get(&store, "bucket", "stays").await.unwrap(), bytes(1, 100_000));
+        check_counters(&world.index.current.lock());
+    }
+}
+
+#[tokio::test]
+async fn a_reader_keeps_what_it_reads() {
+    let (mut world, mut store) = fresh(5).await;
+    let body = bytes(5, 6_000_000);
+    put(&store, "bucket", "key", &body).await;
+    store = world.restart(store).await;
+    let mut read = store.get_object(GetObject::whole(bucket("bucket"), key("key"))).await.unwrap();
+    delete(&store, "bucket", "key").await;
+    store.free_dead_segments().await.unwrap();
+    assert!(store.metrics().segments_freed.get() >= 1);
+    let mut got = Vec::new();
+    while let Some(bytes) = read.body.next().await {
+        got.extend_from_slice(&bytes.unwrap());
+    }
+    assert_eq!(got, body);
+    assert!(matches!(get(&store, "bucket", "key").await, Err(StoreError::NoSuchKey)));
+}
+
+#[tokio::test]
+async fn what_a_body_wrote_is_kept_until_its_object_is_there() {
+    let (_world, store) = fresh(6).await;
+    // A slow body fills segments; meanwhile others seal, and dead ones are freed.
+    let (send, receive) = futures::channel::mpsc::unbounded();
+    let slow = ObjectBody::from_stream(Box::pin(receive), None);
+    let task = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_object(put_request("bucket", "slow"), slow).await }
+    });
+    let mut expected = Vec::new();
+    for i in 0..24 {
+        let piece = bytes(100 + i, 700_000);
+        expected.extend_from_slice(&piece);
+        send.unbounded_send(Ok(piece)).unwrap();
+        put(&store, "bucket", "other", &bytes(i, 1_200_000)).await;
+        store.free_dead_segments().await.unwrap();
+    }
+    drop(send);
+    task.await.unwrap().unwrap();
+    store.free_dead_segments().await.unwrap();
+    assert_eq!(get(&store, "bucket", "slow").await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_full_disk_takes_deletes_and_then_puts_again() {
+    let (world, store) = fresh(7).await;
+    for disk in &world.disks {
+        disk.full_at(40 << 20);
+    }
+    let mut stored = 0;
+    let full = loop {
+        let request = put_request("bucket", &format!("{stored}"));
+        match store.put_object(request, ObjectBody::from_bytes(bytes(stored, 1_500_000))).await {
+            Ok(_) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, StoreError::NoSpace), "{full:?}");
+    assert_eq!(get(&store, "bucket", "0").await.unwrap(), bytes(0, 1_500_000));
+    let deletes = (0..stored).map(|i| DeleteObject { key: key(&format!("{i}")), if_match: None }).collect();
+    for (_, deleted) in store.delete_objects(bucket("bucket"), deletes).await.unwrap() {
+        assert!(deleted.unwrap().existed);
+    }
+    store.free_dead_segments().await.unwrap();
+    assert!(store.metrics().segments_freed.get() > 0);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    put(&store, "bucket", "again", &bytes(1, 1_500_000)).await;
+    assert_eq!(keys(&store, "bucket").await, ["again"]);
+}
