@@ -26,8 +26,8 @@ impl Store {
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPartNumber`, `InvalidRequest`, and as [`Store::put_object`].
     pub async fn upload_part(&self, request: UploadPart, body: ObjectBody) -> Result<PartResult, StoreError> {
         let wanted = self.inner.check_part(&request)?;
-        let asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied());
-        asked.map(|algorithm| wanted.check_part(algorithm)).collect::<Result<(), _>>()?;
+        let mut asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied());
+        asked.try_for_each(|algorithm| wanted.check_part(algorithm))?;
         let collected = body::collect(&self.inner, body, Some(wanted.algorithm)).await?;
         let inner = Arc::clone(&self.inner);
         self.inner.run(async move { inner.commit_part(request, collected).await }).await

@@ -1,5 +1,5 @@
 //! The store as a whole, over simulated disks with an index in memory, and over real directories with fjall.
-#![allow(missing_docs, unreachable_pub)]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
 
 #[path = "../harness/mod.rs"]
 mod harness;
