@@ -12,7 +12,7 @@ use gabion_metadata::rows::{ChecksumKind, StoredChecksum};
 use gabion_segment::StripeBuffer;
 use gabion_types::{
     Extent,
-    limits::{INLINE_BYTES_MAX, PUT_BYTES_MAX},
+    limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PUT_BYTES_MAX},
 };
 use tokio::task::JoinHandle;
 
@@ -24,6 +24,9 @@ use crate::{
 
 /// Stripes of one body that are on their way to the targets while the next is filled.
 const STRIPES_IN_FLIGHT: usize = 2;
+/// Extents that a mutation can name, at up to 56 bytes each; 5 GiB in stripes of 320 KiB.
+const EXTENTS_MAX: usize = 16 * 1024;
+const _: () = assert!(EXTENTS_MAX * 56 + 64 * 1024 <= MUTATION_BYTES_MAX);
 /// Pieces of a small body below this are gathered, so that a client's tiny chunks do not become a write each.
 const PIECE_BYTES_MIN: usize = 16 * 1024;
 
@@ -257,6 +260,9 @@ impl<'a> Stripes<'a> {
             let (extent, _its_own) = done?;
             self.hold.add(extent.segment);
             self.extents.push(extent);
+            if self.extents.len() > EXTENTS_MAX {
+                return Err(StoreError::EntityTooLarge);
+            }
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use gabion_metadata::{
     rows::{Attributes, ChecksumKind, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
 };
 use gabion_types::{Extent, limits::PUT_BYTES_MAX};
+use tokio::sync::SemaphorePermit;
 
 use crate::{
     BodyError, CopyMetadata, CopyObject, CopyResult, CopySource, GetObject, ObjectBody, PutObject, PutResult,
@@ -88,6 +89,7 @@ impl Store {
 
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them.
     async fn copy_bytes(&self, request: &CopyObject) -> Result<CopyResult, StoreError> {
+        let _turn = self.byte_copy_turn().await;
         let (body, source) = self.source_body(&request.source, None).await?;
         let put = PutObject {
             bucket: request.bucket.clone(),
@@ -97,6 +99,11 @@ impl Store {
         };
         let compute = request.checksum_algorithm.into_iter().collect();
         self.put_object(put, ObjectBody { compute, ..body }).await
+    }
+
+    /// Waits for a turn to copy bytes.
+    pub(crate) async fn byte_copy_turn(&self) -> SemaphorePermit<'_> {
+        self.inner.byte_copies.acquire().await.expect("the semaphore is never closed")
     }
 
     /// An object, or a range of it, as a body to be put; with its row.

@@ -35,6 +35,9 @@ use crate::{
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
 const PERMIT_BYTES: usize = 1024;
 
+/// Most copies that move bytes at a time; beyond it the targets are busy anyway.
+const BYTE_COPIES_MAX: u64 = 16;
+
 /// The object engine. Clones share it; when the last one is dropped, its background tasks end.
 #[derive(Clone)]
 pub struct Store {
@@ -57,6 +60,10 @@ pub(crate) struct Inner {
     /// Whatever must be finished although its request is gone.
     commits: TaskTracker,
     background: TaskTracker,
+    checkpointing: tokio::sync::Mutex<()>,
+    /// Copies that move bytes, at a time. Each holds memory for reads while it waits for memory for writes, and the other way
+    /// round: together they never need more than half of the former, so that none waits for another for ever.
+    pub byte_copies: Semaphore,
     stop: CancellationToken,
     closed: AtomicBool,
     /// Some commit failed in a way that may let it take effect at the next start.
@@ -154,6 +161,9 @@ impl Store {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { config, env, index, log, apply, holds } = parts;
         let stop = CancellationToken::new();
+        let stripe_bytes = log.stripe_payload_bytes().max(1) as u64;
+        let copy_bytes = 2 * (config.read_ahead_stripes.max(1) as u64 + 2) * stripe_bytes;
+        let byte_copies = (config.read_memory_bytes / copy_bytes).clamp(1, BYTE_COPIES_MAX) as usize;
         let inner = Inner {
             locks: Locks::new(config.key_locks),
             put_memory: Budget::new(config.put_memory_bytes, INLINE_BYTES_MAX),
@@ -162,6 +172,8 @@ impl Store {
             frees: Frees::default(),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
+            checkpointing: tokio::sync::Mutex::default(),
+            byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
             uncertain: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
@@ -395,6 +407,8 @@ impl Inner {
 
     /// Makes the index durable; see [`Store::checkpoint`].
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
+        // Who finds nothing left to do must know that it is done: one at a time.
+        let _one = self.checkpointing.lock().await;
         if !self.apply.work().take() {
             return Ok(());
         }

@@ -31,6 +31,8 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
 
 /// Deletes dead segments when there may be some.
 pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
+    // A failure that lasts is told once.
+    let mut told = String::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -40,9 +42,17 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
         tokio::select! {
             () = stop.cancelled() => return,
             freed = free::free_dead(&inner) => match freed {
-                Ok(0) => {}
-                Ok(count) => tracing::debug!(count, "freed dead segments"),
-                Err(error) => tracing::warn!(%error, "dead segments could not be freed; they are tried again later"),
+                Ok(count) => {
+                    told.clear();
+                    if count > 0 {
+                        tracing::debug!(count, "freed dead segments");
+                    }
+                }
+                Err(error) if error.to_string() == told => {}
+                Err(error) => {
+                    told = error.to_string();
+                    tracing::warn!(%error, "dead segments could not be freed; they are tried again later");
+                }
             }
         }
     }

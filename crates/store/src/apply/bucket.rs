@@ -3,7 +3,7 @@
 use gabion_metadata::{Index, ScanRange, Table, keys, rows::BucketRow};
 use gabion_types::BucketName;
 
-use super::{At, Overlay, overlay::Count, upload};
+use super::{At, Overlay, object, overlay::Count, upload};
 use crate::{
     StoreError,
     mutation::{CreateBucketMutation, DeleteBucketMutation},
@@ -35,6 +35,12 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
         overlay.count_home(row.home, Count::Down);
         overlay.count_bucket(Count::Down);
         overlay.delete(Table::Bucket, key);
+    }
+    // There are none, but for one whose commit failed, as it seemed, and took effect at the next start after all.
+    let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");
+    for (key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
+        let (_, key) = keys::decode_object(&key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        object::supersede(overlay, &object::Place::new(&m.bucket, key)?, at.seq)?;
     }
     m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
 }

@@ -33,7 +33,12 @@ pub(super) async fn open(inner: Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Res
     let rest = stream::try_unfold(pieces, next)
         .map(move |piece: Result<Piece, StoreError>| {
             let inner = Arc::clone(&inner);
-            async move { read(&inner, piece?).await }
+            async move {
+                let piece = piece?;
+                // In a task of its own: it is verified while the reader is busy with the piece before it.
+                let task = tokio::spawn(async move { read(&inner, piece).await });
+                task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?
+            }
         })
         .buffered(ahead)
         .map_ok(chunks)

@@ -74,6 +74,7 @@ impl Store {
         request: &UploadPartCopy,
         range: RangeRequest,
     ) -> Result<PartResult, StoreError> {
+        let _turn = self.byte_copy_turn().await;
         let (body, _) = self.source_body(&request.source, Some(range)).await?;
         self.upload_part(part, body).await
     }

@@ -16,7 +16,7 @@ async fn of_many_writers_that_want_to_be_first_exactly_one_is() {
             tokio::spawn(async move {
                 let mut request = put_request("bucket", &format!("key {round}"));
                 request.conditions = WriteConditions { if_none_match_any: true, if_match: None };
-                let body = bytes(writer, if writer % 4 == 0 { 1_100_000 } else { 500 });
+                let body = bytes(writer, if writer.is_multiple_of(4) { 1_100_000 } else { 500 });
                 (writer, store.put_object(request, ObjectBody::from_bytes(body)).await)
             })
         });
@@ -26,7 +26,7 @@ async fn of_many_writers_that_want_to_be_first_exactly_one_is() {
         for (writer, put) in outcomes {
             assert!(winners == [writer] || matches!(put, Err(StoreError::PreconditionFailed("If-None-Match"))));
         }
-        let size = if winners[0] % 4 == 0 { 1_100_000 } else { 500 };
+        let size = if winners[0].is_multiple_of(4) { 1_100_000 } else { 500 };
         assert_eq!(get(&store, "bucket", &format!("key {round}")).await.unwrap(), bytes(winners[0], size));
     }
     store.shutdown().await;
@@ -37,7 +37,7 @@ async fn readers_writers_and_frees_do_not_disturb_each_other() {
     let world = World::new(2, config(2, 1));
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
-    let body = |version: u64| bytes(version, if version % 3 == 0 { 1_300_000 } else { 60_000 });
+    let body = |version: u64| bytes(version, if version.is_multiple_of(3) { 1_300_000 } else { 60_000 });
     put(&store, "bucket", "key", &body(0)).await;
     let etags: std::sync::Arc<Vec<_>> = std::sync::Arc::new((0..60).map(body).collect());
     let writer = tokio::spawn({

@@ -12,7 +12,7 @@ async fn fill(store: &gabion_store::Store, rounds: u64) {
         futures::future::join_all((0..50).map(|i| {
             let name = format!("key {}", (round * 17 + i) % 90);
             async move {
-                if (round + i) % 5 == 0 {
+                if (round + i).is_multiple_of(5) {
                     delete(store, "bucket", &name).await;
                 } else {
                     put(store, "bucket", &name, &bytes(round * 100 + i, 300)).await;
