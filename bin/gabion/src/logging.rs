@@ -8,8 +8,9 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Config, LogFormat};
 use crate::exit::Failure;
 
-/// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs), hyper and h2 tell of every frame.
-const QUIET: [&str; 6] = ["s3s=warn", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn"];
+/// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs) and calls every refused request an
+/// error, which the server reports by itself; hyper and h2 tell of every frame.
+const QUIET: [&str; 6] = ["s3s=off", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn"];
 
 /// Starts logging.
 ///

@@ -20,6 +20,7 @@ mod listing;
 mod object_attributes;
 mod objects;
 mod query;
+mod received;
 mod request_id;
 mod route;
 mod unsupported;
@@ -31,8 +32,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gabion_platform::Entropy;
 use gabion_store::Store;
-use http::header::SERVER;
-use http::{HeaderName, HeaderValue, Method, Request, Response};
+use http::header::{CONNECTION, SERVER};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -49,6 +50,7 @@ use answer::{About, Rendered};
 use dispatch::{Dispatch, Nowhere, RequestId};
 use host::Domains;
 pub(crate) use query::Query;
+use received::Received;
 use request_id::RequestIds;
 use route::Routed;
 
@@ -142,6 +144,8 @@ impl S3Service {
         let id: Arc<str> = self.inner.ids.next().into();
         let (mut parts, body) = request.into_parts();
         let headless = parts.method == Method::HEAD;
+        let closable = parts.version < Version::HTTP_2;
+        let (body, received) = Received::watch(body);
         let resource = parts.uri.path().to_owned();
         let about = About { resource: &resource, request_id: &id, region: &self.inner.region, headless };
         let mut operation = OperationName::UNKNOWN;
@@ -163,7 +167,13 @@ impl S3Service {
             answer::complete(&mut response, &about);
         }
         response.extensions_mut().insert(operation);
+        let failed = !response.status().is_success();
         let headers = response.headers_mut();
+        if failed && closable && !received.is_complete() {
+            // What is left of the body would be in the way of the next request. hyper closes by itself, but does not say so,
+            // and a client that still waits to be told to continue takes the connection for a good one.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         headers.insert(SERVER, SERVER_NAME);
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert(REQUEST_ID, id);

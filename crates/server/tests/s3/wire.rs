@@ -60,6 +60,7 @@ async fn continue_is_said_to_good_requests_only() {
     stream.write_all(head_text.as_bytes()).await.unwrap();
     let answer = read_until(&mut stream, "</Error>").await;
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
+    assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
 
 #[tokio::test]
@@ -72,4 +73,17 @@ async fn answers_are_dated() {
     assert!(answer.starts_with("http/1.1 404 "));
     assert!(answer.contains("\r\ndate: ") && answer.contains("\r\nserver: gabion\r\n"), "{answer}");
     assert!(answer.contains("\r\nx-amz-request-id: "));
+}
+
+#[tokio::test]
+async fn a_failed_request_that_was_read_keeps_its_connection() {
+    let s3 = S3::with_bucket().await;
+    let mut stream = connect(&s3);
+    for _ in 0..2 {
+        let (head_text, body) = head(s3.put("/bkt/k").body("hello").header("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg=="));
+        stream.write_all(head_text.as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let answer = read_until(&mut stream, "</Error>").await;
+        assert!(answer.contains("BadDigest") && !answer.contains("connection: close"), "{answer}");
+    }
 }
