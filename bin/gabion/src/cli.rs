@@ -14,7 +14,7 @@ use crate::exit::Failure;
 #[command(name = "gabion", version, max_term_width = 120, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command_,
+    pub(crate) command: Action,
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; \
@@ -22,7 +22,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 the command line or th
 
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
-pub(crate) enum Command_ {
+pub(crate) enum Action {
     /// Serve S3 from the given targets.
     ///
     /// At the first start the directories are formatted (those whose last component is missing are made), root credentials are generated, and where
@@ -45,7 +45,7 @@ pub(crate) enum Command_ {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Put a load on an S3 endpoint and measure it.
-    Bench(gabion_bench::Cli),
+    Bench(Box<gabion_bench::Cli>),
     /// Print the completions of a shell.
     ///
     /// For example: gabion completions bash > /etc/bash_completion.d/gabion
@@ -193,11 +193,11 @@ impl Args for SettingArgs {
 
 fn argument(setting: &'static Setting) -> Arg {
     if setting.key == TARGETS {
-        return Arg::new(TARGETS)
-            .value_name("TARGET")
-            .num_args(0..)
-            .action(ArgAction::Append)
-            .help(format!("{} [env: {}]", setting.meaning, setting.variable()));
+        return Arg::new(TARGETS).value_name("TARGET").num_args(0..).action(ArgAction::Append).help(format!(
+            "{} [env: {}]",
+            setting.meaning,
+            setting.variable()
+        ));
     }
     let default = match setting.default {
         "" => String::new(),
@@ -210,10 +210,11 @@ fn argument(setting: &'static Setting) -> Arg {
         .help(setting.meaning)
         .long_help(format!("{}\n{}{default} [env: {}]", setting.meaning, setting.unit, setting.variable()))
         .help_heading(heading(setting.key));
-    let arg = if setting.list { arg.action(ArgAction::Append).value_delimiter(',') } else { arg.action(ArgAction::Set) };
+    let arg =
+        if setting.list { arg.action(ArgAction::Append).value_delimiter(',') } else { arg.action(ArgAction::Set) };
     match setting.key {
-        // A flag alone switches it on.
-        "sigv2" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // With a value, as everywhere else: a bare switch would take a target for one.
+        "sigv2" => arg.value_parser(PossibleValuesParser::new(["true", "false"])),
         "durability" => arg.value_parser(PossibleValuesParser::new(["sync", "relaxed"])),
         "driver" => arg.value_parser(PossibleValuesParser::new(["auto", "io_uring", "threads"])),
         "log.format" => arg.value_parser(PossibleValuesParser::new(["text", "json"])),
@@ -248,8 +249,21 @@ mod tests {
 
     #[test]
     fn every_setting_is_a_flag_and_targets_are_arguments() {
-        let line = ["gabion", "server", "/a", "/b", "--geometry", "1+1", "--domain", "x,y", "--domain", "z", "--sigv2"];
-        let Command_::Server(args) = Cli::try_parse_from(line).unwrap().command else { panic!("it is a server") };
+        let line = [
+            "gabion",
+            "server",
+            "/a",
+            "/b",
+            "--geometry",
+            "1+1",
+            "--domain",
+            "x,y",
+            "--domain",
+            "z",
+            "--sigv2",
+            "true",
+        ];
+        let Action::Server(args) = Cli::try_parse_from(line).unwrap().command else { panic!("it is a server") };
         let texts = |key| args.flags.get(key).map(|texts| texts.join(" "));
         assert_eq!(texts("targets").as_deref(), Some("/a /b"));
         assert_eq!(texts("geometry").as_deref(), Some("1+1"));

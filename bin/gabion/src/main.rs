@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use cli::{Cli, Command_, ConfigCommand, SettingArgs};
+use cli::{Action, Cli, ConfigCommand, SettingArgs};
 use config::{Config, Problem};
 use exit::Failure;
 
@@ -36,14 +36,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command_) -> Result<(), Failure> {
+fn run(command: Action) -> Result<(), Failure> {
     match command {
-        Command_::Server(settings) => server::run(read(settings)?),
-        Command_::RebuildIndex(settings) => rebuild::run(read(settings)?),
-        Command_::Inspect(what) => inspect::run(what),
-        Command_::Config(ConfigCommand::Check(settings)) => check(settings),
-        Command_::Bench(load) => Ok(gabion_bench::run(load)?),
-        Command_::Completions { shell } => {
+        Action::Server(settings) => server::run(read(settings)?),
+        Action::RebuildIndex(settings) => rebuild::run(read(settings)?),
+        Action::Inspect(what) => inspect::run(what),
+        Action::Config(ConfigCommand::Check(settings)) => check(settings),
+        Action::Bench(load) => Ok(gabion_bench::run(*load)?),
+        Action::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "gabion", &mut script);
             output::print(&String::from_utf8_lossy(&script))

@@ -36,7 +36,10 @@ async fn rebuild(config: Config) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     if report.open.segments_unreadable > 0 {
-        tracing::error!(segments = report.open.segments_unreadable, "segments have too few shards left to be read; what only they hold is not in the index");
+        tracing::error!(
+            segments = report.open.segments_unreadable,
+            "segments have too few shards left to be read; what only they hold is not in the index"
+        );
     }
     output::print(&format!(
         "index rebuilt: {} buckets, {} objects, from {} mutations in {} segments\n",
@@ -48,8 +51,9 @@ struct Bar(ProgressBar);
 
 impl Bar {
     fn new() -> Self {
-        let style = ProgressStyle::with_template("{spinner} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}")
-            .expect("the template is well formed");
+        let style =
+            ProgressStyle::with_template("{spinner} {bar:40} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}")
+                .expect("the template is well formed");
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10)).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(bar)

@@ -86,7 +86,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let admin_addresses = addresses(&admin_listeners)?;
     let admin_task = tokio::spawn(admin_server.serve(admin_listeners, stop_admin.clone().cancelled_owned()));
 
-    let opening = Store::open(store_config, targets, Box::new(index), deployment::env(), Arc::new(LoggedProgress::default()));
+    let opening =
+        Store::open(store_config, targets, Box::new(index), deployment::env(), Arc::new(LoggedProgress::default()));
     let (store, report) = tokio::select! {
         opened = opening => opened.map_err(deployment::not_opened)?,
         () = signals.stop() => {
@@ -129,7 +130,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     stop.cancel();
     let finish = async {
         match serving.await {
-            Ok(drained) if drained.cut > 0 => tracing::warn!(cut = drained.cut, "connections were still busy after limits.drain_timeout and were cut"),
+            Ok(drained) if drained.cut > 0 => {
+                tracing::warn!(cut = drained.cut, "connections were still busy after limits.drain_timeout and were cut")
+            }
             Ok(_) => {}
             Err(error) => tracing::error!(%error, "the server failed while it stopped"),
         }
@@ -153,7 +156,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
 
 fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3Service, Failure> {
     let options = S3Options { region: config.region.clone(), domains: config.domain.clone(), sigv2: config.sigv2 };
-    S3Service::new(store, Arc::new(credentials), options, &OsEntropy).map_err(|error| Failure::config(error.to_string()))
+    S3Service::new(store, Arc::new(credentials), options, &OsEntropy)
+        .map_err(|error| Failure::config(error.to_string()))
 }
 
 fn tls(config: &Config) -> Result<Option<Arc<ReloadingTls>>, Failure> {
@@ -166,7 +170,9 @@ async fn bind(listen: &[ListenAddress], tls: Option<&Arc<ReloadingTls>>) -> Resu
     let mut listeners = Vec::with_capacity(listen.len());
     for ListenAddress(address) in listen {
         let tcp = TcpListener::bind(address).await.map_err(|error| {
-            Failure::failed(format!("can not listen on {address}: {error}; choose another address with --listen or --admin-listen"))
+            Failure::failed(format!(
+                "can not listen on {address}: {error}; choose another address with --listen or --admin-listen"
+            ))
         })?;
         listeners.push(Listener { tcp, tls: tls.cloned() });
     }
@@ -286,7 +292,8 @@ enum Event {
 
 impl Signals {
     fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals can not be received: {error}")));
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::failed(format!("signals can not be received: {error}")));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,

@@ -41,7 +41,10 @@ impl State {
     /// When another process holds it, or it can not be made.
     pub(crate) fn open(dir: &Path) -> Result<State, Failure> {
         let unusable = |error: io::Error| {
-            Failure::failed(format!("the state directory {} can not be used: {error}; give another with --state", dir.display()))
+            Failure::failed(format!(
+                "the state directory {} can not be used: {error}; give another with --state",
+                dir.display()
+            ))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
         let lock = StateLock::acquire(&dir.join("gabion.lock")).map_err(|error| match error.kind() {
@@ -68,8 +71,12 @@ impl State {
                 Ok((Credentials::new(access_key, secret_key), CredentialsFrom::Environment))
             }
             (None, None) => stored(&path, entropy),
-            (Some(_), None) => Err(Failure::config(format!("{ACCESS_KEY_VARIABLE} is set, {SECRET_KEY_VARIABLE} is not: set both or none"))),
-            (None, Some(_)) => Err(Failure::config(format!("{SECRET_KEY_VARIABLE} is set, {ACCESS_KEY_VARIABLE} is not: set both or none"))),
+            (Some(_), None) => Err(Failure::config(format!(
+                "{ACCESS_KEY_VARIABLE} is set, {SECRET_KEY_VARIABLE} is not: set both or none"
+            ))),
+            (None, Some(_)) => Err(Failure::config(format!(
+                "{SECRET_KEY_VARIABLE} is set, {ACCESS_KEY_VARIABLE} is not: set both or none"
+            ))),
         }
     }
 }
@@ -77,7 +84,9 @@ impl State {
 fn stored(path: &Path, entropy: &dyn Entropy) -> Result<(Credentials, CredentialsFrom), Failure> {
     let shown = path.display();
     let unreadable = |why: String| {
-        Failure::failed(format!("the credentials file {shown} can not be used: {why}; repair it, or remove it to get new credentials"))
+        Failure::failed(format!(
+            "the credentials file {shown} can not be used: {why}; repair it, or remove it to get new credentials"
+        ))
     };
     match fs::metadata(path) {
         Ok(metadata) if metadata.len() > CREDENTIALS_BYTES_MAX => return Err(unreadable("it is too long".to_owned())),
@@ -87,7 +96,9 @@ fn stored(path: &Path, entropy: &dyn Entropy) -> Result<(Credentials, Credential
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let credentials = generate(entropy);
-            write(path, &credentials).map_err(|error| Failure::failed(format!("the credentials file {shown} can not be written: {error}")))?;
+            write(path, &credentials).map_err(|error| {
+                Failure::failed(format!("the credentials file {shown} can not be written: {error}"))
+            })?;
             return Ok((credentials, CredentialsFrom::Generated(path.to_owned())));
         }
         Err(error) => return Err(unreadable(error.to_string())),

@@ -49,7 +49,8 @@ pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targ
             make(path)?;
         }
     }
-    let mut opened = Targets { targets: Vec::new(), stored_geometry: None, described: Vec::new(), first_is_member: true };
+    let mut opened =
+        Targets { targets: Vec::new(), stored_geometry: None, described: Vec::new(), first_is_member: true };
     for (index, path) in paths.iter().enumerate() {
         let name = path.display().to_string();
         let disk = match open_disk(path, driver, DriverOptions::default()) {
@@ -58,7 +59,9 @@ pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targ
                 Some(opened_disk.disk)
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                return Err(Failure::config(format!("target {name} can not be opened with --driver {driver}: {error}; use --driver auto")));
+                return Err(Failure::config(format!(
+                    "target {name} can not be opened with --driver {driver}: {error}; use --driver auto"
+                )));
             }
             Err(error) if in_use => {
                 tracing::warn!(target_dir = %name, %error, "the target can not be opened: it counts as absent");
@@ -85,7 +88,11 @@ pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targ
 ///
 /// # Errors
 /// When another one is wanted than the deployment has.
-pub(crate) fn geometry(stored: Option<Geometry>, wanted: Option<Geometry>, target_count: usize) -> Result<Geometry, Failure> {
+pub(crate) fn geometry(
+    stored: Option<Geometry>,
+    wanted: Option<Geometry>,
+    target_count: usize,
+) -> Result<Geometry, Failure> {
     match (stored, wanted) {
         (Some(stored), Some(wanted)) if stored != wanted => Err(Failure::config(format!(
             "the targets were formatted for geometry {stored}, but {wanted} is asked for: the geometry of a deployment can not be changed; \
@@ -137,7 +144,17 @@ mod tests {
 
     #[test]
     fn the_geometry_follows_from_the_targets_until_it_is_stored() {
-        let table = [(1, "1+0"), (2, "1+1"), (3, "2+1"), (4, "2+2"), (5, "3+2"), (6, "4+2"), (10, "8+2"), (11, "8+3"), (40, "8+3")];
+        let table = [
+            (1, "1+0"),
+            (2, "1+1"),
+            (3, "2+1"),
+            (4, "2+2"),
+            (5, "3+2"),
+            (6, "4+2"),
+            (10, "8+2"),
+            (11, "8+3"),
+            (40, "8+3"),
+        ];
         for (count, expected) in table {
             assert_eq!(geometry(None, None, count).unwrap().to_string(), expected, "{count} targets");
         }

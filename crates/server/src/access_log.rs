@@ -151,7 +151,9 @@ impl Writer {
         let AccessLogTarget::File(path) = &self.target else { return };
         match append(path) {
             Ok(file) => self.sink = BufWriter::new(Box::new(file)),
-            Err(error) => tracing::error!(path = %path.display(), %error, "the access log can not be reopened; the old file stays in use"),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "the access log can not be reopened; the old file stays in use")
+            }
         }
     }
 

@@ -206,18 +206,18 @@ impl Collector for AccessLogFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         use prometheus_client::encoding::EncodeMetric;
         let (name, help) = names::LOG_DROPPED;
-        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        let metric = encoder.encode_descriptor(name, &format!("{help}."), None, MetricType::Counter)?;
         ConstCounter::new(self.0.dropped_lines()).encode(metric)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use http::{Method, StatusCode, Version};
 
     use super::*;
 
-    fn line(status: StatusCode, complete: bool) -> RequestLine {
+    pub(crate) fn line(status: StatusCode, complete: bool) -> RequestLine {
         RequestLine {
             time_ms: 0,
             peer: "127.0.0.1:1".parse().unwrap(),

@@ -112,7 +112,9 @@ impl ReloadingTls {
             seen = stamp;
             match self.reload() {
                 Ok(()) => tracing::info!(certificate = %self.files.certificate.display(), "TLS certificate reloaded"),
-                Err(error) => tracing::error!(%error, "the TLS files have changed and can not be used; the old certificate stays in use"),
+                Err(error) => {
+                    tracing::error!(%error, "the TLS files have changed and can not be used; the old certificate stays in use")
+                }
             }
         }
     }

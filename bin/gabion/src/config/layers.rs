@@ -138,9 +138,8 @@ fn from_environment(
     problems: &mut Vec<Problem>,
 ) {
     for (name, value) in environment {
-        let other = || {
-            OTHER_VARIABLES.contains(&name.as_str()) || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        };
+        let other =
+            || OTHER_VARIABLES.contains(&name.as_str()) || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         if !name.starts_with(ENVIRONMENT_PREFIX) || other() {
             continue;
         }

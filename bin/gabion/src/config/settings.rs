@@ -178,7 +178,10 @@ impl Config {
             (self.workers.is_none_or(|workers| (1..=1024).contains(&workers)), "workers must be from 1 to 1024"),
             (self.limits_connections_max >= 1, "limits.connections_max must be at least 1"),
             (self.limits_header_count_max >= 8, "limits.header_count_max must be at least 8: S3 clients send as many"),
-            (self.limits_header_bytes_max.0 >= 4096, "limits.header_bytes_max must be at least 4KiB: a presigned request has as many"),
+            (
+                self.limits_header_bytes_max.0 >= 4096,
+                "limits.header_bytes_max must be at least 4KiB: a presigned request has as many",
+            ),
             (self.limits_buffer_bytes_max.0 >= 8192, "limits.buffer_bytes_max must be at least 8KiB"),
             (
                 self.limits_buffer_bytes_max.0 >= self.limits_header_bytes_max.0,

@@ -96,14 +96,20 @@ fn lists_come_as_arrays_or_with_commas() {
 fn unknown_names_are_errors_that_name_the_nearest() {
     let table = [
         (layers(&[], &[], "regoin = 'x'"), "the key regoin is unknown; did you mean region?"),
-        (layers(&[], &[], "[limits]\nheader_timout = '1s'"), "limits.header_timout is unknown; did you mean limits.header_timeout?"),
+        (
+            layers(&[], &[], "[limits]\nheader_timout = '1s'"),
+            "limits.header_timout is unknown; did you mean limits.header_timeout?",
+        ),
         (layers(&[], &[], "header_timeout = '1s'"), "did you mean limits.header_timeout?"),
         (layers(&[], &[], "[limit]\nidle_timeout = '1s'"), "did you mean limits.idle_timeout?"),
         (layers(&[], &[], "zzz = 1"), "the key zzz is unknown; see gabion config check"),
         (layers(&[], &[("GABION_REGON", "x")], ""), "GABION_REGON is unknown; did you mean GABION_REGION?"),
         (layers(&[], &[("GABION_ROOT_SECRET", "x")], ""), "did you mean GABION_ROOT_SECRET_KEY?"),
         (layers(&[], &[], "region = "), "gabion.toml is not valid TOML"),
-        (layers(&[], &[], "region = 1.5"), "region: a value must be a text, a whole number, true or false, not a float"),
+        (
+            layers(&[], &[], "region = 1.5"),
+            "region: a value must be a text, a whole number, true or false, not a float",
+        ),
     ];
     for (layers, expected) in table {
         let problems = problems(layers);
@@ -123,8 +129,14 @@ fn variables_that_are_no_settings_are_left_alone() {
 fn wrong_values_say_where_they_stand_and_what_is_right() {
     let table = [
         (layers(&[("geometry", "4-2")], &[], ""), "geometry (from flag --geometry): geometry \"4-2\""),
-        (layers(&[], &[("GABION_DURABILITY", "fast")], ""), "durability (from environment GABION_DURABILITY): \"fast\" is neither sync nor relaxed"),
-        (layers(&[], &[], "[limits]\nidle_timeout = 30"), "limits.idle_timeout (from file gabion.toml): the unit is missing: write 30s or 30ms"),
+        (
+            layers(&[], &[("GABION_DURABILITY", "fast")], ""),
+            "durability (from environment GABION_DURABILITY): \"fast\" is neither sync nor relaxed",
+        ),
+        (
+            layers(&[], &[], "[limits]\nidle_timeout = 30"),
+            "limits.idle_timeout (from file gabion.toml): the unit is missing: write 30s or 30ms",
+        ),
         (layers(&[], &[], "listen = 'localhost'"), "has no port: write localhost:9000"),
         (layers(&[], &[], "listen = []"), "listen must name at least one address"),
         (layers(&[], &[], "[tls]\ncert = '/c'"), "tls.cert and tls.key must be given together"),
@@ -144,7 +156,15 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
 #[test]
 fn sizes_and_times_have_units() {
     let bytes = |text: &str| ByteCount::parse(&[text.to_owned()]);
-    for (text, expected) in [("0", 0), ("4096", 4096), ("64MiB", 64 << 20), ("1 GiB", 1 << 30), ("2TiB", 2 << 40), ("1kB", 1000), ("3K", 3072)] {
+    for (text, expected) in [
+        ("0", 0),
+        ("4096", 4096),
+        ("64MiB", 64 << 20),
+        ("1 GiB", 1 << 30),
+        ("2TiB", 2 << 40),
+        ("1kB", 1000),
+        ("3K", 3072),
+    ] {
         assert_eq!(bytes(text), Ok(ByteCount(expected)), "{text}");
     }
     for text in ["", "MiB", "-1", "1.5MiB", "1 mib", "99999999999999999999", "18014398509481984TiB"] {
@@ -202,7 +222,9 @@ fn the_example_file_names_every_setting_and_its_default() {
 #[test]
 fn the_report_names_value_source_and_meaning() {
     let report = super::report(&resolve(layers(&[("region", "eu")], &[], "[lanes]\nsmall = 'many'\n")));
-    for expected in ["region = \"eu\"\n    from: flag --region\n", "ERROR: \"many\" is no whole number", "domain = []\n"] {
+    for expected in
+        ["region = \"eu\"\n    from: flag --region\n", "ERROR: \"many\" is no whole number", "domain = []\n"]
+    {
         assert!(report.contains(expected), "{report}");
     }
     for setting in SETTINGS {

@@ -72,7 +72,11 @@ pub(super) fn run(bucket: &str, key: &str, state: &Path, json: bool) -> Result<(
     let key = ObjectKey::new(key).map_err(|error| Failure::config(error.to_string()))?;
     let dir = crate::index::dir(state);
     if !dir.is_dir() {
-        return Err(Failure::failed(format!("there is no index in {}: is {} the state directory?", dir.display(), state.display())));
+        return Err(Failure::failed(format!(
+            "there is no index in {}: is {} the state directory?",
+            dir.display(),
+            state.display()
+        )));
     }
     let _lock = StateLock::acquire(&state.join("gabion.lock")).map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => Failure::held(format!("{error}: stop the server first, it owns the index")),
@@ -91,7 +95,9 @@ pub(super) fn run(bucket: &str, key: &str, state: &Path, json: bool) -> Result<(
 
 fn failed(error: IndexError) -> Failure {
     match error {
-        IndexError::Corrupt(_) => Failure::failed(format!("{error}; run gabion rebuild-index, or start the server, which does it")),
+        IndexError::Corrupt(_) => {
+            Failure::failed(format!("{error}; run gabion rebuild-index, or start the server, which does it"))
+        }
         error => Failure::failed(error.to_string()),
     }
 }
@@ -136,7 +142,8 @@ fn pages(manifest: ManifestId, index: &impl Index) -> Result<Vec<Extent>, Failur
 
 fn checksum(stored: &gabion_store::StoredChecksum) -> ChecksumReport {
     let algorithm = ChecksumAlgorithm::ALL.get(usize::from(stored.algorithm));
-    let algorithm = algorithm.map_or_else(|| format!("unknown ({})", stored.algorithm), |known| known.as_str().to_owned());
+    let algorithm =
+        algorithm.map_or_else(|| format!("unknown ({})", stored.algorithm), |known| known.as_str().to_owned());
     let kind = match stored.kind {
         ChecksumKind::FullObject => "full object",
         ChecksumKind::Composite => "composite",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -167,16 +167,29 @@ async fn answer<H: Handler>(
     let headless = request.method() == Method::HEAD;
     let mut pending =
         shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
-    let response = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
+    let closes = answered_without_continue(&request);
+    let mut response = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
         head_too_large().map(Either::Left)
     } else {
         let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
         shared.handler.handle(request, peer).await.map(Either::Right)
     };
+    if closes {
+        response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    }
     if let Some(pending) = &mut pending {
         pending.answered(&response);
     }
     Ok(response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
+}
+
+/// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for
+/// empty files and misreads the next answer on the connection when the first one was final: it hangs until its timeout. Closing is its way out.
+fn answered_without_continue(request: &Request<Incoming>) -> bool {
+    let expects = request.headers().get(header::EXPECT).is_some_and(|value| {
+        value.as_bytes().eq_ignore_ascii_case(b"100-continue")
+    });
+    expects && request.version() == Version::HTTP_11 && request.body().is_end_stream()
 }
 
 fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {

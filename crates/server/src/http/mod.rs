@@ -54,9 +54,5 @@ pub trait Handler: Clone + Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
 
     /// Answers a request; failures are answers too. Dropping the future means that the client is gone.
-    fn handle(
-        &self,
-        request: Request<RequestBody>,
-        peer: Peer,
-    ) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Response<Self::Body>> + Send;
 }

@@ -43,7 +43,14 @@ pub(super) struct Window {
 impl Window {
     pub(super) fn new(limits: &HttpLimits) -> Self {
         let timeout = limits.progress_timeout;
-        Self { timeout, bytes_min: limits.progress_bytes_min.max(1), bytes: 0, left: timeout, deadline: None, sleep: None }
+        Self {
+            timeout,
+            bytes_min: limits.progress_bytes_min.max(1),
+            bytes: 0,
+            left: timeout,
+            deadline: None,
+            sleep: None,
+        }
     }
 
     /// To be called when the client has nothing for us: ready when it has stalled.
@@ -150,7 +157,10 @@ mod tests {
         type Data = Bytes;
         type Error = std::convert::Infallible;
 
-        fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
             let Some(&(pause_s, len)) = self.frames.first() else { return Poll::Pending };
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(Duration::from_secs(pause_s))));
             std::task::ready!(sleep.as_mut().poll(cx));

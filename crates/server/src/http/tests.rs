@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use gabion_platform::ManualClock;
 use http::{StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use gabion_platform::ManualClock;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,7 +68,10 @@ struct Running {
 
 impl Running {
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.unwrap()
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        // Otherwise the kernel may hold bytes back for a real 40 ms, in which the paused clock runs far ahead.
+        stream.set_nodelay(true).unwrap();
+        stream
     }
 
     async fn stop(self) -> Drained {
@@ -102,8 +105,7 @@ async fn start(limits: HttpLimits, tls: Option<Arc<ReloadingTls>>) -> Running {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = tcp.local_addr().unwrap();
     let (paths, metrics) = (Paths::default(), ServerMetrics::new());
-    let observer =
-        Observer { clock: Arc::new(ManualClock::new(0)), metrics: Arc::clone(&metrics), access_log: None };
+    let observer = Observer { clock: Arc::new(ManualClock::new(0)), metrics: Arc::clone(&metrics), access_log: None };
     let server = HttpServer { handler: paths.clone(), limits, observer: Some(observer) };
     let (stop, stopped) = oneshot::channel();
     let server = tokio::spawn(server.serve(vec![Listener { tcp, tls }], async move {
@@ -309,9 +311,8 @@ async fn tls_is_spoken_and_a_client_that_is_not_is_cut() {
     let server = start(limits(), Some(Arc::new(ReloadingTls::load(files.clone()).unwrap()))).await;
 
     let mut roots = rustls::RootCertStore::empty();
-    let certificate = <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(
-        &files.certificate,
-    );
+    let certificate =
+        <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(&files.certificate);
     roots.add(certificate.unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider)

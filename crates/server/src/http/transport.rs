@@ -40,16 +40,21 @@ impl Transport {
     }
 
     /// Counts a write that moved `bytes`, or a wait for the client.
-    fn written<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>, bytes: fn(&T) -> u64) -> Poll<io::Result<T>> {
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+        bytes: fn(&T) -> u64,
+    ) -> Poll<io::Result<T>> {
         match outcome {
             Poll::Ready(Ok(done)) => {
                 self.writing.moved(bytes(&done));
                 Poll::Ready(Ok(done))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => self.writing.poll_stalled(cx).map(|Stalled| {
-                Err(io::Error::new(io::ErrorKind::TimedOut, Stalled))
-            }),
+            Poll::Pending => {
+                self.writing.poll_stalled(cx).map(|Stalled| Err(io::Error::new(io::ErrorKind::TimedOut, Stalled)))
+            }
         }
     }
 }

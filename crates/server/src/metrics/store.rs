@@ -106,7 +106,9 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
     ];
     for ((kind, name, help), value) in PLAIN.into_iter().zip(values) {
         match kind {
-            Kind::Gauge => encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?,
+            Kind::Gauge => {
+                encoder.encode_descriptor(name, &sentence(help), None, MetricType::Gauge)?.encode_gauge(&value)?
+            }
             Kind::Counter => counter(encoder, name, help, value)?,
         }
     }
@@ -117,9 +119,7 @@ fn targets(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<
     let targets = &status.log.targets;
     let states = targets.iter().flat_map(|target| {
         let current = crate::admin::target_state(target.state);
-        TARGET_STATES.map(|state| {
-            (ByTargetState { target: target.name.clone(), state }, u64::from(state == current))
-        })
+        TARGET_STATES.map(|state| (ByTargetState { target: target.name.clone(), state }, u64::from(state == current)))
     });
     family(encoder, TARGET_STATE, states)?;
     let label = |target: &str| ByTarget { target: target.to_owned() };
@@ -141,37 +141,41 @@ fn lanes(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
 
 fn counted(encoder: &mut DescriptorEncoder<'_>, store: &Store) -> Result<(), fmt::Error> {
     for (name, help, value) in store.metrics().counters() {
-        counter(encoder, &format!("gabion_store_{name}"), without_dot(help), value)?;
+        counter(encoder, &format!("gabion_store_{name}"), help, value)?;
     }
     let metrics = store.log_metrics();
     for (name, help, value) in metrics.counters() {
-        counter(encoder, &format!("gabion_log_{name}"), without_dot(help), value)?;
+        counter(encoder, &format!("gabion_log_{name}"), help, value)?;
     }
     for (name, help, snapshot) in metrics.histograms() {
         let (name, scale) = match name.strip_suffix("_us") {
             Some(name) => (format!("gabion_log_{name}_seconds"), 1e-6),
             None => (format!("gabion_log_{name}"), 1.0),
         };
-        let help = without_dot(help).replace("Microseconds", "Seconds");
+        let help = help.replace("Microseconds", "Seconds");
         let bounds = snapshot.bounds.iter().map(|&bound| bound as f64 * scale).chain([f64::MAX]);
         let buckets: Vec<(f64, u64)> = bounds.zip(snapshot.buckets.iter().copied()).collect();
-        encoder.encode_descriptor(&name, &help, None, MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
-            snapshot.sum as f64 * scale,
-            snapshot.buckets.iter().sum(),
-            &buckets,
-            None,
-        )?;
+        encoder
+            .encode_descriptor(&name, &sentence(&help), None, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(
+                snapshot.sum as f64 * scale,
+                snapshot.buckets.iter().sum(),
+                &buckets,
+                None,
+            )?;
     }
     Ok(())
 }
 
-fn without_dot(help: &str) -> &str {
-    // The page's encoder ends each meaning with a dot of its own.
-    help.trim().trim_end_matches('.')
+/// A meaning as the registry writes it for its own figures: with a dot at its end.
+fn sentence(help: &str) -> String {
+    format!("{}.", help.trim().trim_end_matches('.'))
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
-    encoder.encode_descriptor(name, help, None, MetricType::Counter)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
+    encoder
+        .encode_descriptor(name, &sentence(help), None, MetricType::Counter)?
+        .encode_counter::<NoLabelSet, _, f64>(&value, None)
 }
 
 fn family<L: EncodeLabelSet>(
@@ -179,7 +183,7 @@ fn family<L: EncodeLabelSet>(
     (name, help): (&str, &str),
     rows: impl Iterator<Item = (L, u64)>,
 ) -> Result<(), fmt::Error> {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let mut metric = encoder.encode_descriptor(name, &sentence(help), None, MetricType::Gauge)?;
     for (labels, value) in rows {
         metric.encode_family(&labels)?.encode_gauge(&value)?;
     }
