@@ -273,13 +273,13 @@ async fn killed_again_and_again(setup: Setup, rounds: usize, losses: Losses) {
             tokio::time::sleep(Duration::from_micros(random.random_range(0..200_000))).await;
             server.kill().await;
         }
-        server.spawn().await.map_err(context).unwrap();
+        server.spawn_degraded().await.map_err(context).unwrap();
         verify(&server, &mut known).await.map_err(context).unwrap();
     }
     let objects = known.values().filter(|known| known.acknowledged.is_some()).count();
     println!("{rounds} kills, {objects} objects left");
     assert!(server.stop().await.unwrap(), "{}", server.log_tail());
-    server.spawn().await.unwrap();
+    server.spawn_degraded().await.unwrap();
     verify(&server, &mut known).await.unwrap();
 }
 

@@ -4,7 +4,7 @@ use gabion_tests::{Server, Setup};
 
 const SYNCS: &str = "gabion_log_syncs_total";
 const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
-const READS: &str = "gabion_disk_reads_total";
+const READS: &str = "gabion_log_reads_total";
 
 const OBJECTS: u32 = 20_000;
 const OBJECT_BYTES: f64 = 4096.0;

@@ -104,7 +104,6 @@ async fn metadata_and_system_headers_come_back() {
         .content_encoding("gzip")
         .content_language("de")
         .expires(expires)
-        .website_redirect_location("/elsewhere")
         .metadata("color", "blue stone")
         .metadata("MixedCase", "kept lower")
         .send()
@@ -120,7 +119,6 @@ async fn metadata_and_system_headers_come_back() {
     assert_eq!(head.content_language(), Some("de"));
     assert_eq!(head.expires_string(), got.expires_string());
     assert!(head.expires_string().is_some());
-    assert_eq!(head.website_redirect_location(), Some("/elsewhere"));
     let metadata = head.metadata().unwrap();
     assert_eq!(metadata.get("color").map(String::as_str), Some("blue stone"));
     assert_eq!(metadata.get("mixedcase").map(String::as_str), Some("kept lower"));

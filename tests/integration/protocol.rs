@@ -226,6 +226,22 @@ async fn a_body_is_asked_for_with_100_continue() {
     assert_eq!(&first, b"HTTP/1.1 403");
 }
 
+/// aws-cli 1 misreads what follows on a connection on which `100 Continue` was skipped, as HTTP allows for an empty body.
+#[tokio::test]
+async fn the_connection_is_closed_when_100_continue_is_skipped() {
+    let (server, _) = served().await;
+    let client = server.small_client();
+    let put = presigned!(client.put_object().bucket(BUCKET).key("empty"), Duration::ZERO);
+    let path = put.uri().strip_prefix(&server.endpoint()).unwrap();
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n",
+        server.address()
+    );
+    // Nothing asks for the end of the connection: that it ends is the server's doing.
+    let answer = exchange(server.address(), head.as_bytes()).await.unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+}
+
 #[tokio::test]
 async fn a_body_that_breaks_off_leaves_nothing() {
     let (server, client) = served().await;
