@@ -20,8 +20,6 @@ pub(super) struct Shards {
     pub(super) relaxed: bool,
     /// Length of each shard file; `None` where it is out of sight or gone.
     pub(super) files: Vec<Option<u64>>,
-    /// Shard files that are there, but without a valid header.
-    pub(super) headless: usize,
     /// Whether every target that the segment was opened on is in sight.
     pub(super) in_sight: bool,
 }
@@ -63,16 +61,11 @@ impl Shards {
             }
         };
         let mut files = vec![None; info.geometry.shards()];
-        let mut headless = 0;
-        for (found, header) in found.iter().zip(&headers) {
+        for found in found {
             let shard = usize::from(found.shard);
             if info.targets.get(shard) != Some(&found.target_id) {
                 tracing::warn!(segment = %id, shard, target = %found.target_id, "a shard file lies on the wrong target: ignored");
                 continue;
-            }
-            match header {
-                Seen::Header(header) if header.targets == info.targets && header.kind == info.kind => {}
-                _ => headless += 1,
             }
             files[shard] = Some(found.len);
         }
@@ -80,7 +73,6 @@ impl Shards {
         Headers::Shards(Self {
             relaxed: valid.is_some_and(|header| header.relaxed),
             files,
-            headless,
             in_sight: info.targets.iter().all(is_in_sight),
             info: Arc::new(info),
         })

@@ -146,7 +146,7 @@ impl Walk<'_> {
                 Step::Unclear(detail) => return Ok(Outcome::Unreadable(detail)),
             }
         };
-        if self.at.stripes == 0 && seal.is_none() && self.shards.in_sight && self.shards.headless == 0 {
+        if self.at.stripes == 0 && seal.is_none() && self.shards.in_sight {
             return Ok(Outcome::Empty);
         }
         let at = match seal {

@@ -1,0 +1,274 @@
+//! Power loss and process death at any moment: what was acknowledged is there, what was not is there whole or not at all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gabion_segment::{Committed, LogError};
+use gabion_types::Extent;
+use parking_lot::Mutex;
+
+use crate::book::{Book, Page};
+use crate::world::{World, append, life, mutation, pattern, put, read, steps};
+
+/// What survives of the index.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Index {
+    Lost,
+    Older,
+    Current,
+}
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Kill,
+    PowerLoss,
+}
+
+#[derive(Default)]
+struct Acknowledged {
+    records: Vec<(String, Committed)>,
+    stripes: Vec<(u64, Extent)>,
+    errors: Vec<LogError>,
+}
+
+/// What a life of writers left behind.
+struct Left {
+    acknowledged: Arc<Mutex<Acknowledged>>,
+    older: Page,
+    current: Page,
+}
+
+/// Writers work until the process ends in the middle of whatever is going on after `moment` steps.
+fn interrupted_life(world: &mut World, book: Arc<Book>, seed: u64, moment: u64, how: End) -> Left {
+    let acknowledged = Arc::new(Mutex::new(Acknowledged::default()));
+    let mut older = Page::default();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for writer in 0..4_u64 {
+            let (log, acknowledged) = (log.clone(), Arc::clone(&acknowledged));
+            tokio::spawn(async move {
+                for number in 0.. {
+                    let name = seed * 1_000_000 + writer * 10_000 + number;
+                    let len = [0, 300, 4096, 70_000, 500_000][(name.wrapping_mul(2_654_435_761) >> 7) as usize % 5];
+                    match put(&log, name, len).await {
+                        Ok(committed) => acknowledged.lock().records.push((mutation(name, len), committed)),
+                        Err(error) => return acknowledged.lock().errors.push(error),
+                    }
+                }
+            });
+        }
+        let (log, stripes) = (log.clone(), Arc::clone(&acknowledged));
+        tokio::spawn(async move {
+            for number in 0_u64.. {
+                let len = 1 + (number as usize * 77_777) % log.stripe_payload_bytes();
+                match append(&log, number, len).await {
+                    Ok(extent) => stripes.lock().stripes.push((number, extent)),
+                    Err(error) => return stripes.lock().errors.push(error),
+                }
+            }
+        });
+        steps(moment / 2).await;
+        older = book.snapshot();
+        steps(moment - moment / 2).await;
+        // Before the tasks go: what is in flight at this moment stays undone.
+        end(world, how, seed);
+    });
+    let errors = std::mem::take(&mut acknowledged.lock().errors);
+    assert!(errors.is_empty(), "seed {seed}: {errors:?}");
+    Left { acknowledged, older, current: book.snapshot() }
+}
+
+fn end(world: &mut World, end: End, seed: u64) {
+    match end {
+        End::Kill => world.kill(),
+        End::PowerLoss => world.crash(seed),
+    }
+}
+
+/// Checks that all that was acknowledged is in `book` and readable, and that all in `book` is whole.
+async fn check(log: &gabion_segment::Log, book: &Book, left: &Left, context: &str) {
+    book.verify(log).await;
+    let found = book.mutations();
+    let (records, stripes) = {
+        let acknowledged = left.acknowledged.lock();
+        (acknowledged.records.clone(), acknowledged.stripes.clone())
+    };
+    for (text, committed) in &records {
+        assert_eq!(found.get(&committed.seq), Some(text), "{context}: an acknowledged record is lost");
+    }
+    for (seed, extent) in stripes {
+        let bytes = read(log, &extent, 0..extent.len).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert!(bytes == pattern(seed, extent.len as usize), "{context}: an acknowledged stripe is lost");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives() {
+    let mut rolled_forward = 0;
+    let mut voided = 0;
+    for geometry in ["1+0", "1+1", "2+1", "4+2"] {
+        for seed in 0..12 {
+            let how = if seed % 4 == 3 { End::Kill } else { End::PowerLoss };
+            let index = [Index::Lost, Index::Older, Index::Current][seed as usize % 3];
+            let context = format!("{geometry}, seed {seed}, {how:?}, {index:?}");
+            let mut world = World::new(geometry, seed);
+            let left = interrupted_life(&mut world, Arc::default(), seed, 200 + seed * 191, how);
+            let page = match index {
+                Index::Lost => Page::default(),
+                Index::Older => left.older.clone(),
+                Index::Current => left.current.clone(),
+            };
+            let book = Arc::new(Book::from_page(page));
+            let seen = life(async {
+                let (log, recovery) = world.start(&book).await;
+                rolled_forward += recovery.rolled_forward;
+                voided += recovery.voided;
+                assert!(recovery.unreadable.is_empty(), "{context}: {:?}", recovery.unreadable);
+                check(&log, &book, &left, &context).await;
+                // The log goes on, above all that was.
+                let last = book.mutations().last_key_value().map(|(seq, _)| *seq).unwrap_or_default();
+                let committed = put(&log, 5, 5000).await.unwrap();
+                assert!(committed.seq > last, "{context}");
+                book.mutations()
+            });
+            // What recovery decided stays decided, also when the index is lost later.
+            end(&mut world, End::PowerLoss, seed + 1);
+            let rebuilt = Arc::new(Book::default());
+            life(async {
+                let (log, _) = world.start(&rebuilt).await;
+                check(&log, &rebuilt, &left, &context).await;
+                assert_eq!(rebuilt.mutations(), seen, "{context}");
+            });
+        }
+    }
+    assert!(
+        rolled_forward > 0 && voided > 0,
+        "{rolled_forward} rolled forward, {voided} voided: the test tests nothing"
+    );
+}
+
+#[test]
+fn the_loss_of_m_targets_with_the_crash_loses_nothing_and_voids_stay_void() {
+    let mut voided = 0;
+    let mut rolled_forward = 0;
+    for (geometry, lost) in
+        [("1+1", vec![1]), ("2+1", vec![0]), ("4+2", vec![1, 4]), ("4+2", vec![0, 5]), ("4+2", vec![3])]
+    {
+        for seed in 100..106 {
+            let context = format!("{geometry} without {lost:?}, seed {seed}");
+            let mut world = World::new(geometry, seed);
+            let left = interrupted_life(&mut world, Arc::default(), seed, 150 + (seed - 100) * 211, End::PowerLoss);
+            world.absent = lost.clone();
+            let older = left.older.clone();
+            let book = Arc::new(Book::from_page(if seed % 2 == 0 { Page::default() } else { older }));
+            let seen = life(async {
+                let (log, recovery) = world.start(&book).await;
+                voided += recovery.voided;
+                rolled_forward += recovery.rolled_forward;
+                check(&log, &book, &left, &context).await;
+                book.mutations()
+            });
+            // The targets come back, with stripes that were voided without them; the index is lost.
+            end(&mut world, End::Kill, seed);
+            world.absent.clear();
+            let rebuilt = Arc::new(Book::default());
+            life(async {
+                let (log, _) = world.start(&rebuilt).await;
+                assert_eq!(rebuilt.mutations(), seen, "{context}: a void came back");
+                check(&log, &rebuilt, &left, &context).await;
+            });
+            // And others go.
+            end(&mut world, End::Kill, seed);
+            world.absent = vec![lost[0] + 1];
+            if world.absent[0] >= world.disks.len() {
+                continue;
+            }
+            let rebuilt = Arc::new(Book::default());
+            life(async {
+                let (log, _) = world.start(&rebuilt).await;
+                assert_eq!(rebuilt.mutations(), seen, "{context}: a void came back");
+                check(&log, &rebuilt, &left, &context).await;
+            });
+        }
+    }
+    assert!(
+        rolled_forward > 0 && voided > 0,
+        "{rolled_forward} rolled forward, {voided} voided: the test tests nothing"
+    );
+}
+
+#[test]
+fn a_crash_in_recovery_is_recovered_from() {
+    for seed in 200..212 {
+        let context = format!("seed {seed}");
+        let mut world = World::new("4+2", seed);
+        let left = interrupted_life(&mut world, Arc::default(), seed, 900, End::PowerLoss);
+        for again in 0..4 {
+            // Recovery itself is cut off at some step, several times.
+            life(async {
+                let power = world.power().fails_after((seed - 200) * 17 + again * 3, seed * 7 + again);
+                tokio::select! {
+                    biased;
+                    _ = world.open(vec![]) => {}
+                    () = power => {}
+                }
+            });
+            world.reopen();
+        }
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            check(&log, &book, &left, &context).await;
+        });
+    }
+}
+
+#[test]
+fn many_lives_in_a_row() {
+    for geometry in ["1+0", "4+2"] {
+        let mut world = World::new(geometry, 300);
+        let mut all: BTreeMap<_, String> = BTreeMap::new();
+        let mut book = Arc::new(Book::default());
+        for seed in 300..306 {
+            let left = interrupted_life(&mut world, Arc::clone(&book), seed, 400 + seed % 7 * 150, End::PowerLoss);
+            for (text, committed) in &left.acknowledged.lock().records {
+                assert!(all.insert(committed.seq, text.clone()).is_none(), "a sequence was given out twice");
+            }
+            let page = if seed % 2 == 0 { left.older } else { Page::default() };
+            book = Arc::new(Book::from_page(page));
+        }
+        life(async {
+            let (log, _) = world.start(&book).await;
+            book.verify(&log).await;
+            let found = book.mutations();
+            for (seq, text) in &all {
+                assert_eq!(found.get(seq), Some(text));
+            }
+        });
+    }
+}
+
+#[test]
+fn an_index_that_knows_more_than_the_media_is_refused() {
+    let mut world = World::new("2+1", 400);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 1000).await.unwrap();
+    });
+    world.kill();
+    let mut known = book.known();
+    known[0].applied_stripes += 1;
+    known[0].next_offset += 1 << 24;
+    let refused = life(world.open(known.clone()));
+    assert!(matches!(refused, Err(LogError::IndexAhead { segment }) if segment == known[0].id), "{refused:?}");
+    // Nothing was changed by the refusal: with no index, all is found.
+    world.kill();
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        book.verify(&log).await;
+        assert_eq!(book.mutations().len(), 1);
+    });
+}

@@ -1,0 +1,215 @@
+//! Targets that fail while the log is open.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gabion_segment::{LogError, TargetState};
+use gabion_types::Geometry;
+
+use crate::book::{Book, Page};
+use crate::world::{World, append, life, pattern, put, read};
+
+/// One fault at the moment of a write, and what must come of it.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Write,
+    Sync,
+    Offline,
+}
+
+fn inject(world: &World, disk: usize, fault: Fault) {
+    match fault {
+        Fault::Write => world.disks[disk].fail_writes(1, ErrorKind::Other),
+        Fault::Sync => world.disks[disk].fail_syncs(1, ErrorKind::Other),
+        Fault::Offline => world.disks[disk].offline(true),
+    }
+}
+
+#[test]
+fn a_failed_chunk_is_gone_around() {
+    // Geometry, number of targets, failing targets; whether the write is acknowledged.
+    let table = [
+        ("4+2", 6, 1, true),
+        ("4+2", 6, 2, false),
+        ("4+2", 8, 2, true),
+        ("4+2", 8, 3, true),
+        ("2+1", 3, 1, false),
+        ("2+1", 4, 1, true),
+        ("1+1", 2, 1, false),
+        ("1+0", 1, 1, false),
+        ("1+0", 2, 1, true),
+    ];
+    for fault in [Fault::Write, Fault::Sync, Fault::Offline] {
+        for (geometry, disks, failing, acknowledged) in table {
+            let context = format!("{geometry} on {disks}, {failing} fail by {fault:?}");
+            let geometry: Geometry = geometry.parse().unwrap();
+            let mut world = World::with_disks(geometry, disks, 1);
+            let book = Arc::new(Book::default());
+            let (first, second) = life(async {
+                let (log, _) = world.start(&book).await;
+                let first = put(&log, 1, 5000).await.unwrap();
+                let used: Vec<usize> = (0..disks).filter(|disk| world.disks[*disk].paths().len() > 1).collect();
+                used.iter().take(failing).for_each(|disk| inject(&world, *disk, fault));
+                let second = put(&log, 2, 6000).await;
+                assert_eq!(second.is_ok(), acknowledged, "{context}: {second:?}");
+                let failed = log.status().targets.iter().filter(|target| target.state == TargetState::Failed).count();
+                assert_eq!(failed, failing, "{context}");
+                if let Ok(second) = &second {
+                    assert_eq!(read(&log, &second.extents[0], 0..6000).await.unwrap(), pattern(2, 6000), "{context}");
+                    put(&log, 3, 100).await.unwrap();
+                }
+                (first, second)
+            });
+            // Power fails, the index is lost: the acknowledged is there.
+            for disk in &world.disks {
+                disk.offline(false);
+            }
+            world.crash(7);
+            let rebuilt = Arc::new(Book::default());
+            life(async {
+                let (log, _) = world.start(&rebuilt).await;
+                rebuilt.verify(&log).await;
+                let found = rebuilt.mutations();
+                assert_eq!(found.get(&first.seq).map(String::as_str), Some("put 1 5000"), "{context}");
+                if let Ok(second) = second {
+                    assert_eq!(found.get(&second.seq).map(String::as_str), Some("put 2 6000"), "{context}");
+                    assert_eq!(found.len(), 3, "{context}: the same record twice is one record");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn an_acknowledged_quorum_survives_the_loss_of_the_other_parity() {
+    // 4+2: one chunk fails, five are durable; then one more target is lost for good.
+    for lost in 0..6 {
+        let mut world = World::new("4+2", 20 + lost as u64);
+        let book = Arc::new(Book::default());
+        let committed = life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 100).await.unwrap();
+            world.disks[2].fail_syncs(1, ErrorKind::Other);
+            put(&log, 2, 50_000).await.unwrap()
+        });
+        world.crash(lost as u64);
+        world.absent = vec![lost];
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&rebuilt).await;
+            assert!(rebuilt.mutations().contains_key(&committed.seq), "without {lost}");
+            rebuilt.verify(&log).await;
+        });
+    }
+}
+
+#[test]
+fn a_voided_stripe_stays_void_and_its_retry_counts_once() {
+    // Two of six chunks fail: the stripe could be complete on the media (four did not fail), but it was not acknowledged.
+    for fault in [Fault::Write, Fault::Sync] {
+        let mut world = World::new("4+2", 30);
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 100).await.unwrap();
+            inject(&world, 0, fault);
+            inject(&world, 1, fault);
+            let refused = put(&log, 2, 5000).await;
+            assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
+            assert_eq!(book.mutations().len(), 1);
+        });
+        for page in [Page::default(), book.snapshot()] {
+            world.kill();
+            let book = Arc::new(Book::from_page(page));
+            life(async {
+                let (log, _) = world.start(&book).await;
+                let found: Vec<String> = book.mutations().into_values().collect();
+                assert_eq!(found, ["put 1 100"], "{fault:?}");
+                book.verify(&log).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn a_failed_target_is_probed_again_after_its_time() {
+    let mut world = World::new("1+0", 40);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 100).await.unwrap();
+        world.disks[0].fail_syncs(1, ErrorKind::Other);
+        assert!(matches!(put(&log, 2, 100).await, Err(LogError::Unavailable(_))));
+        // The disk is well again, but nobody asks it yet.
+        assert!(matches!(put(&log, 3, 100).await, Err(LogError::Unavailable(_))));
+        world.clock.advance(Duration::from_secs(31));
+        put(&log, 4, 100).await.unwrap();
+        assert_eq!(log.status().targets[0].state, TargetState::Online);
+        book.verify(&log).await;
+        let names: Vec<String> = book.mutations().into_values().collect();
+        assert_eq!(names, ["put 1 100", "put 4 100"]);
+    });
+}
+
+#[test]
+fn a_large_stripe_goes_around_a_failed_target() {
+    let mut world = World::with_disks("2+1".parse().unwrap(), 4, 50);
+    let book = Arc::new(Book::default());
+    let extents = life(async {
+        let (log, _) = world.start(&book).await;
+        let first = append(&log, 1, 300_000).await.unwrap();
+        let used = (0..4).find(|disk| world.disks[*disk].paths().len() > 1).unwrap();
+        world.disks[used].offline(true);
+        let second = append(&log, 2, 400_000).await.unwrap();
+        assert_ne!(first.segment, second.segment);
+        assert!(read(&log, &second, 0..second.len).await.unwrap() == pattern(2, 400_000));
+        assert!(read(&log, &first, 0..first.len).await.unwrap() == pattern(1, 300_000));
+        assert_eq!(log.metrics().stripe_retries.get(), 1);
+        world.disks[used].offline(false);
+        [first, second]
+    });
+    world.crash(1);
+    life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        assert!(read(&log, &extents[0], 0..extents[0].len).await.unwrap() == pattern(1, 300_000));
+        assert!(read(&log, &extents[1], 0..extents[1].len).await.unwrap() == pattern(2, 400_000));
+    });
+}
+
+#[test]
+fn failures_at_every_step_lose_nothing_that_was_acknowledged() {
+    // The n-th write or sync of a target fails, whatever it belongs to: opening, stripes, seals.
+    for step in 0..24 {
+        for fault in [Fault::Write, Fault::Sync] {
+            let context = format!("step {step}, {fault:?}");
+            let mut world = World::with_disks("2+1".parse().unwrap(), 5, 60 + step);
+            let book = Arc::new(Book::default());
+            let acknowledged = life(async {
+                let (log, _) = world.start(&book).await;
+                let mut acknowledged = Vec::new();
+                for name in 0..24 {
+                    if name == step {
+                        inject(&world, (step % 5) as usize, fault);
+                    }
+                    if let Ok(committed) = put(&log, name, 400_000).await {
+                        acknowledged.push((committed.seq, crate::world::mutation(name, 400_000)));
+                    }
+                }
+                assert!(acknowledged.len() >= 23, "{context}: {}", acknowledged.len());
+                book.verify(&log).await;
+                acknowledged
+            });
+            world.crash(step);
+            let rebuilt = Arc::new(Book::default());
+            life(async {
+                let (log, _) = world.start(&rebuilt).await;
+                rebuilt.verify(&log).await;
+                let found = rebuilt.mutations();
+                for (seq, text) in &acknowledged {
+                    assert_eq!(found.get(seq), Some(text), "{context}");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Laws of the log, over simulated disks: what crashes, losses and rot may and may not do.
+
+#![allow(clippy::unwrap_used)]
+
+mod book;
+mod bounds;
+mod crash;
+mod degraded;
+mod faults;
+mod free;
+mod read_write;
+mod relaxed;
+mod space;
+mod targets;
+mod world;

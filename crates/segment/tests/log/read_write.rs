@@ -1,0 +1,244 @@
+//! What is written is read, whole and in part.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use gabion_segment::{Log, LogError, NewRecord};
+use gabion_types::Place;
+
+use crate::book::Book;
+use crate::world::{World, append, life, pattern, put, read, record};
+
+const GEOMETRIES: [&str; 4] = ["1+0", "1+1", "2+1", "4+2"];
+
+#[test]
+fn records_of_every_size_are_read_back() {
+    for geometry in GEOMETRIES {
+        let mut world = World::new(geometry, 1);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            let sizes = [0, 1, 511, 4096, 65_535, 65_536, 65_537, 128 << 10, (128 << 10) + 1, 300_000, 1 << 20];
+            for (name, len) in sizes.into_iter().enumerate() {
+                let committed = put(&log, name as u64, len).await.unwrap();
+                assert_eq!(committed.extents.iter().map(|extent| extent.len as usize).sum::<usize>(), len);
+                if (1..=128 << 10).contains(&len) {
+                    assert_eq!(committed.extents.len(), 1, "{geometry}: {len} bytes lie whole in one chunk");
+                }
+            }
+            book.verify(&log).await;
+            assert_eq!(log.metrics().degraded_reads.get(), 0);
+            assert_eq!(book.mutations().len(), sizes.len());
+        });
+    }
+}
+
+#[test]
+fn any_range_of_a_record_is_read() {
+    let mut world = World::new("2+1", 2);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let committed = put(&log, 7, 50_000).await.unwrap();
+        let expected = pattern(7, 50_000);
+        for range in [0..1, 49_999..50_000, 4095..4097, 0..50_000, 5..5] {
+            let found = read(&log, &committed.extents[0], range.clone()).await.unwrap();
+            assert_eq!(found, expected[range.start as usize..range.end as usize]);
+        }
+        assert!(matches!(read(&log, &committed.extents[0], 0..50_001).await, Err(LogError::Invalid(_))));
+    });
+}
+
+#[test]
+fn stripes_of_every_length_are_read_whole_and_in_part() {
+    for geometry in GEOMETRIES {
+        let mut world = World::new(geometry, 3);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            let full = log.stripe_payload_bytes();
+            for (seed, len) in [1, 4096, 5000, 65_536, 65_537, full / 2 + 77, full - 1, full].into_iter().enumerate() {
+                if len > full {
+                    continue;
+                }
+                let extent = append(&log, seed as u64, len).await.unwrap();
+                let expected = pattern(seed as u64, len);
+                assert!(read(&log, &extent, 0..len as u32).await.unwrap() == expected, "{geometry} {len}");
+                for (start, end) in [(0, 1), (len - 1, len), (len / 3, len / 3 + len / 2), (len / 2, len)] {
+                    let found = read(&log, &extent, start as u32..end as u32).await.unwrap();
+                    assert!(found == expected[start..end], "{geometry} {len} {start}..{end}");
+                }
+            }
+            assert_eq!(log.metrics().degraded_reads.get(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_small_read_is_one_read_of_one_target() {
+    let mut world = World::new("4+2", 4);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let committed = put(&log, 1, 4096).await.unwrap();
+        let Place::Chunk { .. } = committed.extents[0].place else { panic!("small data lies in a chunk") };
+        // All other targets fail every read: the one that holds the bytes is enough.
+        let (holder, _) = world
+            .find(&format!("{}.{:03}", committed.extents[0].segment, shard_of(&committed.extents[0].place)))
+            .unwrap();
+        let holder = holder.paths();
+        for disk in world.disks.iter().filter(|disk| disk.paths() != holder) {
+            disk.offline(true);
+        }
+        assert_eq!(read(&log, &committed.extents[0], 0..4096).await.unwrap(), pattern(1, 4096));
+        assert_eq!(log.metrics().degraded_reads.get(), 0);
+    });
+}
+
+fn shard_of(place: &Place) -> u8 {
+    if let Place::Chunk { shard, .. } = place { *shard } else { panic!("not in a chunk") }
+}
+
+#[test]
+fn segments_are_rotated_and_all_stay_readable() {
+    let mut world = World::new("2+1", 5);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        for name in 0..30 {
+            put(&log, name, 1 << 20).await.unwrap();
+            append(&log, name, log.stripe_payload_bytes()).await.unwrap();
+        }
+        book.verify(&log).await;
+        let status = log.status();
+        assert!(status.sealed_segments >= 5, "{status:?}");
+        assert_eq!(status.open_segments, 2);
+        // Surplus of sealed segments is given back: each shard ends with its seal.
+        let page = book.snapshot();
+        let sealed: u64 =
+            page.segments.values().filter_map(|known| known.sealed).map(|seal| seal.end_offset + 4096).sum();
+        let used: u64 = world.disks.iter().map(gabion_platform::SimDisk::used_bytes).sum();
+        assert!(used < 3 * (sealed + 2 * (4 << 20)), "{used} {sealed}");
+    });
+}
+
+#[test]
+fn bad_requests_are_refused_before_anything_is_written() {
+    let mut world = World::new("2+1", 6);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let wrong_sum = NewRecord { data_crc64: 1, ..record(1, 100) };
+        assert!(matches!(log.commit(wrong_sum).await, Err(LogError::Invalid(_))));
+        let large = Bytes::from(vec![0; (1 << 20) + 1]);
+        let large_mutation = NewRecord { mutation: large.clone(), data: vec![], data_crc64: 0 };
+        assert!(matches!(log.commit(large_mutation).await, Err(LogError::Invalid(_))));
+        let large_data = NewRecord { mutation: Bytes::new(), data: vec![large], data_crc64: 0 };
+        assert!(matches!(log.commit(large_data).await, Err(LogError::Invalid(_))));
+        let empty = log.stripe_buffer().await.unwrap();
+        assert!(matches!(log.append(empty).await, Err(LogError::Invalid(_))));
+        assert!(world.shard_files().is_empty());
+    });
+}
+
+#[test]
+fn full_queues_refuse_at_once() {
+    let mut world = World::new("1+0", 7);
+    world.config.queue_records_max = 8;
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let outcomes = join_all((0..20).map(|name| put(&log, name, 10))).await;
+        let busy = outcomes.iter().filter(|outcome| matches!(outcome, Err(LogError::Busy))).count();
+        assert_eq!(busy, 12);
+        assert!(put(&log, 100, 10).await.is_ok());
+    });
+}
+
+#[test]
+fn stripe_buffers_wait_for_the_memory_budget() {
+    let mut world = World::new("2+1", 8);
+    world.config.stripe_memory_bytes = 2 * 3 * 4 * 65_536;
+    life(async {
+        let (log, _) = world.open(vec![]).await.unwrap();
+        let first = log.stripe_buffer().await.unwrap();
+        let _second = log.stripe_buffer().await.unwrap();
+        let third = tokio::spawn({
+            let log = log.clone();
+            async move { log.stripe_buffer().await.unwrap().remaining() }
+        });
+        crate::world::steps(10).await;
+        assert!(!third.is_finished());
+        drop(first);
+        assert_eq!(third.await.unwrap(), log.stripe_payload_bytes());
+    });
+}
+
+#[test]
+fn shutdown_answers_what_is_queued_and_refuses_the_rest() {
+    let mut world = World::new("2+1", 9);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let queued = join_all((0..50).map(|name| put(&log, name, 1000)));
+        let (outcomes, ()) = tokio::join!(queued, async {
+            crate::world::steps(1).await;
+            log.shutdown().await;
+        });
+        assert!(outcomes.iter().all(Result::is_ok));
+        assert!(matches!(put(&log, 99, 1).await, Err(LogError::Unavailable(_))));
+        assert!(matches!(log.stripe_buffer().await, Err(LogError::Unavailable(_))));
+    });
+}
+
+#[test]
+fn the_futures_can_move_between_threads() {
+    fn is_send<T: Send>(_: &T) {}
+    let mut world = World::new("1+0", 10);
+    let env = world.env();
+    is_send(&Log::open(world.config.clone(), world.targets(), vec![], env));
+    life(async {
+        let (log, _) = world.open(vec![]).await.unwrap();
+        is_send(&log.commit(record(1, 1)));
+        is_send(&log.stripe_buffer());
+        is_send(&log.append(log.stripe_buffer().await.unwrap()));
+        let id = gabion_types::SegmentId::new(1, 1);
+        let extent = gabion_types::Extent {
+            segment: id,
+            stripe_offset: 0,
+            place: Place::Cells { cell_bytes: 4096 },
+            len: 1,
+            crc64: 0,
+        };
+        is_send(&log.read(&extent, 0..1));
+        is_send(&log.free(id, vec![]));
+        is_send(&log.mutations(id, 0));
+        is_send(&log.sync());
+        is_send(&log.shutdown());
+        assert!(matches!(read(&log, &extent, 0..1).await, Err(LogError::NotFound(_))));
+    });
+}
+
+#[test]
+fn an_index_that_fails_stops_all_writes() {
+    let mut world = World::new("2+1", 11);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 100).await.unwrap();
+        book.fail.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(matches!(put(&log, 2, 100).await, Err(LogError::Unavailable(_))));
+        book.fail.store(false, std::sync::atomic::Ordering::SeqCst);
+        assert!(matches!(put(&log, 3, 100).await, Err(LogError::Unavailable(_))));
+        assert!(log.status().poisoned.is_some());
+        book.verify(&log).await;
+    });
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let names: Vec<String> = book.mutations().into_values().collect();
+        assert_eq!(names, ["put 1 100", "put 2 100"], "the second was durable, so replay applies it");
+        put(&log, 3, 100).await.unwrap();
+    });
+}

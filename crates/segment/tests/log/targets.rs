@@ -1,0 +1,152 @@
+//! Which directories make up a deployment.
+
+use std::sync::Arc;
+
+use gabion_platform::{Disk, SimDisk};
+use gabion_segment::LogError;
+
+use crate::book::Book;
+use crate::world::{World, life, put, steps};
+
+fn refusal(world: &mut World) -> String {
+    match life(world.open(vec![])) {
+        Err(LogError::Targets(sentence)) => sentence,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A formatted deployment with a record in it.
+fn formatted(geometry: &str, seed: u64) -> World {
+    let mut world = World::new(geometry, seed);
+    life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        put(&log, 1, 1000).await.unwrap();
+    });
+    world.kill();
+    world
+}
+
+#[test]
+fn too_few_directories_are_not_formatted() {
+    let mut world = World::with_disks("4+2".parse().unwrap(), 5, 1);
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("needs 6 targets, 5 were given"), "{sentence}");
+    assert!(world.disks.iter().all(|disk| disk.paths().is_empty()));
+}
+
+#[test]
+fn a_missing_directory_is_not_formatted_around() {
+    let mut world = World::new("2+1", 2);
+    world.absent = vec![1];
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("disk1") && sentence.contains("nothing was formatted"), "{sentence}");
+}
+
+#[test]
+fn directories_of_two_deployments_are_refused() {
+    let mut world = formatted("2+1", 3);
+    let other = formatted("2+1", 4);
+    world.disks[2] = other.disks[2].clone();
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("disk0") && sentence.contains("disk2"), "{sentence}");
+}
+
+#[test]
+fn the_same_directory_twice_is_refused() {
+    let mut world = formatted("2+1", 5);
+    world.disks[2] = world.disks[1].clone();
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("disk1 and disk2"), "{sentence}");
+}
+
+#[test]
+fn a_stranger_beside_all_members_is_refused_and_counts_as_absent_otherwise() {
+    let mut world = formatted("2+1", 6);
+    world.disks.push(SimDisk::new(7));
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("disk3") && sentence.contains("no member"), "{sentence}");
+    world.disks.swap_remove(1);
+    life(async {
+        let (log, recovery) = world.open(vec![]).await.unwrap();
+        assert!(recovery.warnings.iter().any(|warning| warning.contains("disk1")), "{:?}", recovery.warnings);
+        assert_eq!(log.status().missing_members.len(), 1);
+    });
+}
+
+#[test]
+fn a_damaged_membership_counts_as_absent() {
+    let mut world = formatted("2+1", 8);
+    world.disks[0].corrupt("gabion.json", 40);
+    life(async {
+        let (_, recovery) = world.open(vec![]).await.unwrap();
+        assert!(recovery.warnings[0].contains("disk0"), "{:?}", recovery.warnings);
+    });
+    world.kill();
+    world.disks[1].corrupt("gabion.json", 40);
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("disk0, disk1"), "{sentence}");
+}
+
+#[test]
+fn a_target_that_can_not_be_listed_counts_as_absent() {
+    let mut world = formatted("2+1", 9);
+    life(async {
+        // The membership is read, then the target goes.
+        world.disks[0].fail_reads(0, std::io::ErrorKind::Other);
+        let (log, _) = world.open(vec![]).await.unwrap();
+        assert!(log.status().missing_members.is_empty());
+    });
+}
+
+#[test]
+fn segments_without_a_membership_are_not_formatted_over() {
+    let mut world = World::new("1+0", 10);
+    life(world.disks[0].create("segments/00/x", 0)).unwrap();
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains("segments but no gabion.json"), "{sentence}");
+}
+
+#[test]
+fn a_crash_in_formatting_is_finished_at_the_next_start() {
+    for step in 0..40 {
+        let mut world = World::new("4+2", 20 + step);
+        life(async {
+            let power = world.power().fails_after(step, step);
+            tokio::select! {
+                biased;
+                _ = world.open(vec![]) => {}
+                () = power => {}
+            }
+        });
+        world.reopen();
+        life(async {
+            let (log, recovery) = world.start(&Arc::new(Book::default())).await;
+            assert!(recovery.warnings.is_empty(), "step {step}: {:?}", recovery.warnings);
+            put(&log, 1, 1000).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_opened_segment_without_stripes_leaves_nothing_behind() {
+    // The process dies at any step of the first write.
+    for step in 0..60 {
+        let mut world = World::new("2+1", 100 + step);
+        life(async {
+            let (log, _) = world.start(&Arc::new(Book::default())).await;
+            tokio::select! {
+                biased;
+                _ = put(&log, 1, 10) => {}
+                () = steps(step) => {}
+            }
+            world.crash(step);
+        });
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert!(recovery.unreadable.is_empty(), "step {step}: {:?}", recovery.unreadable);
+            book.verify(&log).await;
+            assert_eq!(world.shard_files().is_empty(), book.mutations().is_empty(), "step {step}");
+        });
+    }
+}
