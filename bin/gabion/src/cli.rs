@@ -65,33 +65,6 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Inspect {
-    /// A target: its membership, its shard files.
-    Target {
-        /// The target's directory.
-        target: PathBuf,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// A segment: its headers, seals and stripes, and which chunks of each are good.
-    Segment {
-        /// The segment's id: 32 hexadecimal digits.
-        segment: String,
-        #[command(flatten)]
-        targets: Targets,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// A stripe: its chunks and the records in it.
-    Stripe {
-        /// The segment's id: 32 hexadecimal digits.
-        segment: String,
-        /// Offset of the stripe in the shard files in bytes, as `inspect segment` shows it.
-        offset: u64,
-        #[command(flatten)]
-        targets: Targets,
-        #[command(flatten)]
-        output: Output,
-    },
     /// An object: its row in the index, and where its bytes lie. The server must not run.
     Object {
         /// The bucket.
@@ -111,13 +84,6 @@ pub(crate) struct Output {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Targets {
-    /// Directories that hold the data.
-    #[arg(long = "target", value_name = "DIR", required = true, num_args = 1.., env = "GABION_TARGETS", value_delimiter = ',')]
-    pub(crate) targets: Vec<PathBuf>,
 }
 
 /// Targets as arguments, every setting as a flag, and the file.

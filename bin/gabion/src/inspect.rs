@@ -13,7 +13,6 @@ use crate::output;
 pub(crate) fn run(what: Inspect) -> Result<(), Failure> {
     match what {
         Inspect::Object { bucket, key, state, output } => object::run(&bucket, &key, &state, output.json),
-        _ => Err(Failure::failed("")),
     }
 }
 
