@@ -186,9 +186,10 @@ async fn answer<H: Handler>(
 /// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for
 /// empty files and misreads the next answer on the connection when the first one was final: it hangs until its timeout. Closing is its way out.
 fn answered_without_continue(request: &Request<Incoming>) -> bool {
-    let expects = request.headers().get(header::EXPECT).is_some_and(|value| {
-        value.as_bytes().eq_ignore_ascii_case(b"100-continue")
-    });
+    let expects = request
+        .headers()
+        .get(header::EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
     expects && request.version() == Version::HTTP_11 && request.body().is_end_stream()
 }
 
