@@ -64,7 +64,8 @@ pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targ
                 )));
             }
             Err(error) if in_use => {
-                tracing::warn!(target_dir = %name, %error, "the target can not be opened: it counts as absent");
+                // The log warns of every absent target; why this one could not be opened is known only here.
+                tracing::info!(target_dir = %name, %error, "the target can not be opened");
                 opened.described.push(format!("{name} (absent: {error})"));
                 None
             }
