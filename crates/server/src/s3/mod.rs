@@ -32,7 +32,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gabion_platform::Entropy;
 use gabion_store::Store;
-use http::header::{CONNECTION, SERVER};
+use http::header::{CONNECTION, EXPECT, SERVER};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -145,6 +145,7 @@ impl S3Service {
         let (mut parts, body) = request.into_parts();
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
+        let expects = parts.headers.contains_key(EXPECT);
         let (body, received) = Received::watch(body);
         let resource = parts.uri.path().to_owned();
         let about = About { resource: &resource, request_id: &id, region: &self.inner.region, headless };
@@ -167,11 +168,12 @@ impl S3Service {
             answer::complete(&mut response, &about);
         }
         response.extensions_mut().insert(operation);
-        let failed = !response.status().is_success();
+        let cut_short = !response.status().is_success() && !received.is_complete();
+        let unasked = expects && !received.was_asked_for();
         let headers = response.headers_mut();
-        if failed && closable && !received.is_complete() {
-            // What is left of the body would be in the way of the next request. hyper closes by itself, but does not say so,
-            // and a client that still waits to be told to continue takes the connection for a good one.
+        if closable && (cut_short || unasked) {
+            // What is left of the body would be in the way of the next request: hyper closes by itself, but does not say so.
+            // And botocore misreads what follows on a connection on which `100 Continue` was skipped.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         headers.insert(SERVER, SERVER_NAME);

@@ -1,4 +1,4 @@
-//! Whether a request's body came to its end.
+//! Whether a request's body was asked for, and came to its end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,9 +8,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Answers the question after the body has been handed over.
+/// Answers these questions after the body has been handed over.
 #[derive(Clone)]
-pub(super) struct Received(Arc<AtomicBool>);
+pub(super) struct Received(Arc<Progress>);
+
+struct Progress {
+    asked: AtomicBool,
+    complete: AtomicBool,
+}
 
 pin_project_lite::pin_project! {
     /// A body that is watched.
@@ -24,13 +29,19 @@ pin_project_lite::pin_project! {
 impl Received {
     /// Watches a body.
     pub(super) fn watch<B: Body>(body: B) -> (Watched<B>, Received) {
-        let received = Received(Arc::new(AtomicBool::new(body.is_end_stream())));
+        let progress = Progress { asked: AtomicBool::new(false), complete: AtomicBool::new(body.is_end_stream()) };
+        let received = Received(Arc::new(progress));
         (Watched { inner: body, received: received.clone() }, received)
     }
 
     /// Whether there is nothing left of it.
     pub(super) fn is_complete(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.complete.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody waited for bytes of it: then hyper has said `100 Continue`, if the client waits for that.
+    pub(super) fn was_asked_for(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
     }
 }
 
@@ -41,9 +52,12 @@ impl<B: Body<Data = Bytes>> Body for Watched<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let mut inner = this.inner;
+        if !inner.is_end_stream() {
+            this.received.0.asked.store(true, Ordering::Relaxed);
+        }
         let frame = std::task::ready!(inner.as_mut().poll_frame(cx));
         if frame.is_none() || inner.is_end_stream() {
-            this.received.0.store(true, Ordering::Relaxed);
+            this.received.0.complete.store(true, Ordering::Relaxed);
         }
         Poll::Ready(frame)
     }

@@ -53,7 +53,8 @@ async fn continue_is_said_to_good_requests_only() {
     stream.write_all(head_text.as_bytes()).await.unwrap();
     assert_eq!(read_until(&mut stream, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(&body).await.unwrap();
-    assert!(read_until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200 OK"));
+    let answer = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && !answer.contains("connection: close"), "{answer}");
 
     let mut stream = connect(&s3);
     let (head_text, _) = head(put().change(|call| call.secret_key = "wrong"));
@@ -61,6 +62,16 @@ async fn continue_is_said_to_good_requests_only() {
     let answer = read_until(&mut stream, "</Error>").await;
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_connection_is_closed_when_continue_is_skipped() {
+    let s3 = S3::with_bucket().await;
+    let mut stream = connect(&s3);
+    let (head_text, _) = head(s3.put("/bkt/empty").smuggle("expect", "100-continue"));
+    stream.write_all(head_text.as_bytes()).await.unwrap();
+    let answer = read_until(&mut stream, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("\r\nconnection: close\r\n"), "{answer}");
 }
 
 #[tokio::test]
