@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! * The log is the truth: a client is answered after its mutation is durable in the log *and* applied to the index.
-//! * One function applies a mutation, in a live commit and in a replay alike ([`apply`]).
+//! * One function applies a mutation, in a live commit and in a replay alike (`src/apply`).
 //! * Rows, counters and the position in the log up to which they are complete change in one index commit.
 //! * A segment is deleted only when no row refers to it, nothing in flight may come to refer to it, the index has
 //!   made that durable, and what its mutations took away stays away (docs/adr/0004).
