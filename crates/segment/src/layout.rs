@@ -119,10 +119,11 @@ fn cut(data_bytes: usize, data_shards: usize) -> Vec<Range<usize>> {
     if data_bytes == 0 {
         return Vec::new();
     }
-    if data_bytes <= WHOLE_BYTES_MAX {
-        return vec![0..data_bytes];
-    }
-    let piece_bytes = data_bytes.div_ceil(data_shards).clamp(BLOCK_BYTES, PIECE_BYTES_MAX);
+    let piece_bytes = if data_bytes <= WHOLE_BYTES_MAX {
+        data_bytes
+    } else {
+        data_bytes.div_ceil(data_shards).clamp(BLOCK_BYTES, PIECE_BYTES_MAX)
+    };
     // As many pieces as that takes, but all alike: no short one at the end.
     let pieces = data_bytes.div_ceil(piece_bytes);
     let piece_bytes = data_bytes.div_ceil(pieces);

@@ -16,6 +16,7 @@ mod degraded;
 mod error;
 mod format;
 mod free;
+pub mod inspect;
 mod lane;
 mod layout;
 mod log;

@@ -1,7 +1,6 @@
 //! The block that ends a segment. One valid seal on any shard ends the segment at its offset, whatever stands there on others.
 
 use gabion_types::{DeploymentId, SegmentId, Seq};
-use serde::Serialize;
 
 use super::field::{FormatError, Reader, Writer, checked};
 use crate::segment_info::{LaneKind, Seal};
@@ -13,8 +12,7 @@ const VERSION: u16 = 1;
 pub(crate) const SEAL_BLOCK_BYTES: usize = 4096;
 
 /// Why a segment ended: for humans, nothing is decided by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SealReason {
     /// The next stripe did not fit.
     Complete,

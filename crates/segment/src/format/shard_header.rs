@@ -64,7 +64,7 @@ impl ShardHeader {
         let kind = reader.lane_kind()?;
         let flags = reader.u8()?;
         let header_bytes = reader.u32()? as usize;
-        if header_bytes > SHARD_HEADER_BYTES_MAX || header_bytes < FIXED_BYTES + 8 {
+        if !(FIXED_BYTES + 8..=SHARD_HEADER_BYTES_MAX).contains(&header_bytes) {
             return Err(FormatError::Field("header length"));
         }
         checked(bytes.get(..header_bytes).ok_or(FormatError::Short)?)?;

@@ -8,6 +8,7 @@ mod crash;
 mod degraded;
 mod faults;
 mod free;
+mod inspect;
 mod read_write;
 mod relaxed;
 mod space;
