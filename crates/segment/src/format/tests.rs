@@ -156,10 +156,10 @@ fn layouts_are_pinned() {
     assert_eq!(
         found,
         [
-            ("shard header", 4096, "A".to_owned()),
-            ("chunk header", 144, "B".to_owned()),
-            ("seal", 4096, "C".to_owned()),
-            ("record", 99, "D".to_owned())
+            ("shard header", 4096, "4f75b861779f09d9".to_owned()),
+            ("chunk header", 144, "8a69422a0cc9937a".to_owned()),
+            ("seal", 4096, "08dc25f27b71c572".to_owned()),
+            ("record", 99, "7d753dff7affb8e0".to_owned())
         ]
     );
 }
