@@ -65,6 +65,35 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Inspect {
+    /// A target: its place in the deployment, and the segments that have a shard on it.
+    Target {
+        /// The target's directory.
+        target: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// A segment: its shards with headers and seals, and its stripes.
+    Segment {
+        /// The segment's id, 32 hexadecimal digits.
+        segment: String,
+        /// Directories of the targets; those not given count as missing.
+        #[arg(required = true)]
+        targets: Vec<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// A stripe: its chunks with all checksums checked, and its records.
+    Stripe {
+        /// The segment's id, 32 hexadecimal digits.
+        segment: String,
+        /// Index of the stripe in the segment, from 0.
+        stripe: u32,
+        /// Directories of the targets; those not given count as missing.
+        #[arg(required = true)]
+        targets: Vec<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// An object: its row in the index, and where its bytes lie. The server must not run.
     Object {
         /// The bucket.

@@ -1,5 +1,6 @@
 //! `gabion inspect`: what lies on disk, for people and as JSON. Reads only; repairs nothing.
 
+mod layout;
 mod object;
 
 use crate::cli::Inspect;
@@ -12,6 +13,9 @@ use crate::output;
 /// When it is not there or can not be read.
 pub(crate) fn run(what: Inspect) -> Result<(), Failure> {
     match what {
+        Inspect::Target { target, output } => layout::target(target, output.json),
+        Inspect::Segment { segment, targets, output } => layout::segment(&segment, &targets, output.json),
+        Inspect::Stripe { segment, stripe, targets, output } => layout::stripe(&segment, stripe, &targets, output.json),
         Inspect::Object { bucket, key, state, output } => object::run(&bucket, &key, &state, output.json),
     }
 }
