@@ -80,7 +80,9 @@ def serving(place, *flags, scheme="http"):
             [os.environ["GABION_TEST_BIN"], "server", *map(str, targets), "--geometry", "4+2", "--state", str(place / "state")]
             + ["--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}", *map(str, flags)],
             env={name: value for name, value in os.environ.items() if not name.startswith("GABION_")}
-            | {"GABION_ROOT_ACCESS_KEY": ACCESS_KEY, "GABION_ROOT_SECRET_KEY": SECRET_KEY},
+            | {"GABION_ROOT_ACCESS_KEY": ACCESS_KEY, "GABION_ROOT_SECRET_KEY": SECRET_KEY}
+            # Six open segments are preallocated: of the default size they would take 9 GiB of the tester's disk.
+            | {"GABION_SEGMENT_PAYLOAD_BYTES": "64MiB"},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

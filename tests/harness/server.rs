@@ -158,6 +158,8 @@ impl Server {
             .args(&self.setup.flags)
             .env("GABION_ROOT_ACCESS_KEY", ACCESS_KEY)
             .env("GABION_ROOT_SECRET_KEY", SECRET_KEY)
+            // Six open segments are preallocated: of the default size they would take 9 GiB of the tester's disk.
+            .env("GABION_SEGMENT_PAYLOAD_BYTES", "64MiB")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

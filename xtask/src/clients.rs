@@ -24,7 +24,8 @@ pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result
     install_packages(&[("rclone", "rclone")])?;
     let mut command = Command::new(environment.join("bin/python"));
     command
-        .args(["-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider", "tests/clients"])
+        .args(["-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider"])
+        .args(["-o", "tmp_path_retention_policy=none", "tests/clients"])
         .args(arguments)
         .current_dir(root()?)
         .env("PYTHONDONTWRITEBYTECODE", "1")
