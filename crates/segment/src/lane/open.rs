@@ -1,6 +1,6 @@
 //! Opening a segment: files on as many targets as can be had, with durable headers, before the first stripe.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
@@ -73,16 +73,17 @@ impl Core {
             Purpose::Data => self.config.target_reserve_bytes + self.shard_bytes_min(),
             Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
         };
-        let mut excluded = HashSet::new();
-        let mut for_space = false;
+        // Targets that failed, and whether it was for want of space.
+        let mut excluded: HashMap<usize, bool> = HashMap::new();
         // Each round excludes a target or ends.
         loop {
-            let (mut candidates, full) = self.media.targets.candidates(wanted_bytes).await;
-            candidates.retain(|candidate| !excluded.contains(&candidate.target));
-            for_space |= full;
+            let mut candidates = self.media.targets.candidates(wanted_bytes).await;
+            candidates.retain(|candidate| !excluded.contains_key(&candidate.target));
             let (id, number) = self.next_segment();
             let Some(slots) = choose(&candidates, geometry.shards(), geometry.quorum(), number) else {
-                return Err(if for_space {
+                let full = self.media.targets.full().filter(|target| !excluded.contains_key(target)).count();
+                let full = full + excluded.values().filter(|for_space| **for_space).count();
+                return Err(if candidates.len() + full >= geometry.quorum() {
                     LogError::NoSpace
                 } else {
                     LogError::Unavailable(format!(
@@ -102,8 +103,8 @@ impl Core {
             match self.create(info, &slots, shard_bytes, purpose).await {
                 Ok(open) => return Ok(open),
                 Err(failed) => {
-                    for_space |= failed.iter().any(|(_, error)| error.kind() == io::ErrorKind::StorageFull);
-                    excluded.extend(failed.iter().map(|(target, _)| *target));
+                    let for_space = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+                    excluded.extend(failed.iter().map(|(target, error)| (*target, for_space(error))));
                 }
             }
         }

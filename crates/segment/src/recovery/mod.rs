@@ -11,6 +11,7 @@ mod shards;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -242,15 +243,13 @@ async fn write_seals(
     seal: Seal,
     reason: SealReason,
     shards: &[usize],
-) -> Vec<(usize, Result<(), String>)> {
+) -> Vec<(usize, io::Result<()>)> {
     let deployment = core.media.targets.deployment;
     let block = Bytes::from(SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode());
     futures::future::join_all(shards.iter().map(async |&shard| {
         let outcome = async {
-            let file = core.media.file(info, shard).await.map_err(|error| error.to_string())?;
-            file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes)
-                .await
-                .map_err(|error| error.to_string())?;
+            let file = core.media.file(info, shard).await.map_err(io::Error::other)?;
+            file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes).await?;
             // If this fails, only space is lost, until the next start tries again.
             let _ = file.set_len(seal.end_offset + SEAL_BLOCK_BYTES as u64).await;
             Ok(())

@@ -8,7 +8,7 @@ use gabion_types::{SegmentId, TargetId};
 
 use super::listing::{Found, Listing};
 use crate::core::Core;
-use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SHARD_HEADER_BYTES_MAX, SealBlock, ShardHeader};
+use crate::format::{ChunkHeader, FormatError, SEAL_BLOCK_BYTES, SHARD_HEADER_BYTES_MAX, SealBlock, ShardHeader};
 use crate::media::{ChunkError, decode_header};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 use crate::shard_path::shard_path;
@@ -106,7 +106,7 @@ impl Shards {
         join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
     }
 
-    /// The seal at the end of any shard file.
+    /// The seal at the end of the shard files; the longest, should there be several.
     pub(super) async fn seal_at_end(&self, core: &Core) -> Option<Seal> {
         let seals = join_all(self.files.iter().enumerate().map(async |(shard, len)| {
             let offset = (*len)?.checked_sub(SEAL_BLOCK_BYTES as u64)?;
@@ -114,7 +114,7 @@ impl Shards {
             self.seal_in(core, &bytes, offset)
         }))
         .await;
-        seals.into_iter().flatten().next()
+        seals.into_iter().flatten().max_by_key(|seal| seal.end_offset)
     }
 
     fn seal_in(&self, core: &Core, bytes: &[u8], offset: u64) -> Option<Seal> {
@@ -129,6 +129,7 @@ impl Shards {
 /// What the front of a shard file shows.
 enum Seen {
     Header(Box<ShardHeader>),
+    /// No header, and no stripe after it: opening the segment was cut off here.
     Blank,
     Other,
 }
@@ -137,12 +138,9 @@ async fn read_header(core: &Core, id: SegmentId, found: &Found) -> Seen {
     let Some(disk) = core.media.targets.disk(found.target_id) else { return Seen::Other };
     let read = async {
         let file = disk.open(&shard_path(id, found.shard)).await?;
-        file.read_at(0, SHARD_HEADER_BYTES_MAX).await
+        file.read_at(0, SHARD_HEADER_BYTES_MAX + CHUNK_ALIGN_BYTES).await
     };
     let Ok(bytes) = read.await else { return Seen::Other };
-    if bytes.iter().all(|&byte| byte == 0) {
-        return Seen::Blank;
-    }
     match ShardHeader::decode(&bytes) {
         Ok(header)
             if header.segment == id
@@ -151,6 +149,19 @@ async fn read_header(core: &Core, id: SegmentId, found: &Found) -> Seen {
         {
             Seen::Header(Box::new(header))
         }
+        // The header is durable before the first stripe is written: a torn one has none behind it.
+        Err(_) if STARTS.iter().all(|&start| is_unwritten(bytes.get(start..).unwrap_or_default())) => Seen::Blank,
         _ => Seen::Other,
     }
+}
+
+/// Where the first stripe can begin: after a header block of either length.
+const STARTS: [usize; 2] = [CHUNK_ALIGN_BYTES, SHARD_HEADER_BYTES_MAX];
+const _: () = assert!(SHARD_HEADER_BYTES_MAX == 2 * CHUNK_ALIGN_BYTES);
+
+/// Whether neither a chunk nor a seal begins here, not even a damaged one.
+fn is_unwritten(bytes: &[u8]) -> bool {
+    let no_magic = |error: &FormatError| matches!(error, FormatError::Magic | FormatError::Short);
+    ChunkHeader::decode(bytes).is_err_and(|error| no_magic(&error))
+        && SealBlock::decode(bytes, 0).is_err_and(|error| no_magic(&error))
 }

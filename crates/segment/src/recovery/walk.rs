@@ -1,5 +1,6 @@
 //! Walking one segment to its end, and ending it there for ever.
 
+use std::io;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -12,7 +13,7 @@ use super::{Outcome, Walked, write_seals};
 use crate::applier::RecordBody;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
-use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealReason, StripeShape, shard_header_bytes};
+use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
 use crate::segment_info::{KnownSegment, Seal};
@@ -156,7 +157,7 @@ impl Walk<'_> {
                 self.at
             }
         };
-        self.seal_all(at, seal.is_some(), voided).await?;
+        self.seal_all(at, voided).await?;
         Ok(Outcome::Recovered(Walked {
             info: self.shards.info,
             seal: at,
@@ -171,9 +172,7 @@ impl Walk<'_> {
     /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.
     async fn step(&mut self) -> Result<Step, LogError> {
         let heads = self.shards.heads(self.core, self.at.end_offset).await;
-        if let Some(seal) = heads.iter().find_map(|head| if let Head::Seal(seal) = head { Some(*seal) } else { None }) {
-            return Ok(Step::Sealed(seal));
-        }
+        let seal = heads.iter().find_map(|head| if let Head::Seal(seal) = head { Some(*seal) } else { None });
         let headers: Vec<Option<Arc<ChunkHeader>>> = heads
             .iter()
             .map(|head| match head {
@@ -182,9 +181,17 @@ impl Walk<'_> {
             })
             .collect();
         let out_of_sight: Vec<bool> = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
-        let Some(shape) = headers.iter().flatten().next().map(|header| header.shape.clone()) else {
-            return Ok(self.end_or_unclear(out_of_sight, false));
-        };
+        let shape = headers.iter().flatten().next().map(|header| header.shape.clone());
+        if let Some(seal) = seal {
+            // Two recoveries may have decided differently, if the first did not come to its end and the second did not see
+            // its seals: the later decision, which is the longer one, is the one that a log was opened with.
+            let longer = match &shape {
+                Some(shape) => self.seal_beyond(shape).await,
+                None => None,
+            };
+            return Ok(Step::Sealed(longer.unwrap_or(seal)));
+        }
+        let Some(shape) = shape else { return Ok(self.end_or_unclear(out_of_sight, false)) };
         self.check_stripe(shape, headers, out_of_sight).await
     }
 
@@ -211,19 +218,18 @@ impl Walk<'_> {
         if valid.iter().flatten().count() < info.geometry.data() {
             return match self.seal_beyond(&shape).await {
                 // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
-                Some(seal) => Ok(Step::Sealed(seal)),
+                Some(seal) => {
+                    self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+                    Ok(Step::Sealed(seal))
+                }
                 None => Ok(self.end_or_unclear(out_of_sight, true)),
             };
         }
         let torn = (0..valid.len()).filter(|&shard| valid[shard].is_none() && !out_of_sight[shard]).collect::<Vec<_>>();
         for &shard in &torn {
-            match rebuild_chunk(core, &info, &shape, &valid, shard).await {
-                Ok(()) => {}
-                Err(error @ LogError::Corrupt { .. }) => return Err(error),
-                Err(error) => {
-                    tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
-                    core.media.ask_repair(info.id, shard);
-                }
+            if let Err(error) = rebuild_chunk(core, &info, &shape, &valid, shard).await {
+                tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
+                core.media.ask_repair(info.id, shard);
             }
         }
         self.rolled_forward += u64::from(!torn.is_empty());
@@ -311,15 +317,17 @@ impl Walk<'_> {
     /// Makes durable what the walk relies on: it was read, but perhaps from a page cache.
     async fn make_durable(&mut self) -> Result<(), LogError> {
         let (core, info) = (self.core, &self.shards.info);
+        let mut durable = vec![true; self.shards.files.len()];
         // One chunk at a time: should power fail right now, at most one that was good is half written.
         for header in self.last.iter().flatten() {
             if let Err(error) = rewrite_chunk(core, info, header).await {
                 tracing::warn!(segment = %info.id, shard = header.shard, %error, "a chunk could not be made durable");
                 core.media.ask_repair(info.id, header.shard.into());
+                durable[usize::from(header.shard)] = false;
             }
         }
         let syncs = join_all(self.shards.present().map(async |shard| match core.media.file(info, shard).await {
-            Ok(file) => file.sync().await.is_ok(),
+            Ok(file) => file.sync().await.is_ok() && durable[shard],
             Err(_) => false,
         }))
         .await;
@@ -330,23 +338,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Writes the seal to all shards that are there.
-    async fn seal_all(&self, seal: Seal, was_sealed: bool, voided: bool) -> Result<(), LogError> {
+    /// Writes the seal to all shards that are there; also where one is found, since it may be in the page cache only.
+    async fn seal_all(&self, seal: Seal, voided: bool) -> Result<(), LogError> {
         let info = &self.shards.info;
-        let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
-        let lacking: Vec<usize> = self
-            .shards
-            .present()
-            .filter(|&shard| !was_sealed || self.shards.files[shard] != Some(sealed_len))
-            .collect();
+        let present: Vec<usize> = self.shards.present().collect();
         let reason = if voided { SealReason::Voided } else { SealReason::Recovered };
-        let outcomes = write_seals(self.core, info, seal, reason, &lacking).await;
+        let outcomes = write_seals(self.core, info, seal, reason, &present).await;
         let mut failed = 0;
         for (shard, outcome) in outcomes {
             if let Err(error) = outcome {
                 tracing::warn!(segment = %info.id, shard, %error, "a shard could not be sealed");
                 self.core.media.ask_repair(info.id, shard);
-                failed += 1;
+                // A target that is full to the last block must not keep the log from opening: the end is found again from what
+                // is there, and the index will know it.
+                failed += usize::from(error.kind() != io::ErrorKind::StorageFull);
             }
         }
         for shard in (0..self.shards.files.len()).filter(|&shard| self.shards.files[shard].is_none()) {

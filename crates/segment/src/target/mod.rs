@@ -101,12 +101,15 @@ impl TargetSet {
     }
 
     /// Asks every target that may take writes how much room it has; `wanted_bytes` is what it must have to be a candidate.
-    ///
-    /// Returns the candidates, and whether a target is missing among them only for want of space.
-    pub(crate) async fn candidates(&self, wanted_bytes: u64) -> (Vec<Candidate>, bool) {
+    pub(crate) async fn candidates(&self, wanted_bytes: u64) -> Vec<Candidate> {
         let asked = join_all((0..self.targets.len()).map(|target| self.candidate(target, wanted_bytes))).await;
-        let full = self.targets.iter().any(|target| target.state() == TargetState::Full);
-        (asked.into_iter().flatten().collect(), full)
+        asked.into_iter().flatten().collect()
+    }
+
+    /// The targets that lack nothing but room.
+    pub(crate) fn full(&self) -> impl Iterator<Item = usize> {
+        let is_full = |(number, target): (usize, &Target)| (target.state() == TargetState::Full).then_some(number);
+        self.targets.iter().enumerate().filter_map(is_full)
     }
 
     async fn candidate(&self, number: usize, wanted_bytes: u64) -> Option<Candidate> {

@@ -48,6 +48,12 @@ pub(crate) async fn open_targets(
         return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), env)?, Vec::new()));
     }
     let mut warnings = Vec::new();
+    if first.geometry != config.geometry {
+        warnings.push(format!(
+            "the targets were formatted for geometry {}; new segments get {}",
+            first.geometry, config.geometry
+        ));
+    }
     let mut absent = Vec::new();
     for (target, found) in given.iter().zip(&found) {
         let why = match found {

@@ -242,3 +242,57 @@ fn an_index_that_fails_stops_all_writes() {
         put(&log, 3, 100).await.unwrap();
     });
 }
+
+#[test]
+fn an_index_that_panics_leaves_nobody_waiting() {
+    struct Panics;
+    impl gabion_segment::Applier for Panics {
+        fn apply(&self, _: &gabion_segment::AppliedStripe) -> Result<(), gabion_segment::ApplyError> {
+            panic!("told to");
+        }
+
+        fn segment_changed(&self, _: gabion_segment::SegmentChange) -> Result<(), gabion_segment::ApplyError> {
+            Ok(())
+        }
+    }
+    let mut world = World::new("1+0", 12);
+    life(async {
+        let (log, _) = world.open(vec![]).await.unwrap();
+        log.start(Arc::new(Panics));
+        for name in 0..3 {
+            assert!(matches!(put(&log, name, 100).await, Err(LogError::Unavailable(_))), "{name}");
+        }
+        assert!(log.status().poisoned.is_some());
+        log.shutdown().await;
+    });
+}
+
+#[test]
+fn works_on_many_threads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+    let mut world = World::new("4+2", 13);
+    world.config.small_lanes = 2;
+    world.config.large_lanes = 2;
+    runtime.block_on(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let clients = (0..16_u64).map(|client| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                for number in 0..20 {
+                    put(&log, client * 100 + number, 5000).await.unwrap();
+                    let extent = append(&log, number, 300_000).await.unwrap();
+                    assert!(
+                        read(&log, &extent, 1000..250_000).await.unwrap() == pattern(number, 300_000)[1000..250_000]
+                    );
+                }
+            })
+        });
+        for client in join_all(clients).await {
+            client.unwrap();
+        }
+        assert_eq!(book.mutations().len(), 320);
+        book.verify(&log).await;
+        log.shutdown().await;
+    });
+}

@@ -129,9 +129,9 @@ fn a_crash_in_formatting_is_finished_at_the_next_start() {
 
 #[test]
 fn an_opened_segment_without_stripes_leaves_nothing_behind() {
-    // The process dies at any step of the first write.
-    for step in 0..60 {
-        let mut world = World::new("2+1", 100 + step);
+    // The power fails at any step of the first write.
+    for (geometry, step) in ["1+0", "2+1"].into_iter().flat_map(|geometry| (0..60).map(move |step| (geometry, step))) {
+        let mut world = World::new(geometry, 100 + step);
         life(async {
             let (log, _) = world.start(&Arc::new(Book::default())).await;
             tokio::select! {
