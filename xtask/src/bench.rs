@@ -25,7 +25,7 @@ use crate::{
 /// Figures that the server counts: what they are called on its metrics page.
 const SYNCS: &str = "gabion_log_syncs_total";
 const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
-const READS: &str = "gabion_disk_reads_total";
+const READS: &str = "gabion_log_reads_total";
 
 const ACCESS_KEY: &str = "benchmark";
 const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
