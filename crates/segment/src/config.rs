@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use gabion_platform::{Clock, Disk, Entropy};
-use gabion_types::Geometry;
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_MAX, SEGMENT_PAYLOAD_BYTES_DEFAULT};
+use gabion_types::{DeploymentId, Geometry};
 
 use crate::error::LogError;
 
@@ -23,6 +23,8 @@ pub enum Durability {
 /// Settings of the log. Start from [`LogConfig::new`] and change what is needed.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
+    /// The deployment that the targets must be: then empty ones are not formatted, and others are refused. `None`: any, or a new one.
+    pub expected_deployment: Option<DeploymentId>,
     /// Geometry of new segments.
     pub geometry: Geometry,
     /// When a write is acknowledged.
@@ -91,6 +93,7 @@ impl LogConfig {
         let chunk = (STRIPE_PAYLOAD_AIM_BYTES / geometry.data()).clamp(BLOCK_BYTES, CHUNK_PAYLOAD_AIM_MAX_BYTES);
         let chunk = chunk / BLOCK_BYTES * BLOCK_BYTES;
         Self {
+            expected_deployment: None,
             geometry,
             durability: Durability::Sync,
             small_lanes: 2,

@@ -63,13 +63,24 @@ impl MutationStream {
     /// The next stripe; `None` after the last.
     ///
     /// # Errors
-    /// `Corrupt` when a record can not be read even with parity. The stream does not go on after an error.
+    /// `Corrupt` when a record can not be read even with parity. The stream then goes on after that stripe, or ends if no header is
+    /// left that leads on.
     pub async fn next(&mut self) -> Result<Option<AppliedStripe>, LogError> {
         if self.stripe_index >= self.end.stripes {
             return Ok(None);
         }
         let info = &self.segment.info;
-        let (shape, records) = read_stripe(&self.core.media, info, self.stripe_offset, self.stripe_index).await?;
+        let (shape, records) = match read_stripe(&self.core.media, info, self.stripe_offset, self.stripe_index).await {
+            Ok(read) => read,
+            Err(error) => {
+                match any_shape(&self.core.media, info, self.stripe_offset, self.stripe_index).await {
+                    Ok(shape) => self.stripe_offset = shape.next_offset(),
+                    Err(_) => self.stripe_index = self.end.stripes - 1,
+                }
+                self.stripe_index += 1;
+                return Err(error);
+            }
+        };
         let stripe = AppliedStripe {
             segment: Arc::clone(info),
             stripe_index: self.stripe_index,

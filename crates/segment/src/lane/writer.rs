@@ -161,10 +161,15 @@ impl Writer {
     }
 
     /// Hands a durable stripe on, and ends the segment if a shard failed.
+    ///
+    /// The seal is on the media before the submitters are answered: so recovery, which finds no seal, knows that a stripe was
+    /// acknowledged only if all its chunks were written, and never takes one that lost a chunk to a failed target for a torn one.
     pub(crate) async fn hand_over(&mut self, job: ApplyJob) {
+        let failed = self.open.as_ref().is_some_and(|open| open.files.any_poisoned());
+        let ended = if failed { self.end(SealReason::Degraded).await } else { None };
         self.send(job).await;
-        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
-            self.seal(SealReason::Degraded).await;
+        if let Some(change) = ended {
+            self.send(ApplyJob::Changed(change)).await;
         }
     }
 
@@ -174,16 +179,23 @@ impl Writer {
         }
     }
 
-    /// Ends the open segment, if there is one.
+    /// Ends the open segment, if there is one, and tells the index.
     async fn seal(&mut self, reason: SealReason) {
-        let Some(open) = self.open.take() else { return };
+        if let Some(change) = self.end(reason).await {
+            self.send(ApplyJob::Changed(change)).await;
+        }
+    }
+
+    /// Ends the open segment, if there is one; the index is to learn of it after the last stripe.
+    async fn end(&mut self, reason: SealReason) -> Option<SegmentChange> {
+        let open = self.open.take()?;
         let id = open.segment.info.id;
         let seal = open.end;
         self.core.seal_files(&open.files, seal, reason).await;
         open.segment.seal(seal);
         self.core.writing.lock().remove(&id);
         self.core.media.metrics.segments_sealed.add(1);
-        self.send(ApplyJob::Changed(SegmentChange::Sealed { id, seal })).await;
+        Some(SegmentChange::Sealed { id, seal })
     }
 }
 

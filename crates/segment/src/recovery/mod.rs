@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use gabion_platform::Durable;
-use gabion_types::{SegmentId, Seq};
+use gabion_types::{SegmentId, Seq, TargetId};
 
 use crate::core::Core;
 use crate::error::LogError;
@@ -116,7 +116,6 @@ pub(crate) async fn recover(
     let mut freed: BTreeMap<SegmentId, Option<Arc<SegmentInfo>>> = BTreeMap::new();
     let mut named = BTreeSet::new();
     let mut to_walk = Vec::new();
-    let mut to_reseal = Vec::new();
     for known in known {
         if known.targets.len() != known.geometry.shards() {
             return Err(LogError::Invalid(format!(
@@ -133,8 +132,8 @@ pub(crate) async fn recover(
             _ if known.freed => {
                 freed.insert(known.id, Some(info));
             }
-            Some(seal) if known.applied_stripes == seal.stripes => {
-                trust_sealed(core, &listing, info, seal, found, &mut to_reseal, &mut recovery);
+            Some(seal) if known.applied_stripes == seal.stripes && !lacks_seal(&info, seal, found) => {
+                trust_sealed(core, &listing, info, seal, found, &mut recovery);
             }
             _ => to_walk.push((known.id, Some(known))),
         }
@@ -158,7 +157,6 @@ pub(crate) async fn recover(
         }
     }
     drop(outcomes);
-    reseal(core, to_reseal, &mut recovery.warnings).await;
     for (segment, _) in &walked {
         for id in &segment.frees {
             freed.entry(*id).or_insert(None);
@@ -174,6 +172,14 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
+/// Whether a shard that is there does not end with the seal: it was away when the segment was sealed, and what was written last
+/// may be torn on it; or its surplus was not given back.
+fn lacks_seal(info: &SegmentInfo, seal: Seal, found: &[Found]) -> bool {
+    let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
+    let is_ours = |found: &Found| info.targets.get(usize::from(found.shard)) == Some(&found.target_id);
+    found.iter().any(|found| is_ours(found) && found.len != sealed_len)
+}
+
 /// A segment that the index knows to its end: only which shards are there is looked at.
 fn trust_sealed(
     core: &Core,
@@ -181,35 +187,27 @@ fn trust_sealed(
     info: Arc<SegmentInfo>,
     seal: Seal,
     found: &[Found],
-    to_reseal: &mut Vec<(Arc<SegmentInfo>, Seal, Vec<usize>)>,
     recovery: &mut Recovery,
 ) {
-    let mut unsealed = Vec::new();
+    let is_there = |(shard, target): (usize, &TargetId)| {
+        found.iter().any(|found| usize::from(found.shard) == shard && found.target_id == *target)
+    };
     let mut present = 0;
     for (shard, target) in info.targets.iter().enumerate() {
-        let file = found.iter().find(|found| usize::from(found.shard) == shard && found.target_id == *target);
-        match file {
-            None => core.media.ask_repair(info.id, shard),
-            Some(file) => {
-                present += 1;
-                // It was away when the segment was sealed, or its surplus was not given back.
-                if file.len != seal.end_offset + SEAL_BLOCK_BYTES as u64 {
-                    unsealed.push(shard);
-                }
-            }
+        if is_there((shard, target)) {
+            present += 1;
+        } else {
+            core.media.ask_repair(info.id, shard);
         }
     }
     if present < info.geometry.data() {
+        let away = info.targets.iter().filter(|target| !listing.is_listed(**target)).count();
         let detail = format!(
-            "{present} of its {} shard files are there, {} are needed",
+            "{present} of its {} shard files are there, {} are needed; {away} of its targets are absent",
             info.geometry.shards(),
             info.geometry.data()
         );
-        let away = info.targets.iter().filter(|target| !listing.is_listed(**target)).count();
-        unreadable(core, recovery, info.id, format!("{detail}; {away} of its targets are absent"));
-    }
-    if !unsealed.is_empty() {
-        to_reseal.push((Arc::clone(&info), seal, unsealed));
+        unreadable(core, recovery, info.id, detail);
     }
     let replay_from = (seal.stripes, seal.end_offset);
     core.insert_segment(Arc::new(Segment::new(info, Life::Sealed(seal), replay_from)));
@@ -218,22 +216,6 @@ fn trust_sealed(
 fn unreadable(core: &Core, recovery: &mut Recovery, id: SegmentId, detail: String) {
     core.unreadable.lock().insert(id);
     recovery.unreadable.push(UnreadableSegment { id, detail });
-}
-
-/// Writes the seal to shards that lack it, of segments whose end the index knows.
-async fn reseal(core: &Core, segments: Vec<(Arc<SegmentInfo>, Seal, Vec<usize>)>, warnings: &mut Vec<String>) {
-    for (info, seal, shards) in segments {
-        let outcomes = write_seals(core, &info, seal, SealReason::Recovered, &shards).await;
-        for (shard, outcome) in outcomes {
-            core.media.ask_repair(info.id, shard);
-            if let Err(error) = outcome {
-                warnings.push(format!(
-                    "segment {}, shard {shard}: the missing seal could not be written: {error}",
-                    info.id
-                ));
-            }
-        }
-    }
 }
 
 /// Writes the seal durably to these shards, and gives back the room after it.
@@ -279,6 +261,10 @@ fn register(
         }
         let life = Life::Sealed(segment.seal);
         core.insert_segment(Arc::new(Segment::new(Arc::clone(&segment.info), life, segment.replay_from)));
+        let complete = |known: &KnownSegment| known.sealed.is_some() && known.applied_stripes == segment.seal.stripes;
+        if known.as_ref().is_some_and(complete) {
+            continue;
+        }
         recovery.segments.push(RecoveredSegment {
             info: segment.info,
             seal: segment.seal,

@@ -41,6 +41,7 @@ pub(super) async fn remove_freed(
         recovery.unreadable.retain(|segment| segment.id != id);
         core.unreadable.lock().remove(&id);
         core.media.repairs.forget(id);
+        core.segments.lock().remove(&id);
         recovery.freed.push(id);
     }
 }

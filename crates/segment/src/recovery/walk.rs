@@ -13,7 +13,7 @@ use super::{Outcome, Walked, write_seals};
 use crate::applier::RecordBody;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
-use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealReason, StripeShape, shard_header_bytes};
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
 use crate::segment_info::{KnownSegment, Seal};
@@ -39,7 +39,9 @@ struct Walk<'a> {
     frees: Vec<SegmentId>,
     rolled_forward: u64,
     damage: Option<String>,
-    /// The valid chunks of the last stripe that was passed, by shard.
+    /// The last stripe that was passed.
+    last_shape: Option<StripeShape>,
+    /// Its valid chunks by shard, where they were checked.
     last: Vec<Option<Arc<ChunkHeader>>>,
     /// The shard that showed the last header: in a sealed segment one is enough.
     favourite: usize,
@@ -87,7 +89,8 @@ pub(super) async fn recover_segment(
     }
     // A parity chunk or the longest data chunk is among any k shards: the longest file reaches to the end of all stripes.
     let longest = shards.files.iter().flatten().max().copied().unwrap_or(0);
-    if at.stripes > 0 && longest < at.end_offset {
+    let is_open = known.is_some_and(|known| known.sealed.is_none());
+    if is_open && at.stripes > 0 && longest < at.end_offset {
         return Err(LogError::IndexAhead { segment: id });
     }
     let replay_from = match known {
@@ -95,7 +98,17 @@ pub(super) async fn recover_segment(
         _ => (0, start),
     };
     let last = vec![None; shards.files.len()];
-    let walk = Walk { core, shards, at, frees: Vec::new(), rolled_forward: 0, damage: None, last, favourite: 0 };
+    let walk = Walk {
+        core,
+        shards,
+        at,
+        frees: Vec::new(),
+        rolled_forward: 0,
+        damage: None,
+        last_shape: None,
+        last,
+        favourite: 0,
+    };
     let outcome = walk.run(seal, replay_from).await?;
     let stripes = match &outcome {
         Outcome::Recovered(walked) => walked.seal.stripes,
@@ -138,6 +151,7 @@ impl Walk<'_> {
         let voided = loop {
             if let Some(seal) = seal {
                 self.walk_sealed(seal).await;
+                self.complete_last(seal).await;
                 break false;
             }
             match self.step().await? {
@@ -200,11 +214,33 @@ impl Walk<'_> {
         &mut self,
         shape: StripeShape,
         headers: Vec<Option<Arc<ChunkHeader>>>,
-        mut out_of_sight: Vec<bool>,
+        out_of_sight: Vec<bool>,
     ) -> Result<Step, LogError> {
-        let (core, info) = (self.core, Arc::clone(&self.shards.info));
+        let (valid, out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
+        if valid.iter().flatten().count() < self.shards.info.geometry.data() {
+            return match self.seal_beyond(&shape).await {
+                // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
+                Some(seal) => {
+                    self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+                    Ok(Step::Sealed(seal))
+                }
+                None => Ok(self.end_or_unclear(out_of_sight, true)),
+            };
+        }
+        self.complete(&shape, &valid, &out_of_sight).await;
+        self.last = valid;
+        Ok(Step::Stripe(shape))
+    }
+
+    /// Checks the chunks whose headers are given; what is not valid is taken out, and what can not be read is marked.
+    async fn check_chunks(
+        &self,
+        shape: &StripeShape,
+        headers: Vec<Option<Arc<ChunkHeader>>>,
+        mut out_of_sight: Vec<bool>,
+    ) -> (Vec<Option<Arc<ChunkHeader>>>, Vec<bool>) {
         let checks = join_all(headers.iter().map(async |header| match header {
-            Some(header) if header.shape == shape => check_chunk(core, &info, header).await,
+            Some(header) if header.shape == *shape => check_chunk(self.core, &self.shards.info, header).await,
             _ => Err(ChunkError::Corrupt("no header".to_owned())),
         }))
         .await;
@@ -215,26 +251,21 @@ impl Walk<'_> {
                 out_of_sight[shard] |= matches!(error, ChunkError::Io(_) | ChunkError::Absent);
             }
         }
-        if valid.iter().flatten().count() < info.geometry.data() {
-            return match self.seal_beyond(&shape).await {
-                // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
-                Some(seal) => {
-                    self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
-                    Ok(Step::Sealed(seal))
-                }
-                None => Ok(self.end_or_unclear(out_of_sight, true)),
-            };
-        }
-        let torn = (0..valid.len()).filter(|&shard| valid[shard].is_none() && !out_of_sight[shard]).collect::<Vec<_>>();
-        for &shard in &torn {
-            if let Err(error) = rebuild_chunk(core, &info, &shape, &valid, shard).await {
+        (valid, out_of_sight)
+    }
+
+    /// Rebuilds the chunks of a stripe that are not valid, where their shard can be written.
+    async fn complete(&mut self, shape: &StripeShape, valid: &[Option<Arc<ChunkHeader>>], out_of_sight: &[bool]) {
+        let (core, info) = (self.core, &self.shards.info);
+        let mut torn = false;
+        for shard in (0..valid.len()).filter(|&shard| valid[shard].is_none() && !out_of_sight[shard]) {
+            torn = true;
+            if let Err(error) = rebuild_chunk(core, info, shape, valid, shard).await {
                 tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
                 core.media.ask_repair(info.id, shard);
             }
         }
-        self.rolled_forward += u64::from(!torn.is_empty());
-        self.last = valid;
-        Ok(Step::Stripe(shape))
+        self.rolled_forward += u64::from(torn);
     }
 
     /// The segment ends at the position, unless more than `m` shards are out of sight: one of them may tell otherwise.
@@ -281,6 +312,32 @@ impl Walk<'_> {
         }
     }
 
+    /// Completes the last stripe of a sealed segment on shards that were away when it was sealed: recovery may have completed it
+    /// without them, and on them it may be torn.
+    async fn complete_last(&mut self, seal: Seal) {
+        let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
+        let all_sealed = self.shards.files.iter().flatten().all(|&len| len == sealed_len);
+        if all_sealed || seal.stripes == 0 || self.damage.is_some() {
+            return;
+        }
+        if self.last_shape.is_none() {
+            // The index knew the end, so nothing was walked: the last stripe is found from the front.
+            let end_offset = shard_header_bytes(self.shards.files.len()) as u64;
+            self.at = Seal { stripes: 0, end_offset, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
+            self.walk_sealed(seal).await;
+        }
+        let Some(shape) = self.last_shape.clone() else { return };
+        let heads = self.shards.heads(self.core, shape.stripe_offset).await;
+        let out_of_sight = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
+        let headers = heads.into_iter().map(|head| if let Head::Chunk(header) = head { Some(header) } else { None });
+        let (valid, out_of_sight) = self.check_chunks(&shape, headers.collect(), out_of_sight).await;
+        if valid.iter().flatten().count() < self.shards.info.geometry.data() {
+            self.damage = Some(format!("too many chunks of stripe {} are lost or out of sight", shape.stripe_index));
+            return;
+        }
+        self.complete(&shape, &valid, &out_of_sight).await;
+    }
+
     /// The stripe at the position, from the shard that showed the last one, or else from any.
     async fn favourite_shape(&mut self) -> Option<StripeShape> {
         let count = self.shards.files.len();
@@ -299,6 +356,7 @@ impl Walk<'_> {
     /// Moves the position past a stripe.
     async fn pass(&mut self, shape: &StripeShape) -> Result<(), LogError> {
         let (offset, stripe_index) = (self.at.end_offset, self.at.stripes);
+        self.last_shape = Some(shape.clone());
         self.at.stripes += 1;
         self.at.end_offset = shape.next_offset();
         self.at.written_bytes += shape.stripe_payload_bytes();

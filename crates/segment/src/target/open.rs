@@ -39,10 +39,22 @@ pub(crate) async fn open_targets(
     let found = join_all(given.iter().map(look)).await;
     let members: Vec<&Membership> = found.iter().filter_map(member).collect();
     let Some(first) = members.first() else {
+        if let Some(expected) = config.expected_deployment {
+            return Err(LogError::Targets(format!(
+                "none of the targets belongs to deployment {expected}, which this server served before: are their file systems mounted? \
+                 Nothing was formatted; to begin anew, give another state directory"
+            )));
+        }
         let memberships = format(config, &given, &found, env).await?;
         return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), env)?, Vec::new()));
     };
     let first = (*first).clone();
+    if let Some(expected) = config.expected_deployment.filter(|expected| *expected != first.deployment) {
+        return Err(LogError::Targets(format!(
+            "the targets belong to deployment {}, the state directory to {expected}: give the targets of the one or the state directory of the other",
+            first.deployment
+        )));
+    }
     check_one_deployment(&given, &found, &first)?;
     if let Some(memberships) = finish_formatting(&given, &found, &first).await? {
         return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), env)?, Vec::new()));

@@ -47,6 +47,13 @@ impl Book {
 
     /// Takes over what recovery found, as a store does.
     pub(crate) async fn replay(&self, log: &Log, recovery: &Recovery) {
+        let lost = self.replay_what_is_left(log, recovery).await;
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+
+    /// Takes over what recovery found and can be read; returns the errors.
+    pub(crate) async fn replay_what_is_left(&self, log: &Log, recovery: &Recovery) -> Vec<LogError> {
+        let mut lost = Vec::new();
         for id in &recovery.freed {
             let mut page = self.page.lock();
             page.forget_records(*id);
@@ -60,8 +67,15 @@ impl Book {
         for segment in &recovery.segments {
             self.page.lock().segments.entry(segment.info.id).or_insert_with(|| row(&segment.info));
             let mut stream = log.mutations(segment.info.id, segment.applied_from).await.unwrap();
-            while let Some(stripe) = stream.next().await.unwrap() {
-                self.page.lock().apply(&stripe);
+            loop {
+                match stream.next().await {
+                    Ok(Some(stripe)) => self.page.lock().apply(&stripe),
+                    Ok(None) => break,
+                    Err(error) => {
+                        lost.push(error);
+                        self.page.lock().segments.get_mut(&segment.info.id).unwrap().applied_stripes += 1;
+                    }
+                }
             }
             let mut page = self.page.lock();
             let known = page.segments.get_mut(&segment.info.id).unwrap();
@@ -70,19 +84,30 @@ impl Book {
             known.next_offset = segment.seal.end_offset;
             known.written_bytes = segment.seal.written_bytes;
         }
+        lost
     }
 
     /// Reads everything back and compares.
     pub(crate) async fn verify(&self, log: &Log) {
+        let unreadable = self.unreadable(log).await;
+        assert!(unreadable.is_empty(), "{unreadable:?}");
+    }
+
+    /// Reads everything back and compares what can be read; returns the errors.
+    pub(crate) async fn unreadable(&self, log: &Log) -> BTreeMap<Seq, LogError> {
         let records: Vec<AppliedRecord> = self.page.lock().records.values().cloned().collect();
+        let mut unreadable = BTreeMap::new();
         for record in records {
-            verify_record(log, &record).await.unwrap();
+            if let Err(error) = verify_record(log, &record).await {
+                unreadable.insert(record.seq, error);
+            }
         }
+        unreadable
     }
 }
 
 /// Reads the data of one record and compares it with what its mutation says it is.
-pub(crate) async fn verify_record(log: &Log, record: &AppliedRecord) -> Result<(), LogError> {
+async fn verify_record(log: &Log, record: &AppliedRecord) -> Result<(), LogError> {
     let mut found = Vec::new();
     for extent in &record.extents {
         for piece in log.read(extent, 0..extent.len).await? {

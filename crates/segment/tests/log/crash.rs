@@ -89,13 +89,20 @@ fn end(world: &mut World, end: End, seed: u64) {
 /// Checks that all that was acknowledged is in `book` and readable, and that all in `book` is whole.
 async fn check(log: &gabion_segment::Log, book: &Book, left: &Left, context: &str) {
     book.verify(log).await;
+    check_acknowledged(log, book, left, context).await;
+}
+
+async fn check_acknowledged(log: &gabion_segment::Log, book: &Book, left: &Left, context: &str) {
     let found = book.mutations();
+    let unreadable = book.unreadable(log).await;
     let (records, stripes) = {
         let acknowledged = left.acknowledged.lock();
         (acknowledged.records.clone(), acknowledged.stripes.clone())
     };
     for (text, committed) in &records {
         assert_eq!(found.get(&committed.seq), Some(text), "{context}: an acknowledged record is lost");
+        let error = unreadable.get(&committed.seq);
+        assert!(error.is_none(), "{context}: an acknowledged record can not be read: {error:?}");
     }
     for (seed, extent) in stripes {
         let bytes = read(log, &extent, 0..extent.len).await.unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -228,6 +235,7 @@ fn a_crash_in_recovery_is_recovered_from() {
 fn a_recovery_that_was_cut_off_does_not_bind_the_next_one() {
     // The first recovery misses one target and is cut off, perhaps with a seal on one shard only; the second misses another
     // target and opens the log; what that one showed holds for ever.
+    let mut damaged = 0;
     for geometry in ["2+1", "4+2"] {
         for seed in 250..274 {
             let context = format!("{geometry}, seed {seed}");
@@ -246,20 +254,26 @@ fn a_recovery_that_was_cut_off_does_not_bind_the_next_one() {
             world.absent = vec![1];
             let book = Arc::new(Book::default());
             let seen = life(async {
-                let (log, _) = world.start(&book).await;
-                check(&log, &book, &left, &context).await;
-                book.mutations()
+                let (log, recovery) = world.open(vec![]).await.unwrap();
+                // A stripe that was never acknowledged may be torn on the target that the first recovery missed, completed on the
+                // others, and sealed: without yet another of them it can not be read. It is reported, and back with its target.
+                let mut lost = book.replay_what_is_left(&log, &recovery).await;
+                lost.extend(book.unreadable(&log).await.into_values());
+                check_acknowledged(&log, &book, &left, &context).await;
+                damaged += u64::from(!lost.is_empty());
+                lost.is_empty().then(|| book.mutations())
             });
             end(&mut world, End::PowerLoss, seed);
             world.absent.clear();
             let rebuilt = Arc::new(Book::default());
             life(async {
                 let (log, _) = world.start(&rebuilt).await;
-                assert_eq!(rebuilt.mutations(), seen, "{context}");
+                assert!(seen.is_none_or(|seen| rebuilt.mutations() == seen), "{context}");
                 check(&log, &rebuilt, &left, &context).await;
             });
         }
     }
+    assert!(damaged < 6, "{damaged}: that should be rare");
 }
 
 #[test]

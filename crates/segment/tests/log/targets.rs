@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gabion_platform::{Disk, SimDisk};
 use gabion_segment::LogError;
+use gabion_types::DeploymentId;
 
 use crate::book::Book;
 use crate::world::{World, life, put, steps};
@@ -32,6 +33,21 @@ fn too_few_directories_are_not_formatted() {
     let sentence = refusal(&mut world);
     assert!(sentence.contains("needs 6 targets, 5 were given"), "{sentence}");
     assert!(world.disks.iter().all(|disk| disk.paths().is_empty()));
+}
+
+#[test]
+fn only_the_deployment_that_is_expected_is_opened() {
+    let expected = Some(DeploymentId::from_u128(7));
+    let mut unmounted = World::new("2+1", 90);
+    unmounted.config.expected_deployment = expected;
+    let sentence = refusal(&mut unmounted);
+    assert!(sentence.contains("Nothing was formatted"), "{sentence}");
+    assert!(unmounted.disks.iter().all(|disk| disk.paths().is_empty()));
+
+    let mut other = formatted("2+1", 91);
+    other.config.expected_deployment = expected;
+    let sentence = refusal(&mut other);
+    assert!(sentence.contains("the state directory to 00000000000000000000000000000007"), "{sentence}");
 }
 
 #[test]
