@@ -17,9 +17,9 @@ const PEAK_BYTES_MAX: u64 = 700 * MIB;
 
 fn setup() -> Setup {
     Setup::six()
-        .flag("--memory-stripe-bytes", "192MiB")
+        .flag("--memory-stripe-bytes", "128MiB")
         .flag("--memory-put-bytes", "64MiB")
-        .flag("--memory-read-bytes", "192MiB")
+        .flag("--memory-read-bytes", "320MiB")
         .flag("--index-cache-bytes", "64MiB")
         .flag("--index-row-cache-bytes", "32MiB")
 }

@@ -23,7 +23,8 @@ pub struct StoreConfig {
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
-    /// Bytes of objects that reads hold in memory at a time, read-ahead included; at least one stripe. A read waits for its share.
+    /// Bytes of objects that reads hold in memory at a time. Half of it is for what readers need next, a MiB each, for which they wait;
+    /// the other half is for reading ahead, as far as it is free.
     pub read_memory_bytes: u64,
     /// Reads of large stripes that a body stream keeps under way ahead of its reader; at least 1.
     pub read_ahead_stripes: usize,

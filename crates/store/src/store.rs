@@ -57,6 +57,7 @@ pub(crate) struct Inner {
     pub frees: Frees,
     put_memory: Budget,
     read_memory: Budget,
+    read_ahead_memory: Budget,
     /// Whatever must be finished although its request is gone.
     commits: TaskTracker,
     background: TaskTracker,
@@ -100,6 +101,10 @@ pub(crate) struct Budget {
     permits: u32,
 }
 
+/// Most that a reader gets at once when nothing could be read ahead for it, in bytes: large enough to keep a target busy, small enough that
+/// hundreds of readers who stall leave room for others. A multiple of the blocks that checksums guard.
+pub(crate) const NEEDED_BYTES_MAX: u32 = 1 << 20;
+
 /// A share of a [`Budget`], given back when it is dropped.
 pub(crate) type Share = OwnedSemaphorePermit;
 
@@ -115,6 +120,12 @@ impl Budget {
     pub(crate) async fn take(&self, bytes: usize) -> Share {
         let wanted = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.permits);
         Arc::clone(&self.semaphore).acquire_many_owned(wanted).await.expect("the semaphore is never closed")
+    }
+
+    /// A share of `bytes` if that much is free.
+    fn try_take(&self, bytes: usize) -> Option<Share> {
+        let wanted = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).ok()?;
+        Arc::clone(&self.semaphore).try_acquire_many_owned(wanted).ok()
     }
 }
 
@@ -167,7 +178,8 @@ impl Store {
         let inner = Inner {
             locks: Locks::new(config.key_locks),
             put_memory: Budget::new(config.put_memory_bytes, INLINE_BYTES_MAX),
-            read_memory: Budget::new(config.read_memory_bytes, log.stripe_payload_bytes()),
+            read_memory: Budget::new(config.read_memory_bytes / 2, NEEDED_BYTES_MAX as usize),
+            read_ahead_memory: Budget::new(config.read_memory_bytes / 2, 1),
             metrics: StoreMetrics::default(),
             frees: Frees::default(),
             commits: TaskTracker::new(),
@@ -318,9 +330,14 @@ impl Inner {
         self.put_memory.take(bytes).await
     }
 
-    /// Waits for a share of the memory for reads.
+    /// Waits for a share of the memory for what readers need next.
     pub(crate) async fn read_share(&self, bytes: usize) -> Share {
         self.read_memory.take(bytes).await
+    }
+
+    /// A share of the memory for reading ahead, if it is free.
+    pub(crate) fn read_ahead_share(&self, bytes: usize) -> Option<Share> {
+        self.read_ahead_memory.try_take(bytes)
     }
 
     /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same.

@@ -26,6 +26,13 @@ pub(crate) struct Piece {
     pub to: u32,
 }
 
+impl Piece {
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        (self.to - self.from) as usize
+    }
+}
+
 /// The pieces of a range, in order.
 pub(crate) struct Pieces {
     at_hand: VecDeque<Piece>,
@@ -92,9 +99,25 @@ impl Pieces {
         Ok(self.at_hand.pop_front())
     }
 
-    /// Whether there is exactly one.
-    pub(super) fn is_single(&self) -> bool {
-        self.later.is_none() && self.at_hand.len() == 1
+    /// The next piece, or its part up to the next multiple of `bytes_max` in its extent; the rest comes next.
+    pub(super) fn next_up_to(&mut self, bytes_max: u32) -> Result<Option<Piece>, StoreError> {
+        let Some(mut piece) = self.next()? else { return Ok(None) };
+        let end = (piece.from / bytes_max + 1).saturating_mul(bytes_max);
+        if end < piece.to {
+            self.put_back(Piece { from: end, ..piece });
+            piece.to = end;
+        }
+        Ok(Some(piece))
+    }
+
+    /// Makes the piece that was taken last the next one again.
+    pub(super) fn put_back(&mut self, piece: Piece) {
+        self.at_hand.push_front(piece);
+    }
+
+    /// Whether it is known that there is no further one.
+    pub(super) fn is_done(&self) -> bool {
+        self.later.is_none() && self.at_hand.is_empty()
     }
 }
 
@@ -156,6 +179,7 @@ mod tests {
         #[test]
         fn pieces_are_the_range(
             lens in prop::collection::vec(1_u32..50, 1..200), ends in any::<[prop::sample::Index; 2]>(), page_len in 1_usize..20,
+            part_max in 1_u32..60,
         ) {
             let extents: Vec<Extent> = lens.iter().enumerate().map(|(i, &len)| extent(i as u64, len)).collect();
             let size: u64 = lens.iter().map(|&len| u64::from(len)).sum();
@@ -175,17 +199,21 @@ mod tests {
             }
             index.commit(&[], writes).unwrap();
             let lazily = Pages { index: index.snapshot(), manifest, next_start: None, range };
-            for (mut pieces, segments) in [
+            for (number, (mut pieces, segments)) in [
                 Pieces::listed(&extents, range),
                 Pieces::paged(index.snapshot(), manifest, range).unwrap().unwrap(),
                 (Pieces { at_hand: VecDeque::new(), later: Some(lazily) }, Pieces::listed(&extents, range).1),
-            ] {
+                Pieces::listed(&extents, range),
+            ].into_iter().enumerate() {
                 let mut got = Vec::new();
-                while let Some(piece) = pieces.next().unwrap() {
+                let in_parts = number == 3;
+                while let Some(piece) = if in_parts { pieces.next_up_to(part_max) } else { pieces.next() }.unwrap() {
+                    prop_assert!(!in_parts || piece.len() <= part_max as usize);
                     prop_assert!(segments.contains(&piece.extent.segment));
                     got.extend((piece.from..piece.to).map(|at| (piece.extent.crc64, at)));
                 }
                 prop_assert_eq!(&got[..], expected);
+                prop_assert!(pieces.is_done());
             }
         }
     }
