@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gabion_platform::{OsEntropy, SystemClock};
+use gabion_platform::{OsEntropy, SystemClock, raise_open_files_limit};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{Env, StoreConfig, StoreError};
 
 use crate::config::{ByteCount, Config};
 use crate::exit::Failure;
 use crate::index::EmbeddedIndex;
-use crate::state::State;
+use crate::state::{self, State};
 use crate::targets;
+
+/// Shard files that reads keep open: a quarter of what the process may have, the rest is for connections, lanes and the index.
+const OPEN_FILES_MIN: usize = 128;
+const OPEN_FILES_MAX: usize = 16 * 1024;
 
 /// A deployment whose store can be opened.
 #[derive(Debug)]
@@ -34,7 +38,12 @@ impl Deployment {
     /// # Errors
     /// When the targets or the state directory can not be used, or contradict the configuration.
     pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
-        let opened = targets::open(&config.targets, config.driver).await?;
+        // The default state directory lies in a target, and is missing where the target is.
+        let remembered = match &config.state {
+            Some(dir) => state::deployment(dir)?,
+            None => None,
+        };
+        let opened = targets::open(&config.targets, config.driver, remembered).await?;
         let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
         let state = match &config.state {
             Some(dir) => dir.clone(),
@@ -47,9 +56,11 @@ impl Deployment {
                 )));
             }
         };
-        let state = State::open(&state)?;
+        let mut state = State::open(&state)?;
+        state.hold(opened.locks);
         let index = EmbeddedIndex::new(&state.dir, config);
-        let store = store_config(config, geometry);
+        let mut store = store_config(config, geometry, raise_open_files_limit());
+        store.log.expected_deployment = state::deployment(&state.dir)?;
         Ok(Self { state, targets: opened.targets, described: opened.described, store, index })
     }
 }
@@ -60,8 +71,9 @@ fn default_state(config: &Config) -> Result<PathBuf, Failure> {
 }
 
 /// The store's settings.
-fn store_config(config: &Config, geometry: gabion_types::Geometry) -> StoreConfig {
+fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: usize) -> StoreConfig {
     let mut log = LogConfig::new(geometry);
+    log.open_files_max = (open_files / 4).clamp(OPEN_FILES_MIN, OPEN_FILES_MAX);
     log.durability = config.durability;
     log.small_lanes = config.lanes_small;
     log.large_lanes = config.lanes_large;

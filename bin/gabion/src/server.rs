@@ -96,6 +96,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         }
     };
     log_report(&report);
+    state.remember(&store.status().log.deployment)?;
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let service = service(&config, store.clone(), credentials)?;
     let welcome = Welcome {

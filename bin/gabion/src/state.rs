@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gabion_platform::{Entropy, StateLock};
 use gabion_server::credentials::Credentials;
+use gabion_types::DeploymentId;
 
 use crate::exit::Failure;
 
@@ -15,7 +16,8 @@ use crate::exit::Failure;
 pub(crate) struct State {
     /// The directory.
     pub(crate) dir: PathBuf,
-    _lock: StateLock,
+    /// Its own, and those of the targets.
+    locks: Vec<StateLock>,
 }
 
 /// Where the root credentials came from.
@@ -29,6 +31,8 @@ pub(crate) enum CredentialsFrom {
     Generated(PathBuf),
 }
 
+/// Names the deployment that was served from this state directory.
+const DEPLOYMENT_FILE: &str = "deployment";
 const ACCESS_KEY_VARIABLE: &str = "GABION_ROOT_ACCESS_KEY";
 const SECRET_KEY_VARIABLE: &str = "GABION_ROOT_SECRET_KEY";
 /// Longest credentials file that is read, in bytes.
@@ -53,7 +57,26 @@ impl State {
             }
             _ => unusable(error),
         })?;
-        Ok(State { dir: dir.to_owned(), _lock: lock })
+        Ok(State { dir: dir.to_owned(), locks: vec![lock] })
+    }
+
+    /// Keeps these locks, too, as long as the state directory is ours.
+    pub(crate) fn hold(&mut self, locks: Vec<StateLock>) {
+        self.locks.extend(locks);
+    }
+
+    /// Remembers the deployment, so that drives which are not mounted later are not taken for new ones.
+    ///
+    /// # Errors
+    /// When the file can not be written.
+    pub(crate) fn remember(&self, deployment: &str) -> Result<(), Failure> {
+        let path = self.dir.join(DEPLOYMENT_FILE);
+        let text = format!("{deployment}\n");
+        if fs::read_to_string(&path).is_ok_and(|known| known == text) {
+            return Ok(());
+        }
+        let written = fs::write(&path, text).and_then(|()| File::open(&path)?.sync_all());
+        written.map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))
     }
 
     /// The root credentials: of the environment, of the file, or new ones.
@@ -78,6 +101,26 @@ impl State {
                 "{SECRET_KEY_VARIABLE} is set, {ACCESS_KEY_VARIABLE} is not: set both or none"
             ))),
         }
+    }
+}
+
+/// The deployment that was served from the state directory `dir`; nothing if none was, or the note of it is gone.
+///
+/// # Errors
+/// When there is a note that makes no sense.
+pub(crate) fn deployment(dir: &Path) -> Result<Option<DeploymentId>, Failure> {
+    let path = dir.join(DEPLOYMENT_FILE);
+    match fs::read_to_string(&path) {
+        // A crash while it was written: it is written again once the targets are found.
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => text.trim_end().parse().map(Some).map_err(|error| {
+            Failure::failed(format!(
+                "{} can not be used: {error}; remove it if the targets are the right ones",
+                path.display()
+            ))
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::failed(format!("{} can not be read: {error}", path.display()))),
     }
 }
 

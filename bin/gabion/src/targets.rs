@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gabion_platform::{Disk, DriverChoice, DriverOptions, open_disk};
+use gabion_platform::{Disk, DriverChoice, DriverOptions, StateLock, open_disk};
 use gabion_segment::LogTarget;
-use gabion_types::Geometry;
+use gabion_types::{DeploymentId, Geometry};
 use serde::Deserialize;
 
 use crate::exit::Failure;
@@ -13,6 +13,8 @@ use crate::exit::Failure;
 /// The targets of a start.
 #[derive(Debug)]
 pub(crate) struct Targets {
+    /// Held as long as the targets are used: no other server writes to them, whatever its state directory.
+    pub(crate) locks: Vec<StateLock>,
     /// In the order in which they were given; without a disk where the directory is missing.
     pub(crate) targets: Vec<LogTarget>,
     /// Geometry of the deployment; nothing if no target has been used yet.
@@ -29,15 +31,20 @@ struct Membership {
     geometry: String,
 }
 
+const LOCK_FILE: &str = "gabion.lock";
 const MEMBERSHIP_FILE: &str = "gabion.json";
 const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
 
-/// Opens the targets. Directories are made only when no target is in use yet: later, a missing one may be a drive that is
-/// not mounted, and must not be replaced by an empty directory.
+/// Opens the targets. Directories are made only when no target is in use yet, and no deployment is `remembered`: later, a
+/// missing one may be a drive that is not mounted, and must not be replaced by an empty directory.
 ///
 /// # Errors
 /// When there is none, or none can be opened, or the driver is not to be had.
-pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targets, Failure> {
+pub(crate) async fn open(
+    paths: &[PathBuf],
+    driver: DriverChoice,
+    remembered: Option<DeploymentId>,
+) -> Result<Targets, Failure> {
     if paths.is_empty() {
         return Err(Failure::config(
             "no targets are given: name at least one directory, e.g. gabion server ./data, or set targets in the file",
@@ -45,12 +52,23 @@ pub(crate) async fn open(paths: &[PathBuf], driver: DriverChoice) -> Result<Targ
     }
     let in_use = paths.iter().any(|path| path.join(MEMBERSHIP_FILE).exists());
     if !in_use {
+        if let Some(deployment) = remembered {
+            return Err(Failure::targets(format!(
+                "none of the targets holds anything, but the state directory belongs to deployment {deployment}: are their file systems mounted? \
+                 Nothing was made or formatted; to begin anew, give another state directory"
+            )));
+        }
         for path in paths {
             make(path)?;
         }
     }
-    let mut opened =
-        Targets { targets: Vec::new(), stored_geometry: None, described: Vec::new(), first_is_member: true };
+    let mut opened = Targets {
+        locks: lock(paths)?,
+        targets: Vec::new(),
+        stored_geometry: None,
+        described: Vec::new(),
+        first_is_member: true,
+    };
     for (index, path) in paths.iter().enumerate() {
         let name = path.display().to_string();
         let disk = match open_disk(path, driver, DriverOptions::default()) {
@@ -117,6 +135,26 @@ fn default_geometry(target_count: usize) -> Geometry {
     Geometry::new(data, parity).expect("all of these are within the bounds")
 }
 
+/// Takes the locks of the targets that are there.
+fn lock(paths: &[PathBuf]) -> Result<Vec<StateLock>, Failure> {
+    let mut locks = Vec::new();
+    for path in paths {
+        match StateLock::acquire(&path.join(LOCK_FILE)) {
+            Ok(lock) => locks.push(lock),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(Failure::held(format!(
+                    "{error}: a server is using the target {}; stop it first",
+                    path.display()
+                )));
+            }
+            // A target that is missing or broken is for the log to judge. Where the file system has no locks (Lustre mounted
+            // without flock), that one server writes to a deployment is up to the operator.
+            Err(error) => tracing::debug!(target_dir = %path.display(), %error, "the target is not locked"),
+        }
+    }
+    Ok(locks)
+}
+
 async fn stored_geometry(disk: &dyn Disk) -> Option<Geometry> {
     let bytes = disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await.ok()?;
     // What can not be read here is for the log to report.
@@ -170,13 +208,13 @@ mod tests {
     async fn directories_are_made_at_the_first_start_only() {
         let dir = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| dir.path().join(name));
-        let first = open(&paths, DriverChoice::Threads).await.unwrap();
+        let first = open(&paths, DriverChoice::Threads, None).await.unwrap();
         assert!(first.targets.iter().all(|target| target.disk.is_some()) && first.first_is_member);
         assert_eq!(first.stored_geometry, None);
 
         std::fs::write(paths[1].join(MEMBERSHIP_FILE), "{\"geometry\":\"1+1\",\"more\":1}").unwrap();
         std::fs::remove_dir(&paths[0]).unwrap();
-        let later = open(&paths, DriverChoice::Threads).await.unwrap();
+        let later = open(&paths, DriverChoice::Threads, None).await.unwrap();
         assert!(later.targets[0].disk.is_none() && later.targets[1].disk.is_some());
         assert!(!paths[0].exists(), "a missing drive is not replaced by a directory");
         assert!(!later.first_is_member);
@@ -184,14 +222,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn targets_are_used_by_one_server_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        let first = open(&paths, DriverChoice::Threads, None).await.unwrap();
+        let failure = open(&paths[1..], DriverChoice::Threads, None).await.unwrap_err().to_string();
+        assert!(failure.contains("a server is using the target"), "{failure}");
+        drop(first);
+        open(&paths[1..], DriverChoice::Threads, None).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn drives_that_are_not_mounted_are_not_taken_for_new_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&paths[0]).unwrap();
+        let remembered = Some(DeploymentId::from_u128(7));
+        let failure = open(&paths, DriverChoice::Threads, remembered).await.unwrap_err().to_string();
+        assert!(failure.contains("are their file systems mounted?"), "{failure}");
+        assert!(!paths[1].exists());
+    }
+
+    #[tokio::test]
     async fn what_can_not_be_made_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = open(&[dir.path().join("no/such")], DriverChoice::Auto).await.unwrap_err().to_string();
+        let failure = open(&[dir.path().join("no/such")], DriverChoice::Auto, None).await.unwrap_err().to_string();
         assert!(failure.contains("does not exist"), "{failure}");
-        let failure = open(&[], DriverChoice::Auto).await.unwrap_err().to_string();
+        let failure = open(&[], DriverChoice::Auto, None).await.unwrap_err().to_string();
         assert!(failure.contains("no targets are given"), "{failure}");
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(open(&[file], DriverChoice::Auto).await.is_err());
+        assert!(open(&[file], DriverChoice::Auto, None).await.is_err());
     }
 }

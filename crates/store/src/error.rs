@@ -147,7 +147,7 @@ impl From<LogError> for StoreError {
 impl From<IndexError> for StoreError {
     fn from(error: IndexError) -> Self {
         match error {
-            IndexError::Corrupt(reason) => StoreError::Unavailable(format!("the index is corrupt: {reason}")),
+            IndexError::Corrupt(reason) => StoreError::Corrupt(format!("the index: {reason}")),
             IndexError::Io(error) => StoreError::Unavailable(format!("the index failed: {}", error.kind())),
             IndexError::Closed => StoreError::Unavailable("the index is closed after a failure".into()),
             IndexError::Locked(_) => StoreError::Unavailable("the index is open in another process".into()),
@@ -160,6 +160,6 @@ impl From<IndexError> for StoreError {
 
 impl From<RowError> for StoreError {
     fn from(error: RowError) -> Self {
-        StoreError::Unavailable(format!("the index is corrupt: {error}"))
+        StoreError::Corrupt(format!("the index: {error}"))
     }
 }

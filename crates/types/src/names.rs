@@ -119,8 +119,24 @@ mod tests {
             assert!(BucketName::new(name).is_ok(), "{name}");
         }
         let bad = [
-            "", "ab", "Abc", "a_b", "-ab", "ab-", ".ab", "a..b", "a.-b", "a-.b", "192.168.5.4", "xn--abc",
-            "sthree-x", "abc-s3alias", "abc--ol-s3", "ab/c", "büc", &"a".repeat(64),
+            "",
+            "ab",
+            "Abc",
+            "a_b",
+            "-ab",
+            "ab-",
+            ".ab",
+            "a..b",
+            "a.-b",
+            "a-.b",
+            "192.168.5.4",
+            "xn--abc",
+            "sthree-x",
+            "abc-s3alias",
+            "abc--ol-s3",
+            "ab/c",
+            "büc",
+            &"a".repeat(64),
         ];
         for name in bad {
             assert!(BucketName::new(name).is_err(), "{name}");

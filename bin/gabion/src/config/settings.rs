@@ -147,14 +147,14 @@ settings! {
         "Payload of a segment over all its data shards, from 1MiB to 1TiB.";
     "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
         "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
-    "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "64MiB",
-        "Room on each target that is kept for deletions when it is full.";
+    "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "1GiB",
+        "Room on each target that is kept for deletions when it is full, and for the index where the state directory lies on one.";
     "memory.stripe_bytes" => memory_stripe_bytes: ByteCount = "512MiB",
         "Memory for stripes of large objects on their way to the targets, parity included.";
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
         "Memory for bodies of small objects; a request waits for its share before its body is read.";
     "memory.read_bytes" => memory_read_bytes: ByteCount = "1GiB",
-        "Memory for what downloads of large objects have read ahead.";
+        "Memory for downloads: half for what clients need next, 1MiB each, half for what is read ahead while it is free.";
     "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
         "Stripes that a download of a large object reads ahead.";
     "index.cache_bytes" => index_cache_bytes: ByteCount = "256MiB",

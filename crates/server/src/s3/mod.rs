@@ -1,7 +1,7 @@
-//! S3 on HTTP: from a request to an operation of [`crate::ops`] and back.
+//! S3 on HTTP: from a request to an operation of `crate::ops` and back.
 //!
-//! A request passes [`route`] (what is asked for), [`crate::auth`] (checks that s3s lacks), s3s (signatures, framing of
-//! bodies), [`dispatch`] (headers, queries and documents to values, values to answers). Errors before s3s, in s3s and
+//! A request passes `route` (what is asked for), `crate::auth` (checks that s3s lacks), s3s (signatures, framing of
+//! bodies), `dispatch` (headers, queries and documents to values, values to answers). Errors before s3s, in s3s and
 //! behind it look the same to a client. The body is not polled before the request was found good, so that a client that
 //! waits for `100 Continue` sends it only then.
 

@@ -7,7 +7,7 @@ mod system;
 use std::sync::Arc;
 
 use gabion_metadata::{Index, IndexError, ScanRange, Table};
-use gabion_segment::{Log, LogError, LogTarget, Recovery};
+use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery};
 
 use crate::{
     Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError, apply::Apply, holds::Holds,
@@ -91,19 +91,20 @@ async fn attempt(
     let holds = Arc::new(Holds::default());
     let apply = match Apply::load(Arc::clone(&index), Arc::clone(&holds), config.checkpoint_bytes) {
         Ok(apply) => Arc::new(apply),
-        Err(error) => return Ok(Attempt::Distrusted(error.to_string())),
+        Err(error @ StoreError::Corrupt(_)) => return Ok(Attempt::Distrusted(error.to_string())),
+        Err(error) => return Err(error),
     };
     let known = apply.with_segments(|segments| segments.known());
     let log_env = gabion_segment::Env { clock: Arc::clone(&env.clock), entropy: Arc::clone(&env.entropy) };
-    let opened = Log::open(config.log.clone(), targets.to_vec(), known, log_env).await;
+    // Drives that are not mounted look like new ones, and those of another deployment are no reason to throw the index away.
+    let expected_deployment = state.deployment.or(config.log.expected_deployment);
+    let log_config = LogConfig { expected_deployment, ..config.log.clone() };
+    let opened = Log::open(log_config, targets.to_vec(), known, log_env).await;
     let (log, recovery) = match opened {
         Ok(opened) => opened,
         Err(error @ LogError::IndexAhead { .. }) => return Ok(Attempt::Distrusted(error.to_string())),
         Err(error) => return Err(startup(&error)),
     };
-    if state.deployment.is_some_and(|deployment| deployment != log.deployment()) {
-        return Ok(Attempt::Distrusted("it is the index of another deployment".into()));
-    }
     let returned = recovery.segments.iter().find(|segment| state.unreadable.contains(&segment.info.id));
     if let Some(segment) = returned {
         let id = segment.info.id;

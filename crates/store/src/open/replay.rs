@@ -30,10 +30,11 @@ pub(super) async fn replay(
     let state = begin(log, apply, recovery, &before)?;
     let (replayed, lost) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, ..state };
-    done.unreadable.extend(lost);
+    done.unreadable.extend(&lost);
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
-            for segment in &recovery.segments {
+            // What could not be read stays unsealed: it is looked at again, and seen, when it can be.
+            for segment in recovery.segments.iter().filter(|segment| !lost.contains(&segment.info.id)) {
                 overlay.segment_sealed(segment.info.id, &segment.seal, 0);
             }
             done.store(overlay);
@@ -52,8 +53,14 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     let is_known = |id: &SegmentId| apply.with_segments(|segments| segments.get(*id).is_some());
     let mut state = before.clone();
     state.deployment = Some(log.deployment());
+    // Of a segment that is applied to its end nothing is missing here, though its bytes can not be read now.
+    let is_applied = |id: &SegmentId| {
+        apply.with_segments(|segments| {
+            segments.get(*id).is_some_and(|segment| segment.row.sealed_stripes == Some(segment.row.applied_stripes))
+        })
+    };
     let lost = recovery.unreadable.iter().map(|unreadable| unreadable.id);
-    state.unreadable.extend(lost.filter(|id| !is_known(id) && !recovery.freed.contains(id)));
+    state.unreadable.extend(lost.filter(|id| !is_applied(id) && !recovery.freed.contains(id)));
     // Those that are found get a row now, which says it from here on.
     state.forgotten.extend(recovery.freed.iter().filter(|id| !is_known(id)));
     let found = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);
