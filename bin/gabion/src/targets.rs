@@ -211,6 +211,7 @@ mod tests {
         let first = open(&paths, DriverChoice::Threads, None).await.unwrap();
         assert!(first.targets.iter().all(|target| target.disk.is_some()) && first.first_is_member);
         assert_eq!(first.stored_geometry, None);
+        drop(first);
 
         std::fs::write(paths[1].join(MEMBERSHIP_FILE), "{\"geometry\":\"1+1\",\"more\":1}").unwrap();
         std::fs::remove_dir(&paths[0]).unwrap();

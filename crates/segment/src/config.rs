@@ -106,7 +106,7 @@ impl LogConfig {
             queue_records_max: 4096,
             queue_bytes_max: 64 * 1024 * 1024,
             reserve_bytes: None,
-            target_reserve_bytes: 64 * 1024 * 1024,
+            target_reserve_bytes: 1 << 30,
             header_cache_entries: 16 * 1024,
             open_files_max: 1024,
             repair_queue_max: 64 * 1024,
