@@ -130,18 +130,20 @@ fn a_crash_at_any_step_leaves_it_whole_or_frees_it() {
             let (id, carried) = carried(&book);
             let before = book.mutations();
             let page = book.snapshot();
-            life(async {
+            let sealed = life(async {
                 let (log, _) = world.start(&book).await;
+                let sealed = book.snapshot();
                 tokio::select! {
                     biased;
                     _ = free_first(&log, &book) => {}
                     () = steps(step) => {}
                 }
                 world.crash(step);
+                sealed
             });
-            // With the index of before, of after, and with none.
-            let pages = [page, book.snapshot(), Page::default()];
-            let survived = Arc::new(Book::from_page(pages[step as usize % 3].clone()));
+            // With the index of before, of the second start, of after, and with none.
+            let pages = [page, sealed, book.snapshot(), Page::default()];
+            let survived = Arc::new(Book::from_page(pages[step as usize % 4].clone()));
             life(async {
                 let (log, recovery) = world.start(&survived).await;
                 survived.verify(&log).await;
@@ -150,6 +152,7 @@ fn a_crash_at_any_step_leaves_it_whole_or_frees_it() {
                 if recovery.freed.contains(&id) || survived.known().iter().all(|known| known.id != id) {
                     freed += 1;
                     assert_eq!(found.len(), 1, "{context}");
+                    assert!(log.pin([id]).is_empty(), "{context}: it can still be read");
                     assert!(world.find(&id.to_string()).is_none(), "{context}: files are left");
                 } else {
                     whole += 1;
