@@ -214,7 +214,7 @@ mod tests {
         drop(first);
 
         std::fs::write(paths[1].join(MEMBERSHIP_FILE), "{\"geometry\":\"1+1\",\"more\":1}").unwrap();
-        std::fs::remove_dir(&paths[0]).unwrap();
+        std::fs::remove_dir_all(&paths[0]).unwrap();
         let later = open(&paths, DriverChoice::Threads, None).await.unwrap();
         assert!(later.targets[0].disk.is_none() && later.targets[1].disk.is_some());
         assert!(!paths[0].exists(), "a missing drive is not replaced by a directory");
