@@ -9,7 +9,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
-
 use tokio::task::unconstrained;
 
 use crate::disk::{Disk, DiskFile, Durable, READ_BYTES_MAX};
