@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::{
-    cargo::build_server,
+    cargo::build_release,
     http::{get, sample_sum},
     process::output,
     summary::say,
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 fn first_figures(options: &Options) -> anyhow::Result<()> {
-    let program = build_server("release")?;
+    let program = build_release()?;
     let place = options.directory.join(format!("gabion-first-figures-{}", std::process::id()));
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
     let servers = [Server::start(&program, &place, "4+2", 6)?, Server::start(&program, &place, "1+0", 1)?];

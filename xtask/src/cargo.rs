@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 
 use crate::{
-    process::{output, run_watched},
+    process::{output, run, run_watched},
     summary::Tally,
 };
 
@@ -60,16 +60,26 @@ pub(crate) fn bare(subcommand: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Builds the server and returns its path. `profile` as cargo calls it: `dev`, `release`.
+/// Every package but the integration tests. Steps that build select the same packages: another selection means other features for shared
+/// dependencies, and another build of everything above them.
+pub(crate) const PRODUCT: [&str; 3] = ["--workspace", "--exclude", "gabion-tests"];
+
+/// Builds the server that tests drive, from what the unit tests have built already, and returns its path.
 ///
 /// # Errors
 /// When it does not build.
-pub(crate) fn build_server(profile: &str) -> anyhow::Result<PathBuf> {
-    let mut command = cargo("build")?;
-    command.args(["-p", "gabion", "--bin", "gabion", "--profile", profile]);
-    crate::process::run(&mut command)?;
-    let directory = if profile == "dev" { "debug" } else { profile };
-    Ok(target_dir()?.join(directory).join("gabion"))
+pub(crate) fn build_test_server() -> anyhow::Result<PathBuf> {
+    run(cargo("build")?.args(PRODUCT).args(["--bin", "gabion"]))?;
+    Ok(target_dir()?.join("debug/gabion"))
+}
+
+/// Builds the program as users do, and returns its path.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
+    run(cargo("build")?.args(["--release", "-p", "gabion"]))?;
+    Ok(target_dir()?.join("release/gabion"))
 }
 
 /// Runs `cargo test …` and counts what its harnesses report.

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::Command};
 use anyhow::{Context, bail};
 
 use crate::{
-    cargo::{build_server, root, target_dir},
+    cargo::{build_test_server, root, target_dir},
     process::{exists, output, run, run_watched},
     summary::{Tally, say},
 };
@@ -19,7 +19,7 @@ const REQUIREMENTS: [&str; 3] = ["boto3[crt]", "awscli", "pytest"];
 /// # Errors
 /// When a test failed or a client can not be installed.
 pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result<()> {
-    let server = build_server("dev")?;
+    let server = build_test_server()?;
     let environment = python_environment()?;
     install_packages(&[("rclone", "rclone")])?;
     let mut command = Command::new(environment.join("bin/python"));

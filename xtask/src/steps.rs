@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::{
-    cargo::{bare, build_server, cargo, deny_version, test},
+    cargo::{PRODUCT, bare, build_test_server, cargo, deny_version, test},
     clients,
     process::run,
     summary::{Tally, say},
@@ -22,11 +22,8 @@ pub(crate) enum Step {
     Deny,
 }
 
-/// Cases per property in the `fuzz` step; proptest runs 256 by default.
+/// Cases per property in the `fuzz` step; proptest runs 256 by default. Properties of decoders and parsers have `panic` in their names.
 const FUZZ_CASES: &str = "200000";
-
-/// Packages with decoders and parsers of bytes from disk or network; their properties have `panic` in their names.
-const FUZZED: [&str; 4] = ["gabion-metadata", "gabion-segment", "gabion-store", "gabion-server"];
 
 /// Threads of the integration tests: each test starts a server of its own, and waits for it most of the time.
 const INTEGRATION_THREADS: &str = "--test-threads=3";
@@ -55,27 +52,25 @@ impl Step {
     pub(crate) fn run(self, arguments: &[String], tally: &mut Tally) -> anyhow::Result<()> {
         match self {
             Step::Fmt => one(bare("fmt")?.args(["--all", "--check"]), tally),
-            Step::Lint => one(cargo("clippy")?.args(["--workspace", "--all-targets", "--", "-D", "warnings"]), tally),
+            Step::Lint => {
+                one(cargo("clippy")?.args(["--workspace", "--all-targets", "--", "-D", "warnings"]), tally)?;
+                // The program by itself, as users build it: the workspace as a whole lends its crates features of each other.
+                one(cargo("check")?.args(["-p", "gabion"]), tally)
+            }
             Step::Doc => {
-                let mut command = cargo("doc")?;
-                command.args(["--workspace", "--no-deps", "--exclude", "gabion-tests", "--exclude", "gabion-benches"]);
-                one(command.env("RUSTDOCFLAGS", "-D warnings"), tally)
+                one(cargo("doc")?.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"), tally)
             }
             Step::Unit => {
                 let mut command = cargo("test")?;
-                command.args(["--workspace", "--exclude", "gabion-tests", "--no-fail-fast", "--"]);
-                test(command.args(arguments), tally)
+                test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)
             }
             Step::Fuzz => {
                 let mut command = cargo("test")?;
-                for package in FUZZED {
-                    command.args(["-p", package]);
-                }
-                command.args(["--lib", "--no-fail-fast", "--", "panic"]).env("PROPTEST_CASES", FUZZ_CASES);
-                test(&mut command, tally)
+                command.args(PRODUCT).args(["--lib", "--no-fail-fast", "--", "panic"]);
+                test(command.env("PROPTEST_CASES", FUZZ_CASES), tally)
             }
             Step::Integration => {
-                let server = build_server("dev")?;
+                let server = build_test_server()?;
                 let mut command = cargo("test")?;
                 command.args(["-p", "gabion-tests", "--test", "integration", "--", INTEGRATION_THREADS]);
                 test(command.args(arguments).env("GABION_TEST_BIN", server), tally)
