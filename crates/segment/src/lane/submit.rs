@@ -1,4 +1,4 @@
-//! Where submitters meet the lanes: the shortest queue takes what comes, a full one refuses it.
+//! Where submitters meet the lanes: small records gather until a stripe is worth it, a full queue refuses what comes.
 
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ use crate::stripe_buffer::StripeBuffer;
 
 /// Unit of the stripe memory budget: a semaphore counts in 32 bits.
 const BUDGET_UNIT_BYTES: usize = 64 * 1024;
+
+/// Records, and bytes, that may wait in a small lane before the next lane gets some.
+const GATHER_RECORDS: usize = 64;
+const GATHER_BYTES: usize = 1 << 20;
 
 /// The queues of all lanes, and the memory that large stripes may take.
 pub(crate) struct Lanes {
@@ -76,7 +80,7 @@ impl Lanes {
 
     /// Commits a record.
     pub(crate) async fn commit(&self, core: &Core, submission: Submission) -> Result<Committed, LogError> {
-        let answer = self.submit(core, shortest(&self.small), submission)?;
+        let answer = self.submit(core, gathering(core, &self.small), submission)?;
         answer.await.unwrap_or_else(|_| Err(gone(core)))
     }
 
@@ -86,7 +90,7 @@ impl Lanes {
         core: &Core,
         records: impl Iterator<Item = (RecordBody, Option<Seq>)>,
     ) -> Result<(), LogError> {
-        let lane = shortest(&self.small);
+        let lane = gathering(core, &self.small);
         let answers = records
             .map(|(body, carried)| {
                 let submission = Submission { body, carried, data: Vec::new(), data_bytes: 0, data_crc64: 0 };
@@ -174,6 +178,20 @@ impl Lanes {
         let small = self.small.iter().map(|queue| lane(LaneKind::Small, queue.depth()));
         let large = self.large.iter().map(|queue| lane(LaneKind::Large, queue.depth()));
         small.chain(large).collect()
+    }
+}
+
+/// The first lane whose next stripe has room, or else the one with the least to do: records that gather in one lane make fewer
+/// and fuller stripes, and so fewer syncs and less padding; another lane only helps when there is more than a stripe's worth.
+fn gathering<'a>(core: &Core, queues: &'a [Arc<Queue<PendingRecord>>]) -> &'a Queue<PendingRecord> {
+    let records = GATHER_RECORDS.min(core.config.queue_records_max);
+    let has_room = |queue: &&Arc<Queue<PendingRecord>>| {
+        let depth = queue.depth();
+        depth.items < records && depth.bytes < GATHER_BYTES
+    };
+    match queues.iter().find(has_room) {
+        Some(queue) => queue,
+        None => shortest(queues),
     }
 }
 
