@@ -45,6 +45,7 @@ async fn all_laws(fresh: &dyn Fn() -> Shared) {
     small_files_are_replaced_whole(fresh()).await;
     replacing_is_atomic_for_readers(fresh()).await;
     unlinking_is_idempotent_and_spares_open_files(fresh()).await;
+    renaming_replaces_and_spares_open_files(fresh()).await;
     paths_that_leave_the_root_are_refused(fresh()).await;
     ranges_beyond_the_limits_are_refused(fresh()).await;
     many_operations_at_once_keep_apart(fresh()).await;
@@ -218,6 +219,22 @@ async fn unlinking_is_idempotent_and_spares_open_files(disk: Shared) {
     assert_eq!(file.read_at(0, 100).await.unwrap(), pattern(1, 100));
     let other = disk.create("f", 0).await.unwrap();
     assert_eq!(other.len().await.unwrap(), 0);
+}
+
+async fn renaming_replaces_and_spares_open_files(disk: Shared) {
+    assert_eq!(kind(disk.rename("d/f", "d/g").await), io::ErrorKind::NotFound);
+    let old = disk.create("d/g", 0).await.unwrap();
+    old.write_at(0, vec![pattern(1, 100)], Durable::No).await.unwrap();
+    let new = disk.create("d/f", 0).await.unwrap();
+    new.write_at(0, vec![pattern(2, 200)], Durable::Yes).await.unwrap();
+    disk.rename("d/f", "d/g").await.unwrap();
+    disk.sync_dir("d").await.unwrap();
+    assert_eq!(names(&disk, "d").await, ["g"]);
+    assert_eq!(disk.read_file("d/g", 1000).await.unwrap(), pattern(2, 200));
+    assert_eq!(old.read_at(0, 200).await.unwrap(), pattern(1, 100));
+    disk.rename("d/g", "d/h").await.unwrap();
+    assert_eq!(names(&disk, "d").await, ["h"]);
+    assert_eq!(kind(disk.rename("d/h", "h").await), io::ErrorKind::InvalidInput);
 }
 
 async fn paths_that_leave_the_root_are_refused(disk: Shared) {

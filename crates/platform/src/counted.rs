@@ -141,6 +141,10 @@ impl Disk for CountedDisk {
         count(&self.counters, self.inner.write_file(path, bytes), begun, |_, ()| {})
     }
 
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        count(&self.counters, self.inner.rename(from, to), |_| {}, |_, ()| {})
+    }
+
     fn unlink(&self, path: &str) -> IoFuture<()> {
         count(&self.counters, self.inner.unlink(path), |c| add(&c.unlinks, 1), |_, ()| {})
     }

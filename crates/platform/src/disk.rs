@@ -69,6 +69,13 @@ pub trait Disk: Send + Sync + 'static {
     /// Any; the old content is then still there, or (if only the last directory sync failed) the new one.
     fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()>;
 
+    /// Gives the file `from` the name `to`, in place of the file that has it, if there is one: at every moment `to` names the one
+    /// file or the other. Both lie in the same directory, and the change is durable after [`Disk::sync_dir`] of it.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no `from`; `InvalidInput` if the directories differ; any other: it may have been renamed.
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()>;
+
     /// Removes the file `path`; it is no error if there is none. Durable after [`Disk::sync_dir`].
     ///
     /// # Errors

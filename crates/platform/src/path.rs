@@ -40,6 +40,13 @@ pub(crate) fn check_dir(path: &str) -> io::Result<()> {
     if path.is_empty() { Ok(()) } else { check_file(path) }
 }
 
+/// Checks the paths of a file and of its new name: both in one directory, so that one directory sync makes the change durable.
+pub(crate) fn check_rename(from: &str, to: &str) -> io::Result<()> {
+    check_file(from)?;
+    check_file(to)?;
+    if split(from).0 == split(to).0 { Ok(()) } else { Err(refusal(to, "lies in another directory")) }
+}
+
 /// Splits a checked path into its directory (empty: the root) and its last component.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
@@ -78,6 +85,9 @@ mod tests {
             check_file(good).unwrap();
         }
         check_dir("").unwrap();
+        check_rename("a/b", "a/c").unwrap();
+        check_rename("a/b", "b/b").unwrap_err();
+        check_rename("a", "../a").unwrap_err();
         check_dir("..").unwrap_err();
     }
 

@@ -112,6 +112,14 @@ impl Disk for HostDisk {
         self.on_file(path, move |names, path| names.write_file(path, bytes))
     }
 
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        if let Err(error) = path::check_rename(from, to) {
+            return refused(error);
+        }
+        let to = to.to_owned();
+        self.on_file(from, move |names, from| names.rename(from, &to))
+    }
+
     fn unlink(&self, path: &str) -> IoFuture<()> {
         self.on_file(path, Namespace::unlink)
     }

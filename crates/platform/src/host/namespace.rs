@@ -92,6 +92,10 @@ impl Namespace {
         self.write_and_rename(path, &temporary, bytes).map_err(|error| explain(error, "replace", path))
     }
 
+    pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        rustix::fs::renameat(&self.root, from, &self.root, to).map_err(|errno| explain(errno, "rename", from))
+    }
+
     pub(crate) fn unlink(&self, path: &str) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.root, path, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -204,6 +204,14 @@ impl Disk for SimDisk {
             .boxed()
     }
 
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        if let Err(error) = path::check_rename(from, to) {
+            return refused(error);
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.operation(move |state| state.rename(&from, &to)).boxed()
+    }
+
     fn unlink(&self, path: &str) -> IoFuture<()> {
         if let Err(error) = path::check_file(path) {
             return refused(error);

@@ -168,6 +168,16 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        if self.dirs.contains(to) {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{to} is a directory")));
+        }
+        let inode = self.open(from)?;
+        self.live.remove(from);
+        self.live.insert(to.to_owned(), inode);
+        Ok(())
+    }
+
     pub(super) fn unlink(&mut self, path: &str) -> io::Result<()> {
         if self.dirs.contains(path) {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{path} is a directory")));
