@@ -52,12 +52,11 @@ fn run(command: Action) -> Result<(), Failure> {
 }
 
 fn read(settings: SettingArgs) -> Result<Config, Failure> {
-    let resolved = settings.layers()?.resolve().map_err(wrong)?;
-    Config::read(&resolved).map_err(wrong)
+    Config::read(&settings.layers()?.resolve()).map_err(wrong)
 }
 
 fn check(settings: SettingArgs) -> Result<(), Failure> {
-    let resolved = settings.layers()?.resolve().map_err(wrong)?;
+    let resolved = settings.layers()?.resolve();
     output::print(&config::report(&resolved))?;
     Config::read(&resolved).map(drop).map_err(wrong)
 }

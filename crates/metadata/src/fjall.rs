@@ -241,7 +241,9 @@ impl Index for FjallIndex {
         // Figures only: what can not be had is none.
         let disk_bytes = guarded(|| self.database.disk_space()).unwrap_or(0);
         let journal_bytes = guarded(|| self.database.journal_disk_space()).unwrap_or(0);
-        IndexStats { disk_bytes, journal_bytes, ..IndexStats::default() }
+        let room = rustix::fs::statvfs(&self.dir).ok();
+        let available_bytes = room.map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+        IndexStats { disk_bytes, journal_bytes, available_bytes, ..IndexStats::default() }
     }
 }
 

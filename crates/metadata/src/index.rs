@@ -288,6 +288,8 @@ pub struct IndexStats {
     pub disk_bytes: u64,
     /// Bytes of the journal: what a start must replay.
     pub journal_bytes: u64,
+    /// Bytes that the index' file system still has room for; `None` for an engine that lies on none, or when it can not be asked.
+    pub available_bytes: Option<u64>,
     /// Point reads answered by the row cache.
     pub cache_hits: u64,
     /// Point reads that the row cache passed on to the engine.

@@ -21,6 +21,7 @@ struct State {
     tables: Tables,
     /// Per commit since the last persist: what its rows were before it, in the order of its writes.
     undo: Vec<Vec<(RowKey, Option<Value>)>>,
+    available_bytes: Option<u64>,
 }
 
 type Rowset = BTreeMap<Vec<u8>, Value>;
@@ -39,6 +40,11 @@ impl MemoryIndex {
     #[must_use]
     pub fn unpersisted_commits(&self) -> usize {
         self.shared.read().undo.len()
+    }
+
+    /// Sets the room that its file system claims to have.
+    pub fn set_available_bytes(&self, bytes: Option<u64>) {
+        self.shared.write().available_bytes = bytes;
     }
 
     /// Goes back to the last persist and the first `keep_commits` commits after it, as power loss may; what is left
@@ -132,7 +138,7 @@ impl Index for MemoryIndex {
     }
 
     fn stats(&self) -> IndexStats {
-        IndexStats::default()
+        IndexStats { available_bytes: self.shared.read().available_bytes, ..IndexStats::default() }
     }
 }
 

@@ -15,6 +15,27 @@ pub(crate) fn explain(source: impl Into<io::Error>, action: &'static str, path: 
     io::Error::new(kind, Explained { action, path: path.into(), source })
 }
 
+/// Whether an operation failed because this process or its machine had run out of descriptors or memory: no fault of the target, and soon over.
+#[must_use]
+pub fn is_exhausted(error: &io::Error) -> bool {
+    let exhausted = |error: &io::Error| {
+        let errno = error.raw_os_error();
+        error.kind() == io::ErrorKind::OutOfMemory
+            || [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS].map(Some).contains(&errno)
+    };
+    if exhausted(error) {
+        return true;
+    }
+    let mut cause = error.get_ref().and_then(|inner| inner.source());
+    while let Some(source) = cause {
+        if source.downcast_ref::<io::Error>().is_some_and(exhausted) {
+            return true;
+        }
+        cause = source.source();
+    }
+    false
+}
+
 #[derive(Debug)]
 struct Explained {
     action: &'static str,
@@ -55,5 +76,16 @@ mod tests {
             assert_eq!(explain(errno, "write", "x").kind(), kind);
         }
         assert!(explain(Errno::IO, "write", "a/b").to_string().starts_with("write a/b: "));
+    }
+
+    #[test]
+    fn what_this_process_ran_out_of_is_no_fault_of_the_target() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(is_exhausted(&explain(errno, "open", "x")), "{errno}");
+            assert!(is_exhausted(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::NOSPC, Errno::NOENT] {
+            assert!(!is_exhausted(&explain(errno, "open", "x")), "{errno}");
+        }
     }
 }

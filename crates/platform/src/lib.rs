@@ -33,6 +33,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use counted::{CountedDisk, IoCounters, IoCounts};
 pub use disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Space};
 pub use entropy::{Entropy, OsEntropy, SeededEntropy};
+pub use error::is_exhausted;
 pub use lock::StateLock;
 pub use open_files::raise_open_files_limit;
 pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};

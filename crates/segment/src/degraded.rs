@@ -6,17 +6,26 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_types::limits::BLOCK_BYTES;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::LogError;
 use crate::format::{ChunkHeader, StripeShape};
 use crate::media::{ChunkError, Media, check_blocks};
 use crate::segment_info::SegmentInfo;
 
+/// Memory for rebuilding chunks, in bytes; one rebuild of the widest geometry may take more, alone.
+const REBUILD_MEMORY_BYTES: usize = 256 << 20;
+
+/// The memory for rebuilding chunks, in blocks.
+pub(crate) fn rebuild_memory() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(REBUILD_MEMORY_BYTES / BLOCK_BYTES))
+}
+
 impl Media {
     /// Bytes `range` of the payload of the chunk on `shard`, from at least `k` other chunks whose blocks are all checked.
     ///
     /// # Errors
-    /// `Corrupt` when fewer than `k` others can be read.
+    /// `Corrupt` when fewer than `k` others can be read; `Busy` when that is for want of descriptors or memory.
     pub(crate) async fn reconstruct(
         &self,
         info: &SegmentInfo,
@@ -26,7 +35,7 @@ impl Media {
     ) -> Result<Bytes, LogError> {
         self.metrics.degraded_reads.add(1);
         let lost = |detail: String| LogError::corrupt(info.id, format!("stripe at {stripe_offset}: {detail}"));
-        let headers = self.other_headers(info, stripe_offset, shard).await;
+        let headers = self.other_headers(info, stripe_offset, shard).await?;
         let Some(shape) = headers.iter().flatten().next().map(|header| header.shape.clone()) else {
             return Err(lost("no chunk has a valid header".to_owned()));
         };
@@ -35,6 +44,8 @@ impl Media {
         }
         let start = range.start / BLOCK_BYTES * BLOCK_BYTES;
         let end = range.end.next_multiple_of(BLOCK_BYTES).min(shape.payload_bytes(shard));
+        // Many readers of a lost target must not hold `k` times their bytes all at once.
+        let _room = self.rebuild_room((end - start).saturating_mul(info.geometry.data() + 1)).await;
         let have = self.gather(info, &shape, &headers, shard, start..end).await?;
         let mut rebuilt = vec![0; end - start];
         let slices: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
@@ -50,29 +61,39 @@ impl Media {
         Ok(Bytes::from(rebuilt).slice(range.start - start..range.end - start))
     }
 
+    /// Waits for a share of the memory for rebuilding chunks: of all there is when that is less.
+    async fn rebuild_room(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let units = bytes.div_ceil(BLOCK_BYTES).clamp(1, REBUILD_MEMORY_BYTES / BLOCK_BYTES);
+        let room = Arc::clone(&self.rebuilds).acquire_many_owned(units as u32).await;
+        room.expect("the semaphore is never closed")
+    }
+
     /// The headers of all shards but one, where they can be read and agree.
     async fn other_headers(
         &self,
         info: &SegmentInfo,
         stripe_offset: u64,
         without: usize,
-    ) -> Vec<Option<Arc<ChunkHeader>>> {
+    ) -> Result<Vec<Option<Arc<ChunkHeader>>>, LogError> {
         let headers = join_all((0..info.geometry.shards()).map(async |shard| {
             if shard == without {
-                return None;
+                return Ok(None);
             }
             match self.header(info, stripe_offset, shard).await {
-                Ok(header) => Some(header),
+                Ok(header) => Ok(Some(header)),
+                Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
                 Err(error) => {
                     self.damaged(info.id, shard, &error);
-                    None
+                    Ok(None)
                 }
             }
         }))
-        .await;
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>, LogError>>()?;
         let shape = headers.iter().flatten().next().map(|header| header.shape.clone());
         let agrees = |header: &Arc<ChunkHeader>| Some(&header.shape) == shape.as_ref();
-        headers.into_iter().map(|header| header.filter(agrees)).collect()
+        Ok(headers.into_iter().map(|header| header.filter(agrees)).collect())
     }
 
     /// `k` chunks other than `without`, `range` of each, zeros where a chunk is shorter.
@@ -104,6 +125,7 @@ impl Media {
             for (header, outcome) in wave.into_iter().zip(read) {
                 match outcome {
                     Ok(bytes) => have.push((header.shard.into(), bytes)),
+                    Err(ChunkError::Exhausted(_)) => return Err(LogError::Busy),
                     Err(error) => self.damaged(info.id, header.shard.into(), &error),
                 }
             }

@@ -1,17 +1,20 @@
 //! Chunks on targets: every byte that leaves this module upwards was checked, unless its name says raw.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
-use gabion_platform::{Clock, DiskFile};
+use gabion_platform::{Clock, DiskFile, is_exhausted};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use gabion_types::{Geometry, SegmentId};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use tokio::sync::Semaphore;
 
 use crate::config::LogConfig;
+use crate::degraded::rebuild_memory;
 use crate::format::{ChunkHeader, FormatError};
 use crate::metrics::LogMetrics;
 use crate::repair_queue::RepairQueue;
@@ -29,6 +32,8 @@ pub(crate) struct Media {
     files: Cache<(SegmentId, u8), Arc<dyn DiskFile>>,
     headers: Cache<(SegmentId, u64, u8), Arc<ChunkHeader>>,
     codecs: Mutex<Vec<Codec>>,
+    /// See [`rebuild_memory`].
+    pub(crate) rebuilds: Arc<Semaphore>,
 }
 
 /// Why a chunk, or a part of it, can not be had.
@@ -40,6 +45,9 @@ pub(crate) enum ChunkError {
     /// Its target failed the read.
     #[error("{0}")]
     Io(String),
+    /// This machine ran out of descriptors or memory: the chunk may be as good as ever.
+    #[error("{0}")]
+    Exhausted(String),
     /// It was read, and it is not what was written.
     #[error("{0}")]
     Corrupt(String),
@@ -55,6 +63,7 @@ impl Media {
             files: Cache::new(config.open_files_max),
             headers: Cache::new(config.header_cache_entries),
             codecs: Mutex::default(),
+            rebuilds: rebuild_memory(),
         }
     }
 
@@ -81,8 +90,8 @@ impl Media {
                 self.files.insert(key, Arc::clone(&file));
                 Ok(file)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ChunkError::Absent),
-            Err(error) => Err(ChunkError::Io(error.to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ChunkError::Absent),
+            Err(error) => Err(failed_read(&error)),
         }
     }
 
@@ -112,7 +121,7 @@ impl Media {
             Err(error) => {
                 // The handle may be the fault, e.g. after a remount: the next read opens anew.
                 self.files.remove(&(info.id, shard as u8));
-                Err(ChunkError::Io(error.to_string()))
+                Err(failed_read(&error))
             }
         }
     }
@@ -163,6 +172,7 @@ impl Media {
     /// Counts damage and asks for its repair.
     pub(crate) fn damaged(&self, segment: SegmentId, shard: usize, error: &ChunkError) {
         match error {
+            ChunkError::Exhausted(_) => return,
             ChunkError::Corrupt(_) => self.metrics.corrupt_chunks.add(1),
             ChunkError::Absent | ChunkError::Io(_) => self.metrics.unreadable_chunks.add(1),
         }
@@ -208,6 +218,10 @@ pub(crate) fn check_blocks(header: &ChunkHeader, range: Range<usize>, bytes: &[u
         }
     }
     Ok(())
+}
+
+fn failed_read(error: &io::Error) -> ChunkError {
+    if is_exhausted(error) { ChunkError::Exhausted(error.to_string()) } else { ChunkError::Io(error.to_string()) }
 }
 
 fn corrupt(what: &str, error: FormatError) -> ChunkError {

@@ -77,6 +77,7 @@ impl Media {
         let headers = join_all((0..info.geometry.shards()).map(|shard| self.header(info, stripe_offset, shard))).await;
         match headers.iter().flatten().next() {
             Some(header) => Ok(header.shape.header_bytes()),
+            None if headers.iter().any(|header| matches!(header, Err(ChunkError::Exhausted(_)))) => Err(LogError::Busy),
             None => Err(LogError::corrupt(info.id, format!("stripe at {stripe_offset}: no chunk has a valid header"))),
         }
     }

@@ -58,12 +58,13 @@ pub(crate) enum Content {
 /// Takes in `body`; computes the checksums that it asks for, and `also`.
 ///
 /// # Errors
-/// `Body`, `BadDigest`, `EntityTooLarge`, `InvalidRequest`; those of the log for a large body.
+/// `Body`, `BadDigest`, `EntityTooLarge`, `InvalidRequest`, `Busy`, `NoSpace`; those of the log for a large body.
 pub(crate) async fn collect(
     inner: &Inner,
     body: ObjectBody,
     also: Option<ChecksumAlgorithm>,
 ) -> Result<Collected, StoreError> {
+    inner.check_index_room()?;
     let collected = Collector::new(inner, &body, also).run(body).await;
     match &collected {
         Ok(collected) => {
@@ -117,7 +118,7 @@ impl<'a> Collector<'a> {
             self.stripes = Some(Stripes::new(self.inner));
         } else {
             let bytes = body.length.map_or(INLINE_BYTES_MAX, |length| length as usize);
-            share = Some(self.inner.put_share(bytes).await);
+            share = Some(self.inner.put_share(bytes).await?);
         }
         while let Some(piece) = body.stream.next().await {
             self.take(piece?).await?;
@@ -226,7 +227,7 @@ impl<'a> Stripes<'a> {
         while !bytes.is_empty() {
             let buffer = match &mut self.filling {
                 Some(buffer) => buffer,
-                empty => empty.insert(self.inner.log.stripe_buffer().await?),
+                empty => empty.insert(self.inner.stripe_buffer().await?),
             };
             let taken = buffer.put(bytes);
             bytes = &bytes[taken..];

@@ -20,6 +20,11 @@ pub struct StoreConfig {
     pub checkpoint_interval_ms: u64,
     /// Bytes written to the log after which a checkpoint is made before its time.
     pub checkpoint_bytes: u64,
+    /// Room that the index' file system keeps, in bytes: below it nothing new is taken in (`NoSpace`), deletions go on. Looked at with
+    /// every checkpoint interval.
+    pub index_reserve_bytes: u64,
+    /// Longest wait for a share of the memory for bodies or of that for downloads before the client is told `Busy`, in milliseconds.
+    pub memory_wait_ms: u64,
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
@@ -44,6 +49,8 @@ impl StoreConfig {
             owner: Owner { id: "gabion".into(), display_name: "gabion".into() },
             checkpoint_interval_ms: 1000,
             checkpoint_bytes: 256 << 20,
+            index_reserve_bytes: 512 << 20,
+            memory_wait_ms: 20_000,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
             read_memory_bytes: 1 << 30,
             read_ahead_stripes: 3,

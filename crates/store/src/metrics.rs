@@ -53,6 +53,8 @@ counters! {
     body_bytes,
     /// Bodies that ended with an error or did not match their digests.
     bodies_refused,
+    /// Requests that were told to come again because the memory for bodies or downloads was taken for too long.
+    memory_refusals,
     /// Copies that moved no bytes.
     copies_by_reference,
     /// Reads that began anew because the object changed between the look-up and the pin.

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use gabion_metadata::{
     Index, IndexStats, Table, Value, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
-use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, NewRecord};
+use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, NewRecord, StripeBuffer};
 use gabion_types::{BucketName, Extent, ObjectKey, limits::INLINE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     closed: AtomicBool,
     /// Some commit failed in a way that may let it take effect at the next start.
     uncertain: AtomicBool,
+    /// The index' file system has less room than is kept for deletions.
+    index_full: AtomicBool,
     _stop_when_dropped: DropGuard,
 }
 
@@ -117,7 +120,7 @@ impl Budget {
     }
 
     /// Waits for a share of `bytes`, or of all there is.
-    pub(crate) async fn take(&self, bytes: usize) -> Share {
+    async fn take(&self, bytes: usize) -> Share {
         let wanted = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.permits);
         Arc::clone(&self.semaphore).acquire_many_owned(wanted).await.expect("the semaphore is never closed")
     }
@@ -188,6 +191,7 @@ impl Store {
             byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
             uncertain: AtomicBool::new(false),
+            index_full: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
             env,
@@ -198,6 +202,7 @@ impl Store {
             stop,
         };
         let inner = Arc::new(inner);
+        inner.measure_index_room();
         inner.background.spawn(tasks::checkpoints(
             Arc::downgrade(&inner),
             Arc::clone(&inner.apply),
@@ -326,13 +331,67 @@ impl Inner {
     }
 
     /// Waits for a share of the memory for small bodies.
-    pub(crate) async fn put_share(&self, bytes: usize) -> Share {
-        self.put_memory.take(bytes).await
+    ///
+    /// # Errors
+    /// `Busy` when it takes too long.
+    pub(crate) async fn put_share(&self, bytes: usize) -> Result<Share, StoreError> {
+        self.no_longer_than_allowed(self.put_memory.take(bytes)).await
     }
 
-    /// Waits for a share of the memory for what readers need next.
+    /// Waits for the memory of one stripe of a large body.
+    ///
+    /// # Errors
+    /// `Busy` when it takes too long; those of the log.
+    pub(crate) async fn stripe_buffer(&self) -> Result<StripeBuffer, StoreError> {
+        Ok(self.no_longer_than_allowed(self.log.stripe_buffer()).await??)
+    }
+
+    /// Waits for a share of the memory for what a reader needs first.
+    ///
+    /// # Errors
+    /// `Busy` when it takes too long.
+    pub(crate) async fn first_read_share(&self, bytes: usize) -> Result<Share, StoreError> {
+        self.no_longer_than_allowed(self.read_memory.take(bytes)).await
+    }
+
+    /// Waits for a share of the memory for what readers need next; they were promised it with their first.
     pub(crate) async fn read_share(&self, bytes: usize) -> Share {
         self.read_memory.take(bytes).await
+    }
+
+    /// The outcome of a wait for memory. Others may hold it for as long as their clients are slow.
+    async fn no_longer_than_allowed<T>(&self, wait: impl Future<Output = T>) -> Result<T, StoreError> {
+        let longest = Duration::from_millis(self.config.memory_wait_ms);
+        tokio::time::timeout(longest, wait).await.map_err(|_| {
+            self.metrics.memory_refusals.add(1);
+            StoreError::Busy
+        })
+    }
+
+    /// Whether the index has room for more rows.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(crate) fn check_index_room(&self) -> Result<(), StoreError> {
+        if self.index_full.load(Ordering::Acquire) { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+
+    /// Asks how much room the index has left. An index that could not write would take the log down with it, deletions and all.
+    pub(crate) fn measure_index_room(&self) {
+        let Some(available_bytes) = self.index.stats().available_bytes else { return };
+        let is_full = available_bytes < self.config.index_reserve_bytes;
+        if self.index_full.swap(is_full, Ordering::AcqRel) != is_full {
+            if is_full {
+                let reserve_bytes = self.config.index_reserve_bytes;
+                tracing::error!(
+                    available_bytes,
+                    reserve_bytes,
+                    "the index' file system is full: only deletions are taken"
+                );
+            } else {
+                tracing::warn!(available_bytes, "the index' file system has room again");
+            }
+        }
     }
 
     /// A share of the memory for reading ahead, if it is free.
@@ -369,6 +428,9 @@ impl Inner {
         data_crc64: u64,
         hold: Hold,
     ) -> Result<Committed, StoreError> {
+        if mutation.creates() {
+            self.check_index_room()?;
+        }
         let encoded = mutation.encode();
         if !Mutation::fits(&encoded) {
             return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));

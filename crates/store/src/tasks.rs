@@ -20,6 +20,7 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
             () = apply.work().checkpoint.notified() => {}
         }
         let Some(inner) = store.upgrade() else { return };
+        inner.measure_index_room();
         if let Err(error) = inner.checkpoint().await {
             inner.metrics.checkpoint_failures.add(1);
             tracing::error!(%error, "a checkpoint of the index failed");

@@ -79,14 +79,13 @@ pub(crate) struct Layers {
 #[derive(Debug)]
 pub(crate) struct Resolved {
     given: BTreeMap<&'static str, Given>,
+    /// Every name that is unknown and everything in the file that is no setting.
+    problems: Vec<Problem>,
 }
 
 impl Layers {
-    /// Merges the layers.
-    ///
-    /// # Errors
-    /// With every name that is unknown and everything in the file that is no setting.
-    pub(crate) fn resolve(self) -> Result<Resolved, Vec<Problem>> {
+    /// Merges the layers; what is wrong with them is part of the result, so that the rest can be shown.
+    pub(crate) fn resolve(self) -> Resolved {
         let mut problems = Vec::new();
         let mut given = BTreeMap::new();
         for setting in SETTINGS {
@@ -104,11 +103,16 @@ impl Layers {
             };
             given.insert(key, Given { texts, source: Source::Flag(flag) });
         }
-        if problems.is_empty() { Ok(Resolved { given }) } else { Err(problems) }
+        Resolved { given, problems }
     }
 }
 
 impl Resolved {
+    /// Every name that is unknown and everything in the file that is no setting.
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
     /// What applies to `key` and where it came from.
     ///
     /// # Panics

@@ -66,9 +66,9 @@ macro_rules! settings {
             /// Reads all values.
             ///
             /// # Errors
-            /// With every value that is wrong, and every rule between values that is broken.
+            /// With every name that is unknown, every value that is wrong, and every rule between values that is broken.
             pub(crate) fn read(resolved: &Resolved) -> Result<Config, Vec<Problem>> {
-                let mut problems = Vec::new();
+                let mut problems = resolved.problems().to_vec();
                 $(let $field = resolved.value::<$ty>($key).map_err(|problem| problems.push(problem)).ok();)*
                 if !problems.is_empty() {
                     return Err(problems);
@@ -157,6 +157,10 @@ settings! {
         "Memory for downloads: half for what clients need next, 1MiB each, half for what is read ahead while it is free.";
     "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
         "Stripes that a download of a large object reads ahead.";
+    "memory.wait" => memory_wait: Span = "20s",
+        "Longest wait for a share of this memory; then the client is told SlowDown.";
+    "index.reserve_bytes" => index_reserve_bytes: ByteCount = "512MiB",
+        "Room on the index' file system below which nothing new is taken (507 InsufficientStorage); deletions go on.";
     "index.cache_bytes" => index_cache_bytes: ByteCount = "256MiB",
         "Memory for blocks of the index.";
     "index.row_cache_bytes" => index_row_cache_bytes: ByteCount = "128MiB",

@@ -17,14 +17,13 @@ fn layers(flags: &[(&'static str, &str)], environment: &[(&str, &str)], file: &s
 }
 
 fn resolve(layers: Layers) -> Resolved {
-    layers.resolve().unwrap()
+    let resolved = layers.resolve();
+    assert!(resolved.problems().is_empty(), "{:?}", resolved.problems());
+    resolved
 }
 
 fn problems(layers: Layers) -> String {
-    let found = match layers.resolve() {
-        Ok(resolved) => Config::read(&resolved).unwrap_err(),
-        Err(problems) => problems,
-    };
+    let found = Config::read(&layers.resolve()).unwrap_err();
     found.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n")
 }
 
@@ -54,6 +53,8 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.memory_put_bytes.0, store.put_memory_bytes);
     assert_eq!(config.memory_read_bytes.0, store.read_memory_bytes);
     assert_eq!(config.memory_read_ahead_stripes, store.read_ahead_stripes);
+    assert_eq!(config.memory_wait.0.as_millis(), u128::from(store.memory_wait_ms));
+    assert_eq!(config.index_reserve_bytes.0, store.index_reserve_bytes);
     assert_eq!(config.checkpoint_interval.millis(), store.checkpoint_interval_ms);
     assert_eq!(config.checkpoint_bytes.0, store.checkpoint_bytes);
     assert_eq!(config.region, store.region);

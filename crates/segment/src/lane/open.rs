@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use gabion_platform::{DiskFile, Durable};
+use gabion_platform::{DiskFile, Durable, is_exhausted};
 use gabion_types::{Seq, TargetId};
 
 use crate::config::Durability;
@@ -102,6 +102,8 @@ impl Core {
             let info = SegmentInfo { id, kind, geometry, targets: targets.collect() };
             match self.create(info, &slots, shard_bytes, purpose).await {
                 Ok(open) => return Ok(open),
+                // Without descriptors no target would do any better.
+                Err(failed) if failed.iter().any(|(_, error)| is_exhausted(error)) => return Err(LogError::Busy),
                 Err(failed) => {
                     let for_space = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
                     excluded.extend(failed.iter().map(|(target, error)| (*target, for_space(error))));
@@ -145,7 +147,9 @@ impl Core {
             match outcome {
                 Ok(file) => shards.push(file.zip(*slot).map(|(file, target)| ShardFile::new(file, target))),
                 Err((target, error)) => {
-                    self.media.targets.failed(target, &error);
+                    if !is_exhausted(&error) {
+                        self.media.targets.failed(target, &error);
+                    }
                     failed.push((target, error));
                 }
             }

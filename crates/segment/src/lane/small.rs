@@ -94,6 +94,11 @@ async fn write_part(writer: &mut Writer, mut batch: Vec<BatchRecord>, parts: &mu
             Position::At(place) => place,
             Position::TooLarge => return split(batch, parts),
             Position::Refused(error) => {
+                // Busy says that nothing took effect; of an attempt that was voided only the next start is sure.
+                let error = match error {
+                    LogError::Busy if attempt > 1 => LogError::Unavailable("no segment can be opened".to_owned()),
+                    error => error,
+                };
                 batch = keep_dataless(&core, batch, &error);
                 if !has_data {
                     return answer_all(batch, &error);

@@ -97,7 +97,7 @@ impl Shards {
                 },
             },
             Err(ChunkError::Corrupt(_)) => Head::Nothing,
-            Err(ChunkError::Absent | ChunkError::Io(_)) => Head::OutOfSight,
+            Err(ChunkError::Absent | ChunkError::Io(_) | ChunkError::Exhausted(_)) => Head::OutOfSight,
         }
     }
 

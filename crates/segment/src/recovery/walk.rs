@@ -248,7 +248,7 @@ impl Walk<'_> {
         for (shard, check) in checks.iter().enumerate() {
             if let Err(error) = check {
                 valid[shard] = None;
-                out_of_sight[shard] |= matches!(error, ChunkError::Io(_) | ChunkError::Absent);
+                out_of_sight[shard] |= !matches!(error, ChunkError::Corrupt(_));
             }
         }
         (valid, out_of_sight)

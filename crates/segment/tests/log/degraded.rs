@@ -239,3 +239,37 @@ fn a_lost_segment_is_reported_not_guessed_at() {
         assert!(world.find(&format!("{segment}.001")).is_some(), "the last shard is left for whoever finds the others");
     });
 }
+
+#[test]
+fn want_of_descriptors_or_memory_is_no_damage() {
+    let mut world = World::new("2+1", 9);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let written = write_some(&log).await;
+        let extent = written.stripes.last().unwrap().1;
+        world.disks.iter().for_each(|disk| disk.fail_reads(40, std::io::ErrorKind::OutOfMemory));
+        let mut refused = 0;
+        while let Err(error) = read(&log, &extent, 0..extent.len).await {
+            assert!(matches!(error, LogError::Busy), "{error}");
+            refused += 1;
+            assert!(refused < 200, "the fault has an end");
+        }
+        assert!(refused > 0);
+        check(&log, &written, "afterwards").await;
+        assert!(log.status().repairs.is_empty() && log.metrics().unreadable_chunks.get() == 0);
+    });
+}
+
+#[test]
+fn a_segment_that_can_not_be_opened_for_want_of_descriptors_is_no_fault_of_the_targets() {
+    let mut world = World::new("2+1", 10);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        world.disks[1].fail_writes(1, std::io::ErrorKind::OutOfMemory);
+        assert!(matches!(put(&log, 1, 100).await, Err(LogError::Busy)));
+        put(&log, 1, 100).await.unwrap();
+        assert!(log.status().targets.iter().all(|target| target.state == gabion_segment::TargetState::Online));
+    });
+}

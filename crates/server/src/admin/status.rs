@@ -33,6 +33,7 @@ fn of_store(store: &Store) -> Value {
         "index": {
             "disk_bytes": index.disk_bytes,
             "journal_bytes": index.journal_bytes,
+            "available_bytes": index.available_bytes,
             "cache_hits": index.cache_hits,
             "cache_misses": index.cache_misses,
             "cached_rows": index.cached_rows,

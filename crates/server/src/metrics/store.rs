@@ -24,7 +24,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 14] = [
+const PLAIN: [(Kind, &str, &str); 15] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -35,6 +35,7 @@ const PLAIN: [(Kind, &str, &str); 14] = [
     (Kind::Gauge, "gabion_log_repair_queue", "Shards that need repair"),
     (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
+    (Kind::Gauge, "gabion_index_available_bytes", "Bytes that may still be written to the index' file system"),
     (Kind::Counter, "gabion_index_cache_hits", "Point reads answered by the row cache"),
     (Kind::Counter, "gabion_index_cache_misses", "Point reads passed on to the engine"),
     (Kind::Gauge, "gabion_index_cached_rows", "Rows in the row cache"),
@@ -99,6 +100,7 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         count(status.log.repairs.len()),
         status.index.disk_bytes,
         status.index.journal_bytes,
+        status.index.available_bytes.unwrap_or(0),
         status.index.cache_hits,
         status.index.cache_misses,
         status.index.cached_rows,

@@ -24,7 +24,9 @@ struct Read {
 
 /// Reads the first part, and streams the rest behind it.
 pub(super) async fn open(inner: Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Result<ObjectStream, StoreError> {
-    let Some(first) = needed(&inner, &mut pieces).await? else { return Ok(ObjectStream::empty()) };
+    let Some(piece) = pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(ObjectStream::empty()) };
+    let share = inner.first_read_share(piece.len()).await?;
+    let first = read(&inner, piece, share).await?;
     if pieces.is_done() {
         // The bytes are here: no file is needed any more.
         drop(pin);

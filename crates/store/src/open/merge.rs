@@ -81,8 +81,10 @@ impl<'a> Merge<'a> {
         self.bytes_done
     }
 
-    /// Segments that could not be read to their end.
-    pub(super) fn lost(self) -> Vec<SegmentId> {
+    /// Segments of which some stripes could not be read.
+    pub(super) fn lost(mut self) -> Vec<SegmentId> {
+        self.lost.sort_unstable();
+        self.lost.dedup();
         self.lost
     }
 
@@ -106,21 +108,31 @@ impl<'a> Merge<'a> {
 
     /// Puts a cursor back at its next record, if it has one.
     async fn go_on(&mut self, mut cursor: Cursor, loaded: Result<(), LogError>) -> Result<(), StoreError> {
-        let settled = match loaded {
-            Ok(()) => cursor.settle().await,
-            Err(error) => Err(error),
-        };
-        match settled {
-            Ok(true) => {
-                self.cursors.push(Reverse(cursor));
-                return Ok(());
+        let mut outcome = loaded;
+        loop {
+            let settled = match outcome {
+                Ok(()) => cursor.settle().await,
+                Err(error) => Err(error),
+            };
+            match settled {
+                Ok(true) => {
+                    self.cursors.push(Reverse(cursor));
+                    return Ok(());
+                }
+                Ok(false) => break,
+                Err(error @ (LogError::Corrupt { .. } | LogError::NotFound(_))) => {
+                    tracing::error!(%error, "mutations are lost: more targets are lost or damaged than parity replaces");
+                    if self.lost.last() != Some(&cursor.source.segment) {
+                        self.lost.push(cursor.source.segment);
+                    }
+                    // What a stripe lost, those behind it still have.
+                    if cursor.loaded.is_none() {
+                        break;
+                    }
+                    outcome = Ok(());
+                }
+                Err(error) => return Err(error.into()),
             }
-            Ok(false) => {}
-            Err(error @ (LogError::Corrupt { .. } | LogError::NotFound(_))) => {
-                tracing::error!(%error, "mutations are lost: more targets are lost or damaged than parity replaces");
-                self.lost.push(cursor.source.segment);
-            }
-            Err(error) => return Err(error.into()),
         }
         self.loaded -= 1;
         self.bytes_done += cursor.source.bytes;
@@ -147,11 +159,13 @@ impl Cursor {
     async fn load(&mut self, log: &Log) -> Result<(), LogError> {
         let stream = log.mutations(self.source.segment, self.stripe).await?;
         let mut loaded = Loaded { stream, records: VecDeque::new() };
-        if let Some(stripe) = loaded.stream.next().await? {
+        let first = loaded.stream.next().await;
+        self.loaded = Some(loaded);
+        if let Some(stripe) = first? {
+            let loaded = self.loaded.as_mut().expect("it was loaded just now");
             loaded.records = stripe.records.into();
             loaded.records.drain(..self.records_done.min(loaded.records.len()));
         }
-        self.loaded = Some(loaded);
         Ok(())
     }
 

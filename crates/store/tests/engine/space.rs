@@ -200,3 +200,56 @@ async fn a_full_disk_takes_deletes_and_then_puts_again() {
     put(&store, "bucket", "again", &bytes(1, 1_500_000)).await;
     assert_eq!(keys(&store, "bucket").await, ["again"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_full_index_volume_stops_what_is_new_and_lets_deletions_go_on() {
+    let mut config = config(2, 1);
+    config.checkpoint_interval_ms = 1000;
+    config.index_reserve_bytes = 1000;
+    let world = World::new(77, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "old", &bytes(1, 1000)).await;
+    let measured = || tokio::time::sleep(std::time::Duration::from_millis(1500));
+    world.index.current.lock().set_available_bytes(Some(999));
+    measured().await;
+    for len in [0, 1000, 2_000_000] {
+        let refused = store.put_object(put_request("bucket", "new"), ObjectBody::from_bytes(bytes(2, len))).await;
+        assert!(matches!(refused, Err(StoreError::NoSpace)), "{len}: {refused:?}");
+    }
+    assert!(matches!(store.create_bucket(bucket("other"), None).await, Err(StoreError::NoSpace)));
+    assert_eq!(get(&store, "bucket", "old").await.unwrap(), bytes(1, 1000));
+    assert!(delete(&store, "bucket", "old").await);
+    world.index.current.lock().set_available_bytes(Some(1000));
+    measured().await;
+    put(&store, "bucket", "new", &bytes(3, 1000)).await;
+    assert_eq!(keys(&store, "bucket").await, ["new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_memory_ends_with_busy() {
+    let mut config = config(2, 1);
+    config.put_memory_bytes = 1;
+    config.log.stripe_memory_bytes = 3 * config.log.stripe_payload_bytes as u64 / 2;
+    let world = World::new(78, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for (len, rest) in [(1 << 20, 100), (2 << 20, 2 << 20)] {
+        // A client that sends nothing more holds all the memory there is.
+        let stalled = {
+            let store = store.clone();
+            let body = futures::stream::iter([Ok(bytes(1, 10))]).chain(futures::stream::pending());
+            let body = ObjectBody::from_stream(Box::pin(body), Some(len));
+            tokio::spawn(async move { store.put_object(put_request("bucket", "stalled"), body).await })
+        };
+        tokio::task::yield_now().await;
+        let other = || store.put_object(put_request("bucket", "other"), ObjectBody::from_bytes(bytes(2, rest)));
+        let refusals = store.metrics().memory_refusals.get();
+        assert!(matches!(other().await, Err(StoreError::Busy)), "{len}");
+        assert_eq!(store.metrics().memory_refusals.get(), refusals + 1);
+        stalled.abort();
+        assert!(stalled.await.unwrap_err().is_cancelled());
+        other().await.unwrap();
+    }
+    assert_eq!(keys(&store, "bucket").await, ["other"]);
+}
