@@ -66,6 +66,7 @@ async fn a_full_disk_refuses_writes_and_nothing_else() {
         .below(disk.path())
         .flag("--segment-payload-bytes", "8MiB")
         .flag("--segment-target-reserve-bytes", "16MiB")
+        .flag("--index-reserve-bytes", "8MiB")
         .flag("--lanes-small", "1")
         .flag("--lanes-large", "2");
     let mut server = Server::start(setup).await.unwrap();
