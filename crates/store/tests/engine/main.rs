@@ -9,6 +9,7 @@ mod bodies;
 mod concurrency;
 mod conditional;
 mod copies;
+mod format;
 mod listing;
 mod model;
 mod multipart;

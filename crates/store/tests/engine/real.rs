@@ -9,7 +9,8 @@ use gabion_store::{Env, IndexFactory, OpenReport, Silent, Store};
 
 use crate::harness::*;
 
-struct Fjall(PathBuf);
+/// fjall in a directory.
+pub struct Fjall(pub PathBuf);
 
 impl IndexFactory for Fjall {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
