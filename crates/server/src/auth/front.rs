@@ -15,6 +15,12 @@ const ONE_MECHANISM: &str = "Only one auth mechanism allowed; only the X-Amz-Alg
 const SIGV4_ONLY: &str = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
 const NOT_SIGNED: &str = "There were headers present in the request which were not signed";
 
+const INCOMPLETE: &str = "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+    X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.";
+const TOO_LONG: &str = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds";
+/// A week.
+const EXPIRES_MAX_S: i64 = 604_800;
+
 /// Checks a request's head.
 ///
 /// # Errors
@@ -37,8 +43,7 @@ pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3E
         host_is_signed(signed_headers(authorization)?)?;
     }
     if presigned_v4 {
-        let error = || S3Error::new(S3Code::AuthorizationQueryParametersError);
-        host_is_signed(query.get("X-Amz-SignedHeaders").map_err(|_| error())?.ok_or_else(error)?)?;
+        presigned_is_complete(query)?;
     }
     refuse_tokens(&parts.headers, query)?;
     decoded_length_is_a_number(&parts.headers)
@@ -67,6 +72,24 @@ fn authorization(headers: &HeaderMap) -> Result<Option<&str>, S3Error> {
         },
         (Some(_), Some(_)) => Err(S3Error::with(S3Code::InvalidArgument, ONE_MECHANISM)),
     }
+}
+
+/// A presigned request has all its parameters, each once, and holds for a week at most.
+fn presigned_is_complete(query: &Query) -> Result<(), S3Error> {
+    let wrong = |message: &'static str| S3Error::with(S3Code::AuthorizationQueryParametersError, message);
+    let get = |name: &str| query.get(name).ok().flatten().ok_or_else(|| wrong(INCOMPLETE));
+    for name in ["X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature", "X-Amz-Date"] {
+        get(name)?;
+    }
+    let signed = get("X-Amz-SignedHeaders")?;
+    let expires = get("X-Amz-Expires")?;
+    let seconds: i64 = expires.parse().map_err(|_| wrong("X-Amz-Expires should be a number"))?;
+    match seconds {
+        ..0 => return Err(wrong("X-Amz-Expires must be non-negative")),
+        0..=EXPIRES_MAX_S => {}
+        _ => return Err(wrong(TOO_LONG)),
+    }
+    host_is_signed(signed)
 }
 
 /// The list behind `SignedHeaders=`, of which there must be one.
@@ -131,7 +154,9 @@ mod tests {
         let similar = "AWS4-HMAC-SHA256 Credential=c, SignedHeaders=hostx;xhost, Signature=00";
         let twice = "AWS4-HMAC-SHA256 SignedHeaders=host, SignedHeaders=x-amz-date, Signature=00";
         let none = "AWS4-HMAC-SHA256 Credential=c, Signature=00";
-        let presigned = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=0&X-Amz-SignedHeaders=";
+        let dated = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=c&X-Amz-Date=d&X-Amz-Signature=0";
+        let expiring = |seconds: &str| format!("{dated}&X-Amz-Expires={seconds}&X-Amz-SignedHeaders=host");
+        let presigned = &format!("{dated}&X-Amz-Expires=60&X-Amz-SignedHeaders=");
         type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], Option<S3Code>);
         let table: &[Row<'_>] = &[
             ("GET", "", &[], None),
@@ -155,6 +180,11 @@ mod tests {
                 Some(S3Code::AuthorizationQueryParametersError),
             ),
             ("GET", "X-Amz-Signature=1", &[], Some(S3Code::AuthorizationQueryParametersError)),
+            ("GET", &expiring("0"), &[], None),
+            ("GET", &expiring("604800"), &[], None),
+            ("GET", &expiring("604801"), &[], Some(S3Code::AuthorizationQueryParametersError)),
+            ("GET", &expiring("-1"), &[], Some(S3Code::AuthorizationQueryParametersError)),
+            ("GET", &expiring("soon"), &[], Some(S3Code::AuthorizationQueryParametersError)),
             ("GET", "", &[("authorization", "AWS AK:sig")], Some(S3Code::InvalidRequest)),
             ("GET", "AWSAccessKeyId=a&Signature=b&Expires=1", &[], Some(S3Code::InvalidRequest)),
             ("POST", "", &[("content-type", "Multipart/Form-Data; boundary=x")], Some(S3Code::NotImplemented)),
