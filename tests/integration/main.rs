@@ -19,6 +19,7 @@ mod listings;
 mod memory;
 mod multipart;
 mod objects;
+mod operations;
 mod protocol;
 
 /// The bucket that [`served`] creates.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
+use crate::admin::AdminArgs;
 use crate::config::{Layers, SETTINGS, Setting};
 use crate::exit::Failure;
 
@@ -18,7 +19,7 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 done; 1 failed; 2 the command line or the configuration is wrong; \
-3 another process holds the state directory; 4 the targets can not be used as they are.";
+3 another process holds the state directory; 4 the targets can not be used as they are; 5 a running server needs attention.";
 
 #[derive(Debug, Subcommand)]
 #[command(disable_help_subcommand = true)]
@@ -44,6 +45,15 @@ pub(crate) enum Action {
     /// Explain the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Show how a running server does, and what needs attention.
+    ///
+    /// Ends with code 5 when service or redundancy is impaired, so that a monitor can call it.
+    Status {
+        #[command(flatten)]
+        admin: AdminArgs,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Put a load on an S3 endpoint and measure it.
     Bench(Box<gabion_bench::Cli>),
     /// Print the completions of a shell.

@@ -16,6 +16,7 @@ enum Kind {
     Config,
     Held,
     Targets,
+    Impaired,
 }
 
 impl Failure {
@@ -39,6 +40,11 @@ impl Failure {
         Self { kind: Kind::Targets, sentence: sentence.into() }
     }
 
+    /// A running server needs attention.
+    pub(crate) fn impaired(sentence: impl Into<String>) -> Self {
+        Self { kind: Kind::Impaired, sentence: sentence.into() }
+    }
+
     /// The process' exit code, as the help lists them.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
@@ -46,6 +52,7 @@ impl Failure {
             Kind::Config => 2,
             Kind::Held => 3,
             Kind::Targets => 4,
+            Kind::Impaired => 5,
         })
     }
 }

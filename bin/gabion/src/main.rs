@@ -1,6 +1,7 @@
 //! The program: arguments, configuration, wiring. What it wires together lives in the crates below.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod cli;
 mod config;
 mod deployment;
@@ -42,6 +43,7 @@ fn run(command: Action) -> Result<(), Failure> {
         Action::RebuildIndex(settings) => rebuild::run(read(settings)?),
         Action::Inspect(what) => inspect::run(what),
         Action::Config(ConfigCommand::Check(settings)) => check(settings),
+        Action::Status { admin, output } => admin::status::run(&admin, output.json),
         Action::Bench(load) => Ok(gabion_bench::run(*load)?),
         Action::Completions { shell } => {
             let mut script = Vec::new();
