@@ -7,6 +7,7 @@
 mod bench;
 mod cargo;
 mod clients;
+mod fuzz;
 mod http;
 mod process;
 mod steps;
@@ -25,7 +26,8 @@ cargo xtask COMMAND [ARGUMENTS]
   lint                    clippy over all targets; warnings are errors
   doc                     rustdoc; warnings are errors
   unit [FILTER]           unit, property and documentation tests of all crates
-  fuzz                    the decoders' and parsers' properties again, with many more cases
+  fuzz                    the decoders' and parsers' properties with many more cases, and each fuzz target for some seconds
+  fuzz TARGET SECONDS     one fuzz target; what it finds new is kept in fuzz/corpus
   integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
   clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it is installed, s5cmd
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)

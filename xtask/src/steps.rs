@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     cargo::{PRODUCT, bare, build_test_server, cargo, deny_version, test},
-    clients,
+    clients, fuzz,
     process::run,
     summary::{Tally, say},
 };
@@ -65,9 +65,13 @@ impl Step {
                 test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)
             }
             Step::Fuzz => {
+                if let [target, seconds] = arguments {
+                    return fuzz::long(target, seconds, tally);
+                }
                 let mut command = cargo("test")?;
                 command.args(PRODUCT).args(["--lib", "--no-fail-fast", "--", "panic"]);
-                test(command.env("PROPTEST_CASES", FUZZ_CASES), tally)
+                test(command.env("PROPTEST_CASES", FUZZ_CASES), tally)?;
+                fuzz::short(tally)
             }
             Step::Integration => {
                 let server = build_test_server()?;

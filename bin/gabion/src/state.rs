@@ -152,7 +152,7 @@ fn stored(path: &Path, entropy: &dyn Entropy) -> Result<(Credentials, Credential
 }
 
 /// Lines `access_key=…` and `secret_key=…`; blank lines and those that begin with `#` do not count.
-fn parse(text: &str) -> Result<Credentials, String> {
+pub(crate) fn parse(text: &str) -> Result<Credentials, String> {
     let (mut access_key, mut secret_key) = (None, None);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (name, value) = line.split_once('=').ok_or("a line has no '='")?;

@@ -297,6 +297,14 @@ fn decode_seal(seal: &[u8]) -> Option<u64> {
     (version == SEAL_VERSION).then_some(u64::from_be_bytes(count.try_into().ok()?))
 }
 
+/// Decodes what this module reads by itself.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_state_files(bytes: &[u8]) {
+    let _ = mark::decode(bytes);
+    let _ = decode_seal(bytes);
+    journal::read(bytes);
+}
+
 /// The row is copied: a slice of fjall's would keep the whole block that it lies in, also in a row cache.
 fn get(snapshot: &fjall::Snapshot, tables: &Tables, table: Table, key: &[u8]) -> Result<Option<Value>, fjall::Error> {
     if key.len() <= SEAL_KEY.len() {

@@ -8,6 +8,8 @@ mod cached;
 pub mod conformance;
 mod error;
 mod fjall;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 pub mod keys;
 mod memory;

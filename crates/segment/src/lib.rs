@@ -16,6 +16,8 @@ mod degraded;
 mod error;
 mod format;
 mod free;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod inspect;
 mod lane;
 mod layout;

@@ -6,6 +6,8 @@ pub mod admin;
 mod auth;
 pub mod credentials;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod http;
 pub mod metrics;
 mod ops;

@@ -21,6 +21,8 @@ mod copy;
 mod delete;
 mod error;
 mod free;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod get;
 mod holds;
 mod list;

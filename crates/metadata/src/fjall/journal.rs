@@ -16,7 +16,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, ErrorKind, Read},
+    io::{self, BufReader, ErrorKind, Read, Seek},
     path::Path,
 };
 
@@ -65,15 +65,22 @@ enum Entry {
     Other,
 }
 
+/// Reads a journal to its end.
+#[cfg(feature = "fuzzing")]
+pub(super) fn read(journal: &[u8]) {
+    let mut entries = BufReader::with_capacity(512, io::Cursor::new(journal));
+    while let Ok(Some(_)) = next(&mut entries) {}
+}
+
 /// The next entry; nothing at the end of what can be understood.
-fn next(entries: &mut BufReader<File>) -> io::Result<Option<Entry>> {
+fn next(entries: &mut BufReader<impl Read + Seek>) -> io::Result<Option<Entry>> {
     match read_entry(entries) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         other => other,
     }
 }
 
-fn read_entry(entries: &mut BufReader<File>) -> io::Result<Option<Entry>> {
+fn read_entry(entries: &mut BufReader<impl Read + Seek>) -> io::Result<Option<Entry>> {
     let entry = match array(entries)? {
         [1] => {
             let [_, _, _, _, sequence @ ..]: [u8; 12] = array(entries)?;
@@ -93,7 +100,7 @@ fn read_entry(entries: &mut BufReader<File>) -> io::Result<Option<Entry>> {
     Ok(Some(entry))
 }
 
-fn array<const N: usize>(entries: &mut BufReader<File>) -> io::Result<[u8; N]> {
+fn array<const N: usize>(entries: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     entries.read_exact(&mut bytes)?;
     Ok(bytes)

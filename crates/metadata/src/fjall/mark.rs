@@ -73,7 +73,7 @@ fn encode(count: u64) -> [u8; 16] {
     ((u128::from(count) << 64) | u128::from(!count)).to_be_bytes()
 }
 
-fn decode(bytes: &[u8]) -> Option<u64> {
+pub(super) fn decode(bytes: &[u8]) -> Option<u64> {
     let both = u128::from_be_bytes(bytes.try_into().ok()?);
     let (count, complement) = ((both >> 64) as u64, both as u64);
     (count == !complement).then_some(count)

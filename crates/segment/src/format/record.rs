@@ -52,7 +52,7 @@ pub(crate) struct RecordBinding {
 }
 
 impl RecordBinding {
-    fn crc64(self, record: &[u8]) -> u64 {
+    pub(crate) fn crc64(self, record: &[u8]) -> u64 {
         let mut crc = Crc64::new();
         crc.update(&self.segment.to_bytes());
         crc.update(&self.stripe_index.to_le_bytes());

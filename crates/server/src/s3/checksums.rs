@@ -106,7 +106,7 @@ pub(super) fn content_md5(call: &Call) -> Result<Option<[u8; 16]>, S3Error> {
     parse_md5(call.present("content-md5")?)
 }
 
-fn parse_md5(value: Option<&str>) -> Result<Option<[u8; 16]>, S3Error> {
+pub(super) fn parse_md5(value: Option<&str>) -> Result<Option<[u8; 16]>, S3Error> {
     let Some(value) = value else { return Ok(None) };
     match BASE64_STANDARD.decode(value).ok().and_then(|digest| digest.try_into().ok()) {
         Some(digest) => Ok(Some(digest)),

@@ -76,7 +76,7 @@ fn source(call: &Call) -> Result<CopySource, S3Error> {
 }
 
 /// Reads `[/]bucket/key[?versionId=…]`, encoded as in a URL.
-fn parse_source(text: &str) -> Result<(BucketName, ObjectKey), S3Error> {
+pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey), S3Error> {
     let invalid = |message: &'static str| S3Error::argument("x-amz-copy-source", text, message);
     let (path, version) = match text.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),

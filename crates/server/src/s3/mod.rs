@@ -15,6 +15,8 @@ mod conditions;
 mod copies;
 pub(crate) mod date;
 mod dispatch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod host;
 mod listing;
 mod object_attributes;
