@@ -85,6 +85,7 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     store.region.clone_from(&config.region);
     store.checkpoint_interval_ms = config.checkpoint_interval.millis();
     store.index_reserve_bytes = config.index_reserve_bytes.0;
+    store.index_snapshot_bytes = config.index_snapshot_bytes.0;
     store.memory_wait_ms = config.memory_wait.millis();
     store.checkpoint_bytes = config.checkpoint_bytes.0;
     store.put_memory_bytes = config.memory_put_bytes.0;

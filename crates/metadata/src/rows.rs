@@ -14,6 +14,7 @@ mod manifest;
 mod object;
 mod part;
 mod segment;
+mod snapshot;
 mod upload;
 mod usage;
 
@@ -26,6 +27,7 @@ pub use manifest::{ManifestPage, ManifestPart};
 pub use object::{ObjectRow, PartsSummary, VersionId};
 pub use part::PartRow;
 pub use segment::{LaneKind, SegmentRow, SegmentState};
+pub use snapshot::SnapshotRow;
 pub use upload::UploadRow;
 pub use usage::UsageRow;
 

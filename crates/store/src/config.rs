@@ -5,7 +5,10 @@ use std::sync::Arc;
 use gabion_metadata::{Index, IndexError};
 use gabion_platform::{Clock, Entropy};
 use gabion_segment::LogConfig;
-use gabion_types::limits::{INLINE_BYTES_MAX, PART_BYTES_MIN};
+use gabion_types::{
+    Seq,
+    limits::{INLINE_BYTES_MAX, PART_BYTES_MIN},
+};
 
 /// Configuration of a store.
 #[derive(Clone, Debug)]
@@ -20,6 +23,10 @@ pub struct StoreConfig {
     pub checkpoint_interval_ms: u64,
     /// Bytes written to the log after which a checkpoint is made before its time.
     pub checkpoint_bytes: u64,
+    /// Bytes written to the log after which the index is written to it as well; more if the index is large. 0: never.
+    pub index_snapshot_bytes: u64,
+    /// Whether an index that is lost is begun with the newest snapshot in the log, and not with nothing.
+    pub index_snapshot_restore: bool,
     /// Room that the index' file system keeps, in bytes: below it nothing new is taken in (`NoSpace`), deletions go on. Looked at with
     /// every checkpoint interval.
     pub index_reserve_bytes: u64,
@@ -49,6 +56,8 @@ impl StoreConfig {
             owner: Owner { id: "gabion".into(), display_name: "gabion".into() },
             checkpoint_interval_ms: 1000,
             checkpoint_bytes: 256 << 20,
+            index_snapshot_bytes: 16 << 30,
+            index_snapshot_restore: true,
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
@@ -113,6 +122,8 @@ impl Progress for Silent {
 pub struct OpenReport {
     /// Why the index was rebuilt from the segments; nothing when it was not.
     pub index_rebuilt: Option<String>,
+    /// Rows that the index was given back from its newest snapshot in the log, before anything was replayed.
+    pub rows_restored: u64,
     /// Mutations replayed from the log.
     pub mutations_replayed: u64,
     /// Segments found.
@@ -125,6 +136,17 @@ pub struct OpenReport {
     pub segments_unreadable: usize,
     /// Sentences for the operator.
     pub warnings: Vec<String>,
+}
+
+/// A snapshot of the index that was written to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotReport {
+    /// Number of its rows.
+    pub rows: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The commit that made it the newest.
+    pub seq: Seq,
 }
 
 /// What a rebuild of the index did.

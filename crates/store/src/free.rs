@@ -47,6 +47,13 @@ struct State {
     freed: u64,
 }
 
+impl Frees {
+    /// Something changed that may let segments go which could not.
+    pub(crate) fn reconsider(&self) {
+        self.state.lock().freed += 1;
+    }
+}
+
 /// Whether a segment may go now.
 enum Verdict {
     Free { carried: Vec<(Seq, Bytes)> },
@@ -219,9 +226,11 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
             };
             Needed::Carry(Mutation::EndUpload(ended).encode().into())
         }
-        Mutation::CreateBucket(_) | Mutation::PutObject(_) | Mutation::CreateUpload(_) | Mutation::PutPart(_) => {
-            Needed::No
-        }
+        Mutation::CreateBucket(_)
+        | Mutation::PutObject(_)
+        | Mutation::CreateUpload(_)
+        | Mutation::PutPart(_)
+        | Mutation::IndexSnapshot(_) => Needed::No,
     })
 }
 

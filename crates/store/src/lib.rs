@@ -33,6 +33,7 @@ mod mutation;
 mod open;
 mod put;
 pub mod range;
+mod snapshot;
 mod store;
 mod tasks;
 
@@ -50,7 +51,7 @@ pub use api::{
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
 };
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
-pub use config::{Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, Silent, StoreConfig};
+pub use config::{Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, Silent, SnapshotReport, StoreConfig};
 pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};

@@ -41,6 +41,12 @@ counters! {
     checkpoints,
     /// Checkpoints that failed.
     checkpoint_failures,
+    /// Snapshots of the index written to the log.
+    index_snapshots,
+    /// Bytes of the snapshots of the index written to the log.
+    index_snapshot_bytes,
+    /// Snapshots of the index that could not be written.
+    index_snapshot_failures,
     /// Segments deleted because nothing in them was needed.
     segments_freed,
     /// Mutations carried on into another segment when theirs was deleted.

@@ -4,7 +4,7 @@
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
 use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
-use gabion_types::{Extent, Seq, UploadId, limits::MUTATION_BYTES_MAX};
+use gabion_types::{Extent, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
 /// The version that is written.
@@ -29,6 +29,8 @@ pub(crate) enum Mutation {
     CompleteUpload(#[n(0)] Box<CompleteUploadMutation>),
     #[n(7)]
     EndUpload(#[n(0)] EndUploadMutation),
+    #[n(16)]
+    IndexSnapshot(#[n(0)] IndexSnapshotMutation),
 }
 
 /// A bucket comes into being.
@@ -200,6 +202,20 @@ pub(crate) struct EndUploadMutation {
     pub upload: UploadId,
 }
 
+/// A snapshot of the index is whole, and takes the place of the one before. It changes no object: who lost the index begins with it.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct IndexSnapshotMutation {
+    /// Number of its rows.
+    #[n(0)]
+    pub rows: u64,
+    /// Where its rows lie, one after the other.
+    #[n(1)]
+    pub extents: Vec<Extent>,
+    /// See [`gabion_metadata::rows::SnapshotRow::covered`].
+    #[n(2)]
+    pub covered: Vec<SegmentId>,
+}
+
 /// Why bytes are no mutation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MutationError {
@@ -246,14 +262,17 @@ impl Mutation {
             | Mutation::CreateUpload(_)
             | Mutation::PutPart(_)
             | Mutation::CompleteUpload(_) => true,
-            Mutation::DeleteBucket(_) | Mutation::DeleteObject(_) | Mutation::EndUpload(_) => false,
+            Mutation::DeleteBucket(_)
+            | Mutation::DeleteObject(_)
+            | Mutation::EndUpload(_)
+            | Mutation::IndexSnapshot(_) => false,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gabion_types::{Place, SegmentId};
+    use gabion_types::Place;
     use proptest::prelude::*;
 
     use super::*;
@@ -321,6 +340,11 @@ mod tests {
                 parts: vec![NamedPart { part_number: 3, seq: Seq::from_u64(77) }],
             })),
             Mutation::EndUpload(EndUploadMutation { bucket: "bucket".into(), key: "k".into(), upload }),
+            Mutation::IndexSnapshot(IndexSnapshotMutation {
+                rows: 3,
+                extents: vec![extent],
+                covered: vec![SegmentId::new(1, 2)],
+            }),
         ]
     }
 
@@ -362,7 +386,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_no_panic(which in 0_usize..8, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_changed_byte_is_no_panic(which in 0_usize..9, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut bytes = samples()[which].encode();
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -23,14 +23,14 @@ use tokio_util::{
 };
 
 use crate::{
-    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, StoreConfig, StoreError,
+    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, SnapshotReport, StoreConfig, StoreError,
     apply::Apply,
     free::{self, Frees},
     holds::{Hold, Holds},
     locks::Locks,
     metrics::StoreMetrics,
     mutation::Mutation,
-    open, tasks,
+    open, snapshot, tasks,
 };
 
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     commits: TaskTracker,
     background: TaskTracker,
     checkpointing: tokio::sync::Mutex<()>,
+    /// Held over every snapshot of the index.
+    pub snapshotting: tokio::sync::Mutex<()>,
     /// Copies that move bytes, at a time. Each holds memory for reads while it waits for memory for writes, and the other way
     /// round: together they never need more than half of the former, so that none waits for another for ever.
     pub byte_copies: Semaphore,
@@ -188,6 +190,7 @@ impl Store {
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             checkpointing: tokio::sync::Mutex::default(),
+            snapshotting: tokio::sync::Mutex::default(),
             byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
             uncertain: AtomicBool::new(false),
@@ -208,6 +211,7 @@ impl Store {
             Arc::clone(&inner.apply),
             inner.stop.clone(),
         ));
+        inner.background.spawn(tasks::snapshots(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         Self { inner }
     }
@@ -246,6 +250,15 @@ impl Store {
     /// `Unavailable`.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         self.inner.checkpoint().await
+    }
+
+    /// Writes the index to the log, so that a start without it need not replay everything; nothing when there is a reason not to.
+    /// Happens by itself when enough was written.
+    ///
+    /// # Errors
+    /// Those of the log and the index; the snapshot before still counts.
+    pub async fn snapshot_index(&self) -> Result<Option<SnapshotReport>, StoreError> {
+        snapshot::write(&self.inner).await
     }
 
     /// Deletes the segments in which nothing is needed; returns how many. Happens by itself when there are any.

@@ -8,7 +8,7 @@ use std::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
-use crate::{apply::Apply, free, store::Inner};
+use crate::{apply::Apply, free, snapshot, store::Inner};
 
 /// Makes a checkpoint every interval, or earlier when much was written, while there is work.
 pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
@@ -27,6 +27,43 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
         }
         // A dead segment may have waited for something in flight that has ended meanwhile.
         apply.work().free.notify_one();
+    }
+}
+
+/// A snapshot of the index costs at most this share of all that is written: one in so many bytes.
+const SNAPSHOT_SHARE: u64 = 16;
+
+/// Writes the index to the log when enough else was written.
+pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
+    let Some(bytes) = store.upgrade().map(|inner| inner.config.index_snapshot_bytes).filter(|&bytes| bytes > 0) else {
+        return;
+    };
+    apply.work().snapshot_after(bytes);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = apply.work().snapshot.notified() => {}
+        }
+        let Some(inner) = store.upgrade() else { return };
+        // While it is written, and until it is known how long it is, none is due.
+        apply.work().snapshot_after(u64::MAX);
+        let written = tokio::select! {
+            () = stop.cancelled() => return,
+            written = snapshot::write(&inner) => written,
+        };
+        let next_bytes = match written {
+            Ok(Some(report)) => {
+                tracing::info!(rows = report.rows, bytes = report.bytes, "the index was written to the log");
+                report.bytes.saturating_mul(SNAPSHOT_SHARE)
+            }
+            Ok(None) => 0,
+            Err(error) => {
+                inner.metrics.index_snapshot_failures.add(1);
+                tracing::warn!(%error, "the index could not be written to the log; it is tried again when more was written");
+                0
+            }
+        };
+        apply.work().snapshot_after(bytes.max(next_bytes));
     }
 }
 

@@ -167,6 +167,8 @@ settings! {
         "Memory for hot rows in front of the index.";
     "index.journal_bytes" => index_journal_bytes: ByteCount = "64MiB",
         "Length of the index' journal, which a start after a crash must read; at least 64MiB.";
+    "index.snapshot_bytes" => index_snapshot_bytes: ByteCount = "16GiB",
+        "Bytes written to the targets after which the index is written there, too, so that one that is lost is soon rebuilt; 0: never.";
     "checkpoint.interval" => checkpoint_interval: Span = "1s",
         "Time between two checkpoints of the index while there are writes.";
     "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",

@@ -8,6 +8,7 @@ mod bucket;
 mod object;
 mod overlay;
 mod segments;
+mod snapshot;
 mod upload;
 
 use std::sync::{
@@ -25,6 +26,7 @@ use crate::{StoreError, holds::Holds, mutation::Mutation};
 
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
+pub(crate) use snapshot::Begun;
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
 pub(crate) struct Apply {
@@ -49,6 +51,11 @@ pub(crate) struct Work {
     /// Index commits since the last checkpoint.
     commits: AtomicU64,
     checkpoint_bytes: u64,
+    /// Bytes stored by stripes applied since the last snapshot of the index was begun, and how many make the next one due.
+    snapshot_stored_bytes: AtomicU64,
+    snapshot_bytes: AtomicU64,
+    /// Rings when a snapshot of the index is due.
+    pub(crate) snapshot: Notify,
     /// Rings when so much was stored that a checkpoint should not wait for its time.
     pub(crate) checkpoint: Notify,
     /// Rings when a segment may have become wholly dead.
@@ -64,6 +71,29 @@ impl Work {
         self.commits.swap(0, Ordering::AcqRel) > 0
     }
 
+    /// So many bytes from now on make the next snapshot of the index due; `u64::MAX`: none is.
+    pub(crate) fn snapshot_after(&self, bytes: u64) {
+        self.snapshot_bytes.store(bytes, Ordering::Relaxed);
+        if self.snapshot_stored_bytes.load(Ordering::Relaxed) >= bytes {
+            self.snapshot.notify_one();
+        }
+    }
+
+    fn snapshot_begins(&self) {
+        self.snapshot_stored_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts what a stripe stored.
+    fn stored(&self, bytes: u64) {
+        let add = |counter: &AtomicU64| counter.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if add(&self.stored_bytes) >= self.checkpoint_bytes {
+            self.checkpoint.notify_one();
+        }
+        if add(&self.snapshot_stored_bytes) >= self.snapshot_bytes.load(Ordering::Relaxed) {
+            self.snapshot.notify_one();
+        }
+    }
+
     /// A checkpoint failed: there is work still.
     pub(crate) fn put_back(&self) {
         self.commits.fetch_add(1, Ordering::AcqRel);
@@ -75,7 +105,9 @@ impl Apply {
     pub(crate) fn load(index: Arc<dyn Index>, holds: Arc<Holds>, checkpoint_bytes: u64) -> Result<Self, StoreError> {
         let segments = Segments::load(&*index)?;
         let buckets = bucket::count(&*index)?;
-        let work = Work { checkpoint_bytes, ..Work::default() };
+        let work = Work { checkpoint_bytes, snapshot_bytes: AtomicU64::new(u64::MAX), ..Work::default() };
+        // What the newest snapshot does not cover would have to be replayed over it.
+        work.snapshot_stored_bytes.store(segments.uncovered_bytes(), Ordering::Relaxed);
         Ok(Self {
             index,
             holds,
@@ -144,6 +176,9 @@ impl Apply {
         self.work.commits.fetch_add(1, Ordering::AcqRel);
         state.buckets = state.buckets.saturating_add_signed(outcome.buckets);
         let news = state.segments.install(outcome.segments);
+        if let Some(covered) = outcome.covered {
+            state.segments.set_snapshot(covered);
+        }
         if news.any_dead {
             self.work.free.notify_one();
         }
@@ -162,10 +197,7 @@ impl Applier for Apply {
             Ok(())
         })
         .map_err(|error| ApplyError(error.to_string()))?;
-        let stored = self.work.stored_bytes.fetch_add(stripe.stored_bytes, Ordering::Relaxed) + stripe.stored_bytes;
-        if stored >= self.work.checkpoint_bytes {
-            self.work.checkpoint.notify_one();
-        }
+        self.work.stored(stripe.stored_bytes);
         Ok(())
     }
 
@@ -207,6 +239,7 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
         Mutation::PutPart(mutation) => upload::put_part(overlay, &at, *mutation),
         Mutation::CompleteUpload(mutation) => upload::complete(overlay, &at, *mutation),
         Mutation::EndUpload(mutation) => upload::end(overlay, &at, &mutation.bucket, &mutation.key, mutation.upload),
+        Mutation::IndexSnapshot(mutation) => snapshot::apply(overlay, &at, mutation),
     }
 }
 
@@ -223,6 +256,7 @@ pub(crate) struct Outcome {
     writes: Vec<Write>,
     segments: segments::Changes,
     buckets: isize,
+    covered: Option<snapshot::Covered>,
 }
 
 #[cfg(test)]

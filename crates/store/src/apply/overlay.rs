@@ -12,7 +12,7 @@ use gabion_metadata::{
 use gabion_segment::{AppliedStripe, Seal, SegmentInfo};
 use gabion_types::{Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
-use super::{Outcome, Segment, Segments, segments};
+use super::{Outcome, Segment, Segments, segments, snapshot::Covered};
 use crate::StoreError;
 
 /// Rows that one scan returns at most.
@@ -28,6 +28,7 @@ pub(crate) struct Overlay<'a> {
     /// Change of objects and bytes per bucket.
     usage: HashMap<Vec<u8>, (i64, i64)>,
     buckets: isize,
+    covered: Option<Covered>,
 }
 
 /// Whether a reference comes or goes.
@@ -47,7 +48,7 @@ impl Count {
 impl<'a> Overlay<'a> {
     pub(crate) fn new(index: &'a dyn Index, before: &'a Segments) -> Self {
         let (rows, segments, usage) = (Default::default(), HashMap::new(), HashMap::new());
-        Self { index, before, rows, segments, usage, buckets: 0 }
+        Self { index, before, rows, segments, usage, buckets: 0, covered: None }
     }
 
     /// The row under `key`.
@@ -221,6 +222,11 @@ impl<'a> Overlay<'a> {
         self.segments.insert(id, None);
     }
 
+    /// The newest snapshot of the index covers these segments.
+    pub(crate) fn covers(&mut self, covered: Covered) {
+        self.covered = Some(covered);
+    }
+
     /// All that the batch comes to.
     pub(crate) fn finish(mut self) -> Result<Outcome, StoreError> {
         for (bucket_key, (objects, bytes)) in std::mem::take(&mut self.usage) {
@@ -242,6 +248,6 @@ impl<'a> Overlay<'a> {
                 None => Write::Delete(table, key),
             }));
         }
-        Ok(Outcome { writes, segments: self.segments, buckets: self.buckets })
+        Ok(Outcome { writes, segments: self.segments, buckets: self.buckets, covered: self.covered })
     }
 }

@@ -9,6 +9,7 @@ use gabion_metadata::{
 use gabion_segment::{KnownSegment, Seal, SegmentInfo};
 use gabion_types::{SegmentId, Seq};
 
+use super::snapshot::{self, Covered};
 use crate::StoreError;
 
 /// Rows that one scan returns at most.
@@ -18,6 +19,10 @@ const PAGE_ROWS: usize = 1024;
 #[derive(Default)]
 pub(crate) struct Segments {
     table: HashMap<SegmentId, Segment>,
+    /// What the newest snapshot of the index covers, if there is one.
+    snapshot: Option<Covered>,
+    /// What the one that is being written covers.
+    pending: Option<Covered>,
 }
 
 /// A segment.
@@ -53,7 +58,7 @@ impl Segments {
             }
             match rows.last() {
                 Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
-                _ => return Ok(Self { table }),
+                _ => return Ok(Self { table, snapshot: snapshot::load(index)?, pending: None }),
             }
         }
     }
@@ -71,9 +76,12 @@ impl Segments {
         self.iter().map(|(id, segment)| segment.known(id)).collect()
     }
 
-    /// Whether a segment other than `except` may hold a mutation older than `seq` that brings a row into being: then
-    /// what takes such a row away must stay in the log.
+    /// Whether a segment other than `except` may hold a mutation older than `seq` that brings a row into being, or a snapshot
+    /// of the index the row itself, without knowing what `except` took away: then what takes such a row away must stay in the log.
     pub(crate) fn may_create_before(&self, except: SegmentId, seq: Seq) -> bool {
+        if self.snapshot.iter().chain(&self.pending).any(|covered| !covered.contains(&except)) {
+            return true;
+        }
         let creates = |segment: &Segment| segment.row.creates_min_seq.is_some_and(|min| min < seq);
         self.iter().any(|(id, segment)| id != except && segment.row.state != SegmentState::Freeing && creates(segment))
     }
@@ -81,6 +89,28 @@ impl Segments {
     /// Whether the files of a freed segment are still there.
     pub(crate) fn any_freeing(&self) -> bool {
         self.table.values().any(|segment| segment.row.state == SegmentState::Freeing)
+    }
+
+    /// There is a new snapshot of the index.
+    pub(crate) fn set_snapshot(&mut self, covered: Covered) {
+        self.snapshot = Some(covered);
+    }
+
+    /// One is being written, or none any more.
+    pub(crate) fn set_pending(&mut self, covered: Option<Covered>) {
+        self.pending = covered;
+    }
+
+    /// Whether one is being written, or may or may not have been.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Payload of the segments of records that the newest snapshot does not cover, in bytes.
+    pub(crate) fn uncovered_bytes(&self) -> u64 {
+        let is_covered = |id: &SegmentId| self.snapshot.as_ref().is_some_and(|covered| covered.contains(id));
+        let uncovered = self.table.iter().filter(|(id, s)| s.row.kind == LaneKind::Small && !is_covered(id));
+        uncovered.map(|(_, segment)| segment.row.written_bytes).sum()
     }
 
     /// Takes over the changes of a committed batch.

@@ -4,18 +4,27 @@ mod merge;
 mod replay;
 mod system;
 
+pub(crate) use system::State;
+
 use std::sync::Arc;
 
 use gabion_metadata::{Index, IndexError, ScanRange, Table};
 use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery};
 
 use crate::{
-    Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError, apply::Apply, holds::Holds,
+    Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError,
+    apply::Apply,
+    holds::Holds,
+    snapshot::{self, Restored},
     store::Parts,
 };
 
-/// How often the index is thrown away before opening gives up: once should do.
-const REBUILDS_MAX: usize = 3;
+/// How often opening is tried again, with an index that was thrown away or restored, before it gives up: twice should do.
+const ATTEMPTS_MAX: usize = 4;
+/// Bytes of segments of records that are looked through for a snapshot in any case: seconds.
+const SNAPSHOT_LOOKED_THROUGH_MIN: u64 = 1 << 30;
+/// Why an index is rebuilt that is not there.
+const NO_INDEX: &str = "there was none";
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 4096;
 
@@ -27,16 +36,36 @@ pub(crate) async fn open(
     env: Env,
     progress: Arc<dyn Progress>,
 ) -> Result<(Store, OpenReport), StoreError> {
-    let mut distrust = None;
-    for _ in 0..=REBUILDS_MAX {
-        if let Some(reason) = &distrust {
+    let (mut distrust, mut rows_restored, mut may_restore) = (None, 0, config.index_snapshot_restore);
+    for _ in 0..=ATTEMPTS_MAX {
+        if let Some(reason) = distrust.as_ref().filter(|_| rows_restored == 0) {
             tracing::warn!(%reason, "the index is thrown away and rebuilt from the segments");
             factory.destroy().map_err(|error| startup(&error))?;
         }
-        match attempt(&config, &targets, &*factory, &env).await? {
-            Attempt::Opened(opened) => return finish(*opened, config, env, distrust, &*progress).await,
-            Attempt::Distrusted(reason) => distrust = Some(reason),
+        let opened = match attempt(&config, &targets, &*factory, &env).await? {
+            Attempt::Opened(opened) => opened,
+            Attempt::Distrusted(reason) => {
+                (distrust, rows_restored) = (Some(reason), 0);
+                continue;
+            }
+        };
+        if opened.is_lost() && may_restore {
+            // Once: what was no good will be no better.
+            may_restore = false;
+            match opened.restore(&config, &*progress).await? {
+                Restored::Nothing => {}
+                Restored::Rows(rows) => {
+                    rows_restored = rows;
+                    distrust.get_or_insert_with(|| NO_INDEX.into());
+                    continue;
+                }
+                Restored::Broken(reason) => {
+                    distrust = Some(reason);
+                    continue;
+                }
+            }
         }
+        return finish(*opened, config, env, Rebuilt { distrust, rows_restored }, &*progress).await;
     }
     Err(StoreError::Unavailable(format!("the index can not be rebuilt: {}", distrust.unwrap_or_default())))
 }
@@ -71,6 +100,25 @@ struct Opened {
     holds: Arc<Holds>,
     recovery: Recovery,
     state: system::State,
+}
+
+impl Opened {
+    /// Whether the log has an index that is not here.
+    fn is_lost(&self) -> bool {
+        self.state.deployment.is_none() && !self.recovery.segments.is_empty()
+    }
+
+    /// Fills the index from its newest snapshot in the log.
+    async fn restore(&self, config: &StoreConfig, progress: &dyn Progress) -> Result<Restored, StoreError> {
+        let looked_through_min = config.index_snapshot_bytes.saturating_mul(2).max(SNAPSHOT_LOOKED_THROUGH_MIN);
+        snapshot::restore(&self.log, &*self.index, &self.recovery, looked_through_min, progress).await
+    }
+}
+
+/// How the index came to be, if it was not there or not as it should be.
+struct Rebuilt {
+    distrust: Option<String>,
+    rows_restored: u64,
 }
 
 async fn attempt(
@@ -117,14 +165,15 @@ async fn finish(
     opened: Opened,
     config: StoreConfig,
     env: Env,
-    distrust: Option<String>,
+    rebuilt: Rebuilt,
     progress: &dyn Progress,
 ) -> Result<(Store, OpenReport), StoreError> {
+    let was_lost = opened.is_lost();
     let Opened { index, log, apply, holds, recovery, state } = opened;
-    let was_lost = state.deployment.is_none() && !recovery.segments.is_empty();
     let mutations_replayed = replay::replay(&log, &*index, &apply, &recovery, state, progress).await?;
     let report = OpenReport {
-        index_rebuilt: distrust.or_else(|| was_lost.then(|| "there was none".into())),
+        index_rebuilt: rebuilt.distrust.or_else(|| was_lost.then(|| NO_INDEX.into())),
+        rows_restored: rebuilt.rows_restored,
         mutations_replayed,
         segments: apply.with_segments(|segments| segments.iter().count()),
         stripes_rolled_forward: recovery.rolled_forward,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gabion_metadata::{Index, Table, keys};
+use gabion_metadata::{Index, Table, Write, keys};
 use gabion_types::{DeploymentId, SegmentId};
 
 use crate::{StoreError, apply::Overlay};
@@ -15,10 +15,11 @@ const DEPLOYMENT_ROW: &str = "deployment";
 const REPLAYED_ROW: &str = "replayed";
 const UNREADABLE_ROW: &str = "unreadable";
 const FORGOTTEN_ROW: &str = "forgotten";
+const RESTORING_ROW: &str = "restoring";
 
 /// The rows of the table `System`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The deployment that it is the index of; nothing when it is new.
     pub deployment: Option<DeploymentId>,
     /// A replay is under way, and everything up to this position is applied; see [`super::merge`].
@@ -36,7 +37,11 @@ impl State {
         let row = |name| index.get(Table::System, &keys::system(name));
         let (format, deployment, replayed) = (row(FORMAT_ROW)?, row(DEPLOYMENT_ROW)?, row(REPLAYED_ROW)?);
         let (unreadable, forgotten) = (row(UNREADABLE_ROW)?, row(FORGOTTEN_ROW)?);
+        let restoring = row(RESTORING_ROW)?;
         let read = || {
+            if restoring.is_some() {
+                return Err("it was being restored from its snapshot when the process ended");
+            }
             if format.as_deref().is_some_and(|bytes| number(bytes) != Some(FORMAT)) {
                 return Err("the version of its format is unknown");
             }
@@ -58,6 +63,16 @@ impl State {
 
     /// Writes the rows.
     pub(super) fn store(&self, overlay: &mut Overlay<'_>) {
+        for write in self.writes() {
+            match write {
+                Write::Put(table, key, row) => overlay.put_raw(table, key, row),
+                Write::Delete(table, key) => overlay.delete(table, key),
+            }
+        }
+    }
+
+    /// The rows.
+    pub(crate) fn writes(&self) -> Vec<Write> {
         let list = |ids: &BTreeSet<SegmentId>| {
             (!ids.is_empty()).then(|| ids.iter().flat_map(|id| id.to_bytes()).collect::<Vec<u8>>())
         };
@@ -67,12 +82,28 @@ impl State {
             (REPLAYED_ROW, self.replayed.map(|position| position.to_be_bytes().to_vec())),
             (UNREADABLE_ROW, list(&self.unreadable)),
             (FORGOTTEN_ROW, list(&self.forgotten)),
+            (RESTORING_ROW, None),
         ];
-        for (name, row) in rows {
-            match row {
-                Some(row) => overlay.put_raw(Table::System, keys::system(name), row),
-                None => overlay.delete(Table::System, keys::system(name)),
-            }
+        let write = |(name, row)| match row {
+            Some(row) => Write::Put(Table::System, keys::system(name), row),
+            None => Write::Delete(Table::System, keys::system(name)),
+        };
+        rows.into_iter().map(write).collect()
+    }
+
+    /// Marks an index as one that is being restored: until its rows are written by [`State::writes`] it can not be used.
+    pub(crate) fn restoring() -> Write {
+        Write::Put(Table::System, keys::system(RESTORING_ROW), vec![1])
+    }
+
+    /// What a row of a snapshot adds to `forgotten`; a sentence when no index that was fit for a snapshot has such a row.
+    pub(crate) fn forgotten_in(key: &[u8], row: &[u8]) -> Result<BTreeSet<SegmentId>, String> {
+        let name = std::str::from_utf8(key).unwrap_or_default();
+        match name {
+            FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
+            DEPLOYMENT_ROW => Ok(BTreeSet::new()),
+            FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
+            _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }
     }
 }
@@ -88,7 +119,7 @@ fn segments(bytes: Option<&[u8]>) -> Option<BTreeSet<SegmentId>> {
 
 #[cfg(test)]
 mod tests {
-    use gabion_metadata::{MemoryIndex, Write};
+    use gabion_metadata::MemoryIndex;
     use std::sync::Arc;
 
     use super::*;

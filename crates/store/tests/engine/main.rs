@@ -15,4 +15,5 @@ mod model;
 mod multipart;
 mod real;
 mod recovery;
+mod snapshot;
 mod space;

@@ -55,7 +55,7 @@ async fn a_replay_that_is_cut_off_goes_on_where_it_was() {
 }
 
 /// Leaves in `index` what the first commits of a replay leave.
-async fn replay_prefix(world: &World, index: &gabion_metadata::MemoryIndex, commits: usize) {
+pub(crate) async fn replay_prefix(world: &World, index: &gabion_metadata::MemoryIndex, commits: usize) {
     let interrupted = std::sync::Arc::new(Interrupted { index: index.clone(), left: parking_lot::Mutex::new(commits) });
     let factory = Box::new(OneIndex(interrupted));
     let opened = gabion_store::Store::open(

@@ -2,18 +2,21 @@
 
 pub mod truth;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use gabion_metadata::{Index, IndexError, MemoryIndex, ScanRange, Table, Write};
+use gabion_metadata::{
+    Index, IndexError, MemoryIndex, ScanRange, Table, Write, keys as keys_of,
+    rows::{Row, SegmentRow},
+};
 use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
     Attributes, DeleteObject, Env, GetObject, IndexFactory, ListObjects, ListedObjects, ObjectBody, OpenReport,
     PutObject, PutResult, RangeRequest, Silent, Store, StoreConfig, StoreError, WriteConditions,
 };
-use gabion_types::{BucketName, Geometry, ObjectKey, limits::BLOCK_BYTES};
+use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
 
 /// Time does not pass by itself; it begins here.
@@ -59,6 +62,7 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
     let mut config = StoreConfig::new(log);
     config.checkpoint_interval_ms = u64::MAX / 1_000_000;
     config.checkpoint_bytes = u64::MAX;
+    config.index_snapshot_bytes = 0;
     config.part_bytes_min = 10;
     config
 }
@@ -135,14 +139,28 @@ impl World {
 
     /// All rows but those that say how far the index got.
     pub fn rows(&self) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
-        let index = self.index.current.lock().clone();
         let tables = Table::ALL.into_iter().filter(|table| !matches!(table, Table::System | Table::Segment));
-        tables
-            .flat_map(|table| {
-                let rows = index.scan(ScanRange::all(table), usize::MAX).unwrap();
-                rows.into_iter().map(move |(key, row)| (table, key, row.to_vec()))
-            })
-            .collect()
+        let mut rows: Vec<_> = tables.flat_map(|table| self.rows_of(table)).collect();
+        rows.extend(self.snapshot_row().map(|row| (Table::System, b"snapshot".to_vec(), row)));
+        rows
+    }
+
+    /// The rows of segments.
+    pub fn segment_rows(&self) -> BTreeMap<SegmentId, SegmentRow> {
+        let rows = self.rows_of(Table::Segment).into_iter();
+        rows.map(|(_, key, row)| (keys_of::decode_segment(&key).unwrap(), SegmentRow::decode(&row).unwrap())).collect()
+    }
+
+    /// The row of the newest snapshot.
+    pub fn snapshot_row(&self) -> Option<Vec<u8>> {
+        let row = self.index.current.lock().get(Table::System, &keys_of::system("snapshot")).unwrap();
+        row.map(|row| row.to_vec())
+    }
+
+    fn rows_of(&self, table: Table) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+        let index = self.index.current.lock().clone();
+        let rows = index.scan(ScanRange::all(table), usize::MAX).unwrap();
+        rows.into_iter().map(|(key, row)| (table, key, row.to_vec())).collect()
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use gabion_metadata::{
     Index, MemoryIndex, ScanRange, Table, keys,
     rows::{
-        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow, UploadRow, UsageRow,
+        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow, SnapshotRow,
+        UploadRow, UsageRow,
     },
 };
 use gabion_types::{Extent, SegmentId};
@@ -16,7 +17,15 @@ pub fn check_counters(index: &MemoryIndex) {
     let mut live: BTreeMap<SegmentId, i64> = BTreeMap::new();
     let mut usage: BTreeMap<Vec<u8>, UsageRow> = BTreeMap::new();
     let mut manifest_rows = 0;
+    let snapshot = index.get(Table::System, &keys::system("snapshot")).unwrap();
+    let snapshot = snapshot.map(|row| SnapshotRow::decode(&row).unwrap());
+    for extent in snapshot.iter().flat_map(|row| &row.extents) {
+        *live.entry(extent.segment).or_default() += i64::from(extent.len);
+    }
     let mut home = |home: Home| *live.entry(home.segment).or_default() += i64::from(home.bytes);
+    if let Some(row) = snapshot {
+        home(row.home);
+    }
     for (_, row) in rows(Table::Bucket) {
         home(BucketRow::decode(&row).unwrap().home);
     }

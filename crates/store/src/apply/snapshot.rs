@@ -1,0 +1,86 @@
+//! The newest snapshot of the index in the log, and which segments it covers.
+
+use std::{collections::HashSet, sync::Arc};
+
+use gabion_metadata::{
+    Index, IndexSnapshot, Table, keys,
+    rows::{LaneKind, Row, SegmentState, SnapshotRow},
+};
+use gabion_types::SegmentId;
+
+use super::{Apply, At, Overlay, overlay::Count};
+use crate::{StoreError, mutation::IndexSnapshotMutation, snapshot::SNAPSHOT_ROW};
+
+/// Segments of records all of which a snapshot knows.
+pub(crate) type Covered = HashSet<SegmentId>;
+
+/// What a snapshot that is begun consists of.
+pub(crate) struct Begun {
+    /// The index at one moment.
+    pub index: Arc<dyn IndexSnapshot>,
+    /// Segments all of whose records were applied at that moment.
+    pub covered: Vec<SegmentId>,
+    /// As long as it lives, the snapshot counts as one that may bring rows back.
+    pub pending: Pending,
+}
+
+/// See [`Begun::pending`].
+pub(crate) struct Pending(Option<Arc<Apply>>);
+
+impl Pending {
+    /// Whether the snapshot will count is known at the next start only.
+    pub(crate) fn leak(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(apply) = self.0.take() {
+            apply.state.lock().segments.set_pending(None);
+        }
+    }
+}
+
+impl Apply {
+    /// Takes the index at one moment. No deletion that comes later may go with its segment from now on: the snapshot has the row.
+    /// Nothing, when it is not known whether an earlier one will count: what that one covers must not be forgotten.
+    pub(crate) fn begin_snapshot(self: &Arc<Self>) -> Option<Begun> {
+        let mut state = self.state.lock();
+        if state.segments.has_pending() {
+            return None;
+        }
+        let is_covered = |kind, segment_state| kind == LaneKind::Small && segment_state != SegmentState::Open;
+        let mut covered: Vec<SegmentId> =
+            state.segments.iter().filter(|(_, s)| is_covered(s.row.kind, s.row.state)).map(|(id, _)| id).collect();
+        covered.sort_unstable();
+        covered.truncate(crate::snapshot::COVERED_MAX);
+        let index = self.index.snapshot();
+        state.segments.set_pending(Some(covered.iter().copied().collect()));
+        self.work.snapshot_begins();
+        Some(Begun { index, covered, pending: Pending(Some(Arc::clone(self))) })
+    }
+}
+
+/// What the row of the newest snapshot says it covers; nothing when there is none.
+pub(super) fn load(index: &dyn Index) -> Result<Option<Covered>, StoreError> {
+    let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
+    Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?.map(|row| row.covered.into_iter().collect()))
+}
+
+pub(super) fn apply(overlay: &mut Overlay<'_>, at: &At<'_>, m: IndexSnapshotMutation) -> Result<(), StoreError> {
+    let key = keys::system(SNAPSHOT_ROW);
+    if let Some(before) = overlay.get::<SnapshotRow>(Table::System, &key)? {
+        if before.seq >= at.seq {
+            return Ok(());
+        }
+        overlay.count_home(before.home, Count::Down);
+        overlay.count_extents(&before.extents, Count::Down);
+    }
+    overlay.count_home(at.home, Count::Up);
+    overlay.count_extents(&m.extents, Count::Up);
+    overlay.covers(m.covered.iter().copied().collect());
+    let row = SnapshotRow { seq: at.seq, home: at.home, extents: m.extents, rows: m.rows, covered: m.covered };
+    overlay.put(Table::System, key, &row);
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Restoring: an empty index gets the rows of the newest snapshot, and is then what an index is after a crash: behind the log.
+//!
+//! What is different from a crash is that segments may be gone which the snapshot knows. Whatever its rows say of them was
+//! superseded by mutations that the log still has (docs/adr/0009), so the rows of the segments are dropped here and the rest is left to the
+//! replay.
+//!
+//! The first commit marks the index as one that is being restored, the last takes the mark away: one that was cut off in between is
+//! thrown away by the next start.
+
+use std::collections::BTreeSet;
+
+use gabion_metadata::{
+    Index, Table, Write, keys,
+    rows::{Row, SegmentRow, SegmentState},
+};
+use gabion_segment::{LaneKind, Log, RecordBody, RecoveredSegment, Recovery};
+use gabion_types::{SegmentId, Seq};
+
+use super::{
+    SNAPSHOT_ROW,
+    stream::{Decoder, Entry},
+};
+use crate::{
+    Progress, StoreError,
+    mutation::{IndexSnapshotMutation, Mutation},
+    open::State,
+    tasks,
+};
+
+/// Rows, and bytes of rows, in one index commit.
+const BATCH_ROWS: usize = 4096;
+const BATCH_BYTES: usize = 4 << 20;
+/// The newest of so many parts of what the segments of records hold is looked through for a snapshot: with an older one little is won.
+const LOOKED_THROUGH_SHARE: u64 = 4;
+
+/// What came of it.
+pub(crate) enum Restored {
+    /// There is no snapshot that can be used; the index is empty as it was.
+    Nothing,
+    /// So many rows; the index is to be opened again.
+    Rows(u64),
+    /// It turned out to be unusable, and why; the index is to be thrown away.
+    Broken(String),
+}
+
+/// Fills the empty `index`. `recovery` is what a log found that was opened without an index.
+///
+/// # Errors
+/// Those of the index. What is wrong with the log is no error here: then there is nothing to begin with.
+pub(crate) async fn restore(
+    log: &Log,
+    index: &dyn Index,
+    recovery: &Recovery,
+    looked_through_min: u64,
+    progress: &dyn Progress,
+) -> Result<Restored, StoreError> {
+    // What can not be read may hold a newer snapshot than the one that is found, or what took rows of it away.
+    if !recovery.unreadable.is_empty() {
+        return Ok(Restored::Nothing);
+    }
+    let found = match find(log, recovery, looked_through_min).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Restored::Nothing),
+        Err(error) => {
+            tracing::warn!(%error, "no snapshot of the index is looked for where mutations can not be read");
+            return Ok(Restored::Nothing);
+        }
+    };
+    index.commit(&[], vec![State::restoring()])?;
+    let mut rows = Rows {
+        index,
+        recovery,
+        batch: Vec::new(),
+        batch_bytes: 0,
+        segments: BTreeSet::new(),
+        forgotten: BTreeSet::new(),
+    };
+    if let Err(error) = read(log, &found, &mut rows, progress).await {
+        return match error {
+            Failed::Snapshot(reason) => Ok(Restored::Broken(format!("the snapshot of the index is no good: {reason}"))),
+            Failed::Index(error) => Err(error),
+        };
+    }
+    rows.finish(log)?;
+    Ok(Restored::Rows(found.rows))
+}
+
+/// The newest snapshot's mutation, if it lies among what was written last.
+async fn find(
+    log: &Log,
+    recovery: &Recovery,
+    looked_through_min: u64,
+) -> Result<Option<IndexSnapshotMutation>, StoreError> {
+    let mut segments: Vec<&RecoveredSegment> =
+        recovery.segments.iter().filter(|segment| segment.info.kind == LaneKind::Small).collect();
+    segments.sort_by_key(|segment| std::cmp::Reverse(segment.seal.max_seq));
+    let all: u64 = segments.iter().map(|segment| segment.seal.written_bytes).sum();
+    let (limit, mut looked_through) = (looked_through_min.max(all / LOOKED_THROUGH_SHARE), 0);
+    let mut newest: Option<(Seq, IndexSnapshotMutation)> = None;
+    for segment in segments {
+        let has_newer = newest.as_ref().is_none_or(|(seq, _)| segment.seal.max_seq > *seq);
+        if !has_newer || (newest.is_none() && looked_through > limit) {
+            break;
+        }
+        let mut stripes = log.mutations(segment.info.id, 0).await?;
+        while let Some(stripe) = stripes.next().await? {
+            for record in &stripe.records {
+                let RecordBody::Mutation(bytes) = &record.body else { continue };
+                let is_newer = newest.as_ref().is_none_or(|(seq, _)| record.seq > *seq);
+                if !is_newer {
+                    continue;
+                }
+                let mutation = Mutation::decode(bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                if let Mutation::IndexSnapshot(found) = mutation {
+                    newest = Some((record.seq, found));
+                }
+            }
+        }
+        looked_through += segment.seal.written_bytes;
+    }
+    Ok(newest.map(|(_, found)| found))
+}
+
+/// Why the rows could not be read.
+enum Failed {
+    Snapshot(String),
+    Index(StoreError),
+}
+
+async fn read(
+    log: &Log,
+    found: &IndexSnapshotMutation,
+    rows: &mut Rows<'_>,
+    progress: &dyn Progress,
+) -> Result<(), Failed> {
+    let broken = |error: &dyn std::fmt::Display| Failed::Snapshot(error.to_string());
+    let mut decoder = Decoder::new(log.deployment());
+    let total = found.extents.iter().map(|extent| u64::from(extent.len)).sum();
+    let mut done = 0;
+    for extent in &found.extents {
+        for piece in log.read(extent, 0..extent.len).await.map_err(|error| broken(&error))? {
+            decoder.push(&piece);
+            while let Some(entry) = decoder.next().map_err(|error| broken(&error))? {
+                rows.take(entry)?;
+            }
+        }
+        done += u64::from(extent.len);
+        progress.replayed(0, done, total);
+        tokio::task::yield_now().await;
+    }
+    let count = decoder.finish().map_err(|error| broken(&error))?;
+    if count != found.rows {
+        return Err(Failed::Snapshot(format!("it has {count} rows, not {}", found.rows)));
+    }
+    Ok(())
+}
+
+/// Rows on their way into the index.
+struct Rows<'a> {
+    index: &'a dyn Index,
+    recovery: &'a Recovery,
+    batch: Vec<Write>,
+    batch_bytes: usize,
+    /// Segments that the index has a row of.
+    segments: BTreeSet<SegmentId>,
+    forgotten: BTreeSet<SegmentId>,
+}
+
+impl Rows<'_> {
+    fn take(&mut self, entry: Entry) -> Result<(), Failed> {
+        let Entry { table, key, row } = entry;
+        let row = match table {
+            Table::Segment => match self.segment(&key, &row)? {
+                Some(row) => row,
+                None => return Ok(()),
+            },
+            Table::System if key != SNAPSHOT_ROW.as_bytes() => {
+                let forgotten = State::forgotten_in(&key, &row).map_err(Failed::Snapshot)?;
+                self.forgotten.extend(forgotten);
+                return Ok(());
+            }
+            _ => row,
+        };
+        self.batch_bytes += key.len() + row.len();
+        self.batch.push(Write::Put(table, key, row));
+        if self.batch.len() >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
+            self.commit().map_err(Failed::Index)?;
+        }
+        Ok(())
+    }
+
+    /// A segment's row as it is now; nothing when the segment is gone.
+    fn segment(&mut self, key: &[u8], row: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+        let malformed = |error: &dyn std::fmt::Display| Failed::Snapshot(error.to_string());
+        let id = keys::decode_segment(key).map_err(|error| malformed(&error))?;
+        let mut row = SegmentRow::decode(row).map_err(|error| malformed(&error))?;
+        if self.recovery.removed.contains(&id) {
+            return Ok(None);
+        }
+        if self.recovery.freed.contains(&id) {
+            row.state = SegmentState::Freeing;
+        } else if let Ok(at) = self.recovery.segments.binary_search_by_key(&id, |segment| segment.info.id) {
+            let found = &self.recovery.segments[at];
+            if row.applied_stripes > found.seal.stripes {
+                return Err(Failed::Snapshot(format!("it is ahead of segment {id}")));
+            }
+            // Its shards may have moved since.
+            row.targets.clone_from(&found.info.targets);
+        } else {
+            return Ok(None);
+        }
+        self.segments.insert(id);
+        Ok(Some(row.encode()))
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        self.batch_bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        tasks::blocking(|| self.index.commit(&[], batch))?;
+        Ok(())
+    }
+
+    fn finish(mut self, log: &Log) -> Result<(), StoreError> {
+        self.commit()?;
+        let is_left = |id: &&SegmentId| !self.segments.contains(id) && !self.recovery.removed.contains(id);
+        self.forgotten.extend(self.recovery.freed.iter().filter(is_left));
+        let state = State { deployment: Some(log.deployment()), forgotten: self.forgotten, ..State::default() };
+        self.index.commit(&[], state.writes())?;
+        tasks::blocking(|| self.index.persist())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Writing a snapshot: the rows of one moment, streamed into large stripes, and then the mutation that makes them count.
+//!
+//! A crash before that mutation is durable leaves stripes to which nothing refers: they are dead, and the snapshot before still counts. One
+//! after it leaves a whole snapshot: the stripes are durable before the mutation is written, and so is all that the rows speak of.
+
+use std::{sync::Arc, time::Duration};
+
+use gabion_metadata::{IndexSnapshot, ScanRange, Table};
+use gabion_segment::StripeBuffer;
+use gabion_types::{Extent, Seq};
+
+use super::{EXTENTS_MAX, stream::Encoder};
+use crate::{
+    SnapshotReport, StoreError,
+    apply::Begun,
+    holds::Hold,
+    mutation::{IndexSnapshotMutation, Mutation},
+    store::Inner,
+    tasks,
+};
+
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 1024;
+/// How often the last step is tried while the queues of the log are full, and how long is waited in between.
+const COMMIT_ATTEMPTS: usize = 100;
+const COMMIT_RETRY: Duration = Duration::from_millis(100);
+
+/// Writes one; `None` when the index lacks what is in the log and can not be read, so that it is no place to begin from, or when it is
+/// unknown what became of the last attempt.
+///
+/// # Errors
+/// Those of the log and the index: the snapshot before still counts.
+pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, StoreError> {
+    let _one = inner.snapshotting.lock().await;
+    if inner.apply.must_carry_all() {
+        return Ok(None);
+    }
+    let Some(begun) = inner.apply.begin_snapshot() else { return Ok(None) };
+    let mut stripes = Stripes { inner, filling: None, extents: Vec::new(), hold: inner.holds.hold() };
+    let (rows, bytes) = stripes.write_rows(&*begun.index).await?;
+    let Stripes { extents, hold, .. } = stripes;
+    let committing = Arc::clone(inner);
+    // From here on it may come to count: that is not to be forgotten half-way.
+    let committed = inner.run(async move { commit(&committing, begun, extents, rows, hold).await }).await?;
+    // Deletions that it knows need not be carried any more.
+    inner.frees.reconsider();
+    inner.apply.work().free.notify_one();
+    inner.metrics.index_snapshots.add(1);
+    inner.metrics.index_snapshot_bytes.add(bytes);
+    Ok(Some(SnapshotReport { rows, bytes, seq: committed }))
+}
+
+async fn commit(inner: &Inner, begun: Begun, extents: Vec<Extent>, rows: u64, hold: Hold) -> Result<Seq, StoreError> {
+    // With relaxed durability the rows speak of stripes, and lie in some, that a power cut could still take.
+    inner.log.sync().await?;
+    let Begun { covered, pending, .. } = begun;
+    let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows, extents: extents.clone(), covered });
+    let mut attempt = 1;
+    let committed = loop {
+        match inner.commit_referring(&mutation, &extents).await {
+            Err(StoreError::Busy) if attempt < COMMIT_ATTEMPTS => {
+                attempt += 1;
+                tokio::time::sleep(COMMIT_RETRY).await;
+            }
+            other => break other,
+        }
+    };
+    drop(hold);
+    match committed {
+        Ok(committed) => Ok(committed.seq),
+        Err(error) => {
+            if !matches!(error, StoreError::Busy | StoreError::InvalidRequest(_)) {
+                // It may count from the next start on.
+                pending.leak();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The stripes of a snapshot that is being written, one after the other.
+struct Stripes<'a> {
+    inner: &'a Inner,
+    filling: Option<StripeBuffer>,
+    extents: Vec<Extent>,
+    /// Keeps them from being freed before a row refers to them.
+    hold: Hold,
+}
+
+impl Stripes<'_> {
+    /// Writes all rows; returns how many there are, and their bytes.
+    async fn write_rows(&mut self, index: &dyn IndexSnapshot) -> Result<(u64, u64), StoreError> {
+        let (mut encoder, mut out) = Encoder::new(self.inner.log.deployment());
+        let mut bytes = 0;
+        for table in Table::ALL {
+            let mut range = ScanRange::all(table);
+            loop {
+                let page = tasks::blocking(|| index.scan(range.clone(), PAGE_ROWS))?;
+                for (key, row) in &page {
+                    encoder.put(table, key, row, &mut out);
+                }
+                bytes += out.len() as u64;
+                self.put(&out).await?;
+                out.clear();
+                match page.last() {
+                    Some((last, _)) if page.len() == PAGE_ROWS => range = range.after(last),
+                    _ => break,
+                }
+            }
+        }
+        let rows = encoder.rows();
+        let end = encoder.finish();
+        self.put(&end).await?;
+        self.flush().await?;
+        Ok((rows, bytes + end.len() as u64))
+    }
+
+    async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        while !bytes.is_empty() {
+            let mut filling = match self.filling.take() {
+                Some(filling) => filling,
+                None => self.inner.log.stripe_buffer().await?,
+            };
+            let taken = filling.put(bytes);
+            bytes = &bytes[taken..];
+            let is_full = filling.is_full();
+            self.filling = Some(filling);
+            if is_full {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        let Some(filled) = self.filling.take() else { return Ok(()) };
+        if self.extents.len() == EXTENTS_MAX {
+            return Err(StoreError::Unavailable("the index is too large for a snapshot in the log".into()));
+        }
+        let _appending = self.inner.holds.append();
+        let extent = self.inner.log.append(filled).await?;
+        self.hold.add(extent.segment);
+        self.extents.push(extent);
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! The index in the log: a lost one begins with it, and comes to the same as one that is rebuilt from everything.
+
+use gabion_metadata::rows::{Row, SnapshotRow};
+use gabion_store::{OpenReport, Store, StoreError};
+
+use crate::{
+    harness::{truth::check_counters, *},
+    recovery::replay_prefix,
+};
+
+async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
+    let world = World::new(seed, config(geometry.0, geometry.1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+async fn put_many(store: &Store, range: std::ops::Range<u64>) {
+    futures::future::join_all(range.map(|i| async move {
+        put(store, "bucket", &format!("key {i:04}"), &bytes(i, 300)).await;
+    }))
+    .await;
+}
+
+/// Loses the index and opens; what it was is what it is.
+async fn lose_and_open(world: &mut World, store: Store) -> (Store, OpenReport) {
+    store.shutdown().await;
+    drop(store);
+    let before = world.rows();
+    world.lose_index();
+    let (store, report) = world.try_open().await.unwrap();
+    assert!(report.index_rebuilt.is_some());
+    assert_eq!(world.rows(), before);
+    check_counters(&world.index.current.lock());
+    (store, report)
+}
+
+#[tokio::test]
+async fn a_lost_index_begins_with_its_snapshot_and_replays_what_came_later() {
+    for geometry in [(1, 0), (2, 1)] {
+        let (mut world, mut store) = fresh(1, geometry).await;
+        put_many(&store, 0..600).await;
+        put(&store, "bucket", "large", &bytes(9, 3_000_000)).await;
+        let written = store.snapshot_index().await.unwrap().unwrap();
+        assert!(written.rows > 600 && written.bytes > 60_000, "{written:?}");
+        put_many(&store, 500..650).await;
+        delete(&store, "bucket", "key 0001").await;
+        delete(&store, "bucket", "large").await;
+        let report;
+        (store, report) = lose_and_open(&mut world, store).await;
+        assert_eq!(report.rows_restored, written.rows);
+        assert_eq!(report.mutations_replayed, 1 + 150 + 2, "the snapshot's own, and what came later");
+        if geometry.1 > 0 {
+            store.shutdown().await;
+            drop(store);
+            world.lose_index();
+            world.disks[1].offline(true);
+            let report;
+            (store, report) = world.try_open().await.unwrap();
+            assert_eq!(report.rows_restored, written.rows, "as long as parity replaces what is lost");
+        }
+        assert_eq!(get(&store, "bucket", "key 0500").await.unwrap(), bytes(500, 300));
+        assert_eq!(keys(&store, "bucket").await.len(), 649);
+    }
+}
+
+#[tokio::test]
+async fn what_was_deleted_after_a_snapshot_stays_deleted_although_its_deletion_could_go_without_one() {
+    for snapshot in [true, false] {
+        let (mut world, mut store) = fresh(2, (1, 0)).await;
+        // No segment that is kept for the snapshot's sake brings the bucket back.
+        store = world.restart(store).await;
+        if snapshot {
+            store.snapshot_index().await.unwrap().unwrap();
+        }
+        store = world.restart(store).await;
+        // The bucket and everything older dies, and then the segment that says so.
+        put(&store, "bucket", "filler", &bytes(1, 20_000)).await;
+        delete(&store, "bucket", "filler").await;
+        store.delete_bucket(&bucket("bucket")).await.unwrap();
+        store = world.restart(store).await;
+        store.create_bucket(bucket("another"), None).await.unwrap();
+        store.free_dead_segments().await.unwrap();
+        let carried = store.metrics().mutations_carried.get();
+        store = world.restart(store).await;
+        store.free_dead_segments().await.unwrap();
+        let carried = carried + store.metrics().mutations_carried.get();
+        assert_eq!(carried > 0, snapshot, "only a snapshot has what may come back");
+        let report;
+        (store, report) = lose_and_open(&mut world, store).await;
+        assert_eq!(report.rows_restored > 0, snapshot);
+        assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
+        // Once a newer snapshot knows the deletion it need not be carried any more.
+        if snapshot {
+            store = world.restart(store).await;
+            store.snapshot_index().await.unwrap().unwrap();
+            store = world.restart(store).await;
+            store.free_dead_segments().await.unwrap();
+            (store, _) = lose_and_open(&mut world, store).await;
+            assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_can_not_be_read_is_given_up() {
+    let (mut world, mut store) = fresh(3, (1, 0)).await;
+    put_many(&store, 0..600).await;
+    store.snapshot_index().await.unwrap().unwrap();
+    put_many(&store, 550..700).await;
+    // Once it is sealed; before, an end that can not be read was never acknowledged.
+    store = world.restart(store).await;
+    let row = SnapshotRow::decode(&world.snapshot_row().unwrap()).unwrap();
+    let rotten = row.extents.last().unwrap();
+    let id = rotten.segment.to_string();
+    let path = format!("segments/{}/{id}.000", &id[30..]);
+    world.disks[0].corrupt(&path, rotten.stripe_offset + 200);
+    let report;
+    (store, report) = lose_and_open(&mut world, store).await;
+    assert_eq!(report.rows_restored, 0);
+    assert!(report.index_rebuilt.unwrap().contains("snapshot"), "the operator is told");
+    assert_eq!(report.mutations_replayed, 1 + 600 + 150 + 1);
+    // The next one is good again.
+    store.snapshot_index().await.unwrap().unwrap();
+    let (_, report) = lose_and_open(&mut world, store).await;
+    assert!(report.rows_restored > 700);
+}
+
+#[tokio::test]
+async fn a_restore_that_is_cut_off_begins_anew() {
+    let (mut world, store) = fresh(4, (1, 0)).await;
+    put_many(&store, 0..600).await;
+    store.snapshot_index().await.unwrap().unwrap();
+    put_many(&store, 600..650).await;
+    let expected = list_all(&store, "bucket").await;
+    world.crash(store, usize::MAX).await;
+    for commits in 0..5 {
+        let cut = gabion_metadata::MemoryIndex::new();
+        replay_prefix(&world, &cut, commits).await;
+        *world.index.current.lock() = fork(&cut);
+        let (store, report) = world.try_open().await.unwrap();
+        assert_eq!(list_all(&store, "bucket").await, expected);
+        check_counters(&world.index.current.lock());
+        assert!(report.rows_restored > 0 || commits > 2, "{commits}: {report:?}");
+        world.crash(store, usize::MAX).await;
+    }
+}
+
+#[tokio::test]
+async fn the_old_snapshot_dies_with_the_new_one() {
+    let (mut world, mut store) = fresh(5, (2, 1)).await;
+    put_many(&store, 0..600).await;
+    for _ in 0..4 {
+        store.snapshot_index().await.unwrap().unwrap();
+        store = world.restart(store).await;
+        check_counters(&world.index.current.lock());
+    }
+    store.free_dead_segments().await.unwrap();
+    let row = SnapshotRow::decode(&world.snapshot_row().unwrap()).unwrap();
+    let large = world.segment_rows().into_iter().filter(|(_, row)| row.kind == gabion_metadata::rows::LaneKind::Large);
+    let expected: std::collections::BTreeSet<_> = row.extents.iter().map(|extent| extent.segment).collect();
+    let held: std::collections::BTreeSet<_> = large.filter(|(_, row)| row.live_bytes > 0).map(|(id, _)| id).collect();
+    assert_eq!(held, expected, "only the newest holds space");
+    lose_and_open(&mut world, store).await;
+}
+
+#[tokio::test]
+async fn snapshots_are_written_when_enough_else_was() {
+    let mut config = config(1, 0);
+    config.index_snapshot_bytes = 256 << 10;
+    let mut world = World::new(6, config);
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for round in 0..200 {
+        put_many(&store, round * 20..(round + 1) * 20).await;
+        if store.metrics().index_snapshots.get() > 0 {
+            break;
+        }
+    }
+    assert!(store.metrics().index_snapshots.get() > 0, "4000 objects of 300 bytes are more than enough");
+    let report;
+    (store, report) = lose_and_open(&mut world, store).await;
+    assert!(report.rows_restored > 0);
+    store.shutdown().await;
+}
