@@ -35,19 +35,21 @@ pub struct Setup {
     pub flags: Vec<String>,
     /// Where the targets lie instead of a temporary directory, e.g. on a small file system.
     pub place: Option<PathBuf>,
+    /// The state directory, unless it lies in the temporary directory.
+    pub state: Option<PathBuf>,
 }
 
 impl Setup {
     /// One target without redundancy.
     #[must_use]
     pub fn single() -> Self {
-        Self { targets: 1, geometry: "1+0", flags: Vec::new(), place: None }
+        Self { targets: 1, geometry: "1+0", flags: Vec::new(), place: None, state: None }
     }
 
     /// Six targets, of which two may be lost.
     #[must_use]
     pub fn six() -> Self {
-        Self { targets: 6, geometry: "4+2", flags: Vec::new(), place: None }
+        Self { targets: 6, geometry: "4+2", flags: Vec::new(), place: None, state: None }
     }
 
     /// With one more flag and its value.
@@ -61,6 +63,13 @@ impl Setup {
     #[must_use]
     pub fn below(mut self, place: &Path) -> Self {
         self.place = Some(place.to_owned());
+        self
+    }
+
+    /// With this state directory.
+    #[must_use]
+    pub fn state(mut self, state: &Path) -> Self {
+        self.state = Some(state.to_owned());
         self
     }
 }
@@ -100,7 +109,8 @@ impl Server {
         for target in &targets {
             fs::create_dir_all(target)?;
         }
-        let (state, log) = (directory.path().join("state"), directory.path().join("server.log"));
+        let state = setup.state.clone().unwrap_or_else(|| directory.path().join("state"));
+        let log = directory.path().join("server.log");
         let (listen, admin) = (String::new(), String::new());
         Ok(Self { setup, directory: Some(directory), targets, state, log, child: None, listen, admin })
     }

@@ -1,6 +1,6 @@
 //! A full disk: writers are told, readers and deleters go on, space comes back.
 
-use std::{path::Path, process::Command, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_s3::{
     Client,
@@ -10,44 +10,13 @@ use aws_sdk_s3::{
 };
 use gabion_tests::{Content, Outcome, Server, Setup, bytes_of, failure};
 
-use crate::BUCKET;
+use crate::{
+    BUCKET,
+    small_disk::{FileSystem, SmallDisk},
+};
 
-const DISK: &str = "size=160m";
+const DISK_MIB: u32 = 160;
 const OBJECT_BYTES: usize = 2_000_000;
-
-/// A small file system in memory, unmounted when dropped.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// `None`, with the reason printed, where mounting is not permitted.
-    fn mount() -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "gabion-test"]).arg(directory.path()).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self(directory)),
-            Ok(output) => {
-                println!("skipped: a tmpfs can not be mounted: {}", String::from_utf8_lossy(&output.stderr));
-                None
-            }
-            Err(error) => {
-                println!("skipped: there is no mount program: {error}");
-                None
-            }
-        }
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: the server of a failed test may still be dying.
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
 
 async fn put(client: &Client, number: u64) -> Result<PutObjectOutput, SdkError<PutObjectError>> {
     let body = ByteStream::from(Content::new(number, OBJECT_BYTES).bytes());
@@ -61,7 +30,7 @@ async fn verify(client: &Client, number: u64) {
 
 #[tokio::test]
 async fn a_full_disk_refuses_writes_and_nothing_else() {
-    let Some(disk) = SmallDisk::mount() else { return };
+    let Some(disk) = SmallDisk::mount(FileSystem::Tmpfs, DISK_MIB) else { return };
     let setup = Setup::single()
         .below(disk.path())
         .flag("--segment-payload-bytes", "8MiB")

@@ -20,7 +20,10 @@ mod memory;
 mod multipart;
 mod objects;
 mod operations;
+mod power_loss;
 mod protocol;
+mod small_disk;
+mod workload;
 
 /// The bucket that [`served`] creates.
 const BUCKET: &str = "bucket";
