@@ -95,9 +95,12 @@ async fn the_index_is_rebuilt_when_it_is_lost() {
         verify(&server.client()).await;
 
         server.stop().await.unwrap();
-        let output = Command::new(Server::program()).arg("rebuild-index").args(server.storage_arguments()).output();
-        let output = output.await.unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for wish in [&["--verify"][..], &[], &["--verify", "--without-snapshot"]] {
+            let mut command = Command::new(Server::program());
+            let output = command.arg("rebuild-index").args(wish).args(server.storage_arguments()).output();
+            let output = output.await.unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
         server.spawn().await.unwrap();
         verify(&server.client()).await;
     }

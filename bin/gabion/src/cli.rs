@@ -38,7 +38,7 @@ pub(crate) enum Action {
     /// Build the index anew from the segments; the server must not run.
     ///
     /// A server does this by itself when the index is missing or fails its check. Takes the settings of the server.
-    RebuildIndex(SettingArgs),
+    RebuildIndex(RebuildArgs),
     /// Show what lies on disk.
     #[command(subcommand)]
     Inspect(Inspect),
@@ -63,6 +63,18 @@ pub(crate) enum Action {
         /// The shell.
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RebuildArgs {
+    /// Keep the index that is there, build another beside it, and name the rows that differ; fail if there are any.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Read all mutations in the log, and not the newest snapshot of the index with what came later.
+    #[arg(long)]
+    pub(crate) without_snapshot: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,12 +18,21 @@ pub(crate) struct EmbeddedIndex {
 impl EmbeddedIndex {
     /// The index of a state directory.
     pub(crate) fn new(state: &Path, config: &Config) -> Self {
+        Self::at(dir(state), config)
+    }
+
+    /// Another one, beside it, that is there for a while.
+    pub(crate) fn scratch(state: &Path, config: &Config) -> Self {
+        Self::at(state.join("index.verify"), config)
+    }
+
+    fn at(dir: PathBuf, config: &Config) -> Self {
         let options = IndexOptions {
             cache_bytes: config.index_cache_bytes.0,
             journal_bytes_max: config.index_journal_bytes.0,
             row_cache_bytes: config.index_row_cache_bytes.0,
         };
-        Self { dir: dir(state), options }
+        Self { dir, options }
     }
 }
 

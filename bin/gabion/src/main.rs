@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use cli::{Action, Cli, ConfigCommand, SettingArgs};
+use cli::{Action, Cli, ConfigCommand, RebuildArgs, SettingArgs};
 use config::{Config, Problem};
 use exit::Failure;
 
@@ -40,7 +40,9 @@ fn main() -> ExitCode {
 fn run(command: Action) -> Result<(), Failure> {
     match command {
         Action::Server(settings) => server::run(read(settings)?),
-        Action::RebuildIndex(settings) => rebuild::run(read(settings)?),
+        Action::RebuildIndex(RebuildArgs { verify, without_snapshot, settings }) => {
+            rebuild::run(read(settings)?, rebuild::Wish { verify, without_snapshot })
+        }
         Action::Inspect(what) => inspect::run(what),
         Action::Config(ConfigCommand::Check(settings)) => check(settings),
         Action::Status { admin, output } => admin::status::run(&admin, output.json),

@@ -1,50 +1,97 @@
-//! `gabion rebuild-index`: the index anew from the segments, with a progress bar.
+//! `gabion rebuild-index`: the index anew from the segments, with a progress bar; or a comparison of the one that is there.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gabion_store::{Progress, Store};
+use gabion_store::{OpenReport, Progress, RowFault, Store};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::config::Config;
 use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
+use crate::index::EmbeddedIndex;
 use crate::output;
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// A comparison, and no new index.
+    pub(crate) verify: bool,
+    /// To read everything.
+    pub(crate) without_snapshot: bool,
+}
 
 /// Rebuilds and reports.
 ///
 /// # Errors
-/// When a server runs on the state directory, or the targets can not be used.
-pub(crate) fn run(config: Config) -> Result<(), Failure> {
+/// When a server runs on the state directory, the targets can not be used, or a comparison found rows that differ.
+pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
     crate::logging::start(&config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("the threads can not be started: {error}")))?;
-    runtime.block_on(rebuild(config))
+    runtime.block_on(async {
+        let mut deployment = Deployment::open(&config).await?;
+        deployment.store.index_snapshot_restore = !wish.without_snapshot;
+        if wish.verify { verify(deployment, &config).await } else { rebuild(deployment).await }
+    })
 }
 
-async fn rebuild(config: Config) -> Result<(), Failure> {
-    let Deployment { state, targets, store, index, .. } = Deployment::open(&config).await?;
+async fn rebuild(deployment: Deployment) -> Result<(), Failure> {
+    let Deployment { state, targets, store, index, .. } = deployment;
     let bar = Arc::new(Bar::new());
     let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;
     let rebuilt = Store::rebuild_index(store, targets, Box::new(index), deployment::env(), progress).await;
     bar.0.finish_and_clear();
     let report = rebuilt.map_err(deployment::not_opened)?;
     drop(state);
-    for warning in &report.open.warnings {
+    warn(&report.open);
+    output::print(&format!(
+        "index rebuilt: {} buckets, {} objects, from {} rows of its snapshot and {} mutations in {} segments\n",
+        report.buckets, report.objects, report.open.rows_restored, report.open.mutations_replayed, report.open.segments
+    ))
+}
+
+async fn verify(deployment: Deployment, config: &Config) -> Result<(), Failure> {
+    let Deployment { state, targets, store, index, .. } = deployment;
+    let scratch = EmbeddedIndex::scratch(&state.dir, config);
+    let bar = Arc::new(Bar::new());
+    let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;
+    let verified =
+        Store::verify_index(store, targets, Box::new(index), Box::new(scratch), deployment::env(), progress).await;
+    bar.0.finish_and_clear();
+    let report = verified.map_err(deployment::not_opened)?;
+    drop(state);
+    warn(&report.rebuilt);
+    for difference in &report.differences {
+        let fault = match difference.fault {
+            RowFault::Missing => "missing",
+            RowFault::Surplus => "surplus",
+            RowFault::Different => "different",
+        };
+        output::print(&format!("{fault}: {} {}\n", difference.table, difference.key.escape_ascii()))?;
+    }
+    output::print(&format!(
+        "index verified: {} rows compared, {} differ; the other was built from {} rows of a snapshot and {} mutations\n",
+        report.rows, report.differing, report.rebuilt.rows_restored, report.rebuilt.mutations_replayed
+    ))?;
+    match report.differing {
+        0 => Ok(()),
+        count => Err(Failure::failed(format!("{count} rows of the index are not what the log says"))),
+    }
+}
+
+fn warn(report: &OpenReport) {
+    for warning in &report.warnings {
         tracing::warn!("{warning}");
     }
-    if report.open.segments_unreadable > 0 {
+    if report.segments_unreadable > 0 {
         tracing::error!(
-            segments = report.open.segments_unreadable,
+            segments = report.segments_unreadable,
             "segments have too few shards left to be read; what only they hold is not in the index"
         );
     }
-    output::print(&format!(
-        "index rebuilt: {} buckets, {} objects, from {} mutations in {} segments\n",
-        report.buckets, report.objects, report.open.mutations_replayed, report.open.segments
-    ))
 }
 
 struct Bar(ProgressBar);

@@ -149,6 +149,43 @@ pub struct SnapshotReport {
     pub seq: Seq,
 }
 
+/// What a comparison of the index with the log found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// What opening the present index found.
+    pub present: OpenReport,
+    /// What building the other one found.
+    pub rebuilt: OpenReport,
+    /// Rows that were compared.
+    pub rows: u64,
+    /// Rows that differ.
+    pub differing: u64,
+    /// The first hundred of them.
+    pub differences: Vec<RowDifference>,
+}
+
+/// A row of the present index that is not what the log says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowDifference {
+    /// The table's name.
+    pub table: &'static str,
+    /// The row's key.
+    pub key: Vec<u8>,
+    /// What is wrong with it.
+    pub fault: RowFault,
+}
+
+/// What is wrong with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowFault {
+    /// The log has it, the index does not.
+    Missing,
+    /// The index has it, the log does not.
+    Surplus,
+    /// They say different things.
+    Different,
+}
+
 /// What a rebuild of the index did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RebuildReport {

@@ -51,7 +51,10 @@ pub use api::{
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
 };
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
-pub use config::{Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, Silent, SnapshotReport, StoreConfig};
+pub use config::{
+    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault, Silent, SnapshotReport,
+    StoreConfig, VerifyReport,
+};
 pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};

@@ -24,6 +24,7 @@ use tokio_util::{
 
 use crate::{
     Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, SnapshotReport, StoreConfig, StoreError,
+    VerifyReport,
     apply::Apply,
     free::{self, Frees},
     holds::{Hold, Holds},
@@ -172,6 +173,22 @@ impl Store {
         progress: Arc<dyn Progress>,
     ) -> Result<RebuildReport, StoreError> {
         open::rebuild(config, targets, index, env, progress).await
+    }
+
+    /// Brings the present index up to date, builds another in `scratch` from the log, and compares them row by row. The present one stays as
+    /// it is, whatever comes of it; the other is deleted.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn verify_index(
+        config: StoreConfig,
+        targets: Vec<LogTarget>,
+        present: Box<dyn IndexFactory>,
+        scratch: Box<dyn IndexFactory>,
+        env: Env,
+        progress: Arc<dyn Progress>,
+    ) -> Result<VerifyReport, StoreError> {
+        open::verify(config, targets, present, scratch, env, progress).await
     }
 
     pub(crate) fn new(parts: Parts) -> Self {

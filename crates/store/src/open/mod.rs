@@ -3,8 +3,10 @@
 mod merge;
 mod replay;
 mod system;
+mod verify;
 
 pub(crate) use system::State;
+pub(crate) use verify::verify;
 
 use std::sync::Arc;
 
@@ -36,13 +38,28 @@ pub(crate) async fn open(
     env: Env,
     progress: Arc<dyn Progress>,
 ) -> Result<(Store, OpenReport), StoreError> {
+    let (opened, report) = open_index(&config, &targets, &*factory, &env, &*progress).await?;
+    let Opened { index, log, apply, holds, .. } = opened;
+    log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
+    let store = Store::new(Parts { config, env, index, log, apply, holds });
+    Ok((store, report))
+}
+
+/// Opens index and log and makes the index what the log says; nothing is started yet.
+async fn open_index(
+    config: &StoreConfig,
+    targets: &[LogTarget],
+    factory: &dyn IndexFactory,
+    env: &Env,
+    progress: &dyn Progress,
+) -> Result<(Opened, OpenReport), StoreError> {
     let (mut distrust, mut rows_restored, mut may_restore) = (None, 0, config.index_snapshot_restore);
     for _ in 0..=ATTEMPTS_MAX {
         if let Some(reason) = distrust.as_ref().filter(|_| rows_restored == 0) {
             tracing::warn!(%reason, "the index is thrown away and rebuilt from the segments");
             factory.destroy().map_err(|error| startup(&error))?;
         }
-        let opened = match attempt(&config, &targets, &*factory, &env).await? {
+        let opened = match attempt(config, targets, factory, env).await? {
             Attempt::Opened(opened) => opened,
             Attempt::Distrusted(reason) => {
                 (distrust, rows_restored) = (Some(reason), 0);
@@ -52,7 +69,7 @@ pub(crate) async fn open(
         if opened.is_lost() && may_restore {
             // Once: what was no good will be no better.
             may_restore = false;
-            match opened.restore(&config, &*progress).await? {
+            match opened.restore(config, progress).await? {
                 Restored::Nothing => {}
                 Restored::Rows(rows) => {
                     rows_restored = rows;
@@ -65,7 +82,7 @@ pub(crate) async fn open(
                 }
             }
         }
-        return finish(*opened, config, env, Rebuilt { distrust, rows_restored }, &*progress).await;
+        return catch_up(*opened, Rebuilt { distrust, rows_restored }, progress).await;
     }
     Err(StoreError::Unavailable(format!("the index can not be rebuilt: {}", distrust.unwrap_or_default())))
 }
@@ -161,16 +178,15 @@ async fn attempt(
     Ok(Attempt::Opened(Box::new(Opened { index, log, apply, holds, recovery, state })))
 }
 
-async fn finish(
+/// Replays what the index lacks.
+async fn catch_up(
     opened: Opened,
-    config: StoreConfig,
-    env: Env,
     rebuilt: Rebuilt,
     progress: &dyn Progress,
-) -> Result<(Store, OpenReport), StoreError> {
+) -> Result<(Opened, OpenReport), StoreError> {
     let was_lost = opened.is_lost();
-    let Opened { index, log, apply, holds, recovery, state } = opened;
-    let mutations_replayed = replay::replay(&log, &*index, &apply, &recovery, state, progress).await?;
+    let Opened { index, log, apply, recovery, state, .. } = &opened;
+    let mutations_replayed = replay::replay(log, &**index, apply, recovery, state.clone(), progress).await?;
     let report = OpenReport {
         index_rebuilt: rebuilt.distrust.or_else(|| was_lost.then(|| NO_INDEX.into())),
         rows_restored: rebuilt.rows_restored,
@@ -179,12 +195,10 @@ async fn finish(
         stripes_rolled_forward: recovery.rolled_forward,
         stripes_voided: recovery.voided,
         segments_unreadable: recovery.unreadable.len(),
-        warnings: recovery.warnings,
+        warnings: recovery.warnings.clone(),
     };
     log.observe_seq(recovery.max_seq);
-    log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
-    let store = Store::new(Parts { config, env, index, log, apply, holds });
-    Ok((store, report))
+    Ok((opened, report))
 }
 
 /// An error at start is for the operator: it may name a path.

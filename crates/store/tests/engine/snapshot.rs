@@ -1,7 +1,10 @@
 //! The index in the log: a lost one begins with it, and comes to the same as one that is rebuilt from everything.
 
-use gabion_metadata::rows::{Row, SnapshotRow};
-use gabion_store::{OpenReport, Store, StoreError};
+use gabion_metadata::{
+    Index, Table, Write, keys as keys_of,
+    rows::{Row, SnapshotRow},
+};
+use gabion_store::{OpenReport, RowDifference, RowFault, Store, StoreError};
 
 use crate::{
     harness::{truth::check_counters, *},
@@ -182,4 +185,32 @@ async fn snapshots_are_written_when_enough_else_was() {
     (store, report) = lose_and_open(&mut world, store).await;
     assert!(report.rows_restored > 0);
     store.shutdown().await;
+}
+
+#[tokio::test]
+async fn rows_that_are_not_what_the_log_says_are_found() {
+    let (world, store) = fresh(7, (1, 0)).await;
+    put_many(&store, 0..50).await;
+    store.shutdown().await;
+    drop(store);
+    let report = world.verify().await;
+    assert_eq!((report.differing, report.rows > 50), (0, true));
+    let name = |name: &str| keys_of::object(&bucket("bucket"), &key(name));
+    let index = world.index.current.lock().clone();
+    let row = index.get(Table::Object, &name("key 0003")).unwrap().unwrap().to_vec();
+    let writes = vec![
+        Write::Delete(Table::Object, name("key 0002")),
+        Write::Put(Table::Object, name("key 0004"), row.clone()),
+        Write::Put(Table::Object, name("key 9999"), row),
+    ];
+    index.commit(&[], writes).unwrap();
+    index.persist().unwrap();
+    let report = world.verify().await;
+    let fault = |key, fault| RowDifference { table: "object", key: name(key), fault };
+    let expected = [
+        fault("key 0002", RowFault::Missing),
+        fault("key 0004", RowFault::Different),
+        fault("key 9999", RowFault::Surplus),
+    ];
+    assert_eq!((report.differing, &report.differences[..]), (3, &expected[..]));
 }

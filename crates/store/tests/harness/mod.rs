@@ -14,7 +14,7 @@ use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
     Attributes, DeleteObject, Env, GetObject, IndexFactory, ListObjects, ListedObjects, ObjectBody, OpenReport,
-    PutObject, PutResult, RangeRequest, Silent, Store, StoreConfig, StoreError, WriteConditions,
+    PutObject, PutResult, RangeRequest, Silent, Store, StoreConfig, StoreError, VerifyReport, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
@@ -99,6 +99,13 @@ impl World {
 
     pub async fn try_open(&self) -> Result<(Store, OpenReport), StoreError> {
         Store::open(self.config.clone(), self.targets(), self.factory(), self.env(), Arc::new(Silent)).await
+    }
+
+    /// Compares the index with one that is built anew.
+    pub async fn verify(&self) -> VerifyReport {
+        let scratch = Box::new(Factory(Arc::default()));
+        let (config, targets, env) = (self.config.clone(), self.targets(), self.env());
+        Store::verify_index(config, targets, self.factory(), scratch, env, Arc::new(Silent)).await.unwrap()
     }
 
     pub async fn open(&self) -> Store {

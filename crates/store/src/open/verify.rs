@@ -1,0 +1,117 @@
+//! Whether the index is what the log says: it is rebuilt beside, and compared row by row.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use gabion_metadata::{
+    Index, Rows, ScanRange, Table, Value,
+    rows::{Row, SegmentRow, SegmentState},
+};
+use gabion_segment::LogTarget;
+
+use super::{Opened, PAGE_ROWS, open_index, startup};
+use crate::{
+    Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, snapshot::SNAPSHOT_ROW,
+};
+
+/// Differences that a report names; beyond it they are counted.
+const NAMED_MAX: usize = 100;
+
+/// See [`crate::Store::verify_index`].
+pub(crate) async fn verify(
+    config: StoreConfig,
+    targets: Vec<LogTarget>,
+    present: Box<dyn IndexFactory>,
+    scratch: Box<dyn IndexFactory>,
+    env: Env,
+    progress: Arc<dyn Progress>,
+) -> Result<VerifyReport, StoreError> {
+    // Neither of the two logs is ever started: nothing is freed or written between the two looks at it.
+    let (Opened { index: present, .. }, found) = open_index(&config, &targets, &*present, &env, &*progress).await?;
+    scratch.destroy().map_err(|error| startup(&error))?;
+    let (Opened { index: rebuilt, .. }, built) = open_index(&config, &targets, &*scratch, &env, &*progress).await?;
+    let mut report = VerifyReport { present: found, rebuilt: built, ..VerifyReport::default() };
+    for table in Table::ALL {
+        compare(&*present, &*rebuilt, table, &mut report)?;
+        tokio::task::yield_now().await;
+    }
+    drop(rebuilt);
+    scratch.destroy().map_err(|error| startup(&error))?;
+    Ok(report)
+}
+
+/// The rows of a table, page by page.
+struct Cursor<'a> {
+    index: &'a dyn Index,
+    range: Option<ScanRange>,
+    page: std::vec::IntoIter<(Vec<u8>, Value)>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(index: &'a dyn Index, table: Table) -> Self {
+        Self { index, range: Some(ScanRange::all(table)), page: Rows::new().into_iter() }
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+        if let Some(row) = self.page.next() {
+            return Ok(Some(row));
+        }
+        let Some(range) = self.range.take() else { return Ok(None) };
+        let page = self.index.scan(range.clone(), PAGE_ROWS)?;
+        if let Some((last, _)) = page.last().filter(|_| page.len() == PAGE_ROWS) {
+            self.range = Some(range.after(last));
+        }
+        self.page = page.into_iter();
+        Ok(self.page.next())
+    }
+}
+
+fn compare(
+    present: &dyn Index,
+    rebuilt: &dyn Index,
+    table: Table,
+    report: &mut VerifyReport,
+) -> Result<(), StoreError> {
+    let (mut ours, mut theirs) = (Cursor::new(present, table), Cursor::new(rebuilt, table));
+    let (mut our, mut their) = (ours.next()?, theirs.next()?);
+    loop {
+        let order = match (&our, &their) {
+            (None, None) => return Ok(()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((our, _)), Some((their, _))) => our.cmp(their),
+        };
+        report.rows += 1;
+        let fault = match (&our, &their) {
+            (Some((key, row)), _) if order.is_lt() && counts(table, key, row) => Some((key, RowFault::Surplus)),
+            (_, Some((key, row))) if order.is_gt() && counts(table, key, row) => Some((key, RowFault::Missing)),
+            (Some((key, our)), Some((_, their)))
+                if order.is_eq() && our != their && counts(table, key, our) && counts(table, key, their) =>
+            {
+                Some((key, RowFault::Different))
+            }
+            _ => None,
+        };
+        if let Some((key, fault)) = fault {
+            report.differing += 1;
+            if report.differences.len() < NAMED_MAX {
+                report.differences.push(RowDifference { table: table.name(), key: key.clone(), fault });
+            }
+        }
+        if order.is_le() {
+            our = ours.next()?;
+        }
+        if order.is_ge() {
+            their = theirs.next()?;
+        }
+    }
+}
+
+/// Whether a row follows from the log: not what an index says of how it came to be, and not segments on their way out, of which a rebuilt
+/// one has no row.
+fn counts(table: Table, key: &[u8], row: &[u8]) -> bool {
+    match table {
+        Table::System => key == SNAPSHOT_ROW.as_bytes(),
+        Table::Segment => SegmentRow::decode(row).map_or(true, |row| row.state != SegmentState::Freeing),
+        _ => true,
+    }
+}
