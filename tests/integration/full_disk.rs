@@ -15,7 +15,8 @@ use crate::{
     small_disk::{FileSystem, SmallDisk},
 };
 
-const DISK_MIB: u32 = 160;
+/// Room that a test leaves on its disk, which is larger where mkfs wants it so.
+const ROOM_MIB: u32 = 160;
 const OBJECT_BYTES: usize = 2_000_000;
 
 async fn put(client: &Client, number: u64) -> Result<PutObjectOutput, SdkError<PutObjectError>> {
@@ -29,8 +30,23 @@ async fn verify(client: &Client, number: u64) {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_writes_and_nothing_else() {
-    let Some(disk) = SmallDisk::mount(FileSystem::Tmpfs, DISK_MIB) else { return };
+async fn a_full_tmpfs_refuses_writes_and_nothing_else() {
+    fill_up(FileSystem::Tmpfs, ROOM_MIB).await;
+}
+
+#[tokio::test]
+async fn a_full_ext4_refuses_writes_and_nothing_else() {
+    fill_up(FileSystem::Ext4, ROOM_MIB + 32).await;
+}
+
+#[tokio::test]
+async fn a_full_xfs_refuses_writes_and_nothing_else() {
+    fill_up(FileSystem::Xfs, 320).await;
+}
+
+async fn fill_up(file_system: FileSystem, disk_mib: u32) {
+    let Some(disk) = SmallDisk::mount(file_system, disk_mib) else { return };
+    disk.leave(ROOM_MIB);
     let setup = Setup::single()
         .below(disk.path())
         .flag("--segment-payload-bytes", "8MiB")

@@ -12,6 +12,7 @@ mod checksums;
 mod conditional_writes;
 mod copies;
 mod durability;
+mod faults;
 mod full_disk;
 mod kill_nine;
 mod limits;

@@ -1,4 +1,4 @@
-//! File systems of a test's own: small, in memory or in an image file, that can lose power.
+//! File systems of a test's own: small, in memory or in an image file, that can be made read-only and lose power.
 //!
 //! Power loss is the file system's own shutdown (`FS_IOC_SHUTDOWN` without flushing the log, as xfstests does it): from that moment on nothing
 //! reaches the image, whatever the page cache and the journal in memory still hold is gone, and the next mount recovers from what the image has. What
@@ -86,6 +86,36 @@ impl SmallDisk {
         run(Command::new("umount").arg(&self.at))
     }
 
+    /// Takes room with a file of another's until this much is left.
+    pub(crate) fn leave(&self, room_mib: u32) {
+        let output = Command::new("df").args(["--output=avail", "-B1M"]).arg(&self.at).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let available_mib: u32 = text.lines().nth(1).expect("df prints a line per file system").trim().parse().unwrap();
+        if available_mib > room_mib {
+            let length = format!("{}M", available_mib - room_mib);
+            run(Command::new("fallocate").args(["-l", &length]).arg(self.at.join("of-another"))).unwrap();
+        }
+    }
+
+    /// Makes durable what was put there before a test begins.
+    pub(crate) fn sync(&self) {
+        run(Command::new("sync").arg("-f").arg(&self.at)).unwrap();
+    }
+
+    /// Makes an ext4 find an error in itself: the kernel makes it read-only then, also under open files.
+    pub(crate) fn fail(&self) {
+        assert_eq!(self.file_system, FileSystem::Ext4, "only ext4 can be told to");
+        let output = Command::new("findmnt").args(["-no", "SOURCE"]).arg(&self.at).output().unwrap();
+        let source = String::from_utf8(output.stdout).unwrap();
+        let device = source.trim().strip_prefix("/dev/").expect("it is a loop device");
+        fs::write(format!("/sys/fs/ext4/{device}/trigger_fs_error"), "1").unwrap();
+    }
+
+    /// Makes it read-only, while no file is open for writing.
+    pub(crate) fn make_read_only(&self) {
+        run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.at)).unwrap();
+    }
+
     /// The power is gone: what was not synced is lost, and whatever is asked from now on fails.
     pub(crate) fn cut_power(&self) -> Result<(), String> {
         // _IOR('X', 125, __u32) with FS_SHUTDOWN_FLAGS_NOLOGFLUSH; Python, since this crate forbids unsafe code and no usual program does it.
@@ -94,7 +124,7 @@ impl SmallDisk {
         run(Command::new("python3").args(["-c", SHUTDOWN]).arg(&self.at))
     }
 
-    /// The power is back, after [`SmallDisk::cut_power`], once nobody has a file open.
+    /// The power is back, after [`SmallDisk::cut_power`] or [`SmallDisk::fail`], once nobody has a file open.
     pub(crate) fn power_on(&self) {
         self.detach().and_then(|()| self.attach()).unwrap();
     }
