@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gabion_platform::{OsEntropy, SystemClock, raise_open_files_limit};
 use gabion_segment::{LogConfig, LogTarget};
-use gabion_store::{Env, StoreConfig, StoreError};
+use gabion_store::{CompactionConfig, Env, StoreConfig, StoreError};
 
 use crate::config::{ByteCount, Config};
 use crate::exit::Failure;
@@ -91,6 +91,12 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     store.put_memory_bytes = config.memory_put_bytes.0;
     store.read_memory_bytes = config.memory_read_bytes.0;
     store.read_ahead_stripes = config.memory_read_ahead_stripes;
+    store.compaction = CompactionConfig {
+        live_ratio_max: config.compaction_live_ratio_max.0,
+        bytes_per_s: config.compaction_bytes_per_s.0,
+        interval_ms: config.compaction_interval.millis(),
+        round_bytes_max: config.compaction_round_bytes.0,
+    };
     store
 }
 

@@ -15,11 +15,13 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::free::{Freed, free};
 use crate::lane::encode::LargePayload;
+use crate::lane::open::Purpose;
 use crate::lane::submit::{Lanes, Submission};
 use crate::media::Media;
 use crate::metrics::LogMetrics;
 use crate::recovery::{Recovery, recover};
 use crate::replay::MutationStream;
+use crate::room::{Room, room};
 use crate::segment::{Life, Pin};
 use crate::segment_info::KnownSegment;
 use crate::status::LogStatus;
@@ -83,6 +85,18 @@ impl Log {
     /// `Invalid` (too large, wrong checksum), `Busy`: it took no effect. `NoSpace`, `Unavailable`: it was not applied; if the writing
     /// itself failed, it may still take effect, as a whole, at the next start.
     pub async fn commit(&self, record: NewRecord) -> Result<Committed, LogError> {
+        self.commit_for(Purpose::Data, record).await
+    }
+
+    /// As [`Log::commit`], for a record that compaction moves: through a lane of its own, which may take room that new data leaves.
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    pub async fn commit_moved(&self, record: NewRecord) -> Result<Committed, LogError> {
+        self.commit_for(Purpose::Moved, record).await
+    }
+
+    async fn commit_for(&self, purpose: Purpose, record: NewRecord) -> Result<Committed, LogError> {
         let NewRecord { mutation, data, data_crc64 } = record;
         if mutation.len() > MUTATION_BYTES_MAX {
             return Err(LogError::Invalid(format!("a mutation of {} bytes", mutation.len())));
@@ -98,7 +112,7 @@ impl Log {
         }
         let submission =
             Submission { body: RecordBody::Mutation(mutation), carried: None, data, data_bytes, data_crc64 };
-        self.handle.lanes.commit(&self.handle.core, submission).await
+        self.handle.lanes.commit(&self.handle.core, purpose, submission).await
     }
 
     /// Writes one stripe of a large object: durable when it resolves. Dropping the future does not stop the write.
@@ -106,13 +120,25 @@ impl Log {
     /// # Errors
     /// `Invalid` when the stripe is empty or of another log; `NoSpace`, `Unavailable`: no extent names the bytes, they are dead.
     pub async fn append(&self, payload: StripeBuffer) -> Result<Extent, LogError> {
+        self.append_for(Purpose::Data, payload).await
+    }
+
+    /// As [`Log::append`], for object bytes that compaction moves; see [`Log::commit_moved`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub async fn append_moved(&self, payload: StripeBuffer) -> Result<Extent, LogError> {
+        self.append_for(Purpose::Moved, payload).await
+    }
+
+    async fn append_for(&self, purpose: Purpose, payload: StripeBuffer) -> Result<Extent, LogError> {
         let core = &self.handle.core;
         if payload.is_empty() || payload.chunks.len() != core.config.geometry.data() {
             return Err(LogError::Invalid("a stripe without payload, or of another geometry".to_owned()));
         }
         // Coded in the submitter's task: so several stripes are coded at once, and the lane only writes.
         let payload = LargePayload::new(payload, &core.media.codec(core.config.geometry), &core.buffers);
-        self.handle.lanes.append(core, payload).await
+        self.handle.lanes.append(core, purpose, payload).await
     }
 
     /// An empty buffer for one stripe; waits until the memory budget has room for it. Cancel safe.
@@ -228,6 +254,11 @@ impl Log {
     #[must_use]
     pub fn deployment(&self) -> DeploymentId {
         self.handle.core.media.targets.deployment
+    }
+
+    /// How much room there is for what compaction moves, asked of the targets now.
+    pub async fn room(&self) -> Room {
+        room(&self.handle.core).await
     }
 
     /// A snapshot for the admin page.

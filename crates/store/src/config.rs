@@ -42,6 +42,8 @@ pub struct StoreConfig {
     pub read_ahead_stripes: usize,
     /// Slots of the table of key locks; at least 1.
     pub key_locks: usize,
+    /// Compaction.
+    pub compaction: CompactionConfig,
     /// Smallest part that is not the last one of its upload, in bytes (AWS: 5 MiB); smaller in tests.
     pub part_bytes_min: u64,
 }
@@ -64,8 +66,28 @@ impl StoreConfig {
             read_memory_bytes: 1 << 30,
             read_ahead_stripes: 3,
             key_locks: 4096,
+            compaction: CompactionConfig::default(),
             part_bytes_min: PART_BYTES_MIN,
         }
+    }
+}
+
+/// How segments in which little is live are compacted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CompactionConfig {
+    /// Most of a segment that may be live, from 0 to 1, so that it is compacted. More when space is short.
+    pub live_ratio_max: f64,
+    /// Bytes per second that are moved at most, while space is not short; 0: no limit.
+    pub bytes_per_s: u64,
+    /// Time between two looks for segments to compact, in milliseconds; at least 1.
+    pub interval_ms: u64,
+    /// Live bytes of all segments that one round compacts. A round reads the index once, and needs as much room as it moves.
+    pub round_bytes_max: u64,
+}
+
+impl Default for CompactionConfig {
+    fn default() -> Self {
+        Self { live_ratio_max: 0.7, bytes_per_s: 64 << 20, interval_ms: 10_000, round_bytes_max: 8 << 30 }
     }
 }
 

@@ -153,10 +153,11 @@ impl Inner {
             ])
             .await;
         self.require_bucket(&request.bucket)?;
-        match self.object(&from.bucket, &from.key)? {
-            Some(now) if now.seq == source.seq => {}
+        // The row as it is under the lock: its bytes may have been moved since it was looked at.
+        let source = match self.object(&from.bucket, &from.key)? {
+            Some(now) if now.seq == source.seq => now,
             _ => return Ok(Copied::SourceChanged),
-        }
+        };
         let current = self.object(&request.bucket, &request.key)?;
         request.conditions.check(current.as_ref().map(|row| &row.etag))?;
 
@@ -253,7 +254,7 @@ pub(crate) fn extents_of(index: &dyn IndexSnapshot, layout: &Layout) -> Result<V
 }
 
 /// The parts of a source, as its copy describes them.
-fn copied_parts(index: &dyn IndexSnapshot, source: &ObjectRow) -> Result<Vec<CopiedPart>, StoreError> {
+pub(crate) fn copied_parts(index: &dyn IndexSnapshot, source: &ObjectRow) -> Result<Vec<CopiedPart>, StoreError> {
     let Some(parts) = source.parts else { return Ok(Vec::new()) };
     let rows = index.scan(ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest)), usize::MAX)?;
     let copied = rows.iter().map(|(_, row)| {

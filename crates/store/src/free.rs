@@ -47,10 +47,28 @@ struct State {
     freed: u64,
 }
 
+/// As long as it is there, no segment is looked at to be freed, and those that were are either going or staying.
+pub(crate) struct Settled<'a> {
+    frees: &'a Frees,
+    _run: tokio::sync::MutexGuard<'a, ()>,
+}
+
 impl Frees {
     /// Something changed that may let segments go which could not.
     pub(crate) fn reconsider(&self) {
         self.state.lock().freed += 1;
+    }
+
+    /// Waits until what is being freed is decided.
+    pub(crate) async fn settle(&self) -> Settled<'_> {
+        Settled { frees: self, _run: self.run.lock().await }
+    }
+}
+
+impl Settled<'_> {
+    /// Whether the removal of a segment is under way.
+    pub(crate) fn is_going(&self, segment: SegmentId) -> bool {
+        self.frees.state.lock().in_flight.contains(&segment)
     }
 }
 
@@ -93,6 +111,8 @@ fn candidates(inner: &Inner) -> Vec<SegmentId> {
 
 /// Deletes one segment, unless it has to wait.
 async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreError> {
+    let freed_bytes =
+        inner.apply.with_segments(|segments| segments.get(segment).map_or(0, |segment| segment.row.written_bytes));
     let carried = match judge(inner, segment).await? {
         Verdict::Free { carried } => carried,
         Verdict::Postpone => {
@@ -142,6 +162,7 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
     state.freed += 1;
     state.postponed.remove(&segment);
     inner.metrics.segments_freed.add(1);
+    inner.metrics.freed_bytes.add(freed_bytes);
     inner.metrics.mutations_carried.add(carried_count);
     Ok(true)
 }
@@ -226,7 +247,8 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
             };
             Needed::Carry(Mutation::EndUpload(ended).encode().into())
         }
-        Mutation::CreateBucket(_)
+        Mutation::Move(_)
+        | Mutation::CreateBucket(_)
         | Mutation::PutObject(_)
         | Mutation::CreateUpload(_)
         | Mutation::PutPart(_)

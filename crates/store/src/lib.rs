@@ -15,6 +15,7 @@ mod api;
 mod apply;
 mod body;
 mod bucket;
+mod compact;
 pub mod conditions;
 mod config;
 mod copy;
@@ -50,10 +51,11 @@ pub use api::{
     },
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
 };
+pub use compact::Compacted;
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
 pub use config::{
-    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault, Silent, SnapshotReport,
-    StoreConfig, VerifyReport,
+    CompactionConfig, Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault, Silent,
+    SnapshotReport, StoreConfig, VerifyReport,
 };
 pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};

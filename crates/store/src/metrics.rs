@@ -49,6 +49,24 @@ counters! {
     index_snapshot_failures,
     /// Segments deleted because nothing in them was needed.
     segments_freed,
+    /// Payload of the segments that were deleted, in bytes.
+    freed_bytes,
+    /// Rounds of compaction that had something to do.
+    compactions,
+    /// Rounds of compaction that failed.
+    compaction_failures,
+    /// Rows that compaction moved.
+    compaction_rows_moved,
+    /// Rows that changed while compaction moved them.
+    compaction_rows_changed,
+    /// Rows that compaction could not move: their bytes are damaged beyond repair, or they are too large.
+    compaction_rows_failed,
+    /// Bytes of objects that compaction read.
+    compaction_read_bytes,
+    /// Bytes of records and objects that compaction wrote, without parity and padding.
+    compaction_moved_bytes,
+    /// Extents that compaction did not move twice, because rows share them.
+    compaction_extents_shared,
     /// Mutations carried on into another segment when theirs was deleted.
     mutations_carried,
     /// Bodies that were packed with others into small segments.

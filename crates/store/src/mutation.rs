@@ -29,6 +29,8 @@ pub(crate) enum Mutation {
     CompleteUpload(#[n(0)] Box<CompleteUploadMutation>),
     #[n(7)]
     EndUpload(#[n(0)] EndUploadMutation),
+    #[n(8)]
+    Move(#[n(0)] Box<MoveMutation>),
     #[n(16)]
     IndexSnapshot(#[n(0)] IndexSnapshotMutation),
 }
@@ -216,6 +218,35 @@ pub(crate) struct IndexSnapshotMutation {
     pub covered: Vec<SegmentId>,
 }
 
+/// A row was written again elsewhere by compaction (docs/adr/0007): it is what it was, but its record and its bytes lie where this
+/// record says. The record has a sequence of its own, by which it is ordered among all others and later moves of the row.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct MoveMutation {
+    /// The commit that made the row.
+    #[n(0)]
+    pub seq: Seq,
+    /// The mutation that makes it as it is.
+    #[n(1)]
+    pub row: MovedRow,
+}
+
+/// A row that was moved: a mutation that brings a row into being.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) enum MovedRow {
+    #[n(0)]
+    Bucket(#[n(0)] CreateBucketMutation),
+    #[n(1)]
+    Object(#[n(0)] PutObjectMutation),
+    #[n(2)]
+    Upload(#[n(0)] CreateUploadMutation),
+    #[n(3)]
+    Part(#[n(0)] PutPartMutation),
+    /// An object with more parts and extents than one mutation describes: they were put as parts of an upload that is only there
+    /// for this move.
+    #[n(4)]
+    Completed(#[n(0)] CompleteUploadMutation),
+}
+
 /// Why bytes are no mutation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MutationError {
@@ -261,7 +292,8 @@ impl Mutation {
             | Mutation::PutObject(_)
             | Mutation::CreateUpload(_)
             | Mutation::PutPart(_)
-            | Mutation::CompleteUpload(_) => true,
+            | Mutation::CompleteUpload(_)
+            | Mutation::Move(_) => true,
             Mutation::DeleteBucket(_)
             | Mutation::DeleteObject(_)
             | Mutation::EndUpload(_)
@@ -345,6 +377,18 @@ mod tests {
                 extents: vec![extent],
                 covered: vec![SegmentId::new(1, 2)],
             }),
+            Mutation::Move(Box::new(MoveMutation {
+                seq: Seq::from_u64(5),
+                row: MovedRow::Part(PutPartMutation {
+                    upload,
+                    part_number: 3,
+                    size: 100,
+                    etag_md5: [4; 16],
+                    modified_ms: 2,
+                    checksums: vec![],
+                    data: Data::Extents(vec![extent]),
+                }),
+            })),
         ]
     }
 
@@ -386,7 +430,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_no_panic(which in 0_usize..9, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_changed_byte_is_no_panic(which in 0_usize..10, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut bytes = samples()[which].encode();
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -26,6 +26,7 @@ use crate::{
     Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, SnapshotReport, StoreConfig, StoreError,
     VerifyReport,
     apply::Apply,
+    compact::{self, Compacted, Compaction, Pace},
     free::{self, Frees},
     holds::{Hold, Holds},
     locks::Locks,
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     pub holds: Arc<Holds>,
     pub metrics: StoreMetrics,
     pub frees: Frees,
+    pub compaction: Compaction,
     put_memory: Budget,
     read_memory: Budget,
     read_ahead_memory: Budget,
@@ -93,6 +95,10 @@ pub struct StoreStatus {
     pub live_bytes: u64,
     /// Payload bytes ever written to the segments that exist.
     pub written_bytes: u64,
+    /// Segments of which so little is live that they are to be compacted.
+    pub compaction_segments: usize,
+    /// What compacting them gives back, in bytes of payload.
+    pub compaction_debt_bytes: u64,
     /// Segments in which nothing is needed and that are about to be deleted.
     pub dead_segments: usize,
     /// Segments whose files are being removed, or could not all be removed because a target is absent.
@@ -204,6 +210,7 @@ impl Store {
             read_ahead_memory: Budget::new(config.read_memory_bytes / 2, 1),
             metrics: StoreMetrics::default(),
             frees: Frees::default(),
+            compaction: Compaction::default(),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             checkpointing: tokio::sync::Mutex::default(),
@@ -230,6 +237,7 @@ impl Store {
         ));
         inner.background.spawn(tasks::snapshots(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
         Self { inner }
     }
 
@@ -286,13 +294,25 @@ impl Store {
         free::free_dead(&self.inner).await
     }
 
+    /// Compacts segments in which little is live, now and as fast as it goes; happens by itself, in its own time. Deletes
+    /// what is dead then.
+    ///
+    /// # Errors
+    /// `NoSpace` when there is no room to move anything; those of the log and the index. What was moved, is moved.
+    pub async fn compact(&self) -> Result<Compacted, StoreError> {
+        compact::round(&self.inner, Pace::Now).await
+    }
+
     /// A snapshot for the admin page.
     #[must_use]
     pub fn status(&self) -> StoreStatus {
         let inner = &self.inner;
         let log = inner.log.status();
         let closed = inner.is_closed().then(|| "the store is shut down".to_owned());
+        let (compaction_segments, compaction_debt_bytes) = compact::debt(inner);
         let mut status = StoreStatus {
+            compaction_segments,
+            compaction_debt_bytes,
             unavailable: closed.or_else(|| log.poisoned.clone()),
             log,
             index: inner.index.stats(),

@@ -1,4 +1,4 @@
-//! Background tasks: checkpoints, and the deletion of dead segments. They end when the store is shut down or dropped.
+//! Background tasks: checkpoints, compaction, and the deletion of dead segments. They end when the store is shut down or dropped.
 
 use std::{
     sync::{Arc, Weak},
@@ -8,7 +8,12 @@ use std::{
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio_util::sync::CancellationToken;
 
-use crate::{apply::Apply, free, snapshot, store::Inner};
+use crate::{
+    apply::Apply,
+    compact::{self, Pace},
+    free, snapshot,
+    store::Inner,
+};
 
 /// Makes a checkpoint every interval, or earlier when much was written, while there is work.
 pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
@@ -90,6 +95,38 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
                 Err(error) => {
                     told = error.to_string();
                     tracing::warn!(%error, "dead segments could not be freed; they are tried again later");
+                }
+            }
+        }
+    }
+}
+
+/// Compacts segments when there is enough to gain.
+pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
+    let Some(interval_ms) = store.upgrade().map(|inner| inner.config.compaction.interval_ms.max(1)) else { return };
+    // A failure that lasts is told once.
+    let mut told = String::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+        }
+        let Some(inner) = store.upgrade() else { return };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            round = compact::round(&inner, Pace::Background) => match round {
+                Ok(compacted) => {
+                    told.clear();
+                    if compacted.victims > 0 {
+                        tracing::info!(?compacted, "compacted segments");
+                    }
+                }
+                Err(error) => {
+                    inner.metrics.compaction_failures.add(1);
+                    if error.to_string() != told {
+                        told = error.to_string();
+                        tracing::warn!(%error, "a compaction failed; it is tried again later");
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@ use gabion_segment::Durability;
 use gabion_types::Geometry;
 
 use super::layers::{Problem, Resolved};
-use super::values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, LogLevel, OptionalList, Span, Value};
+use super::values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, LogLevel, OptionalList, Ratio, Span, Value};
 
 /// A row of the table.
 #[derive(Debug)]
@@ -173,6 +173,15 @@ settings! {
         "Time between two checkpoints of the index while there are writes.";
     "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
         "Bytes written after which a checkpoint is made before its time.";
+    "compaction.live_ratio_max" => compaction_live_ratio_max: Ratio = "0.7",
+        "Segments of which at most this part is still needed are compacted: what is needed is written again elsewhere, the segment is deleted. \
+         When space is short, fuller ones are compacted, too.";
+    "compaction.bytes_per_s" => compaction_bytes_per_s: ByteCount = "64MiB",
+        "Bytes that compaction moves per second at most, as long as space is not short; 0: no limit.";
+    "compaction.interval" => compaction_interval: Span = "10s",
+        "Time between two looks for segments to compact.";
+    "compaction.round_bytes" => compaction_round_bytes: ByteCount = "8GiB",
+        "Bytes that one round of compaction moves at most. A round reads the whole index once.";
 }
 
 impl Config {

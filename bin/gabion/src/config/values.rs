@@ -115,6 +115,21 @@ impl Scalar for ByteCount {
     }
 }
 
+/// A part of a whole.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(crate) struct Ratio(pub(crate) f64);
+
+impl Scalar for Ratio {
+    const UNIT: &'static str = "a number from 0 to 1";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(Ratio(ratio)),
+            _ => Err(format!("{text:?} is no number from 0 to 1")),
+        }
+    }
+}
+
 /// A time, with its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);

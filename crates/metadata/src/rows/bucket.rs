@@ -23,6 +23,10 @@ pub struct BucketRow {
     /// The mutation record that created it.
     #[n(4)]
     pub home: Home,
+    /// The commit that moved it last; nothing as long as it lies where it was first written. Of two records of one row
+    /// with the same `seq`, that of the later move counts.
+    #[n(5)]
+    pub moved: Option<Seq>,
 }
 
 row!(BucketRow, "bucket", version 1);

@@ -38,6 +38,10 @@ pub struct ObjectRow {
     /// Its version; nothing is S3's `null` version.
     #[n(9)]
     pub version: Option<VersionId>,
+    /// The commit that moved it last; nothing as long as it lies where it was first written. Of two records of one row
+    /// with the same `seq`, that of the later move counts.
+    #[n(10)]
+    pub moved: Option<Seq>,
 }
 
 /// The parts of a completed multipart object.

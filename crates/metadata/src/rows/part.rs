@@ -29,6 +29,10 @@ pub struct PartRow {
     /// The mutation record that made it current.
     #[n(6)]
     pub home: Home,
+    /// The commit that moved it last; nothing as long as it lies where it was first written. Of two records of one row
+    /// with the same `seq`, that of the later move counts.
+    #[n(7)]
+    pub moved: Option<Seq>,
 }
 
 row!(PartRow, "part", version 1);

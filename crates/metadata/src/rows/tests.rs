@@ -41,7 +41,7 @@ fn checksums() -> Vec<StoredChecksum> {
 
 fn bucket() -> BucketRow {
     let seq = Seq::from_u64(5);
-    BucketRow { created_ms: 1, owner: "root".into(), region: "us-east-1".into(), seq, home: home() }
+    BucketRow { created_ms: 1, owner: "root".into(), region: "us-east-1".into(), seq, home: home(), moved: None }
 }
 
 fn object() -> ObjectRow {
@@ -56,6 +56,7 @@ fn object() -> ObjectRow {
         parts: Some(PartsSummary { count: 10_000, manifest: ManifestId::from_u128(4) }),
         home: home(),
         version: Some(VersionId([1; 16])),
+        moved: None,
     }
 }
 
@@ -70,6 +71,7 @@ fn upload() -> UploadRow {
         checksum_kind: Some(ChecksumKind::Composite),
         owner: "root".into(),
         home: home(),
+        moved: None,
     }
 }
 
@@ -82,6 +84,7 @@ fn part() -> PartRow {
         checksums: checksums(),
         layout: Layout::Manifest(ManifestId::from_u128(1)),
         home: home(),
+        moved: None,
     }
 }
 
@@ -142,11 +145,15 @@ fn round_trips<R: Row + PartialEq + std::fmt::Debug>(field_count: u64, row: R) {
 
 #[test]
 fn rows_round_trip() {
-    round_trips(5, bucket());
-    round_trips(10, object());
-    round_trips(10, ObjectRow { layout: Layout::Empty, parts: None, version: None, ..object() });
-    round_trips(9, upload());
-    round_trips(7, part());
+    round_trips(6, bucket());
+    round_trips(6, BucketRow { moved: Some(Seq::from_u64(6)), ..bucket() });
+    round_trips(11, object());
+    round_trips(11, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
+    round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, version: None, ..object() });
+    round_trips(10, upload());
+    round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
+    round_trips(8, part());
+    round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
     round_trips(12, segment());

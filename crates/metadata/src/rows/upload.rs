@@ -35,6 +35,10 @@ pub struct UploadRow {
     /// The mutation record that began it.
     #[n(8)]
     pub home: Home,
+    /// The commit that moved it last; nothing as long as it lies where it was first written. Of two records of one row
+    /// with the same `seq`, that of the later move counts.
+    #[n(9)]
+    pub moved: Option<Seq>,
 }
 
 row!(UploadRow, "upload", version 1);

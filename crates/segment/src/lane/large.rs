@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::LaneGuard;
 use super::apply::ApplyJob;
 use super::encode::{LargePayload, StripePlace};
+use super::open::Purpose;
 use super::writer::{Position, WRITE_ATTEMPTS_MAX, Writer, Written};
 use crate::applier::AppliedStripe;
 use crate::core::Core;
@@ -32,9 +33,14 @@ impl Drop for InFlight {
 }
 
 /// Runs until the queue is closed and empty.
-pub(crate) async fn run_large_lane(core: Arc<Core>, queue: Arc<Queue<PendingStripe>>, applies: mpsc::Sender<ApplyJob>) {
+pub(crate) async fn run_large_lane(
+    core: Arc<Core>,
+    queue: Arc<Queue<PendingStripe>>,
+    purpose: Purpose,
+    applies: mpsc::Sender<ApplyJob>,
+) {
     let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
-    let mut writer = Writer::new(Arc::clone(&core), LaneKind::Large, applies);
+    let mut writer = Writer::new(Arc::clone(&core), LaneKind::Large, purpose, applies);
     while let Some(pending) = queue.take(1, usize::MAX).await {
         for PendingStripe { payload, answer } in pending {
             let in_flight = InFlight(Arc::clone(&queue));

@@ -6,7 +6,7 @@
 pub(crate) mod apply;
 pub(crate) mod encode;
 pub(crate) mod large;
-mod open;
+pub(crate) mod open;
 pub(crate) mod small;
 pub(crate) mod submit;
 pub(crate) mod writer;

@@ -26,6 +26,8 @@ const SHARD_BYTES_MIN: u64 = 4 << 20;
 const RESERVE_SHARD_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=2 << 20;
 /// Part of a target's room that one segment takes at most.
 const ROOM_SHARE: u64 = 8;
+/// Part of the targets' reserve that compaction leaves to records without data: deletions go on when it can not.
+const DATALESS_SHARE: u64 = 4;
 /// Most that a small segment keeps for records without data, in bytes per shard.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
 
@@ -34,6 +36,8 @@ const RESERVE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) enum Purpose {
     /// Anything.
     Data,
+    /// What compaction moves: it may take most of the room that data leaves, since it gives back more than it takes.
+    Moved,
     /// Records without data, out of the room that data leaves.
     Reserve,
 }
@@ -70,7 +74,7 @@ impl Core {
     pub(crate) async fn open_segment(&self, kind: LaneKind, purpose: Purpose) -> Result<OpenSegment, LogError> {
         let geometry = self.config.geometry;
         let wanted_bytes = match purpose {
-            Purpose::Data => self.config.target_reserve_bytes + self.shard_bytes_min(),
+            Purpose::Data | Purpose::Moved => self.left_bytes(purpose) + self.shard_bytes_min(),
             Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
         };
         // Targets that failed, and whether it was for want of space.
@@ -193,15 +197,24 @@ impl Core {
         let reserve_bytes = self.config.reserve_bytes.unwrap_or((shard_bytes / 8).min(RESERVE_BYTES_MAX));
         let data_limit = match (info.kind, purpose) {
             (_, Purpose::Reserve) => 0,
-            (LaneKind::Large, Purpose::Data) => limit,
+            (LaneKind::Large, Purpose::Data) | (_, Purpose::Moved) => limit,
             (LaneKind::Small, Purpose::Data) => limit.saturating_sub(reserve_bytes),
         };
         let end = Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
         OpenSegment { segment, files, end, data_limit, limit }
     }
 
+    /// What a segment leaves on each of its targets, in bytes.
+    pub(crate) fn left_bytes(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Data => self.config.target_reserve_bytes,
+            Purpose::Moved => self.config.target_reserve_bytes / DATALESS_SHARE,
+            Purpose::Reserve => 0,
+        }
+    }
+
     /// Length of a shard where there is room enough, in bytes.
-    fn shard_bytes_full(&self) -> u64 {
+    pub(crate) fn shard_bytes_full(&self) -> u64 {
         let geometry = self.config.geometry;
         let payload_bytes = self.config.segment_payload_bytes.div_ceil(geometry.data() as u64);
         let aligned = payload_bytes.next_multiple_of(align(1) as u64);
@@ -218,8 +231,8 @@ impl Core {
 
     fn shard_bytes(&self, room: u64, purpose: Purpose) -> u64 {
         let shard_bytes = match purpose {
-            Purpose::Data => {
-                let share = room.saturating_sub(self.config.target_reserve_bytes) / ROOM_SHARE;
+            Purpose::Data | Purpose::Moved => {
+                let share = room.saturating_sub(self.left_bytes(purpose)) / ROOM_SHARE;
                 share.clamp(self.shard_bytes_min(), self.shard_bytes_full())
             }
             Purpose::Reserve => (room / ROOM_SHARE).clamp(*RESERVE_SHARD_BYTES.start(), *RESERVE_SHARD_BYTES.end()),

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::LaneGuard;
 use super::apply::ApplyJob;
 use super::encode::{SequencedRecord, encode_records};
+use super::open::Purpose;
 use super::writer::{Position, WRITE_ATTEMPTS_MAX, Writer, Written};
 use crate::applier::{AppliedRecord, AppliedStripe, Committed, RecordBody};
 use crate::core::Core;
@@ -61,9 +62,14 @@ impl BatchRecord {
 }
 
 /// Runs until the queue is closed and empty.
-pub(crate) async fn run_small_lane(core: Arc<Core>, queue: Arc<Queue<PendingRecord>>, applies: mpsc::Sender<ApplyJob>) {
+pub(crate) async fn run_small_lane(
+    core: Arc<Core>,
+    queue: Arc<Queue<PendingRecord>>,
+    purpose: Purpose,
+    applies: mpsc::Sender<ApplyJob>,
+) {
     let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
-    let mut writer = Writer::new(Arc::clone(&core), LaneKind::Small, applies);
+    let mut writer = Writer::new(Arc::clone(&core), LaneKind::Small, purpose, applies);
     while let Some(pending) = queue.take(core.config.batch_records_max, core.config.batch_bytes_max).await {
         let batch = pending.into_iter().map(|pending| BatchRecord {
             seq: pending.carried.unwrap_or_else(|| core.sequencer.next()),

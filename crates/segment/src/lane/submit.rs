@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::apply::{APPLY_QUEUE_STRIPES, run_applies};
 use super::encode::LargePayload;
 use super::large::{PendingStripe, run_large_lane};
+use super::open::Purpose;
 use super::small::{PendingRecord, run_small_lane};
 use crate::applier::{Applier, Committed, RecordBody};
 use crate::config::LogConfig;
@@ -33,6 +34,10 @@ const GATHER_BYTES: usize = 1 << 20;
 pub(crate) struct Lanes {
     small: Vec<Arc<Queue<PendingRecord>>>,
     large: Vec<Arc<Queue<PendingStripe>>>,
+    /// What compaction moves goes through lanes of its own: it lies apart from what is new and may die soon, and takes room that new
+    /// data may not.
+    moved_small: Arc<Queue<PendingRecord>>,
+    moved_large: Arc<Queue<PendingStripe>>,
     budget: Arc<Semaphore>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -55,6 +60,8 @@ impl Lanes {
         Self {
             small: (0..config.small_lanes).map(|_| small()).collect(),
             large: (0..config.large_lanes).map(|_| large()).collect(),
+            moved_small: small(),
+            moved_large: large(),
             budget: Arc::new(Semaphore::new(units as usize)),
             tasks: Mutex::default(),
         }
@@ -68,19 +75,30 @@ impl Lanes {
             tasks.push(tokio::spawn(run_applies(Arc::clone(core), Arc::clone(applier), receiver)));
             sender
         };
-        let small: Vec<_> = self.small.iter().map(|queue| (Arc::clone(queue), applies())).collect();
-        let large: Vec<_> = self.large.iter().map(|queue| (Arc::clone(queue), applies())).collect();
-        for (queue, applies) in small {
-            tasks.push(tokio::spawn(run_small_lane(Arc::clone(core), queue, applies)));
+        let small = self.small.iter().map(|queue| (queue, Purpose::Data)).chain([(&self.moved_small, Purpose::Moved)]);
+        let small: Vec<_> = small.map(|(queue, purpose)| (Arc::clone(queue), purpose, applies())).collect();
+        let large = self.large.iter().map(|queue| (queue, Purpose::Data)).chain([(&self.moved_large, Purpose::Moved)]);
+        let large: Vec<_> = large.map(|(queue, purpose)| (Arc::clone(queue), purpose, applies())).collect();
+        for (queue, purpose, applies) in small {
+            tasks.push(tokio::spawn(run_small_lane(Arc::clone(core), queue, purpose, applies)));
         }
-        for (queue, applies) in large {
-            tasks.push(tokio::spawn(run_large_lane(Arc::clone(core), queue, applies)));
+        for (queue, purpose, applies) in large {
+            tasks.push(tokio::spawn(run_large_lane(Arc::clone(core), queue, purpose, applies)));
         }
     }
 
     /// Commits a record.
-    pub(crate) async fn commit(&self, core: &Core, submission: Submission) -> Result<Committed, LogError> {
-        let answer = self.submit(core, gathering(core, &self.small), submission)?;
+    pub(crate) async fn commit(
+        &self,
+        core: &Core,
+        purpose: Purpose,
+        submission: Submission,
+    ) -> Result<Committed, LogError> {
+        let lane = match purpose {
+            Purpose::Moved => &*self.moved_small,
+            Purpose::Data | Purpose::Reserve => gathering(core, &self.small),
+        };
+        let answer = self.submit(core, lane, submission)?;
         answer.await.unwrap_or_else(|_| Err(gone(core)))
     }
 
@@ -134,11 +152,20 @@ impl Lanes {
     }
 
     /// Writes one stripe of a large object.
-    pub(crate) async fn append(&self, core: &Core, payload: LargePayload) -> Result<Extent, LogError> {
+    pub(crate) async fn append(
+        &self,
+        core: &Core,
+        purpose: Purpose,
+        payload: LargePayload,
+    ) -> Result<Extent, LogError> {
         core.check_poison()?;
         let (answer, answered) = oneshot::channel();
         let bytes = payload.cells.len;
-        shortest(&self.large).push(PendingStripe { payload, answer }, bytes).map_err(|_| gone(core))?;
+        let lane = match purpose {
+            Purpose::Moved => &*self.moved_large,
+            Purpose::Data | Purpose::Reserve => shortest(&self.large),
+        };
+        lane.push(PendingStripe { payload, answer }, bytes).map_err(|_| gone(core))?;
         answered.await.unwrap_or_else(|_| Err(gone(core)))
     }
 
@@ -155,8 +182,8 @@ impl Lanes {
     /// Takes no more; what waits is still written.
     pub(crate) fn close(&self) {
         self.budget.close();
-        self.small.iter().for_each(|queue| queue.close());
-        self.large.iter().for_each(|queue| queue.close());
+        self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.close());
+        self.large.iter().chain([&self.moved_large]).for_each(|queue| queue.close());
     }
 
     /// Waits until all that was queued is answered.
@@ -175,8 +202,10 @@ impl Lanes {
             queued_bytes: depth.bytes,
             in_flight: depth.in_flight,
         };
-        let small = self.small.iter().map(|queue| lane(LaneKind::Small, queue.depth()));
-        let large = self.large.iter().map(|queue| lane(LaneKind::Large, queue.depth()));
+        let small = self.small.iter().chain([&self.moved_small]);
+        let small = small.map(|queue| lane(LaneKind::Small, queue.depth()));
+        let large = self.large.iter().chain([&self.moved_large]);
+        let large = large.map(|queue| lane(LaneKind::Large, queue.depth()));
         small.chain(large).collect()
     }
 }

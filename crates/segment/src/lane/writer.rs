@@ -25,6 +25,7 @@ pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
 pub(crate) struct Writer {
     pub(crate) core: Arc<Core>,
     kind: LaneKind,
+    purpose: Purpose,
     open: Option<OpenSegment>,
     applies: mpsc::Sender<ApplyJob>,
 }
@@ -47,8 +48,8 @@ pub(crate) enum Written {
 }
 
 impl Writer {
-    pub(crate) fn new(core: Arc<Core>, kind: LaneKind, applies: mpsc::Sender<ApplyJob>) -> Self {
-        Self { core, kind, open: None, applies }
+    pub(crate) fn new(core: Arc<Core>, kind: LaneKind, purpose: Purpose, applies: mpsc::Sender<ApplyJob>) -> Self {
+        Self { core, kind, purpose, open: None, applies }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be.
@@ -64,7 +65,7 @@ impl Writer {
                 return Position::TooLarge;
             }
         }
-        let refusal = match self.core.open_segment(self.kind, Purpose::Data).await {
+        let refusal = match self.core.open_segment(self.kind, self.purpose).await {
             Ok(open) => {
                 let fits = open.fits(stored_bytes);
                 let at = place(&open);

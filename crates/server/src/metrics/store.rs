@@ -24,11 +24,17 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 15] = [
+const PLAIN: [(Kind, &str, &str); 17] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
     (Kind::Gauge, "gabion_store_segments_to_free", "Segments that wait to be deleted"),
+    (
+        Kind::Gauge,
+        "gabion_store_segments_to_compact",
+        "Segments of which so little is live that they are to be compacted",
+    ),
+    (Kind::Gauge, "gabion_store_compaction_debt_bytes", "What compacting them gives back, in bytes of payload"),
     (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
     (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
@@ -94,6 +100,8 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         status.live_bytes,
         status.written_bytes,
         count(status.dead_segments + status.freeing_segments),
+        count(status.compaction_segments),
+        status.compaction_debt_bytes,
         count(status.log.open_segments),
         count(status.log.sealed_segments),
         count(status.log.unreadable_segments),

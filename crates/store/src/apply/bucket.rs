@@ -17,11 +17,18 @@ pub(super) fn count(index: &dyn Index) -> Result<usize, StoreError> {
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMutation) -> Result<(), StoreError> {
     let key = keys::bucket(&name(&m.bucket)?);
     match overlay.get::<BucketRow>(Table::Bucket, &key)? {
-        Some(row) if row.seq >= at.seq => return Ok(()),
+        Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),
         Some(row) => overlay.count_home(row.home, Count::Down),
         None => overlay.count_bucket(Count::Up),
     }
-    let row = BucketRow { created_ms: m.created_ms, owner: m.owner, region: m.region, seq: at.seq, home: at.home };
+    let row = BucketRow {
+        created_ms: m.created_ms,
+        owner: m.owner,
+        region: m.region,
+        seq: at.seq,
+        home: at.home,
+        moved: at.moved,
+    };
     overlay.count_home(at.home, Count::Up);
     overlay.put(Table::Bucket, key, &row);
     Ok(())
@@ -40,7 +47,7 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
     let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");
     for (key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
         let (_, key) = keys::decode_object(&key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        object::supersede(overlay, &object::Place::new(&m.bucket, key)?, at.seq)?;
+        object::supersede(overlay, &object::Place::new(&m.bucket, key)?, at.version())?;
     }
     m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
 }

@@ -2,7 +2,8 @@
 //!
 //! All rows that a batch of records touches, the counters, and the position in the log up to which they are complete go
 //! to the index in one commit, under one mutex. A mutation applies only where the row is older than itself, so that a
-//! record that stands twice in the log, or comes again in a replay, changes nothing.
+//! record that stands twice in the log, or comes again in a replay, changes nothing. A record that moves a row (compaction,
+//! docs/adr/0007) is that row's commit again, at a later place: it applies where the row is of that commit and was not moved since.
 
 mod bucket;
 mod object;
@@ -22,7 +23,11 @@ use gabion_types::{Extent, SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{StoreError, holds::Holds, mutation::Mutation};
+use crate::{
+    StoreError,
+    holds::Holds,
+    mutation::{MovedRow, Mutation},
+};
 
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
@@ -229,7 +234,7 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
         overlay.creates(record.home.segment, record.seq);
     }
     let home = Home { segment: record.home.segment, bytes: record.home.bytes };
-    let at = At { seq: record.seq, home, extents: &record.extents };
+    let at = At { seq: record.seq, moved: None, home, extents: &record.extents };
     match mutation {
         Mutation::CreateBucket(mutation) => bucket::create(overlay, &at, mutation),
         Mutation::DeleteBucket(mutation) => bucket::delete(overlay, &at, mutation),
@@ -240,15 +245,43 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
         Mutation::CompleteUpload(mutation) => upload::complete(overlay, &at, *mutation),
         Mutation::EndUpload(mutation) => upload::end(overlay, &at, &mutation.bucket, &mutation.key, mutation.upload),
         Mutation::IndexSnapshot(mutation) => snapshot::apply(overlay, &at, mutation),
+        Mutation::Move(mutation) => {
+            let at = At { seq: mutation.seq, moved: Some(record.seq), ..at };
+            match mutation.row {
+                MovedRow::Bucket(mutation) => bucket::create(overlay, &at, mutation),
+                MovedRow::Object(mutation) => object::put(overlay, &at, mutation),
+                MovedRow::Upload(mutation) => upload::create(overlay, &at, mutation),
+                MovedRow::Part(mutation) => upload::put_part(overlay, &at, mutation),
+                MovedRow::Completed(mutation) => upload::complete(overlay, &at, mutation),
+            }
+        }
     }
 }
 
 /// The record that a mutation came in.
+#[derive(Clone, Copy)]
 struct At<'a> {
+    /// The commit that made the row.
     seq: Seq,
+    /// The record's own sequence, if it moves a row.
+    moved: Option<Seq>,
     home: Home,
     /// The record's own data.
     extents: &'a [Extent],
+}
+
+/// What decides which of two records of one row counts: the later commit, and of one commit the later move.
+type Version = (Seq, Option<Seq>);
+
+impl At<'_> {
+    fn version(&self) -> Version {
+        (self.seq, self.moved)
+    }
+
+    /// The record's own sequence.
+    fn written(&self) -> Seq {
+        self.moved.unwrap_or(self.seq)
+    }
 }
 
 /// What a batch comes to.

@@ -6,7 +6,7 @@ use gabion_metadata::{
 };
 use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
 
-use super::{At, Overlay, bucket, overlay::Count};
+use super::{At, Overlay, Version, bucket, overlay::Count};
 use crate::{
     StoreError,
     mutation::{CopiedPart, Data, DeleteObjectMutation, PutObjectMutation},
@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(&m.bucket, &m.key)?;
-    if !supersede(overlay, &place, at.seq)? {
+    if !supersede(overlay, &place, at.version())? {
         return Ok(());
     }
     let extents = match m.data {
@@ -35,13 +35,14 @@ pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) 
         parts,
         home: at.home,
         version: None,
+        moved: at.moved,
     };
     make_current(overlay, &place, &row);
     Ok(())
 }
 
 pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteObjectMutation) -> Result<(), StoreError> {
-    supersede(overlay, &Place::new(&m.bucket, &m.key)?, at.seq)?;
+    supersede(overlay, &Place::new(&m.bucket, &m.key)?, at.version())?;
     Ok(())
 }
 
@@ -59,10 +60,10 @@ impl Place {
     }
 }
 
-/// Takes away the current object, if it is older than `seq`. Tells whether there is room for one of `seq` now.
-pub(super) fn supersede(overlay: &mut Overlay<'_>, place: &Place, seq: Seq) -> Result<bool, StoreError> {
+/// Takes away the current object, if it is older than `version`. Tells whether there is room for one of `version` now.
+pub(super) fn supersede(overlay: &mut Overlay<'_>, place: &Place, version: Version) -> Result<bool, StoreError> {
     let Some(row) = overlay.get::<ObjectRow>(Table::Object, &place.row_key)? else { return Ok(true) };
-    if row.seq >= seq {
+    if (row.seq, row.moved) >= version {
         return Ok(false);
     }
     overlay.count_home(row.home, Count::Down);

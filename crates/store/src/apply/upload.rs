@@ -23,8 +23,10 @@ use crate::{
 
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateUploadMutation) -> Result<(), StoreError> {
     let key = keys::upload(&bucket::name(&m.bucket)?, &object_key(&m.key)?, m.upload);
-    if overlay.get::<UploadRow>(Table::Upload, &key)?.is_some() {
-        return Ok(());
+    match overlay.get::<UploadRow>(Table::Upload, &key)? {
+        Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),
+        Some(row) => overlay.count_home(row.home, Count::Down),
+        None => {}
     }
     let row = UploadRow {
         bucket: m.bucket,
@@ -36,6 +38,7 @@ pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateUploadMuta
         checksum_kind: m.checksum_kind,
         owner: m.owner,
         home: at.home,
+        moved: at.moved,
     };
     overlay.count_home(at.home, Count::Up);
     overlay.put(Table::Upload, key, &row);
@@ -45,7 +48,7 @@ pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateUploadMuta
 pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutation) -> Result<(), StoreError> {
     let key = keys::part(m.upload, m.part_number);
     match overlay.get::<PartRow>(Table::Part, &key)? {
-        Some(row) if row.seq >= at.seq => return Ok(()),
+        Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),
         Some(row) => drop_part(overlay, key.clone(), row)?,
         None => {}
     }
@@ -63,6 +66,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
         checksums: m.checksums,
         layout: overlay.store_layout(manifest_of(at.seq), extents),
         home: at.home,
+        moved: at.moved,
     };
     overlay.put(Table::Part, key, &row);
     Ok(())
@@ -75,7 +79,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
         // An earlier attempt, whose outcome nobody knew then, took effect after all: its object is this one.
         return end(overlay, at, &m.bucket, &m.key, m.upload);
     }
-    if supersede(overlay, &place, at.seq)?
+    if supersede(overlay, &place, at.version())?
         && let Some(parts) = parts
     {
         let manifest = manifest_of(at.seq);
@@ -107,6 +111,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
             parts: Some(PartsSummary { count, manifest }),
             home: at.home,
             version: None,
+            moved: at.moved,
         };
         make_current(overlay, &place, &row);
     }
@@ -123,14 +128,14 @@ pub(super) fn end(
 ) -> Result<(), StoreError> {
     let row_key = keys::upload(&bucket::name(bucket)?, &object_key(key)?, upload);
     if let Some(row) = overlay.get::<UploadRow>(Table::Upload, &row_key)?
-        && row.seq < at.seq
+        && row.seq < at.written()
     {
         overlay.count_home(row.home, Count::Down);
         overlay.delete(Table::Upload, row_key);
     }
     for (key, part) in overlay.rows_with_prefix(Table::Part, &keys::parts_of(upload))? {
         let part = PartRow::decode(&part)?;
-        if part.seq < at.seq {
+        if part.seq < at.written() {
             drop_part(overlay, key, part)?;
         }
     }

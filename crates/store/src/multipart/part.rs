@@ -130,10 +130,11 @@ impl Inner {
             ])
             .await;
         self.upload(&part.target)?;
-        match self.object(&from.bucket, &from.key)? {
-            Some(now) if now.seq == source.seq => {}
+        // The row as it is under the lock: its bytes may have been moved since it was looked at.
+        let source = match self.object(&from.bucket, &from.key)? {
+            Some(now) if now.seq == source.seq => now,
             _ => return Ok(None),
-        }
+        };
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());
         let (mutation, result) = self.part_mutation(&part, source.size, md5, &checksums, data);

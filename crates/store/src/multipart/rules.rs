@@ -79,6 +79,7 @@ mod tests {
 
     fn row(number: u16, size: u64) -> PartRow {
         PartRow {
+            moved: None,
             size,
             etag_md5: [number as u8; 16],
             modified_ms: 1,

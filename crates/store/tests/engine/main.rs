@@ -6,6 +6,7 @@ mod harness;
 
 mod basics;
 mod bodies;
+mod compaction;
 mod concurrency;
 mod conditional;
 mod copies;

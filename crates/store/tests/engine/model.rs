@@ -39,6 +39,8 @@ enum Op {
     Checkpoint,
     Snapshot,
     Free,
+    Compact,
+    CrashInCompaction { polls: usize, keep_commits: usize },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -71,6 +73,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Checkpoint),
         2 => Just(Op::Snapshot),
         3 => Just(Op::Free),
+        3 => Just(Op::Compact),
+        2 => (0_usize..400, 0_usize..6)
+            .prop_map(|(polls, keep_commits)| Op::CrashInCompaction { polls, keep_commits }),
     ]
 }
 
@@ -245,6 +250,21 @@ impl Run {
             }
             Op::Free => {
                 self.store.free_dead_segments().await.unwrap();
+            }
+            Op::Compact => {
+                let compacted = self.store.compact().await.unwrap();
+                assert_eq!((compacted.rows_changed, compacted.rows_failed), (0, 0));
+                self.check_all().await;
+            }
+            Op::CrashInCompaction { polls, keep_commits } => {
+                let store = self.store.clone();
+                let task = tokio::spawn(async move { store.compact().await });
+                for _ in 0..polls {
+                    tokio::task::yield_now().await;
+                }
+                task.abort();
+                self.store = self.world.crash_and_open(self.store, keep_commits).await;
+                self.check_all().await;
             }
         }
         self
@@ -438,7 +458,8 @@ fn outcome<T>(result: &Result<T, StoreError>) -> String {
 }
 
 async fn run(seed: u64, geometry: (usize, usize), ops: Vec<Op>) {
-    let world = World::new(seed, config(geometry.0, geometry.1));
+    let mut world = World::new(seed, config(geometry.0, geometry.1));
+    world.config.compaction.live_ratio_max = 1.0;
     let store = world.open().await;
     let mut run = Run { world, store, model: Model::default(), bodies: seed << 32 };
     run = run.step(Op::CreateBucket(0)).await;

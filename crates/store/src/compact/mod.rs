@@ -1,0 +1,262 @@
+//! Compaction: what is live in segments that are mostly dead is written again elsewhere, and the segments are deleted (docs/adr/0007).
+//!
+//! A *round* chooses segments (its *victims*), goes once over all rows, and moves each row that refers to a victim: its bytes are read (and
+//! verified, as every read is), written through lanes of their own, and the row's mutation is logged again as a move. The move is committed under
+//! the row's lock, and only if the row is still what was read; what was written for a row that changed meanwhile is dead. So a newer
+//! overwrite always wins, and a crash at any point leaves rows that refer to the old place or to the new one, both of which are there: victims
+//! are deleted as every dead segment is, after a checkpoint, and only when no row refers to them.
+//!
+//! Memory is bounded by the rows in flight; nothing of a round outlives it but what it wrote.
+
+mod choose;
+mod moved;
+mod pass;
+mod relocate;
+mod restripe;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use gabion_metadata::rows::SegmentState;
+use gabion_types::SegmentId;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use self::{
+    choose::{Bounds, Sealed, choose},
+    moved::MovedExtents,
+};
+use crate::{StoreError, free, store::Inner};
+
+/// Unit of the memory that rows in flight take, in bytes.
+const UNIT_BYTES: u64 = 1024;
+/// Memory of all rows in flight, in units: 64 MiB, and so at most 256 rows of the least share.
+const UNITS: u32 = 64 * 1024;
+const UNITS_PER_ROW_MIN: u64 = 256;
+/// Rows with large stripes that are moved at a time: each holds some stripes in memory.
+const RESTRIPED_AT_ONCE: usize = 2;
+/// Rounds that may leave a victim with something live before it is left alone until the next start.
+const ATTEMPTS_MAX: u32 = 3;
+/// How much of a segment may be live to be compacted when space is short.
+const LIVE_RATIO_MAX_SHORT: f64 = 0.95;
+/// Bytes that are moved between two pauses.
+const PAUSE_EVERY_BYTES: u64 = 1 << 20;
+
+/// What compaction remembers between rounds.
+#[derive(Default)]
+pub(crate) struct Compaction {
+    /// One round at a time.
+    run: tokio::sync::Mutex<()>,
+    /// Victims that something in them was live of after a round, and how often.
+    attempts: Mutex<HashMap<SegmentId, u32>>,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Segments whose live part was to be moved.
+    pub victims: usize,
+    /// Rows that were moved.
+    pub rows_moved: u64,
+    /// Rows that changed while they were being moved: they are looked at again in the next round.
+    pub rows_changed: u64,
+    /// Rows that could not be moved.
+    pub rows_failed: u64,
+    /// Payload that was written, in bytes: records and object bytes.
+    pub moved_bytes: u64,
+    /// Victims that are deleted.
+    pub victims_freed: usize,
+}
+
+/// How eager a round is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pace {
+    /// As configured: not for little, not faster than allowed.
+    Background,
+    /// At once, and whatever there is.
+    Now,
+}
+
+/// One round, as its moves see it.
+pub(super) struct Round {
+    inner: Arc<Inner>,
+    victims: HashSet<SegmentId>,
+    moved: MovedExtents,
+    restripes: Semaphore,
+    /// Bytes per second; nothing: as fast as it goes.
+    bytes_per_s: Option<u64>,
+    rows_moved: AtomicU64,
+    rows_changed: AtomicU64,
+    rows_failed: AtomicU64,
+    moved_bytes: AtomicU64,
+    /// Why the round can not go on.
+    fatal: Mutex<Option<StoreError>>,
+}
+
+/// What became of a row.
+pub(super) enum Fate {
+    /// Moved, with so many bytes of records and data.
+    Moved { bytes: u64 },
+    /// It is not what it was any more.
+    Changed,
+    /// One mutation can not hold it.
+    TooLarge,
+}
+
+/// Runs one round, if there is anything worth it.
+pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, StoreError> {
+    let _run = inner.compaction.run.lock().await;
+    let Some((victims, is_short)) = plan(inner, pace).await else { return Ok(Compacted::default()) };
+    inner.metrics.compactions.add(1);
+    let is_throttled = pace == Pace::Background && !is_short && inner.config.compaction.bytes_per_s > 0;
+    let round = Arc::new(Round {
+        inner: Arc::clone(inner),
+        victims: victims.iter().map(|victim| victim.id).collect(),
+        moved: MovedExtents::default(),
+        restripes: Semaphore::new(RESTRIPED_AT_ONCE),
+        bytes_per_s: is_throttled.then_some(inner.config.compaction.bytes_per_s),
+        rows_moved: AtomicU64::new(0),
+        rows_changed: AtomicU64::new(0),
+        rows_failed: AtomicU64::new(0),
+        moved_bytes: AtomicU64::new(0),
+        fatal: Mutex::new(None),
+    });
+    let budget = Arc::new(Semaphore::new(UNITS as usize));
+    let passed = pass::over_rows(&round, &budget).await;
+    // When all shares are back, all moves are done.
+    let _all = budget.acquire_many(UNITS).await.expect("the semaphore is never closed");
+    if let Some(error) = round.fatal.lock().take() {
+        return Err(error);
+    }
+    passed?;
+    free::free_dead(inner).await?;
+    let is_freed = |victim: &&Sealed| {
+        inner.apply.with_segments(|segments| {
+            segments.get(victim.id).is_none_or(|segment| segment.row.state == SegmentState::Freeing)
+        })
+    };
+    let victims_freed = victims.iter().filter(is_freed).count();
+    inner.compaction.note(inner, &round.victims);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    Ok(Compacted {
+        victims: victims.len(),
+        rows_moved: count(&round.rows_moved),
+        rows_changed: count(&round.rows_changed),
+        rows_failed: count(&round.rows_failed),
+        moved_bytes: count(&round.moved_bytes),
+        victims_freed,
+    })
+}
+
+/// Sealed segments that a round may choose from, and what there is to gain, in bytes.
+pub(crate) fn debt(inner: &Inner) -> (usize, u64) {
+    let ratio = inner.config.compaction.live_ratio_max;
+    let debt: Vec<Sealed> = sealed(inner).into_iter().filter(|segment| segment.is_debt(ratio)).collect();
+    (debt.len(), debt.iter().map(Sealed::garbage_bytes).sum())
+}
+
+/// The victims, and whether space is short; nothing when a round is not worth it.
+async fn plan(inner: &Inner, pace: Pace) -> Option<(Vec<Sealed>, bool)> {
+    let room = inner.log.room().await;
+    let config = &inner.config.compaction;
+    let live_ratio_max =
+        if room.is_short { config.live_ratio_max.max(LIVE_RATIO_MAX_SHORT) } else { config.live_ratio_max };
+    // What is moved must find room before anything is given back; half of it, as others write, too.
+    let bounds = Bounds { live_ratio_max, live_bytes_max: config.round_bytes_max.min(room.moved_bytes / 2) };
+    let victims = choose(sealed(inner), bounds);
+    let garbage: u64 = victims.iter().map(Sealed::garbage_bytes).sum();
+    // A round reads the whole index once.
+    let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
+    (is_worth && !victims.is_empty()).then_some((victims, room.is_short))
+}
+
+fn sealed(inner: &Inner) -> Vec<Sealed> {
+    let now_ms = inner.env.clock.now_ms();
+    let attempts = inner.compaction.attempts.lock();
+    inner.apply.with_segments(|segments| {
+        let choosable = segments.iter().filter(|(id, segment)| {
+            segment.row.state == SegmentState::Sealed
+                && segment.row.live_bytes > 0
+                && attempts.get(id).is_none_or(|&attempts| attempts < ATTEMPTS_MAX)
+        });
+        choosable
+            .map(|(id, segment)| Sealed {
+                id,
+                live_bytes: segment.row.live_bytes.unsigned_abs(),
+                written_bytes: segment.row.written_bytes,
+                age_ms: now_ms.saturating_sub(segment.row.max_seq.millis()),
+            })
+            .collect()
+    })
+}
+
+impl Compaction {
+    /// Remembers the victims in which something is live still, and forgets those that are gone.
+    fn note(&self, inner: &Inner, victims: &HashSet<SegmentId>) {
+        let mut attempts = self.attempts.lock();
+        inner.apply.with_segments(|segments| {
+            attempts.retain(|id, _| segments.get(*id).is_some());
+            for &id in victims {
+                if segments.get(id).is_some_and(|segment| segment.row.live_bytes > 0) {
+                    *attempts.entry(id).or_default() += 1;
+                }
+            }
+        });
+    }
+}
+
+impl Round {
+    /// Whether to stop: the store is closed, or a move failed in a way that others will, too.
+    fn check(&self) -> Result<(), StoreError> {
+        if self.inner.is_closed() {
+            return Err(StoreError::Unavailable("the store is shutting down".into()));
+        }
+        if self.fatal.lock().is_some() {
+            return Err(StoreError::Internal("a move failed".into()));
+        }
+        Ok(())
+    }
+
+    /// Counts what became of a row.
+    fn note(&self, row: &dyn std::fmt::Debug, outcome: Result<Fate, StoreError>) {
+        let metrics = &self.inner.metrics;
+        match outcome {
+            Ok(Fate::Moved { bytes }) => {
+                self.rows_moved.fetch_add(1, Ordering::Relaxed);
+                self.moved_bytes.fetch_add(bytes, Ordering::Relaxed);
+                metrics.compaction_rows_moved.add(1);
+                metrics.compaction_moved_bytes.add(bytes);
+            }
+            Ok(Fate::Changed) => {
+                self.rows_changed.fetch_add(1, Ordering::Relaxed);
+                metrics.compaction_rows_changed.add(1);
+            }
+            Ok(Fate::TooLarge) => self.failed(row, "it does not fit into one mutation"),
+            // What one row's bytes suffer from says nothing of the others.
+            Err(StoreError::Corrupt(why)) => self.failed(row, &why),
+            Err(error) => {
+                self.fatal.lock().get_or_insert(error);
+            }
+        }
+    }
+
+    fn failed(&self, row: &dyn std::fmt::Debug, why: &str) {
+        self.rows_failed.fetch_add(1, Ordering::Relaxed);
+        self.inner.metrics.compaction_rows_failed.add(1);
+        tracing::warn!(?row, why, "a row can not be moved; its segment stays");
+    }
+
+    /// Waits as long as `bytes` take at the allowed speed.
+    async fn pause(&self, bytes: u64) {
+        if let Some(bytes_per_s) = self.bytes_per_s {
+            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s);
+            tokio::time::sleep(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))).await;
+        }
+    }
+}

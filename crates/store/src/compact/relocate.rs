@@ -1,0 +1,265 @@
+//! Moving one row: its bytes are written again, and its mutation is logged again as a move.
+
+use bytes::Bytes;
+use gabion_erasure::crc64_combine;
+use gabion_metadata::{
+    IndexSnapshot, Table,
+    rows::{BucketRow, Layout, ObjectRow, PartRow, Row, UploadRow},
+};
+use gabion_segment::{LogError, NewRecord};
+use gabion_types::{Extent, Seq, limits::INLINE_BYTES_MAX};
+
+use super::{
+    Fate, Round,
+    moved::hold_all,
+    pass::{Found, RowPlace},
+};
+use crate::{
+    StoreError,
+    copy::{copied_parts, extents_of},
+    holds::Hold,
+    locks::{Lockable, Mode},
+    mutation::{
+        CreateBucketMutation, CreateUploadMutation, Data, MoveMutation, MovedRow, Mutation, PutObjectMutation,
+        PutPartMutation,
+    },
+};
+
+/// What a move writes in one record.
+struct Prepared {
+    mutation: Mutation,
+    content: Content,
+    /// The extents that the row had.
+    before: Vec<Extent>,
+}
+
+/// Where the bytes of a row will lie.
+pub(super) struct Content {
+    pub data: Data,
+    /// The bytes, if they go into the record.
+    pub record: Vec<Bytes>,
+    pub record_crc64: u64,
+    /// Keeps what was written already, or what other rows refer to, until the row refers to it.
+    pub hold: Hold,
+    /// Object bytes that were written already.
+    pub written_bytes: u64,
+}
+
+/// Moves a row, unless it is not any more what was found.
+pub(super) async fn relocate(round: &Round, found: &Found) -> Result<Fate, StoreError> {
+    let inner = &round.inner;
+    let Some(prepared) = prepare(round, found).await? else { return Ok(Fate::Changed) };
+    let Prepared { mutation, content, before } = prepared;
+    let encoded = mutation.encode();
+    if !Mutation::fits(&encoded) {
+        return Ok(Fate::TooLarge);
+    }
+    let record_bytes = encoded.len() as u64 + content.record.iter().map(|part| part.len() as u64).sum::<u64>();
+    let record = NewRecord { mutation: encoded.into(), data: content.record.clone(), data_crc64: content.record_crc64 };
+
+    // From here on nobody else changes the row: what is committed is ordered as it is applied.
+    let _guards = lock(round, &found.place).await;
+    if !is_unchanged(&*inner.index.snapshot(), found)? {
+        return Ok(Fate::Changed);
+    }
+    let committed = match inner.log.commit_moved(record).await {
+        Ok(committed) => committed,
+        Err(error) => {
+            if !matches!(error, LogError::Busy | LogError::Invalid(_)) {
+                // It may take effect at the next start: what it refers to must be there then.
+                content.hold.leak();
+            }
+            return Err(error.into());
+        }
+    };
+    match &content.data {
+        Data::Record => round.moved.remember(&before, &committed.extents),
+        Data::Extents(extents) => round.moved.remember(&before, extents),
+    }
+    Ok(Fate::Moved { bytes: record_bytes + content.written_bytes })
+}
+
+/// Waits for the locks that a change of the row takes.
+async fn lock(round: &Round, place: &RowPlace) -> crate::locks::Guards {
+    let locks = &round.inner.locks;
+    match place {
+        RowPlace::Bucket(bucket) => locks.lock(&[(Lockable::Bucket(bucket), Mode::Exclusive)]).await,
+        RowPlace::Upload(bucket, _, upload) => {
+            let upload = (Lockable::Upload(*upload), Mode::Exclusive);
+            locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), upload]).await
+        }
+        RowPlace::Part(bucket, upload, part_number) => {
+            let shared = [(Lockable::Bucket(bucket), Mode::Shared), (Lockable::Upload(*upload), Mode::Shared)];
+            let part = (Lockable::Part(*upload, *part_number), Mode::Exclusive);
+            locks.lock(&[shared[0], shared[1], part]).await
+        }
+        RowPlace::Object(bucket, key) => {
+            let object = (Lockable::Object(bucket, key), Mode::Exclusive);
+            locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), object]).await
+        }
+    }
+}
+
+fn is_unchanged(index: &dyn IndexSnapshot, found: &Found) -> Result<bool, StoreError> {
+    let (table, key) = found.place.row_key();
+    Ok(index.get(table, &key)?.is_some_and(|value| value == found.value))
+}
+
+/// Reads the row's bytes and writes those that lie in stripes; nothing when the row changed meanwhile.
+async fn prepare(round: &Round, found: &Found) -> Result<Option<Prepared>, StoreError> {
+    let no_data = || Content {
+        data: Data::Record,
+        record: Vec::new(),
+        record_crc64: 0,
+        hold: round.inner.holds.hold(),
+        written_bytes: 0,
+    };
+    let (seq, row, content, before) = match &found.place {
+        RowPlace::Bucket(bucket) => {
+            let row = BucketRow::decode(&found.value)?;
+            let mutation = CreateBucketMutation {
+                bucket: bucket.as_str().to_owned(),
+                created_ms: row.created_ms,
+                owner: row.owner,
+                region: row.region,
+            };
+            (row.seq, MovedRow::Bucket(mutation), no_data(), Vec::new())
+        }
+        RowPlace::Upload(_, _, upload) => {
+            let row = UploadRow::decode(&found.value)?;
+            let mutation = CreateUploadMutation {
+                bucket: row.bucket,
+                key: row.key,
+                upload: *upload,
+                created_ms: row.created_ms,
+                attributes: row.attributes,
+                checksum_algorithm: row.checksum_algorithm,
+                checksum_kind: row.checksum_kind,
+                owner: row.owner,
+            };
+            (row.seq, MovedRow::Upload(mutation), no_data(), Vec::new())
+        }
+        RowPlace::Part(_, upload, part_number) => {
+            let row = PartRow::decode(&found.value)?;
+            let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
+            let Some(content) = unless_changed(round, found, rewrite(round, &before).await)? else { return Ok(None) };
+            let mutation = PutPartMutation {
+                upload: *upload,
+                part_number: *part_number,
+                size: row.size,
+                etag_md5: row.etag_md5,
+                modified_ms: row.modified_ms,
+                checksums: row.checksums,
+                data: content.data.clone(),
+            };
+            (row.seq, MovedRow::Part(mutation), content, before)
+        }
+        RowPlace::Object(bucket, key) => {
+            let row = ObjectRow::decode(&found.value)?;
+            let parts = copied_parts(&*round.inner.index.snapshot(), &row)?;
+            let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
+            let Some(content) = unless_changed(round, found, rewrite(round, &before).await)? else { return Ok(None) };
+            let mutation = PutObjectMutation {
+                bucket: bucket.as_str().to_owned(),
+                key: key.as_str().to_owned(),
+                modified_ms: row.modified_ms,
+                size: row.size,
+                etag: row.etag,
+                attributes: row.attributes,
+                checksums: row.checksums,
+                data: content.data.clone(),
+                parts,
+            };
+            (row.seq, MovedRow::Object(mutation), content, before)
+        }
+    };
+    let mutation = moving(seq, row);
+    Ok(Some(Prepared { mutation, content, before }))
+}
+
+fn moving(seq: Seq, row: MovedRow) -> Mutation {
+    Mutation::Move(Box::new(MoveMutation { seq, row }))
+}
+
+/// The extents of a row; nothing when they are not whole, because the row changed.
+fn extents(round: &Round, found: &Found, layout: &Layout, size: u64) -> Result<Option<Vec<Extent>>, StoreError> {
+    let index = round.inner.index.snapshot();
+    let extents = extents_of(&*index, layout)?;
+    let is_whole = extents.iter().map(|extent| u64::from(extent.len)).sum::<u64>() == size;
+    match (is_whole, is_unchanged(&*index, found)?) {
+        (true, true) => Ok(Some(extents)),
+        (false, true) => Err(StoreError::Corrupt("the manifest of an object is incomplete".into())),
+        (_, false) => Ok(None),
+    }
+}
+
+/// A row that changed has bytes that may be gone: that is no damage.
+fn unless_changed(
+    round: &Round,
+    found: &Found,
+    content: Result<Content, StoreError>,
+) -> Result<Option<Content>, StoreError> {
+    match content {
+        Err(StoreError::Corrupt(why)) => {
+            let is_unchanged = is_unchanged(&*round.inner.index.snapshot(), found)?;
+            if is_unchanged { Err(StoreError::Corrupt(why)) } else { Ok(None) }
+        }
+        content => content.map(Some),
+    }
+}
+
+/// Sees to it that none of the bytes of `extents` lie in a victim.
+async fn rewrite(round: &Round, extents: &[Extent]) -> Result<Content, StoreError> {
+    let inner = &round.inner;
+    let mut content = Content {
+        data: Data::Extents(extents.to_vec()),
+        record: Vec::new(),
+        record_crc64: 0,
+        hold: inner.holds.hold(),
+        written_bytes: 0,
+    };
+    if extents.is_empty() {
+        content.data = Data::Record;
+        return Ok(content);
+    }
+    if !round.any_victim(extents) {
+        return Ok(content);
+    }
+    if let Some((extents, hold)) = shared(round, extents).await {
+        inner.metrics.compaction_extents_shared.add(extents.len() as u64);
+        return Ok(Content { data: Data::Extents(extents), hold, ..content });
+    }
+    let bytes: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
+    if bytes > INLINE_BYTES_MAX as u64 {
+        return super::restripe::restripe(round, extents).await;
+    }
+    for extent in extents {
+        content.record.extend(read(round, extent).await?);
+        // What was checked when it was read is checked again when it is written: no bit changes in between unnoticed.
+        content.record_crc64 = crc64_combine(content.record_crc64, extent.crc64, extent.len.into());
+    }
+    content.data = Data::Record;
+    Ok(content)
+}
+
+/// Where extents are already that another row shares.
+async fn shared(round: &Round, extents: &[Extent]) -> Option<(Vec<Extent>, Hold)> {
+    let moved = |extent: &Extent| {
+        if round.victims.contains(&extent.segment) { round.moved.get(extent) } else { Some(*extent) }
+    };
+    let moved: Vec<Extent> = extents.iter().map(moved).collect::<Option<_>>()?;
+    let mut hold = round.inner.holds.hold();
+    hold_all(&round.inner, &moved, &mut hold).await.then_some((moved, hold))
+}
+
+/// The bytes of an extent, verified.
+pub(super) async fn read(round: &Round, extent: &Extent) -> Result<Vec<Bytes>, StoreError> {
+    let bytes = round.inner.log.read(extent, 0..extent.len).await.map_err(|error| match error {
+        error @ LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
+        error => error.into(),
+    })?;
+    round.inner.metrics.compaction_read_bytes.add(u64::from(extent.len));
+    Ok(bytes)
+}
+
+const _: () = assert!(Table::ALL.len() == 8, "a new table may have rows that refer to segments");

@@ -1,0 +1,340 @@
+//! Compaction: space comes back, every row stays what it was, whatever happens in between.
+
+use gabion_metadata::{
+    Table,
+    rows::{Layout, ObjectRow, Row},
+};
+use gabion_store::{
+    CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, ListParts, ObjectBody,
+    ReadConditions, Silent, Store, UploadPart, UploadRef, WriteConditions,
+};
+
+use crate::harness::{truth::check_counters, *};
+
+async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
+    let world = World::new(seed, config(geometry.0, geometry.1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+/// Two thirds of what is written is dead; every segment is sealed.
+async fn half_dead(world: &mut World, mut store: Store, size: usize) -> Store {
+    for i in 0..60 {
+        put(&store, "bucket", &format!("{i}"), &bytes(i, size)).await;
+    }
+    store = world.restart(store).await;
+    for i in (0..60).filter(|i| i % 3 != 0) {
+        delete(&store, "bucket", &format!("{i}")).await;
+    }
+    world.restart(store).await
+}
+
+async fn check_half_dead(store: &Store, size: usize) {
+    let expected: Vec<String> = (0..60).filter(|i| i % 3 == 0).map(|i| format!("{i}")).collect();
+    let mut found = keys(store, "bucket").await;
+    found.retain(|name| name.parse::<u64>().is_ok());
+    found.sort_by_key(|name| name.parse::<u64>().unwrap());
+    assert_eq!(found, expected);
+    for i in (0..60).step_by(3) {
+        assert_eq!(get(store, "bucket", &format!("{i}")).await.unwrap(), bytes(i, size), "{i}");
+    }
+}
+
+/// The index that is rebuilt from the segments alone is the one that is there, row for row.
+async fn check_rebuild(world: &mut World, store: Store) -> Store {
+    store.shutdown().await;
+    drop(store);
+    let before = world.rows();
+    let (config, targets, factory, env) = (world.config.clone(), world.targets(), world.factory(), world.env());
+    Store::rebuild_index(config, targets, factory, env, std::sync::Arc::new(Silent)).await.unwrap();
+    assert_eq!(world.rows(), before);
+    check_counters(&world.index.current.lock());
+    world.open().await
+}
+
+#[tokio::test]
+async fn what_is_live_moves_and_the_rest_is_given_back() {
+    for (seed, geometry, size) in [(1, (1, 0), 3000), (2, (2, 1), 3000), (3, (2, 1), 200_000), (4, (2, 1), 1_500_000)] {
+        let (mut world, store) = fresh(seed, geometry).await;
+        let mut store = half_dead(&mut world, store, size).await;
+        let before = store.status();
+        assert!(before.compaction_segments > 0 && before.compaction_debt_bytes > 0, "{before:?}");
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.victims > 0 && compacted.victims_freed == compacted.victims, "{compacted:?}");
+        assert_eq!((compacted.rows_changed, compacted.rows_failed), (0, 0));
+        // The bucket's own row lies in one of them.
+        assert!((20..=21).contains(&compacted.rows_moved), "{compacted:?}");
+        check_half_dead(&store, size).await;
+        check_counters(&world.index.current.lock());
+        store = world.restart(store).await;
+        let after = store.status();
+        assert!(after.written_bytes < before.written_bytes / 2, "{after:?} after {before:?}");
+        assert_eq!((after.compaction_segments, after.compaction_debt_bytes), (0, 0));
+        check_half_dead(&store, size).await;
+        assert_eq!(store.compact().await.unwrap().rows_moved, 0, "there is nothing left to do");
+        store = check_rebuild(&mut world, store).await;
+        check_half_dead(&store, size).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_move_again_and_again() {
+    let (mut world, mut store) = fresh(5, (2, 1)).await;
+    world.config.compaction.live_ratio_max = 1.0;
+    store = world.restart(store).await;
+    for round in 0..6 {
+        for i in 0..20 {
+            put(&store, "bucket", &format!("{}", (i * 7 + round * 3) % 30), &bytes(round * 100 + i, 20_000)).await;
+            put(&store, "bucket", "filler", &bytes(i, 100)).await;
+        }
+        delete(&store, "bucket", &format!("{round}")).await;
+        let expected = list_all(&store, "bucket").await;
+        store = world.restart(store).await;
+        store.compact().await.unwrap();
+        assert_eq!(list_all(&store, "bucket").await, expected);
+        store = check_rebuild(&mut world, store).await;
+        assert_eq!(list_all(&store, "bucket").await, expected);
+    }
+    assert!(store.status().segments < 12, "{:?}", store.status());
+}
+
+#[tokio::test]
+async fn a_deletion_after_the_move_holds_in_every_replay() {
+    let (mut world, store) = fresh(6, (2, 1)).await;
+    let mut store = half_dead(&mut world, store, 3000).await;
+    store.compact().await.unwrap();
+    for i in (0..60).step_by(6) {
+        delete(&store, "bucket", &format!("{i}")).await;
+    }
+    store = world.crash_and_open(store, 0).await;
+    assert_eq!(keys(&store, "bucket").await.len(), 10);
+    store = world.restart(store).await;
+    store.compact().await.unwrap();
+    store = check_rebuild(&mut world, store).await;
+    assert_eq!(keys(&store, "bucket").await.len(), 10);
+}
+
+fn copy(from: &str, to: &str) -> CopyObject {
+    CopyObject {
+        source: CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() },
+        bucket: bucket("bucket"),
+        key: key(to),
+        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        changes_otherwise: false,
+        conditions: WriteConditions::default(),
+        checksum_algorithm: None,
+    }
+}
+
+fn extents(world: &World, name: &str) -> Vec<gabion_types::Extent> {
+    let index = world.index.current.lock().clone();
+    let row_key = gabion_metadata::keys::object(&bucket("bucket"), &key(name));
+    let row = gabion_metadata::Index::get(&index, Table::Object, &row_key).unwrap().unwrap();
+    match ObjectRow::decode(&row).unwrap().layout {
+        Layout::Extents(extents) => extents,
+        layout => panic!("{layout:?}"),
+    }
+}
+
+#[tokio::test]
+async fn copies_share_their_bytes_after_a_move_as_before() {
+    for (seed, size) in [(7, 3000), (8, 1_500_000)] {
+        let (mut world, mut store) = fresh(seed, (2, 1)).await;
+        put(&store, "bucket", "0 source", &bytes(1, size)).await;
+        for i in 0..4 {
+            put(&store, "bucket", "dead", &bytes(i, size.max(100_000))).await;
+        }
+        store = world.restart(store).await;
+        for name in ["1 copy", "2 copy"] {
+            store.copy_object(copy("0 source", name)).await.unwrap();
+        }
+        delete(&store, "bucket", "dead").await;
+        store = world.restart(store).await;
+        let before = extents(&world, "0 source");
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.victims > 0, "{compacted:?}");
+        let after = extents(&world, "0 source");
+        assert_ne!(after, before);
+        // Moves go on side by side: who comes later finds what the first one wrote, unless both read at the same time.
+        assert!(store.metrics().compaction_extents_shared.get() <= 2 * after.len() as u64);
+        for name in ["0 source", "1 copy", "2 copy"] {
+            assert_eq!(get(&store, "bucket", name).await.unwrap(), bytes(1, size));
+        }
+        store = check_rebuild(&mut world, store).await;
+        for name in ["0 source", "1 copy", "2 copy"] {
+            assert_eq!(get(&store, "bucket", name).await.unwrap(), bytes(1, size));
+        }
+    }
+}
+
+async fn begin(store: &Store, name: &str) -> UploadRef {
+    let (bucket, key) = (bucket("bucket"), key(name));
+    let request =
+        CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: Default::default(), checksum: None };
+    UploadRef { bucket, key, upload: store.create_upload(request).await.unwrap() }
+}
+
+async fn upload(store: &Store, target: &UploadRef, part_number: u16, size: usize) -> CompletedPart {
+    let request = UploadPart { target: target.clone(), part_number };
+    let body = ObjectBody::from_bytes(bytes(part_number.into(), size));
+    let part = store.upload_part(request, body).await.unwrap();
+    CompletedPart { part_number, etag: part.etag.to_string(), checksums: Vec::new() }
+}
+
+async fn complete(store: &Store, target: &UploadRef, parts: Vec<CompletedPart>) {
+    let request = CompleteUpload {
+        target: target.clone(),
+        parts,
+        conditions: WriteConditions::default(),
+        expected_size: None,
+        checksum: None,
+        checksum_kind: None,
+    };
+    store.complete_upload(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn uploads_and_what_was_made_of_them_move() {
+    let (mut world, mut store) = fresh(9, (2, 1)).await;
+    world.config.compaction.live_ratio_max = 1.0;
+    store = world.restart(store).await;
+    let (done, open) = (begin(&store, "done").await, begin(&store, "open").await);
+    let sizes = [2_500_000, 300, 700_000];
+    let (mut parts, mut open_parts) = (Vec::new(), Vec::new());
+    for (number, size) in (1..).zip(sizes) {
+        parts.push(upload(&store, &done, number, size).await);
+        open_parts.push(upload(&store, &open, number, size).await);
+        for i in 0..3 {
+            put(&store, "bucket", "dead", &bytes(i, 100_000)).await;
+            put(&store, "bucket", "dead", &bytes(i, 1_200_000)).await;
+        }
+    }
+    complete(&store, &done, parts).await;
+    delete(&store, "bucket", "dead").await;
+    store = world.restart(store).await;
+    let whole: Vec<u8> = (1..).zip(sizes).flat_map(|(number, size)| bytes(number, size).to_vec()).collect();
+    for rows_min in [5, 4] {
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.rows_moved >= rows_min, "{compacted:?}");
+        assert_eq!(compacted.rows_failed, 0);
+        assert_eq!(get(&store, "bucket", "done").await.unwrap(), whole);
+        let part = gabion_store::GetObject {
+            part_number: Some(3),
+            ..gabion_store::GetObject::whole(bucket("bucket"), key("done"))
+        };
+        assert_eq!(read(&store, part).await.unwrap(), bytes(3, sizes[2]));
+        store = check_rebuild(&mut world, store).await;
+        // What was moved lies beside something that is dead, so that it moves once more.
+        upload(&store, &open, 2, sizes[1]).await;
+        store = world.restart(store).await;
+        let listed = store.list_parts(ListParts { target: open.clone(), after: 0, max: 10 }).await.unwrap().parts;
+        assert_eq!(listed.len(), 3);
+    }
+    complete(&store, &open, open_parts).await;
+    assert_eq!(get(&store, "bucket", "open").await.unwrap(), whole);
+    store = check_rebuild(&mut world, store).await;
+    assert_eq!(get(&store, "bucket", "open").await.unwrap(), whole);
+}
+
+#[tokio::test]
+async fn whoever_writes_meanwhile_wins() {
+    for seed in 10..16 {
+        let (mut world, store) = fresh(seed, (2, 1)).await;
+        let mut store = half_dead(&mut world, store, 30_000).await;
+        let task = tokio::spawn({
+            let store = store.clone();
+            async move { store.compact().await }
+        });
+        for _ in 0..seed {
+            tokio::task::yield_now().await;
+        }
+        for i in 0..60 {
+            let name = format!("{i}");
+            match i % 6 {
+                0 => put(&store, "bucket", &name, &bytes(1000 + i, 30_000)).await.size,
+                3 => u64::from(delete(&store, "bucket", &name).await),
+                _ => 0,
+            };
+        }
+        task.await.unwrap().unwrap();
+        for lost in [false, true] {
+            for i in (0..60).step_by(3) {
+                let got = get(&store, "bucket", &format!("{i}")).await;
+                match i % 6 {
+                    0 => assert_eq!(got.unwrap(), bytes(1000 + i, 30_000)),
+                    _ => assert!(got.is_err(), "{i}"),
+                }
+            }
+            if !lost {
+                store = check_rebuild(&mut world, store).await;
+            }
+        }
+    }
+}
+
+/// However far a compaction came: everything is there after power loss, and the segments alone say the same.
+#[test]
+fn a_crash_at_any_step_loses_nothing() {
+    // One step is one poll of one task.
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().event_interval(1).build().unwrap();
+    for (seed, size) in [(100, 40_000), (101, 40_000), (102, 40_000), (103, 1_200_000)] {
+        let mut steps = seed as usize % 7;
+        while !runtime().block_on(crash_after(seed, size, steps)) {
+            steps += 1 + steps / 2;
+            assert!(steps < 1_000_000, "it does not come to its end");
+        }
+        assert!(steps > 50, "{steps}");
+    }
+}
+
+/// Tells whether the compaction had come to its end by then.
+async fn crash_after(seed: u64, size: usize, steps: usize) -> bool {
+    let (mut world, store) = fresh(seed, (2, 1)).await;
+    let mut store = half_dead(&mut world, store, size).await;
+    let task = tokio::spawn({
+        let store = store.clone();
+        async move { store.compact().await }
+    });
+    for _ in 0..steps {
+        tokio::task::yield_now().await;
+    }
+    let is_done = task.is_finished();
+    task.abort();
+    let _ = task.await;
+    store = world.crash_and_open(store, steps % 5).await;
+    check_half_dead(&store, size).await;
+    check_counters(&world.index.current.lock());
+    if steps.is_multiple_of(3) {
+        store = check_rebuild(&mut world, store).await;
+        check_half_dead(&store, size).await;
+    }
+    store.compact().await.unwrap();
+    check_half_dead(&store, size).await;
+    store.shutdown().await;
+    is_done
+}
+
+#[tokio::test]
+async fn bytes_that_are_lost_stay_where_they_are() {
+    let (mut world, store) = fresh(17, (1, 0)).await;
+    let store = half_dead(&mut world, store, 30_000).await;
+    let extent = extents(&world, "30")[0];
+    let gabion_types::Place::Chunk { start, .. } = extent.place else { panic!("{extent:?}") };
+    let id = extent.segment.to_string();
+    let path = world.disks[0].paths().into_iter().find(|path| path.contains(&id)).unwrap();
+    world.disks[0].corrupt(&path, extent.stripe_offset + u64::from(start) + 7);
+    let compacted = store.compact().await.unwrap();
+    assert_eq!(compacted.rows_failed, 1, "{compacted:?}");
+    assert!(compacted.rows_moved >= 19);
+    for i in (0..60).step_by(3) {
+        let got = get(&store, "bucket", &format!("{i}")).await;
+        assert_eq!(got.is_ok(), i != 30, "{i}");
+    }
+    // It is tried some times, and then left alone.
+    for _ in 0..5 {
+        store.compact().await.unwrap();
+    }
+    assert_eq!(store.compact().await.unwrap().victims, 0);
+    check_counters(&world.index.current.lock());
+}
