@@ -49,7 +49,8 @@ pub struct LogConfig {
     pub queue_bytes_max: usize,
     /// Room that a small segment keeps for records without data, in bytes per shard; `None`: an eighth of the shard, 16 MiB at most.
     pub reserve_bytes: Option<u64>,
-    /// Room on a target that new data leaves for records without data, in bytes.
+    /// Room on a target that new data leaves, in bytes: for records without data, and, but for a quarter of it, for what
+    /// compaction moves.
     pub target_reserve_bytes: u64,
     /// Most decoded chunk headers in memory (each under 2 KiB in usual geometries).
     pub header_cache_entries: usize,

@@ -207,9 +207,8 @@ fn text(value: &toml::Value) -> Result<String, String> {
     match value {
         toml::Value::String(text) => Ok(text.clone()),
         toml::Value::Integer(number) => Ok(number.to_string()),
-        toml::Value::Float(number) => Ok(number.to_string()),
         toml::Value::Boolean(choice) => Ok(choice.to_string()),
-        other => Err(format!("a value must be a text, a number, true or false, not a {}", other.type_str())),
+        other => Err(format!("a value must be a text, a whole number, true or false, not a {}", other.type_str())),
     }
 }
 

@@ -148,7 +148,8 @@ settings! {
     "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
         "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
     "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "1GiB",
-        "Room on each target that is kept for deletions when it is full, and for the index where the state directory lies on one.";
+        "Room on each target that writers leave (then they get 507): three quarters of it are for compaction, which makes room, the rest for deletions and for the index \
+         where the state directory lies on one.";
     "memory.stripe_bytes" => memory_stripe_bytes: ByteCount = "512MiB",
         "Memory for stripes of large objects on their way to the targets, parity included.";
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",

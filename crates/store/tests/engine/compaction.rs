@@ -6,7 +6,7 @@ use gabion_metadata::{
 };
 use gabion_store::{
     CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, ListParts, ObjectBody,
-    ReadConditions, Silent, Store, UploadPart, UploadRef, WriteConditions,
+    ReadConditions, Silent, Store, StoreError, UploadPart, UploadRef, WriteConditions,
 };
 
 use crate::harness::{truth::check_counters, *};
@@ -337,4 +337,86 @@ async fn bytes_that_are_lost_stay_where_they_are() {
     }
     assert_eq!(store.compact().await.unwrap().victims, 0);
     check_counters(&world.index.current.lock());
+}
+
+/// Fills the targets until writers are refused; returns the number of objects.
+async fn fill_up(store: &Store, size: usize) -> u64 {
+    let mut stored = 0;
+    loop {
+        let body = ObjectBody::from_bytes(bytes(stored, size));
+        match store.put_object(put_request("bucket", &format!("{stored}")), body).await {
+            Ok(_) => stored += 1,
+            Err(StoreError::NoSpace) => return stored,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn full_targets_are_compacted_out_of_the_reserve() {
+    for (seed, size) in [(20, 90_000), (21, 1_500_000)] {
+        let mut config = config(2, 1);
+        config.log.target_reserve_bytes = 24 << 20;
+        let mut world = World::new(seed, config);
+        for disk in &world.disks {
+            disk.full_at(80 << 20);
+        }
+        let mut store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        let stored = fill_up(&store, size).await;
+        // Every second object goes: no segment dies as a whole, and writers find no room.
+        for i in (0..stored).step_by(2) {
+            assert!(delete(&store, "bucket", &format!("{i}")).await);
+        }
+        store = world.restart(store).await;
+        store.free_dead_segments().await.unwrap();
+        assert_eq!(fill_up(&store, size).await, 0);
+        let mut rounds = 0;
+        while store.compact().await.unwrap().victims > 0 {
+            rounds += 1;
+            for _ in 0..200 {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert!(rounds >= 1);
+        for i in (1..stored).step_by(2) {
+            assert_eq!(get(&store, "bucket", &format!("{i}")).await.unwrap(), bytes(i, size));
+        }
+        let again = fill_up(&store, size).await;
+        assert!(again > stored / 4, "{again} after {stored}");
+        check_counters(&world.index.current.lock());
+    }
+}
+
+#[tokio::test]
+async fn deletions_go_on_when_compaction_finds_no_room() {
+    let mut config = config(2, 1);
+    config.log.target_reserve_bytes = 24 << 20;
+    let mut world = World::new(22, config);
+    for disk in &world.disks {
+        disk.full_at(80 << 20);
+    }
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let stored = fill_up(&store, 90_000).await;
+    store = world.restart(store).await;
+    // Something else fills the disks up to what compaction leaves.
+    for disk in &world.disks {
+        disk.full_at(disk.used_bytes() + (6 << 20));
+    }
+    for i in (0..stored).filter(|i| i % 3 != 0) {
+        assert!(delete(&store, "bucket", &format!("{i}")).await);
+    }
+    assert_eq!(store.compact().await.unwrap().victims, 0, "it would leave too little to deletions");
+    for i in (0..stored).step_by(3) {
+        assert!(delete(&store, "bucket", &format!("{i}")).await);
+    }
+    store.free_dead_segments().await.unwrap();
+    for _ in 0..300 {
+        tokio::task::yield_now().await;
+    }
+    for disk in &world.disks {
+        disk.full_at(80 << 20);
+    }
+    put(&store, "bucket", "again", &bytes(1, 90_000)).await;
 }
