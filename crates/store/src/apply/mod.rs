@@ -31,7 +31,7 @@ use crate::{
 
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
-pub(crate) use snapshot::Begun;
+pub(crate) use snapshot::{Begun, segments_of_snapshot};
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
 pub(crate) struct Apply {

@@ -64,8 +64,18 @@ impl Apply {
 
 /// What the row of the newest snapshot says it covers; nothing when there is none.
 pub(super) fn load(index: &dyn Index) -> Result<Option<Covered>, StoreError> {
+    Ok(snapshot_row(index)?.map(|row| row.covered.into_iter().collect()))
+}
+
+/// Segments that the newest snapshot refers to: they are not to be compacted, since the next snapshot leaves them by itself.
+pub(crate) fn segments_of_snapshot(index: &dyn Index) -> Result<HashSet<SegmentId>, StoreError> {
+    let Some(row) = snapshot_row(index)? else { return Ok(HashSet::new()) };
+    Ok(row.extents.iter().map(|extent| extent.segment).chain([row.home.segment]).collect())
+}
+
+fn snapshot_row(index: &dyn Index) -> Result<Option<SnapshotRow>, StoreError> {
     let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
-    Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?.map(|row| row.covered.into_iter().collect()))
+    Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?)
 }
 
 pub(super) fn apply(overlay: &mut Overlay<'_>, at: &At<'_>, m: IndexSnapshotMutation) -> Result<(), StoreError> {

@@ -32,7 +32,7 @@ use self::{
     choose::{Bounds, Sealed, choose},
     moved::MovedExtents,
 };
-use crate::{StoreError, free, store::Inner};
+use crate::{StoreError, apply::segments_of_snapshot, free, store::Inner};
 
 /// Unit of the memory that rows in flight take, in bytes.
 const UNIT_BYTES: u64 = 1024;
@@ -112,7 +112,7 @@ pub(super) enum Fate {
 /// Runs one round, if there is anything worth it.
 pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, StoreError> {
     let _run = inner.compaction.run.lock().await;
-    let Some((victims, is_short)) = plan(inner, pace).await else { return Ok(Compacted::default()) };
+    let Some((victims, is_short)) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
     inner.metrics.compactions.add(1);
     let is_throttled = pace == Pace::Background && !is_short && inner.config.compaction.bytes_per_s > 0;
     let round = Arc::new(Round {
@@ -162,18 +162,21 @@ pub(crate) fn debt(inner: &Inner) -> (usize, u64) {
 }
 
 /// The victims, and whether space is short; nothing when a round is not worth it.
-async fn plan(inner: &Inner, pace: Pace) -> Option<(Vec<Sealed>, bool)> {
+async fn plan(inner: &Inner, pace: Pace) -> Result<Option<(Vec<Sealed>, bool)>, StoreError> {
     let room = inner.log.room().await;
     let config = &inner.config.compaction;
     let live_ratio_max =
         if room.is_short { config.live_ratio_max.max(LIVE_RATIO_MAX_SHORT) } else { config.live_ratio_max };
     // What is moved must find room before anything is given back; half of it, as others write, too.
     let bounds = Bounds { live_ratio_max, live_bytes_max: config.round_bytes_max.min(room.moved_bytes / 2) };
-    let victims = choose(sealed(inner), bounds);
+    let mut choosable = sealed(inner);
+    let kept = segments_of_snapshot(&*inner.index)?;
+    choosable.retain(|segment| !kept.contains(&segment.id));
+    let victims = choose(choosable, bounds);
     let garbage: u64 = victims.iter().map(Sealed::garbage_bytes).sum();
     // A round reads the whole index once.
     let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
-    (is_worth && !victims.is_empty()).then_some((victims, room.is_short))
+    Ok((is_worth && !victims.is_empty()).then_some((victims, room.is_short)))
 }
 
 fn sealed(inner: &Inner) -> Vec<Sealed> {
