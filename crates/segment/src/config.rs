@@ -60,6 +60,27 @@ pub struct LogConfig {
     pub repair_queue_max: usize,
     /// How long a failed target is left alone before it is probed again, in milliseconds.
     pub reprobe_ms: u64,
+    /// Repair and scrub.
+    pub upkeep: UpkeepConfig,
+}
+
+/// Settings of repair and scrub.
+#[derive(Debug, Clone)]
+pub struct UpkeepConfig {
+    /// How long a target may be absent or failed before its shards are built elsewhere, in milliseconds.
+    pub repair_delay_ms: u64,
+    /// Most bytes of shards that are built in a second; 0: as fast as targets go.
+    pub repair_bytes_per_s: u64,
+    /// Segments that are repaired at a time, at least 1.
+    pub repair_concurrency: usize,
+    /// Most bytes that a scrub reads in a second; 0: as fast as targets go.
+    pub scrub_bytes_per_s: u64,
+}
+
+impl Default for UpkeepConfig {
+    fn default() -> Self {
+        Self { repair_delay_ms: 600_000, repair_bytes_per_s: 0, repair_concurrency: 2, scrub_bytes_per_s: 50 << 20 }
+    }
 }
 
 /// A directory that is given as a target.
@@ -112,6 +133,7 @@ impl LogConfig {
             open_files_max: 1024,
             repair_queue_max: 64 * 1024,
             reprobe_ms: 30_000,
+            upkeep: UpkeepConfig::default(),
         }
     }
 

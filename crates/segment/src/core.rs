@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gabion_types::{SegmentId, Seq};
+use gabion_platform::Entropy;
+use gabion_types::{SegmentId, Seq, ShardCopy};
 use parking_lot::Mutex;
 
 use crate::applier::Applier;
@@ -15,6 +16,8 @@ use crate::media::Media;
 use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
+use crate::upkeep::Liveness;
+use crate::upkeep::repair::Repair;
 
 /// The state of one log.
 pub(crate) struct Core {
@@ -28,9 +31,12 @@ pub(crate) struct Core {
     /// Freed segments that still have files on an absent target: each later `Freed` record is joined by theirs.
     pub(crate) leftovers: Mutex<BTreeSet<SegmentId>>,
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
+    pub(crate) repair: Repair,
+    pub(crate) liveness: OnceLock<Arc<dyn Liveness>>,
     pub(crate) applier: OnceLock<Arc<dyn Applier>>,
     /// Random for each opening, the upper half of the ids of all segments that are opened.
     pub(crate) writer: u64,
+    pub(crate) entropy: Arc<dyn Entropy>,
     next_segment: AtomicU64,
     poison: OnceLock<String>,
 }
@@ -40,6 +46,8 @@ impl Core {
         let mut writer = [0; 8];
         env.entropy.fill(&mut writer);
         Self {
+            repair: Repair::new(&config),
+            liveness: OnceLock::new(),
             config,
             media,
             sequencer: Sequencer::new(Arc::clone(&env.clock)),
@@ -50,6 +58,7 @@ impl Core {
             unreadable: Mutex::default(),
             applier: OnceLock::new(),
             writer: u64::from_le_bytes(writer),
+            entropy: Arc::clone(&env.entropy),
             next_segment: AtomicU64::new(0),
             poison: OnceLock::new(),
         }
@@ -73,7 +82,7 @@ impl Core {
     }
 
     pub(crate) fn insert_segment(&self, segment: Arc<Segment>) {
-        self.segments.lock().insert(segment.info.id, segment);
+        self.segments.lock().insert(segment.id, segment);
     }
 
     /// Refuses all writes from now on.
@@ -94,6 +103,11 @@ impl Core {
         }
     }
 
+    /// Whether something refers to a stripe; as long as nobody can tell, it is so.
+    pub(crate) fn is_live(&self, segment: SegmentId, stripe_offset: u64) -> bool {
+        self.liveness.get().is_none_or(|liveness| liveness.is_live(segment, stripe_offset))
+    }
+
     /// Microseconds since `start_ns` of the monotonic clock.
     pub(crate) fn elapsed_us(&self, start_ns: u64) -> u64 {
         self.media.clock.monotonic_ns().saturating_sub(start_ns) / 1000
@@ -108,29 +122,31 @@ pub(crate) fn min_seq(a: Seq, b: Seq) -> Seq {
     }
 }
 
-/// Removes the files of `info` from all present targets, durably; returns the shards that could not be removed.
-pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<usize> {
-    let dir = crate::shard_path::shard_dir(info.id);
+/// Removes the files of `info` from all present targets, durably; returns the copies that are left on targets of the deployment.
+pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<ShardCopy> {
     media.forget(info);
-    let outcomes = futures::future::join_all((0..info.geometry.shards()).map(async |shard| {
-        let target = info.targets[shard];
-        if target == gabion_types::TargetId::NONE {
-            return None;
-        }
-        let Some(disk) = media.targets.disk(target) else { return Some(shard) };
-        if let Err(error) = disk.unlink(&crate::shard_path::shard_path(info.id, shard as u8)).await {
-            tracing::warn!(segment = %info.id, shard, %error, "a shard file could not be removed");
-            return Some(shard);
-        }
-        match disk.sync_dir(&dir).await {
-            Ok(()) => None,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => {
-                tracing::warn!(segment = %info.id, shard, %error, "the removal of a shard file may not be durable");
-                Some(shard)
-            }
-        }
-    }))
+    let outcomes = futures::future::join_all(
+        info.copies().map(async |copy| if remove_copy(media, info.id, copy).await { None } else { Some(copy) }),
+    )
     .await;
     outcomes.into_iter().flatten().collect()
+}
+
+/// Removes one shard file, durably; true if it is gone, or its target is no member any more.
+pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCopy) -> bool {
+    let ShardCopy { shard, target } = copy;
+    media.forget_shard(segment, shard, target);
+    let Some(disk) = media.targets.disk(target) else { return !media.targets.is_member(target) };
+    if let Err(error) = disk.unlink(&crate::shard_path::shard_path(segment, shard)).await {
+        tracing::warn!(%segment, shard, %error, "a shard file could not be removed");
+        return false;
+    }
+    match disk.sync_dir(&crate::shard_path::shard_dir(segment)).await {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        Err(error) => {
+            tracing::warn!(%segment, shard, %error, "the removal of a shard file may not be durable");
+            false
+        }
+    }
 }

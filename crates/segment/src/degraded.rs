@@ -62,7 +62,7 @@ impl Media {
     }
 
     /// Waits for a share of the memory for rebuilding chunks: of all there is when that is less.
-    async fn rebuild_room(&self, bytes: usize) -> OwnedSemaphorePermit {
+    pub(crate) async fn rebuild_room(&self, bytes: usize) -> OwnedSemaphorePermit {
         let units = bytes.div_ceil(BLOCK_BYTES).clamp(1, REBUILD_MEMORY_BYTES / BLOCK_BYTES);
         let room = Arc::clone(&self.rebuilds).acquire_many_owned(units as u32).await;
         room.expect("the semaphore is never closed")
@@ -83,7 +83,7 @@ impl Media {
                 Ok(header) => Ok(Some(header)),
                 Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
                 Err(error) => {
-                    self.damaged(info.id, shard, &error);
+                    self.damaged(info, shard, &error);
                     Ok(None)
                 }
             }
@@ -126,7 +126,7 @@ impl Media {
                 match outcome {
                     Ok(bytes) => have.push((header.shard.into(), bytes)),
                     Err(ChunkError::Exhausted(_)) => return Err(LogError::Busy),
-                    Err(error) => self.damaged(info.id, header.shard.into(), &error),
+                    Err(error) => self.damaged(info, header.shard.into(), &error),
                 }
             }
         }

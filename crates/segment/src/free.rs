@@ -29,13 +29,14 @@ pub(crate) async fn free(
     segment: Arc<Segment>,
     carried: Vec<(Seq, Bytes)>,
 ) -> Result<Freed, LogError> {
-    if let Err(error) = log_freed(&core, &lanes, segment.info.id, carried).await {
+    if let Err(error) = log_freed(&core, &lanes, segment.id, carried).await {
         segment.cancel_free();
         return Err(error);
     }
     segment.begin_removal().await;
-    let info = &segment.info;
-    let left = remove_files(&core.media, info).await;
+    // Only now do its shards stay where they are.
+    let info = segment.info();
+    let left = remove_files(&core.media, &info).await;
     core.segments.lock().remove(&info.id);
     core.media.repairs.forget(info.id);
     if left.is_empty() {
@@ -48,7 +49,7 @@ pub(crate) async fn free(
     } else {
         core.leftovers.lock().insert(info.id);
     }
-    Ok(Freed { left: left.into_iter().map(|shard| (shard as u8, info.targets[shard])).collect() })
+    Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
 }
 
 /// Writes what must outlive the segment, and only when that is durable, that the segment is freed.

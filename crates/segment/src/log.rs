@@ -7,7 +7,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use gabion_erasure::Crc64;
 use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
-use gabion_types::{DeploymentId, Extent, SegmentId, Seq};
+use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
+use tokio::sync::Notify;
 
 use crate::applier::{Applier, Committed, NewRecord, RecordBody};
 use crate::config::{Durability, Env, LogConfig, LogTarget};
@@ -27,6 +28,11 @@ use crate::segment_info::KnownSegment;
 use crate::status::LogStatus;
 use crate::stripe_buffer::StripeBuffer;
 use crate::target::open_targets;
+use crate::upkeep::Liveness;
+use crate::upkeep::census::{Census, Patience};
+use crate::upkeep::install::Installed;
+use crate::upkeep::members::{self, TargetMode, TargetPlan};
+use crate::upkeep::repair::{self, RepairPass};
 
 /// Above every offset that a segment has: what an index that was damaged may name is refused before it is computed with.
 const OFFSET_MAX: u64 = 1 << 62;
@@ -173,7 +179,7 @@ impl Log {
             return Err(LogError::NotFound(extent.segment));
         }
         let _pin = Pin::new(vec![Arc::clone(&segment)]);
-        core.media.read(&segment.info, extent, range.start as usize..range.end as usize).await
+        core.media.read(&segment.info(), extent, range.start as usize..range.end as usize).await
     }
 
     /// Keeps the files of `segments` until the pin is dropped; segments that are gone already are left out.
@@ -229,6 +235,92 @@ impl Log {
         outcomes.into_iter().collect()
     }
 
+    /// Builds missing and damaged shards anew, and moves those of targets that are drained, until nothing is left that can be done now. Targets that are
+    /// absent or failed are waited for as long as `repair_delay_ms` says, or not at all if `at_once`. May be dropped at any moment.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log takes no writes; what fails for one segment is in the report.
+    pub async fn repair(&self, at_once: bool) -> Result<RepairPass, LogError> {
+        repair::pass(&self.handle.core, if at_once { Patience::None } else { Patience::Delay }).await
+    }
+
+    /// Builds one shard of a sealed segment on the target `onto`, which may be the one that it lies on; false if it is whole there.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` when the target is not there or holds another shard of the segment; `Corrupt` when too many chunks
+    /// are lost; `Io`.
+    pub async fn repair_shard(&self, segment: SegmentId, shard: u8, onto: TargetId) -> Result<bool, LogError> {
+        let core = &self.handle.core;
+        let place = core.media.targets.find(onto);
+        let place = place.ok_or_else(|| LogError::Invalid(format!("target {onto} is not there")))?;
+        let installed = repair::repair_onto(core, core.segment(segment)?, shard.into(), place).await?;
+        Ok(installed != Installed::WasGood)
+    }
+
+    /// Rings when damage was noted, or the targets changed.
+    #[must_use]
+    pub fn repair_wanted(&self) -> Arc<Notify> {
+        Arc::clone(&self.handle.core.media.repair_wanted)
+    }
+
+    /// Takes a new, empty target into the deployment; its failure domain is its label, or its name if that is empty.
+    ///
+    /// # Errors
+    /// `Invalid` with a sentence when it can not join; `Io`; `Unavailable` when it is unknown whether it joined.
+    pub async fn target_add(&self, target: LogTarget, mode: TargetMode) -> Result<TargetPlan, LogError> {
+        self.changed(members::add(&self.handle.core, target, mode).await)
+    }
+
+    /// Takes a target out of use, while it is there: no new segments go to it, and repair moves its shards to others.
+    ///
+    /// # Errors
+    /// `Invalid` with a sentence when that can not be done; `Unavailable` when it is unknown whether it was.
+    pub async fn target_drain(&self, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
+        self.changed(members::drain(&self.handle.core, id, mode).await)
+    }
+
+    /// Takes a target that was drained back into use.
+    ///
+    /// # Errors
+    /// As [`Log::target_drain`].
+    pub async fn target_undrain(&self, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
+        self.changed(members::undrain(&self.handle.core, id, mode).await)
+    }
+
+    /// Removes a target from the deployment: one on which nothing lies, or, if it is `lost`, any; repair then builds its shards anew elsewhere.
+    ///
+    /// # Errors
+    /// As [`Log::target_drain`].
+    pub async fn target_remove(&self, id: TargetId, lost: bool, mode: TargetMode) -> Result<TargetPlan, LogError> {
+        self.changed(members::remove(&self.handle.core, id, lost, mode).await)
+    }
+
+    /// Takes a new, empty target into the deployment in the place of `old`. If `old` is there it is drained, and can be removed when nothing
+    /// is left on it; if not, it is no member any more.
+    ///
+    /// # Errors
+    /// As [`Log::target_add`].
+    pub async fn target_replace(
+        &self,
+        old: TargetId,
+        new: LogTarget,
+        mode: TargetMode,
+    ) -> Result<TargetPlan, LogError> {
+        self.changed(members::replace(&self.handle.core, old, new, mode).await)
+    }
+
+    /// After a change of the targets, lanes look where they write, and repair looks what there is to do.
+    fn changed(&self, plan: Result<TargetPlan, LogError>) -> Result<TargetPlan, LogError> {
+        self.handle.lanes.look_again();
+        self.handle.core.media.repair_wanted.notify_one();
+        plan
+    }
+
+    /// Says who knows which stripes are needed; a second call does nothing.
+    pub fn set_liveness(&self, liveness: Arc<dyn Liveness>) {
+        let _ = self.handle.core.liveness.set(liveness);
+    }
+
     /// The next sequence: above all that were given out or observed.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
@@ -269,11 +361,16 @@ impl Log {
             let segments = core.segments.lock();
             (segments.values().filter(|segment| segment.life() == Life::Open).count(), segments.len())
         };
+        let census = Census::take(core, Patience::Delay);
         LogStatus {
             deployment: core.media.targets.deployment.to_string(),
             geometry: core.config.geometry.to_string(),
-            targets: core.media.targets.status(),
-            missing_members: core.media.targets.missing_members.clone(),
+            targets: core.media.targets.status(|id| census.shards_on(id)),
+            missing_members: core.media.targets.missing_members(),
+            membership_epoch: core.media.targets.epoch(),
+            redundancy: census.redundancy.clone(),
+            at_risk: census.at_risk,
+            repair: core.repair.status(core, &census),
             lanes: self.handle.lanes.status(),
             open_segments,
             sealed_segments: segments - open_segments,

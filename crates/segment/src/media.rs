@@ -8,10 +8,10 @@ use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
 use gabion_platform::{Clock, DiskFile, is_exhausted};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
-use gabion_types::{Geometry, SegmentId};
+use gabion_types::{Geometry, SegmentId, TargetId};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::LogConfig;
 use crate::degraded::rebuild_memory;
@@ -28,8 +28,10 @@ pub(crate) struct Media {
     pub(crate) targets: TargetSet,
     pub(crate) metrics: LogMetrics,
     pub(crate) repairs: RepairQueue,
+    /// Rings when damage was noted.
+    pub(crate) repair_wanted: Arc<Notify>,
     pub(crate) clock: Arc<dyn Clock>,
-    files: Cache<(SegmentId, u8), Arc<dyn DiskFile>>,
+    files: Cache<(SegmentId, u8, TargetId), Arc<dyn DiskFile>>,
     headers: Cache<(SegmentId, u64, u8), Arc<ChunkHeader>>,
     codecs: Mutex<Vec<Codec>>,
     /// See [`rebuild_memory`].
@@ -59,6 +61,7 @@ impl Media {
             targets,
             metrics: LogMetrics::new(),
             repairs: RepairQueue::new(config.repair_queue_max),
+            repair_wanted: Arc::default(),
             clock,
             files: Cache::new(config.open_files_max),
             headers: Cache::new(config.header_cache_entries),
@@ -80,7 +83,7 @@ impl Media {
 
     /// The open file of a shard.
     pub(crate) async fn file(&self, info: &SegmentInfo, shard: usize) -> Result<Arc<dyn DiskFile>, ChunkError> {
-        let key = (info.id, shard as u8);
+        let key = (info.id, shard as u8, info.targets[shard]);
         if let Some(file) = self.files.get(&key) {
             return Ok(file);
         }
@@ -97,14 +100,14 @@ impl Media {
 
     /// Drops what is remembered of a segment's files.
     pub(crate) fn forget(&self, info: &SegmentInfo) {
-        for shard in 0..info.geometry.shards() {
-            self.forget_shard(info.id, shard as u8);
+        for copy in info.copies() {
+            self.forget_shard(info.id, copy.shard, copy.target);
         }
     }
 
     /// Drops what is remembered of one file.
-    pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8) {
-        self.files.remove(&(segment, shard));
+    pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8, target: TargetId) {
+        self.files.remove(&(segment, shard, target));
     }
 
     /// Up to `len` unchecked bytes, fewer where the file ends.
@@ -120,7 +123,7 @@ impl Media {
             Ok(bytes) => Ok(bytes),
             Err(error) => {
                 // The handle may be the fault, e.g. after a remount: the next read opens anew.
-                self.files.remove(&(info.id, shard as u8));
+                self.forget_shard(info.id, shard as u8, info.targets[shard]);
                 Err(failed_read(&error))
             }
         }
@@ -170,7 +173,10 @@ impl Media {
     }
 
     /// Counts damage and asks for its repair.
-    pub(crate) fn damaged(&self, segment: SegmentId, shard: usize, error: &ChunkError) {
+    pub(crate) fn damaged(&self, info: &SegmentInfo, shard: usize, error: &ChunkError) {
+        // What was open may be a file that repair has replaced meanwhile.
+        self.forget_shard(info.id, shard as u8, info.targets[shard]);
+        let segment = info.id;
         match error {
             ChunkError::Exhausted(_) => return,
             ChunkError::Corrupt(_) => self.metrics.corrupt_chunks.add(1),
@@ -185,6 +191,7 @@ impl Media {
         if !self.repairs.add(RepairEntry { segment, shard: shard as u8 }) {
             self.metrics.repairs_dropped.add(1);
         }
+        self.repair_wanted.notify_one();
     }
 }
 

@@ -121,6 +121,14 @@ metrics! {
         unreadable_chunks,
         /// Damage that did not fit in the repair queue.
         repairs_dropped,
+        /// Shards built anew or moved.
+        repair_shards,
+        /// Bytes of shards built anew or moved.
+        repair_bytes,
+        /// Shards that could not be built; they are tried again.
+        repair_failures,
+        /// Stripes that were found to be lost for good when a shard was built.
+        repair_lost_stripes,
     }
     histograms {
         /// Records in one group commit.

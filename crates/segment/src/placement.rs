@@ -1,4 +1,4 @@
-//! Which targets a new segment lies on. Pure.
+//! Which targets a new segment lies on, and which one takes a shard that moves. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,28 @@ pub(crate) struct Candidate {
     pub(crate) available_bytes: u64,
 }
 
-/// Chooses a target for every shard: as many failure domains as there are, those with the most room first within a domain, and by `turn`
-/// each target in every role in time. `None` in the last shards (parity: reads do not miss them) where targets are too few;
-/// nothing at all if fewer than `quorum` would be left.
+/// Chooses a target for every shard.
+///
+/// Shards are spread over failure domains as evenly as can be: no domain gets a second one before all have one, so that none holds more
+/// than `m` if there are enough. Among domains, and among the targets of one, the draw of `turn` decides, in which a target with
+/// twice the room comes up about twice as often: new targets fill up. Each target comes into each role in time. `None` in the last
+/// shards (parity: reads do not miss them) where targets are too few; nothing at all if fewer than `quorum` would be left.
 pub(crate) fn choose(candidates: &[Candidate], shards: usize, quorum: usize, turn: u64) -> Option<Vec<Option<usize>>> {
     let mut domains: BTreeMap<&str, Vec<&Candidate>> = BTreeMap::new();
     for candidate in candidates {
         domains.entry(&candidate.failure_domain).or_default().push(candidate);
     }
-    let count = domains.len() as u64;
     let mut ranked = Vec::with_capacity(candidates.len());
-    for (number, members) in domains.values_mut().enumerate() {
-        members.sort_by_key(|member| (std::cmp::Reverse(member.available_bytes), member.target));
-        let position = (number as u64 + turn) % count;
+    for members in domains.values_mut() {
+        let key = |member: &&Candidate| draw(turn, member.target as u64, member.available_bytes);
+        members.sort_by(|a, b| key(a).total_cmp(&key(b)));
+        let room = members.iter().fold(0_u64, |sum, member| sum.saturating_add(member.available_bytes));
+        let first = members.iter().map(|member| member.target).min().unwrap_or(0);
+        // Apart from the draws of its targets, which decide about another matter.
+        let position = draw(turn ^ DOMAIN_DRAW, first as u64, room);
         ranked.extend(members.iter().enumerate().map(|(rank, member)| (rank, position, member.target)));
     }
-    ranked.sort_unstable();
+    ranked.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
     let mut chosen: Vec<usize> = ranked.into_iter().take(shards).map(|(_, _, target)| target).collect();
     if chosen.len() < quorum || chosen.is_empty() {
         return None;
@@ -37,6 +43,28 @@ pub(crate) fn choose(candidates: &[Candidate], shards: usize, quorum: usize, tur
     let mut slots: Vec<Option<usize>> = chosen.into_iter().map(Some).collect();
     slots.resize(shards, None);
     Some(slots)
+}
+
+/// Chooses a target for one more shard of a segment whose others lie in `domains`: in the domain that holds the fewest of them, where
+/// there is the most room.
+pub(crate) fn spread(candidates: &[Candidate], domains: &[String]) -> Option<usize> {
+    let held = |candidate: &&Candidate| domains.iter().filter(|domain| **domain == candidate.failure_domain).count();
+    let key =
+        |candidate: &&Candidate| (held(candidate), std::cmp::Reverse(candidate.available_bytes), candidate.target);
+    candidates.iter().min_by_key(key).map(|candidate| candidate.target)
+}
+
+const DOMAIN_DRAW: u64 = 0x5851_F42D_4C95_7F2D;
+
+/// A draw with weights (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006): the lowest come first.
+fn draw(turn: u64, item: u64, weight: u64) -> f64 {
+    // SplitMix64's finaliser: neighbouring turns and items are far apart.
+    let mut word = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ item.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^= word >> 31;
+    let uniform = ((word >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+    -uniform.ln() / weight.max(1) as f64
 }
 
 #[cfg(test)]
@@ -52,12 +80,41 @@ mod tests {
         domains.iter().enumerate().map(candidate).collect()
     }
 
+    /// How often each target is chosen in a thousand turns.
+    fn counts(candidates: &[Candidate], shards: usize) -> Vec<usize> {
+        let mut counts = vec![0; candidates.len()];
+        for turn in 0..1000 {
+            choose(candidates, shards, shards, turn)
+                .unwrap()
+                .into_iter()
+                .flatten()
+                .for_each(|target| counts[target] += 1);
+        }
+        counts
+    }
+
     #[test]
     fn different_domains_come_first() {
         let candidates = candidates(&["a", "a", "a", "b", "c"]);
         for turn in 0..7 {
             let chosen = choose(&candidates, 3, 3, turn).unwrap();
             assert!(chosen.contains(&Some(3)) && chosen.contains(&Some(4)), "turn {turn}: {chosen:?}");
+        }
+    }
+
+    #[test]
+    fn no_rack_holds_more_than_m_where_there_are_enough() {
+        // Three racks of four; 4+2 may have two in each.
+        let racks = ["r1", "r2", "r3", "r1", "r2", "r3", "r1", "r2", "r3", "r1", "r2", "r3"];
+        let mut candidates = candidates(&racks);
+        candidates[0].available_bytes = 1_000_000;
+        candidates[3].available_bytes = 1_000_000;
+        for turn in 0..200 {
+            let chosen = choose(&candidates, 6, 5, turn).unwrap();
+            for rack in ["r1", "r2", "r3"] {
+                let held = chosen.iter().flatten().filter(|&&target| racks[target] == rack).count();
+                assert_eq!(held, 2, "turn {turn}: {chosen:?}");
+            }
         }
     }
 
@@ -69,13 +126,20 @@ mod tests {
             first[choose(&candidates, 6, 5, turn).unwrap()[0].unwrap()] += 1;
         }
         assert_eq!(first, [1; 6]);
-        let mut used = [0; 6];
-        for turn in 0..6 {
-            for target in choose(&candidates, 3, 3, turn).unwrap() {
-                used[target.unwrap()] += 1;
-            }
+        for count in counts(&candidates, 3) {
+            assert!((420..=580).contains(&count), "about half of the turns, not {count}");
         }
-        assert_eq!(used, [3; 6]);
+    }
+
+    #[test]
+    fn targets_with_more_room_fill_up() {
+        let mut candidates = candidates(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+        candidates[6].available_bytes = 1000;
+        candidates[7].available_bytes = 1000;
+        let counts = counts(&candidates, 3);
+        let old = counts[..6].iter().sum::<usize>() / 6;
+        assert!(counts[6] > 3 * old && counts[7] > 3 * old, "{counts:?}");
+        assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
     }
 
     #[test]
@@ -88,10 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn within_a_domain_the_emptiest_target_is_taken() {
-        let mut candidates = candidates(&["a", "a", "b"]);
-        candidates[1].available_bytes = 500;
-        let chosen = choose(&candidates, 2, 2, 0).unwrap();
-        assert_eq!(chosen, [Some(1), Some(2)]);
+    fn a_shard_moves_to_the_emptiest_domain_and_then_target() {
+        let mut candidates = candidates(&["a", "b", "b", "c"]);
+        candidates[2].available_bytes = 200;
+        let domains = ["a".to_owned(), "c".to_owned()];
+        assert_eq!(spread(&candidates, &domains), Some(2));
+        assert_eq!(spread(&candidates[..1], &domains), Some(0));
+        assert_eq!(spread(&[], &domains), None);
     }
 }

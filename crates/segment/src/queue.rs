@@ -20,6 +20,7 @@ struct State<T> {
     items: VecDeque<(T, usize)>,
     bytes: usize,
     closed: bool,
+    woken: bool,
 }
 
 /// Why an item was not taken.
@@ -38,7 +39,7 @@ pub(crate) struct Depth {
 impl<T> Queue<T> {
     pub(crate) fn new(items_max: usize, bytes_max: usize) -> Self {
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), bytes: 0, closed: false }),
+            state: Mutex::new(State { items: VecDeque::new(), bytes: 0, closed: false, woken: false }),
             filled: Notify::new(),
             in_flight: AtomicUsize::new(0),
             items_max,
@@ -64,7 +65,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for an item, then takes all that wait, at most `items_max` and `bytes_max` but one at least. `None`: closed and empty.
+    /// Waits for an item, then takes all that wait, at most `items_max` and `bytes_max` but one at least; nothing if it was
+    /// woken. `None`: closed and empty.
     pub(crate) async fn take(&self, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
         loop {
             let filled = self.filled.notified();
@@ -75,6 +77,9 @@ impl<T> Queue<T> {
                 }
                 if state.closed {
                     return None;
+                }
+                if std::mem::take(&mut state.woken) {
+                    return Some(Vec::new());
                 }
             }
             filled.await;
@@ -100,6 +105,12 @@ impl<T> Queue<T> {
     /// Notes that items which were taken are answered.
     pub(crate) fn answered(&self, items: usize) {
         self.in_flight.fetch_sub(items, Ordering::Relaxed);
+    }
+
+    /// Lets the consumer look around although nothing waits.
+    pub(crate) fn wake(&self) {
+        self.state.lock().woken = true;
+        self.filled.notify_one();
     }
 
     /// Refuses all later items; those that wait are still taken.
@@ -140,6 +151,18 @@ mod tests {
         assert_eq!(queue.take(10, 20).await, Some(vec![4]));
         assert_eq!(queue.take(10, 20).await, None);
         assert_eq!(queue.depth().in_flight, 4);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_consumer_is_woken_once_and_items_come_first() {
+        let queue = Queue::new(10, 10);
+        queue.wake();
+        assert!(queue.push(1, 1).is_ok());
+        assert_eq!(queue.take(10, 10).await, Some(vec![1]));
+        assert_eq!(queue.take(10, 10).await, Some(vec![]));
+        queue.close();
+        queue.wake();
+        assert_eq!(queue.take(10, 10).await, None);
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Media {
             Ok(_) => ChunkError::Corrupt("an extent has a wrong checksum".to_owned()),
             Err(error) => error,
         };
-        self.damaged(info.id, shard, &error);
+        self.damaged(info, shard, &error);
         let header_bytes = self.header_bytes(info, extent.stripe_offset).await?;
         let Some(start) = start.checked_sub(header_bytes) else {
             return Err(LogError::Invalid(format!("{extent:?} begins in a chunk's header")));
@@ -102,7 +102,7 @@ impl Media {
             let (bytes, crcs) = match read {
                 Ok(run) => run,
                 Err(error) => {
-                    self.damaged(info.id, shard, &error);
+                    self.damaged(info, shard, &error);
                     let bytes = self.reconstruct(info, extent.stripe_offset, shard, touched.clone()).await?;
                     let crcs = if whole { bytes.chunks(BLOCK_BYTES).map(crc64).collect() } else { Vec::new() };
                     (bytes, crcs)

@@ -28,6 +28,11 @@ impl RepairQueue {
         true
     }
 
+    /// Takes out a shard that is whole again.
+    pub(crate) fn remove(&self, entry: RepairEntry) {
+        self.entries.lock().remove(&entry);
+    }
+
     /// Drops the entries of a segment that is gone.
     pub(crate) fn forget(&self, segment: gabion_types::SegmentId) {
         self.entries.lock().retain(|entry| entry.segment != segment);

@@ -32,7 +32,7 @@ pub struct MutationStream {
 impl MutationStream {
     /// The stream from stripe `from_stripe` of a sealed segment.
     pub(crate) async fn open(core: Arc<Core>, segment: Arc<Segment>, from_stripe: u32) -> Result<Self, LogError> {
-        let id = segment.info.id;
+        let (id, info) = (segment.id, segment.info());
         let (Life::Sealed(end) | Life::Freeing(end)) = segment.life() else {
             return Err(LogError::Invalid(format!("segment {id} is not sealed")));
         };
@@ -43,8 +43,8 @@ impl MutationStream {
             return Err(LogError::NotFound(id));
         }
         let pin = Pin::new(vec![Arc::clone(&segment)]);
-        let start = (0, shard_header_bytes(segment.info.geometry.shards()) as u64);
-        let (stripe_index, stripe_offset) = if segment.info.kind == LaneKind::Large || from_stripe == end.stripes {
+        let start = (0, shard_header_bytes(info.geometry.shards()) as u64);
+        let (stripe_index, stripe_offset) = if info.kind == LaneKind::Large || from_stripe == end.stripes {
             (end.stripes, end.end_offset)
         } else if segment.replay_from.0 <= from_stripe {
             segment.replay_from
@@ -53,7 +53,7 @@ impl MutationStream {
         };
         let mut this = Self { core, segment, end, stripe_index, stripe_offset, _pin: pin };
         while this.stripe_index < from_stripe {
-            let shape = any_shape(&this.core.media, &this.segment.info, this.stripe_offset, this.stripe_index).await?;
+            let shape = any_shape(&this.core.media, &info, this.stripe_offset, this.stripe_index).await?;
             this.stripe_index += 1;
             this.stripe_offset = shape.next_offset();
         }
@@ -69,7 +69,7 @@ impl MutationStream {
         if self.stripe_index >= self.end.stripes {
             return Ok(None);
         }
-        let info = &self.segment.info;
+        let info = &self.segment.info();
         let (shape, records) = match read_stripe(&self.core.media, info, self.stripe_offset, self.stripe_index).await {
             Ok(read) => read,
             Err(error) => {
@@ -98,7 +98,7 @@ impl MutationStream {
 impl std::fmt::Debug for MutationStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MutationStream")
-            .field("segment", &self.segment.info.id)
+            .field("segment", &self.segment.id)
             .field("stripe_index", &self.stripe_index)
             .finish_non_exhaustive()
     }
@@ -131,7 +131,7 @@ pub(crate) async fn any_shape(
     for shard in 0..info.geometry.shards() {
         match header_at(media, info, shard, stripe_offset, stripe_index, CHUNK_ALIGN_BYTES).await {
             Ok((shape, _)) => return Ok(shape),
-            Err(error) => media.damaged(info.id, shard, &error),
+            Err(error) => media.damaged(info, shard, &error),
         }
     }
     Err(LogError::corrupt(info.id, format!("no header of stripe {stripe_index} can be read")))
@@ -167,7 +167,7 @@ pub(crate) async fn read_stripe(
         match header_at(media, info, shard, stripe_offset, stripe_index, HEAD_BYTES).await {
             Ok(head) => Some(head),
             Err(error) => {
-                media.damaged(info.id, shard, &error);
+                media.damaged(info, shard, &error);
                 None
             }
         }
@@ -212,7 +212,7 @@ async fn records_of_chunk(
             area.and_then(|area| decode(area).map_err(|error| ChunkError::Corrupt(format!("record: {error}"))));
         match records {
             Ok(records) => return Ok(records),
-            Err(error) => media.damaged(info.id, shard, &error),
+            Err(error) => media.damaged(info, shard, &error),
         }
     }
     let area = media.reconstruct(info, shape.stripe_offset, shard, 0..index_bytes).await?;

@@ -19,7 +19,8 @@ pub struct Room {
 
 /// Asks all targets. One that does not answer has none.
 pub(crate) async fn room(core: &Core) -> Room {
-    let asked = core.media.targets.targets.iter().filter_map(|target| target.disk.as_ref()).map(|disk| disk.space());
+    let targets = core.media.targets.all().into_iter().filter(|(number, _)| !core.media.targets.is_leaving(*number));
+    let asked = targets.filter_map(|(_, target)| target.disk.clone()).map(|disk| disk.space());
     let mut available: Vec<u64> =
         join_all(asked).await.into_iter().map(|space| space.map_or(0, |space| space.available_bytes)).collect();
     available.sort_unstable_by_key(|&bytes| std::cmp::Reverse(bytes));

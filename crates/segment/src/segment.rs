@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_platform::DiskFile;
+use gabion_types::SegmentId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -11,11 +12,16 @@ use crate::segment_info::{Seal, SegmentInfo};
 
 /// One segment.
 pub(crate) struct Segment {
-    pub(crate) info: Arc<SegmentInfo>,
+    pub(crate) id: SegmentId,
+    info: Mutex<Arc<SegmentInfo>>,
     /// A stripe and its offset: where a replay that does not begin at the front begins.
     pub(crate) replay_from: (u32, u64),
     state: Mutex<State>,
     unpinned: Notify,
+    /// The index knows that it is sealed.
+    settled: AtomicBool,
+    /// Held while its shards are moved: one at a time, so that no list of targets forgets another move.
+    pub(crate) move_turn: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -38,7 +44,38 @@ pub(crate) enum Life {
 
 impl Segment {
     pub(crate) fn new(info: Arc<SegmentInfo>, life: Life, replay_from: (u32, u64)) -> Self {
-        Self { info, replay_from, state: Mutex::new(State { life, pins: 0 }), unpinned: Notify::new() }
+        Self {
+            id: info.id,
+            info: Mutex::new(info),
+            replay_from,
+            state: Mutex::new(State { life, pins: 0 }),
+            unpinned: Notify::new(),
+            settled: AtomicBool::new(life != Life::Open),
+            move_turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What it is, and where its shards lie now.
+    pub(crate) fn info(&self) -> Arc<SegmentInfo> {
+        Arc::clone(&self.info.lock())
+    }
+
+    /// Its shards lie elsewhere from now on.
+    pub(crate) fn set_info(&self, info: Arc<SegmentInfo>) {
+        *self.info.lock() = info;
+    }
+
+    /// The index took its end.
+    pub(crate) fn settle(&self) {
+        self.settled.store(true, Ordering::SeqCst);
+    }
+
+    /// Its end, if it is sealed, the index knows it, and it is not about to go.
+    pub(crate) fn settled_seal(&self) -> Option<Seal> {
+        match self.life() {
+            Life::Sealed(seal) if self.settled.load(Ordering::SeqCst) => Some(seal),
+            _ => None,
+        }
     }
 
     pub(crate) fn life(&self) -> Life {
@@ -132,7 +169,7 @@ impl Drop for Pin {
 
 impl std::fmt::Debug for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.segments.iter().map(|segment| segment.info.id)).finish()
+        f.debug_list().entries(self.segments.iter().map(|segment| segment.id)).finish()
     }
 }
 
@@ -212,6 +249,7 @@ mod tests {
             kind: LaneKind::Small,
             geometry: Geometry::SINGLE,
             targets: vec![TargetId::from_u128(1)],
+            former: Vec::new(),
         };
         let seal = Seal { stripes: 1, end_offset: 8192, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 1 };
         Arc::new(Segment::new(Arc::new(info), Life::Sealed(seal), (0, 4096)))

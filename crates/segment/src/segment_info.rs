@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gabion_types::{Geometry, SegmentId, Seq, TargetId};
+use gabion_types::{Geometry, SegmentId, Seq, ShardCopy, TargetId};
 use serde::Serialize;
 
 /// What a lane writes, and so what its segments hold.
@@ -15,7 +15,7 @@ pub enum LaneKind {
     Large,
 }
 
-/// What never changes about a segment.
+/// What a segment is, which never changes, and where its shards lie, which repair changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SegmentInfo {
     /// Its id.
@@ -26,6 +26,8 @@ pub struct SegmentInfo {
     pub geometry: Geometry,
     /// The target of every shard, `k + m` of them; `TargetId::NONE` where the shard never was.
     pub targets: Vec<TargetId>,
+    /// Copies of its shards that others took the place of, and that may still be there.
+    pub former: Vec<ShardCopy>,
 }
 
 /// The end of a segment: nothing is ever appended after it.
@@ -54,6 +56,8 @@ pub struct KnownSegment {
     pub geometry: Geometry,
     /// The target of every shard.
     pub targets: Vec<TargetId>,
+    /// See [`SegmentInfo::former`].
+    pub former: Vec<ShardCopy>,
     /// Its end, if the index saw it sealed.
     pub sealed: Option<Seal>,
     /// How many of its stripes are in the index.
@@ -82,16 +86,34 @@ pub enum SegmentChange {
         /// Its end.
         seal: Seal,
     },
+    /// Its shards lie elsewhere now. Comes only after [`SegmentChange::Sealed`]. An index that does not know it yet still finds all
+    /// shards: the log looks for them when it is opened.
+    Moved(SegmentInfo),
     /// All files of a freed segment are gone, durably: the index may forget it. Until then it must keep the row and
     /// pass it as [`KnownSegment::freed`], so that files that survived a crash are not taken for a new segment.
     Removed(SegmentId),
 }
 
 impl KnownSegment {
-    /// What never changes about it.
+    /// What it is and where it lies.
     #[must_use]
     pub fn info(&self) -> SegmentInfo {
-        SegmentInfo { id: self.id, kind: self.kind, geometry: self.geometry, targets: self.targets.clone() }
+        SegmentInfo {
+            id: self.id,
+            kind: self.kind,
+            geometry: self.geometry,
+            targets: self.targets.clone(),
+            former: self.former.clone(),
+        }
+    }
+}
+
+impl SegmentInfo {
+    /// All copies of its shards, those included that others took the place of.
+    pub(crate) fn copies(&self) -> impl Iterator<Item = ShardCopy> {
+        let current = self.targets.iter().enumerate().filter(|(_, target)| **target != TargetId::NONE);
+        let current = current.map(|(shard, &target)| ShardCopy { shard: shard as u8, target });
+        current.chain(self.former.iter().copied())
     }
 }
 

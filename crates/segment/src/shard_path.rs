@@ -5,6 +5,9 @@ use gabion_types::SegmentId;
 /// Directory of all shard files on a target.
 pub(crate) const SEGMENTS_DIR: &str = "segments";
 
+/// Ends the names of shard files that are being built.
+const UNFINISHED_SUFFIX: &str = ".rebuild";
+
 /// Directory of a segment's shard file: the last byte of the id, which counts, spreads them evenly.
 pub(crate) fn shard_dir(segment: SegmentId) -> String {
     format!("{SEGMENTS_DIR}/{:02x}", segment.to_bytes()[15])
@@ -13,6 +16,18 @@ pub(crate) fn shard_dir(segment: SegmentId) -> String {
 /// Path of a shard file on its target.
 pub(crate) fn shard_path(segment: SegmentId, shard: u8) -> String {
     format!("{}/{segment}.{shard:03}", shard_dir(segment))
+}
+
+/// Name under which a shard file is built, beside its own; `attempt` is never used twice by one process.
+pub(crate) fn unfinished_path(segment: SegmentId, shard: u8, attempt: u64) -> String {
+    format!("{}.{attempt:016x}{UNFINISHED_SUFFIX}", shard_path(segment, shard))
+}
+
+/// Whether a file was being built when its process ended.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED_SUFFIX).and_then(|name| name.rsplit_once('.')).is_some_and(|(shard_name, attempt)| {
+        parse_shard_name(shard_name).is_some() && attempt.len() == 16 && u64::from_str_radix(attempt, 16).is_ok()
+    })
 }
 
 /// The segment and shard that a file's name stands for, if it is one of ours.
@@ -34,6 +49,15 @@ mod tests {
         let path = shard_path(segment, 7);
         assert_eq!(path, "segments/ff/0000000000000abc00000000000001ff.007");
         assert_eq!(parse_shard_name(path.rsplit_once('/').unwrap().1), Some((segment, 7)));
+    }
+
+    #[test]
+    fn a_file_that_is_being_built_is_no_shard_file() {
+        let path = unfinished_path(SegmentId::new(0xabc, 0x1ff), 7, 3);
+        let name = path.rsplit_once('/').unwrap().1;
+        assert_eq!(name, "0000000000000abc00000000000001ff.007.0000000000000003.rebuild");
+        assert!(is_unfinished(name) && parse_shard_name(name).is_none());
+        assert!(!is_unfinished("x.rebuild") && !is_unfinished("0000000000000abc00000000000001ff.007"));
     }
 
     #[test]

@@ -17,6 +17,14 @@ pub struct LogStatus {
     /// Members of the deployment that no given target is.
     #[serde(serialize_with = "as_texts")]
     pub missing_members: Vec<TargetId>,
+    /// Epoch of the list of members: it grows with every change.
+    pub membership_epoch: u64,
+    /// Sealed segments by the number of shards that they lack: the first are whole.
+    pub redundancy: Vec<usize>,
+    /// Sealed segments that lack shards, and of which no further one may be lost.
+    pub at_risk: usize,
+    /// How far repair is.
+    pub repair: RepairStatus,
     /// All lanes.
     pub lanes: Vec<LaneStatus>,
     /// Segments that a lane writes.
@@ -43,6 +51,13 @@ pub struct TargetStatus {
     pub failure_domain: String,
     /// How it does.
     pub state: TargetState,
+    /// Its shards are being moved away, and no new ones come.
+    pub draining: bool,
+    /// The target whose shards it takes, if it replaces one.
+    #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<TargetId>,
+    /// Shards of sealed segments that lie on it.
+    pub shards: usize,
     /// Bytes that may still be written, as far as was last seen.
     pub available_bytes: u64,
     /// Size of its file system in bytes, as far as was last seen.
@@ -78,6 +93,27 @@ pub struct LaneStatus {
     pub in_flight: usize,
 }
 
+/// Repair at one moment.
+#[derive(Debug, Clone, Serialize)]
+pub struct RepairStatus {
+    /// Whether it is at work.
+    pub running: bool,
+    /// Segments with shards to be built or moved; without those whose targets are waited for.
+    pub segments_left: usize,
+    /// Shards to be built or moved.
+    pub shards_left: usize,
+    /// Their bytes.
+    pub bytes_left: u64,
+    /// Bytes built per second in this pass; 0 while that is not known.
+    pub bytes_per_s: u64,
+    /// Seconds until all is done at this rate.
+    pub eta_s: Option<u64>,
+    /// Shards that found no target to go to in the last pass.
+    pub blocked: usize,
+    /// The last thing that failed.
+    pub last_error: Option<String>,
+}
+
 /// A shard that needs repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct RepairEntry {
@@ -90,6 +126,13 @@ pub struct RepairEntry {
 
 fn as_text<S: Serializer>(id: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(id)
+}
+
+fn as_optional_text<S: Serializer>(id: &Option<TargetId>, serializer: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => serializer.collect_str(id),
+        None => serializer.serialize_none(),
+    }
 }
 
 fn segment_text<S: Serializer>(id: &SegmentId, serializer: S) -> Result<S::Ok, S::Error> {

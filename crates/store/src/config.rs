@@ -32,6 +32,9 @@ pub struct StoreConfig {
     pub index_reserve_bytes: u64,
     /// Longest wait for a share of the memory for bodies or of that for downloads before the client is told `Busy`, in milliseconds.
     pub memory_wait_ms: u64,
+    /// Time between looks at what there is to repair, in milliseconds; 0: nothing is repaired by itself. Damage that is noted is looked
+    /// at earlier.
+    pub repair_interval_ms: u64,
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
@@ -62,6 +65,7 @@ impl StoreConfig {
             index_snapshot_restore: true,
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,
+            repair_interval_ms: 5000,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
             read_memory_bytes: 1 << 30,
             read_ahead_stripes: 3,

@@ -37,6 +37,7 @@ pub mod range;
 mod snapshot;
 mod store;
 mod tasks;
+mod upkeep;
 
 pub use api::{
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
@@ -64,4 +65,4 @@ pub use store::{Store, StoreStatus};
 
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
 pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
-pub use gabion_segment::{LogMetrics, TargetState};
+pub use gabion_segment::{LogMetrics, LogTarget, RepairPass, RepairStatus, TargetMode, TargetPlan, TargetState};

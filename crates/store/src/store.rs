@@ -32,7 +32,7 @@ use crate::{
     locks::Locks,
     metrics::StoreMetrics,
     mutation::Mutation,
-    open, snapshot, tasks,
+    open, snapshot, tasks, upkeep,
 };
 
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
@@ -236,6 +236,8 @@ impl Store {
             inner.stop.clone(),
         ));
         inner.background.spawn(tasks::snapshots(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        let wanted = inner.log.repair_wanted();
+        inner.background.spawn(upkeep::repairs(Arc::downgrade(&inner), wanted, inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
         Self { inner }

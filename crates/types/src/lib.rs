@@ -10,9 +10,11 @@ mod ids;
 pub mod limits;
 mod names;
 mod seq;
+mod shard_copy;
 
 pub use extent::{Extent, Place};
 pub use geometry::{Geometry, GeometryError};
 pub use ids::{DeploymentId, IdError, ManifestId, SegmentId, TargetId, UploadId};
 pub use names::{BucketName, BucketNameError, ObjectKey, ObjectKeyError};
 pub use seq::Seq;
+pub use shard_copy::ShardCopy;

@@ -1,6 +1,6 @@
 //! A segment of the log, as far as the index goes.
 
-use gabion_types::{Geometry, Seq, TargetId};
+use gabion_types::{Geometry, Seq, ShardCopy, TargetId};
 use minicbor::{Decode, Encode};
 
 use super::row;
@@ -45,6 +45,9 @@ pub struct SegmentRow {
     /// tombstone above it must not be forgotten as long as the segment exists.
     #[n(11)]
     pub creates_min_seq: Option<Seq>,
+    /// Copies of its shards that were replaced by ones on other targets and may still be there: they go before the row does.
+    #[n(12)]
+    pub former: Option<Vec<ShardCopy>>,
 }
 
 /// Where a segment is in its life.

@@ -1,4 +1,4 @@
-use gabion_types::{Extent, Geometry, ManifestId, Place, SegmentId, Seq, TargetId};
+use gabion_types::{Extent, Geometry, ManifestId, Place, SegmentId, Seq, ShardCopy, TargetId};
 use proptest::prelude::*;
 
 use super::*;
@@ -113,6 +113,7 @@ fn segment() -> SegmentRow {
         live_bytes: -1,
         written_bytes: 1 << 30,
         creates_min_seq: None,
+        former: None,
     }
 }
 
@@ -156,8 +157,10 @@ fn rows_round_trip() {
     round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
-    round_trips(12, segment());
-    round_trips(12, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });
+    round_trips(13, segment());
+    round_trips(13, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });
+    let former = ShardCopy { shard: 3, target: TargetId::from_u128(9) };
+    round_trips(13, SegmentRow { former: Some(vec![former]), ..segment() });
     round_trips(2, UsageRow { objects: u64::MAX, bytes: 0 });
     assert_eq!(UsageRow::decode(&[]), Err(RowError::Empty { row: "usage" }));
 }

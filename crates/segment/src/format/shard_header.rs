@@ -31,7 +31,7 @@ pub(crate) struct ShardHeader {
     pub(crate) shard: u8,
     pub(crate) geometry: Geometry,
     pub(crate) writer: u64,
-    /// Reserved for fencing writers from each other; 0 while a deployment has one.
+    /// 0 in the file that the segment was opened with; higher in one that was built anew.
     pub(crate) epoch: u64,
     pub(crate) created_ms: u64,
     /// Length that the shard file was planned for, in bytes.

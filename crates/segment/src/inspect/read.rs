@@ -65,7 +65,7 @@ impl OpenShards {
         let valid = found.iter().find_map(|(_, shard, _, _, bytes)| decode(bytes.as_ref().ok()?, *shard).ok());
         let header = valid.ok_or_else(|| LogError::corrupt(id, "no shard has a valid header"))?;
         let targets = header.targets.clone();
-        let info = SegmentInfo { id, kind: header.kind, geometry: header.geometry, targets };
+        let info = SegmentInfo { id, kind: header.kind, geometry: header.geometry, targets, former: Vec::new() };
         let mut shards: Vec<Option<OpenShard>> = (0..info.geometry.shards()).map(|_| None).collect();
         for (found_on, shard, len, file, bytes) in found {
             let state = match bytes {

@@ -27,10 +27,13 @@ pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut 
         match job {
             ApplyJob::Stripe { stripe, answer } => answer(apply(&core, &*applier, &stripe)),
             ApplyJob::Changed(change) => {
-                if core.poisoned().is_none()
-                    && let Err(error) = applier.segment_changed(change)
-                {
-                    core.poison(format!("the index failed: {error}"));
+                let sealed = if let SegmentChange::Sealed { id, .. } = &change { Some(*id) } else { None };
+                if core.poisoned().is_some() {
+                    continue;
+                }
+                match applier.segment_changed(change) {
+                    Ok(()) => sealed.into_iter().filter_map(|id| core.segment(id).ok()).for_each(|it| it.settle()),
+                    Err(error) => core.poison(format!("the index failed: {error}")),
                 }
             }
         }

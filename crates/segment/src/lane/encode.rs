@@ -263,7 +263,7 @@ mod tests {
 
     fn place(geometry: Geometry, kind: LaneKind) -> StripePlace {
         let targets = vec![TargetId::from_u128(1); geometry.shards()];
-        let info = SegmentInfo { id: SegmentId::new(1, 2), kind, geometry, targets };
+        let info = SegmentInfo { id: SegmentId::new(1, 2), kind, geometry, targets, former: Vec::new() };
         StripePlace { info: Arc::new(info), stripe_index: 5, stripe_offset: 40_960 }
     }
 

@@ -42,6 +42,9 @@ pub(crate) async fn run_large_lane(
     let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
     let mut writer = Writer::new(Arc::clone(&core), LaneKind::Large, purpose, applies);
     while let Some(pending) = queue.take(1, usize::MAX).await {
+        if pending.is_empty() {
+            writer.retire().await;
+        }
         for PendingStripe { payload, answer } in pending {
             let in_flight = InFlight(Arc::clone(&queue));
             let written = write_stripe(&mut writer, &payload).await;

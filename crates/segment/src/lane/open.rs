@@ -102,8 +102,8 @@ impl Core {
                 candidates.iter().filter(|candidate| chosen(&candidate.target)).map(|it| it.available_bytes).min();
             let shard_bytes = self.shard_bytes(room.unwrap_or(0), purpose);
             let targets =
-                slots.iter().map(|slot| slot.map_or(TargetId::NONE, |target| self.media.targets.targets[target].id));
-            let info = SegmentInfo { id, kind, geometry, targets: targets.collect() };
+                slots.iter().map(|slot| slot.map_or(TargetId::NONE, |target| self.media.targets.at(target).id));
+            let info = SegmentInfo { id, kind, geometry, targets: targets.collect(), former: Vec::new() };
             match self.create(info, &slots, shard_bytes, purpose).await {
                 Ok(open) => return Ok(open),
                 // Without descriptors no target would do any better.
@@ -167,7 +167,8 @@ impl Core {
     }
 
     async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {
-        let disk = self.media.targets.targets[target].disk.as_ref().expect("candidates are present");
+        let target = self.media.targets.at(target);
+        let disk = target.disk.as_ref().expect("candidates are present");
         let file = disk.create(&shard_path(header.segment, header.shard), header.planned_bytes).await?;
         file.write_at(0, vec![Bytes::from(header.encode())], Durable::Yes).await?;
         disk.sync_dir(&shard_dir(header.segment)).await?;

@@ -186,6 +186,12 @@ impl Lanes {
         self.large.iter().chain([&self.moved_large]).for_each(|queue| queue.close());
     }
 
+    /// Wakes the lanes: a target that they write to may be about to leave.
+    pub(crate) fn look_again(&self) {
+        self.small.iter().for_each(|queue| queue.wake());
+        self.large.iter().for_each(|queue| queue.wake());
+    }
+
     /// Waits until all that was queued is answered.
     pub(crate) async fn finished(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());

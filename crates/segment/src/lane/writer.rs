@@ -57,7 +57,8 @@ impl Writer {
         if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
             self.seal(SealReason::Degraded).await;
         }
-        if let Some(open) = &self.open {
+        let leaving = self.is_leaving();
+        if let Some(open) = self.open.as_ref().filter(|_| !leaving) {
             if open.fits(stored_bytes) {
                 return Position::At(place(open));
             }
@@ -74,10 +75,27 @@ impl Writer {
             }
             Err(refusal) => refusal,
         };
+        // Rather on a target that is about to leave than nowhere.
+        if let Some(open) = self.open.as_ref().filter(|open| leaving && open.fits(stored_bytes)) {
+            return Position::At(place(open));
+        }
         if has_data {
             return Position::Refused(refusal);
         }
         self.reserve_position(stored_bytes, refusal).await
+    }
+
+    /// Whether a target that the open segment lies on is about to leave.
+    fn is_leaving(&self) -> bool {
+        let targets = &self.core.media.targets;
+        self.open.as_ref().is_some_and(|open| open.files.present().any(|(_, file)| targets.is_leaving(file.target)))
+    }
+
+    /// Ends a segment that lies on a target that is about to leave: a lane that has nothing to write must not keep it.
+    pub(crate) async fn retire(&mut self) {
+        if self.is_leaving() {
+            self.seal(SealReason::Complete).await;
+        }
     }
 
     /// Room for records without data where no segment can be opened for more.
@@ -104,7 +122,7 @@ impl Writer {
     /// Goes on in a new segment; the old one is ended only now, so that it could be kept if there were no new one.
     async fn replace(&mut self, open: OpenSegment) {
         self.seal(SealReason::Complete).await;
-        self.send(ApplyJob::Changed(SegmentChange::Opened((*open.segment.info).clone()))).await;
+        self.send(ApplyJob::Changed(SegmentChange::Opened((*open.segment.info()).clone()))).await;
         self.open = Some(open);
     }
 
@@ -190,7 +208,7 @@ impl Writer {
     /// Ends the open segment, if there is one; the index is to learn of it after the last stripe.
     async fn end(&mut self, reason: SealReason) -> Option<SegmentChange> {
         let open = self.open.take()?;
-        let id = open.segment.info.id;
+        let id = open.segment.id;
         let seal = open.end;
         self.core.seal_files(&open.files, seal, reason).await;
         open.segment.seal(seal);
@@ -201,11 +219,7 @@ impl Writer {
 }
 
 fn place(open: &OpenSegment) -> StripePlace {
-    StripePlace {
-        info: Arc::clone(&open.segment.info),
-        stripe_index: open.end.stripes,
-        stripe_offset: open.end.end_offset,
-    }
+    StripePlace { info: open.segment.info(), stripe_index: open.end.stripes, stripe_offset: open.end.end_offset }
 }
 
 impl Core {

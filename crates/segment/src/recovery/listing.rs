@@ -11,7 +11,8 @@ use gabion_types::{SegmentId, TargetId};
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::shard_path::{SEGMENTS_DIR, parse_shard_name, shard_dir};
+use crate::segment_info::SegmentInfo;
+use crate::shard_path::{SEGMENTS_DIR, is_unfinished, parse_shard_name, shard_dir};
 use crate::target::Target;
 
 /// Directories of a target that are listed at once.
@@ -44,6 +45,11 @@ impl Listing {
         self.listed.contains(&target)
     }
 
+    /// Whether every copy that there may be of a segment's shards is listed. What left the deployment counts no more.
+    pub(super) fn is_in_sight(&self, core: &Core, info: &SegmentInfo) -> bool {
+        info.copies().all(|copy| self.is_listed(copy.target) || !core.media.targets.is_member(copy.target))
+    }
+
     /// Whether all members of the deployment are listed.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
@@ -56,15 +62,15 @@ impl Listing {
 /// `Targets` when more than `m` members are absent or can not be listed.
 pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Result<Listing, LogError> {
     let targets = &core.media.targets;
-    let listed = join_all(targets.targets.iter().map(async |target| match &target.disk {
+    let all = targets.all();
+    let listed = join_all(all.iter().map(async |(_, target)| match &target.disk {
         Some(disk) => Some(list_target(target, disk).await),
         None => None,
     }))
     .await;
     let mut listing = Listing::default();
     let mut unlisted = Vec::new();
-    for (number, outcome) in listed.into_iter().enumerate() {
-        let target = &targets.targets[number];
+    for ((number, target), outcome) in all.into_iter().zip(listed) {
         match outcome {
             None => {}
             Some(Ok(files)) => {
@@ -80,7 +86,7 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
             }
         }
     }
-    let absent = targets.missing_members.len() + unlisted.len();
+    let absent = targets.missing_members().len() + unlisted.len();
     if absent > core.config.geometry.parity() {
         return Err(LogError::Targets(format!(
             "{absent} targets are absent or can not be listed ({}); geometry {} can do without {} at most",
@@ -111,6 +117,12 @@ async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<Vec<(S
         for entry in entries? {
             match parse_shard_name(&entry.name) {
                 Some((id, shard)) if !entry.is_dir && shard_dir(id) == path => files.push((id, shard, entry.len)),
+                // Its building was cut off; it was no part of the segment yet.
+                _ if is_unfinished(&entry.name) => {
+                    if let Err(error) = disk.unlink(&format!("{path}/{}", entry.name)).await {
+                        tracing::warn!(target_name = %target.name, name = %entry.name, %error, "an unfinished shard file is left");
+                    }
+                }
                 _ => {
                     tracing::warn!(target_name = %target.name, dir = %path, name = %entry.name, "not a shard file, left alone")
                 }

@@ -4,6 +4,7 @@
 //! on nothing is ever appended to it. A stripe with `k` valid chunks is completed; one with fewer was never acknowledged and is
 //! void, which its seal records. A void is never decided with more than `m` shards out of sight.
 
+mod copies;
 mod listing;
 mod removal;
 mod roll_forward;
@@ -24,8 +25,10 @@ use crate::error::LogError;
 use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
 use crate::segment::{Life, Segment};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
+use copies::{has_strays, place, read_headers};
 use listing::{Found, Listing, list_shards};
 use removal::{remove_empty, remove_freed};
+pub(crate) use roll_forward::pieces;
 use walk::recover_segment;
 
 /// Most segments that are read at once.
@@ -46,6 +49,8 @@ pub struct Recovery {
     pub freed: Vec<SegmentId>,
     /// Segments of which no file is left: freed ones, and ones that were opened but never written. The index may forget them.
     pub removed: Vec<SegmentId>,
+    /// Segments that the index knows and whose shards lie elsewhere than it says.
+    pub moved: Vec<SegmentInfo>,
     /// The highest sequence in the log and in the known segments.
     pub max_seq: Seq,
     /// Sentences for the operator.
@@ -113,18 +118,11 @@ pub(crate) async fn recover(
         .map(|known| known.max_seq.max(known.sealed.map_or(Seq::ZERO, |seal| seal.max_seq)))
         .max()
         .unwrap_or_default();
+    let known = find_moved(core, &listing, known, &mut recovery).await?;
     let mut freed: BTreeMap<SegmentId, Option<Arc<SegmentInfo>>> = BTreeMap::new();
     let mut named = BTreeSet::new();
     let mut to_walk = Vec::new();
     for known in known {
-        if known.targets.len() != known.geometry.shards() {
-            return Err(LogError::Invalid(format!(
-                "known segment {}: {} targets for {}",
-                known.id,
-                known.targets.len(),
-                known.geometry
-            )));
-        }
         let found = listing.found(known.id);
         named.insert(known.id);
         let info = Arc::new(known.info());
@@ -172,6 +170,45 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
+/// Looks where the shards of the known segments really are: an older index, or one that was not told in time, may be wrong.
+async fn find_moved(
+    core: &Core,
+    listing: &Listing,
+    known: Vec<KnownSegment>,
+    recovery: &mut Recovery,
+) -> Result<Vec<KnownSegment>, LogError> {
+    for known in &known {
+        if known.targets.len() != known.geometry.shards() {
+            return Err(LogError::Invalid(format!(
+                "known segment {}: {} targets for {}",
+                known.id,
+                known.targets.len(),
+                known.geometry
+            )));
+        }
+    }
+    let mut looked = stream::iter(known)
+        .map(async |mut known: KnownSegment| {
+            let (info, found) = (known.info(), listing.found(known.id));
+            if !has_strays(&info, found) && info.former.is_empty() {
+                return (known, None);
+            }
+            let headers = read_headers(core, known.id, found).await;
+            let placed = place(core, listing, &info, found, &headers).info;
+            let moved = (placed != info).then(|| placed.clone());
+            known.targets = placed.targets;
+            known.former = placed.former;
+            (known, moved)
+        })
+        .buffered(PARALLEL_MAX);
+    let mut out = Vec::new();
+    while let Some((known, moved)) = looked.next().await {
+        recovery.moved.extend(moved);
+        out.push(known);
+    }
+    Ok(out)
+}
+
 /// Whether a shard that is there does not end with the seal: it was away when the segment was sealed, and what was written last
 /// may be torn on it; or its surplus was not given back.
 fn lacks_seal(info: &SegmentInfo, seal: Seal, found: &[Found]) -> bool {
@@ -196,7 +233,8 @@ fn trust_sealed(
     for (shard, target) in info.targets.iter().enumerate() {
         if is_there((shard, target)) {
             present += 1;
-        } else {
+        } else if listing.is_listed(*target) {
+            // Of targets that are away, repair knows by itself.
             core.media.ask_repair(info.id, shard);
         }
     }

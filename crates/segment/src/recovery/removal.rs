@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gabion_types::{SegmentId, TargetId};
+use gabion_types::{SegmentId, ShardCopy};
 
 use super::Recovery;
 use super::listing::Listing;
-use crate::core::Core;
+use crate::core::{Core, remove_copy};
 use crate::segment_info::SegmentInfo;
-use crate::shard_path::{shard_dir, shard_path};
 
 /// Removes segments that hold nothing, of which all targets are there.
 pub(super) async fn remove_empty(core: &Core, listing: &Listing, empty: Vec<SegmentId>, recovery: &mut Recovery) {
@@ -30,7 +29,7 @@ pub(super) async fn remove_freed(
     for (id, info) in freed {
         let removed = remove_found(core, listing, id).await;
         let in_sight = match info {
-            Some(info) => info.targets.iter().all(|target| *target == TargetId::NONE || listing.is_listed(*target)),
+            Some(info) => listing.is_in_sight(core, &info),
             None => listing.is_complete(),
         };
         if removed && in_sight {
@@ -50,20 +49,7 @@ pub(super) async fn remove_freed(
 async fn remove_found(core: &Core, listing: &Listing, id: SegmentId) -> bool {
     let mut removed = true;
     for found in listing.found(id) {
-        core.media.forget_shard(id, found.shard);
-        let Some(disk) = core.media.targets.disk(found.target_id) else { continue };
-        let outcome = match disk.unlink(&shard_path(id, found.shard)).await {
-            Ok(()) => disk.sync_dir(&shard_dir(id)).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = outcome {
-            recovery_warning(id, found.shard, &error);
-            removed = false;
-        }
+        removed &= remove_copy(&core.media, id, ShardCopy { shard: found.shard, target: found.target_id }).await;
     }
     removed
-}
-
-fn recovery_warning(segment: SegmentId, shard: u8, error: &std::io::Error) {
-    tracing::warn!(%segment, shard, %error, "a shard file of a removed segment is left");
 }

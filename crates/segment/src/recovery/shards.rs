@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use gabion_types::SegmentId;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
-use gabion_types::{SegmentId, TargetId};
 
-use super::listing::{Found, Listing};
+use super::copies::{Placed, Seen, newest, place, read_headers};
+use super::listing::Listing;
 use crate::core::Core;
-use crate::format::{ChunkHeader, FormatError, SEAL_BLOCK_BYTES, SHARD_HEADER_BYTES_MAX, SealBlock, ShardHeader};
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealBlock};
 use crate::media::{ChunkError, decode_header};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
-use crate::shard_path::shard_path;
 
 /// The shards of one segment.
 pub(super) struct Shards {
@@ -47,33 +47,26 @@ impl Shards {
     /// Finds out what a segment is, and which of its shards are there.
     pub(super) async fn look(core: &Core, listing: &Listing, id: SegmentId, known: Option<&KnownSegment>) -> Headers {
         let found = listing.found(id);
-        let headers = join_all(found.iter().map(|found| read_header(core, id, found))).await;
-        let valid =
-            headers.iter().find_map(|header| if let Seen::Header(header) = header { Some(header) } else { None });
-        let info = match (known, valid) {
+        let headers = read_headers(core, id, found).await;
+        let base = match (known, newest(&headers)) {
             (Some(known), _) => known.info(),
-            (None, Some(header)) => {
-                SegmentInfo { id, kind: header.kind, geometry: header.geometry, targets: header.targets.clone() }
-            }
+            (None, Some(header)) => SegmentInfo {
+                id,
+                kind: header.kind,
+                geometry: header.geometry,
+                targets: header.targets.clone(),
+                former: Vec::new(),
+            },
             (None, None) if headers.iter().all(|header| matches!(header, Seen::Blank)) => return Headers::Blank,
             (None, None) => {
                 return Headers::Lost(format!("none of its {} shard files has a valid header", found.len()));
             }
         };
-        let mut files = vec![None; info.geometry.shards()];
-        for found in found {
-            let shard = usize::from(found.shard);
-            if info.targets.get(shard) != Some(&found.target_id) {
-                tracing::warn!(segment = %id, shard, target = %found.target_id, "a shard file lies on the wrong target: ignored");
-                continue;
-            }
-            files[shard] = Some(found.len);
-        }
-        let is_in_sight = |target: &TargetId| *target == TargetId::NONE || listing.is_listed(*target);
+        let Placed { info, files } = place(core, listing, &base, found, &headers);
         Headers::Shards(Self {
-            relaxed: valid.is_some_and(|header| header.relaxed),
+            relaxed: newest(&headers).is_some_and(|header| header.relaxed),
             files,
-            in_sight: info.targets.iter().all(is_in_sight),
+            in_sight: listing.is_in_sight(core, &info),
             info: Arc::new(info),
         })
     }
@@ -124,44 +117,4 @@ impl Shards {
             && block.deployment == core.media.targets.deployment;
         ours.then_some(block.seal)
     }
-}
-
-/// What the front of a shard file shows.
-enum Seen {
-    Header(Box<ShardHeader>),
-    /// No header, and no stripe after it: opening the segment was cut off here.
-    Blank,
-    Other,
-}
-
-async fn read_header(core: &Core, id: SegmentId, found: &Found) -> Seen {
-    let Some(disk) = core.media.targets.disk(found.target_id) else { return Seen::Other };
-    let read = async {
-        let file = disk.open(&shard_path(id, found.shard)).await?;
-        file.read_at(0, SHARD_HEADER_BYTES_MAX + CHUNK_ALIGN_BYTES).await
-    };
-    let Ok(bytes) = read.await else { return Seen::Other };
-    match ShardHeader::decode(&bytes) {
-        Ok(header)
-            if header.segment == id
-                && header.shard == found.shard
-                && header.deployment == core.media.targets.deployment =>
-        {
-            Seen::Header(Box::new(header))
-        }
-        // The header is durable before the first stripe is written: a torn one has none behind it.
-        Err(_) if STARTS.iter().all(|&start| is_unwritten(bytes.get(start..).unwrap_or_default())) => Seen::Blank,
-        _ => Seen::Other,
-    }
-}
-
-/// Where the first stripe can begin: after a header block of either length.
-const STARTS: [usize; 2] = [CHUNK_ALIGN_BYTES, SHARD_HEADER_BYTES_MAX];
-const _: () = assert!(SHARD_HEADER_BYTES_MAX == 2 * CHUNK_ALIGN_BYTES);
-
-/// Whether neither a chunk nor a seal begins here, not even a damaged one.
-fn is_unwritten(bytes: &[u8]) -> bool {
-    let no_magic = |error: &FormatError| matches!(error, FormatError::Magic | FormatError::Short);
-    ChunkHeader::decode(bytes).is_err_and(|error| no_magic(&error))
-        && SealBlock::decode(bytes, 0).is_err_and(|error| no_magic(&error))
 }

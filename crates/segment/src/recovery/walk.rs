@@ -55,7 +55,7 @@ pub(super) async fn recover_segment(
     known: Option<&KnownSegment>,
 ) -> Result<Outcome, LogError> {
     if let (Some(known), true) = (known, listing.found(id).is_empty()) {
-        return Ok(without_files(listing, known));
+        return Ok(without_files(core, listing, known));
     }
     let shards = match Shards::look(core, listing, id, known).await {
         Headers::Shards(shards) => shards,
@@ -122,10 +122,8 @@ pub(super) async fn recover_segment(
 }
 
 /// A segment that the index knows, but no target in sight does.
-fn without_files(listing: &Listing, known: &KnownSegment) -> Outcome {
-    let in_sight =
-        known.targets.iter().all(|target| *target == gabion_types::TargetId::NONE || listing.is_listed(*target));
-    if in_sight && known.applied_stripes == 0 {
+fn without_files(core: &Core, listing: &Listing, known: &KnownSegment) -> Outcome {
+    if listing.is_in_sight(core, &known.info()) && known.applied_stripes == 0 {
         return Outcome::Empty;
     }
     Outcome::Unreadable("none of its shard files is there".to_owned())

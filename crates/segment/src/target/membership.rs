@@ -1,30 +1,80 @@
-//! `gabion.json`: what makes a directory a member of a deployment. Pure.
+//! `gabion.json`: what makes a directory a member of a deployment, and who the other members are. Pure.
+//!
+//! The list of members has an *epoch* that grows with every change. A change is written to all targets that are there; of the
+//! lists that a start finds, the one with the highest epoch counts.
 
 use gabion_erasure::crc64;
 use gabion_types::{DeploymentId, Geometry, TargetId};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Name of the file on every target.
 pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 /// Longest file that is read, in bytes.
 pub(crate) const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
-const FORMAT_VERSION: u32 = 1;
+/// Version that is written.
+const FORMAT_VERSION: u32 = 2;
+/// Version without an epoch, in which members were only ids.
+const FORMAT_VERSION_IDS: u32 = 1;
 
 /// A target's membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) deployment: DeploymentId,
     pub(crate) target: TargetId,
-    pub(crate) failure_domain: String,
     /// Geometry that the deployment was formatted for.
     pub(crate) geometry: Geometry,
+    /// Grows with every change of the members; 0 in files of version 1.
+    pub(crate) epoch: u64,
     /// All targets of the deployment.
-    pub(crate) members: Vec<TargetId>,
+    pub(crate) members: Vec<Member>,
+}
+
+/// A target of the deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) id: TargetId,
+    /// Label of its failure domain.
+    pub(crate) failure_domain: String,
+    /// Its directory when it became a member; empty if that is not known.
+    pub(crate) name: String,
+    /// No new segments go there, and its shards are moved away.
+    pub(crate) draining: bool,
+    /// The member whose shards it is to take; `NONE` in most.
+    pub(crate) replaces: TargetId,
+}
+
+impl Member {
+    /// A member that takes part in everything.
+    pub(crate) fn new(id: TargetId, failure_domain: String, name: String) -> Self {
+        Self { id, failure_domain, name, draining: false, replaces: TargetId::NONE }
+    }
 }
 
 /// The file, field by field; `crc64` is that of the same JSON with an empty `crc64`.
 #[derive(Serialize, Deserialize)]
 struct File {
+    format_version: u32,
+    deployment: String,
+    target: String,
+    geometry: String,
+    epoch: u64,
+    members: Vec<FileMember>,
+    crc64: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileMember {
+    id: String,
+    failure_domain: String,
+    name: String,
+    draining: bool,
+    replaces: String,
+}
+
+/// The file in version 1.
+#[derive(Serialize, Deserialize)]
+struct FileOfIds {
     format_version: u32,
     deployment: String,
     target: String,
@@ -34,60 +84,137 @@ struct File {
     crc64: String,
 }
 
+#[derive(Deserialize)]
+struct AnyVersion {
+    format_version: u32,
+}
+
+/// A version of the file, which holds its own checksum.
+trait Checked: Serialize + DeserializeOwned {
+    fn crc64(&mut self) -> &mut String;
+
+    fn checksum(&self) -> String {
+        let bytes = serde_json::to_vec(self).expect("strings and numbers are JSON");
+        format!("{:016x}", crc64(&bytes))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut file: Self = serde_json::from_slice(bytes).map_err(text)?;
+        let found = std::mem::take(file.crc64());
+        if file.checksum() != found {
+            return Err("its checksum does not fit: it was changed or damaged".to_owned());
+        }
+        Ok(file)
+    }
+}
+
+impl Checked for File {
+    fn crc64(&mut self) -> &mut String {
+        &mut self.crc64
+    }
+}
+
+impl Checked for FileOfIds {
+    fn crc64(&mut self) -> &mut String {
+        &mut self.crc64
+    }
+}
+
 impl Membership {
+    /// This target's entry in the list.
+    pub(crate) fn own(&self) -> &Member {
+        self.member(self.target).expect("a membership names its own target")
+    }
+
+    /// The entry of a target.
+    pub(crate) fn member(&self, id: TargetId) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let member = |member: &Member| FileMember {
+            id: member.id.to_string(),
+            failure_domain: member.failure_domain.clone(),
+            name: member.name.clone(),
+            draining: member.draining,
+            replaces: if member.replaces == TargetId::NONE { String::new() } else { member.replaces.to_string() },
+        };
         let mut file = File {
             format_version: FORMAT_VERSION,
             deployment: self.deployment.to_string(),
             target: self.target.to_string(),
-            failure_domain: self.failure_domain.clone(),
             geometry: self.geometry.to_string(),
-            members: self.members.iter().map(ToString::to_string).collect(),
+            epoch: self.epoch,
+            members: self.members.iter().map(member).collect(),
             crc64: String::new(),
         };
-        file.crc64 = checksum(&file);
+        file.crc64 = file.checksum();
         let mut bytes = serde_json::to_vec_pretty(&file).expect("strings and numbers are JSON");
         bytes.push(b'\n');
         bytes
     }
 
-    /// Reads the file.
+    /// Reads the file, of this version or an older one.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let mut file: File = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        if file.format_version != FORMAT_VERSION {
-            return Err(format!("format version {} is not known to this program", file.format_version));
-        }
-        let found = std::mem::take(&mut file.crc64);
-        if checksum(&file) != found {
-            return Err("its checksum does not fit: it was changed or damaged".to_owned());
-        }
-        let members = file.members.iter().map(|id| id.parse()).collect::<Result<Vec<TargetId>, _>>();
-        let this = Self {
-            deployment: file.deployment.parse().map_err(text)?,
-            target: file.target.parse().map_err(text)?,
-            failure_domain: file.failure_domain,
-            geometry: file.geometry.parse().map_err(text)?,
-            members: members.map_err(text)?,
+        let AnyVersion { format_version } = serde_json::from_slice(bytes).map_err(text)?;
+        let this = match format_version {
+            FORMAT_VERSION => Self::from_file(File::read(bytes)?)?,
+            FORMAT_VERSION_IDS => Self::from_file_of_ids(FileOfIds::read(bytes)?)?,
+            _ => return Err(format!("format version {format_version} is not known to this program")),
         };
-        if !this.members.contains(&this.target) {
+        if this.member(this.target).is_none() {
             return Err("it does not name its own target among the members".to_owned());
         }
         Ok(this)
+    }
+
+    fn from_file(file: File) -> Result<Self, String> {
+        let member = |member: FileMember| -> Result<Member, String> {
+            let replaces = member.replaces;
+            Ok(Member {
+                id: member.id.parse().map_err(text)?,
+                failure_domain: member.failure_domain,
+                name: member.name,
+                draining: member.draining,
+                replaces: if replaces.is_empty() { TargetId::NONE } else { replaces.parse().map_err(text)? },
+            })
+        };
+        Ok(Self {
+            deployment: file.deployment.parse().map_err(text)?,
+            target: file.target.parse().map_err(text)?,
+            geometry: file.geometry.parse().map_err(text)?,
+            epoch: file.epoch,
+            members: file.members.into_iter().map(member).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn from_file_of_ids(file: FileOfIds) -> Result<Self, String> {
+        let target: TargetId = file.target.parse().map_err(text)?;
+        let member = |id: &String| -> Result<Member, String> {
+            let id = id.parse().map_err(text)?;
+            let failure_domain = if id == target { file.failure_domain.clone() } else { String::new() };
+            Ok(Member::new(id, failure_domain, String::new()))
+        };
+        Ok(Self {
+            deployment: file.deployment.parse().map_err(text)?,
+            target,
+            geometry: file.geometry.parse().map_err(text)?,
+            epoch: 0,
+            members: file.members.iter().map(member).collect::<Result<_, _>>()?,
+        })
     }
 }
 
 /// The file, with the checksum put right: what a fuzzer can not do.
 #[cfg(feature = "fuzzing")]
 pub(crate) fn with_checksum(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut file: File = serde_json::from_slice(bytes).ok()?;
-    file.crc64.clear();
-    file.crc64 = checksum(&file);
-    serde_json::to_vec(&file).ok()
-}
-
-fn checksum(file: &File) -> String {
-    let bytes = serde_json::to_vec(file).expect("strings and numbers are JSON");
-    format!("{:016x}", crc64(&bytes))
+    fn put_right<F: Checked>(bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut file: F = serde_json::from_slice(bytes).ok()?;
+        file.crc64().clear();
+        *file.crc64() = file.checksum();
+        serde_json::to_vec(&file).ok()
+    }
+    put_right::<File>(bytes).or_else(|| put_right::<FileOfIds>(bytes))
 }
 
 fn text(error: impl ToString) -> String {
@@ -99,12 +226,16 @@ mod tests {
     use super::*;
 
     fn membership() -> Membership {
+        let member = |id| Member::new(TargetId::from_u128(id), "rack \"2\"".to_owned(), format!("/mnt/{id}"));
+        let mut members: Vec<Member> = (2..8).map(member).collect();
+        members[2].draining = true;
+        members[3].replaces = members[2].id;
         Membership {
             deployment: DeploymentId::from_u128(1),
             target: TargetId::from_u128(3),
-            failure_domain: "rack \"2\"".to_owned(),
             geometry: "4+2".parse().unwrap(),
-            members: (2..8).map(TargetId::from_u128).collect(),
+            epoch: 7,
+            members,
         }
     }
 
@@ -116,10 +247,33 @@ mod tests {
     #[test]
     fn refuses_what_was_changed() {
         let text = String::from_utf8(membership().encode()).unwrap();
-        for (from, to) in
-            [("rack", "rock"), ("4+2", "4+1"), ("\"format_version\": 1", "\"format_version\": 2"), ("{", "")]
-        {
+        for (from, to) in [
+            ("rack", "rock"),
+            ("4+2", "4+1"),
+            ("\"epoch\": 7", "\"epoch\": 8"),
+            ("\"format_version\": 2", "\"format_version\": 3"),
+            ("\"draining\": true", "\"draining\": false"),
+            ("{", ""),
+        ] {
             assert!(Membership::decode(text.replacen(from, to, 1).as_bytes()).is_err(), "{from}");
         }
+    }
+
+    #[test]
+    fn reads_the_version_before_epochs() {
+        let mut file = FileOfIds {
+            format_version: 1,
+            deployment: DeploymentId::from_u128(1).to_string(),
+            target: TargetId::from_u128(3).to_string(),
+            failure_domain: "rack".to_owned(),
+            geometry: "1+1".to_owned(),
+            members: vec![TargetId::from_u128(3).to_string(), TargetId::from_u128(4).to_string()],
+            crc64: String::new(),
+        };
+        file.crc64 = file.checksum();
+        let read = Membership::decode(&serde_json::to_vec_pretty(&file).unwrap()).unwrap();
+        assert_eq!((read.epoch, read.own().failure_domain.as_str(), read.members.len()), (0, "rack", 2));
+        file.members.pop();
+        assert!(Membership::decode(&serde_json::to_vec(&file).unwrap()).is_err());
     }
 }

@@ -1,94 +1,221 @@
 //! The targets of a deployment and how each of them does.
+//!
+//! Targets come and go while the log is open, but a target keeps its place in the list: one that left only says so.
 
+mod change;
 pub(crate) mod membership;
 mod open;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use gabion_platform::{Clock, Disk};
-use gabion_types::{DeploymentId, TargetId};
-use parking_lot::Mutex;
+use gabion_platform::{Clock, Disk, Space};
+use gabion_types::{DeploymentId, Geometry, TargetId};
+use parking_lot::{Mutex, RwLock};
 
+pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
 
 use crate::placement::Candidate;
 use crate::status::{TargetState, TargetStatus};
+use membership::{Member, Membership};
 
 const PROBE_FILE: &str = "gabion.probe";
 
-/// All targets that were given.
+/// All targets that were given, and all members of the deployment.
 pub(crate) struct TargetSet {
     pub(crate) deployment: DeploymentId,
-    pub(crate) targets: Vec<Target>,
-    /// Members of the deployment that no given target is.
-    pub(crate) missing_members: Vec<TargetId>,
+    targets: RwLock<Vec<Arc<Target>>>,
+    roster: Mutex<Roster>,
+    /// Held while the members change.
+    change_turn: tokio::sync::Mutex<()>,
+    opened_ns: u64,
     clock: Arc<dyn Clock>,
     reprobe_ms: u64,
+}
+
+/// The members of the deployment.
+#[derive(Debug, Clone)]
+struct Roster {
+    geometry: Geometry,
+    epoch: u64,
+    /// The highest epoch that was ever written, also by a change that failed: no other list gets it.
+    written_epoch: u64,
+    members: Vec<Member>,
 }
 
 /// One target.
 pub(crate) struct Target {
     pub(crate) name: String,
-    /// `NONE` if it is absent: which member it would be is not known.
+    /// `NONE` if it is absent and which member it would be is not known.
     pub(crate) id: TargetId,
     pub(crate) failure_domain: String,
     pub(crate) disk: Option<Arc<dyn Disk>>,
+    /// It is no member any more.
+    gone: AtomicBool,
+    draining: AtomicBool,
     health: Mutex<Health>,
 }
 
 struct Health {
     state: TargetState,
     failed_at_ms: u64,
+    /// Since when it takes no writes, by the monotonic clock.
+    down_since_ns: Option<u64>,
     available_bytes: u64,
     total_bytes: u64,
     last_error: Option<String>,
 }
 
+/// What can be expected of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is there.
+    Here,
+    /// It is there, and its shards are to be moved away.
+    Leaving,
+    /// It is absent or failed since this moment of the monotonic clock.
+    Down { since_ns: u64 },
+    /// It is no member: what it held is lost.
+    Gone,
+}
+
 impl Target {
-    pub(crate) fn new(name: String, id: TargetId, failure_domain: String, disk: Option<Arc<dyn Disk>>) -> Self {
+    fn new(name: String, id: TargetId, failure_domain: String, disk: Option<Arc<dyn Disk>>, now_ns: u64) -> Self {
         let state = if disk.is_some() { TargetState::Online } else { TargetState::Absent };
-        let health = Health { state, failed_at_ms: 0, available_bytes: 0, total_bytes: 0, last_error: None };
-        Self { name, id, failure_domain, disk, health: Mutex::new(health) }
+        let down_since_ns = disk.is_none().then_some(now_ns);
+        let health =
+            Health { state, failed_at_ms: 0, down_since_ns, available_bytes: 0, total_bytes: 0, last_error: None };
+        Self {
+            name,
+            id,
+            failure_domain,
+            disk,
+            gone: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            health: Mutex::new(health),
+        }
     }
 
     pub(crate) fn state(&self) -> TargetState {
         self.health.lock().state
     }
 
-    fn status(&self) -> TargetStatus {
-        let health = self.health.lock();
-        TargetStatus {
-            name: self.name.clone(),
-            id: self.id,
-            failure_domain: self.failure_domain.clone(),
-            state: health.state,
-            available_bytes: health.available_bytes,
-            total_bytes: health.total_bytes,
-            last_error: health.last_error.clone(),
-        }
+    /// Whether it is a member that can be reached, as far as is known.
+    fn is_present(&self) -> bool {
+        self.disk.is_some() && !self.gone.load(Ordering::SeqCst)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
     }
 }
 
 impl TargetSet {
+    fn new(targets: Vec<Target>, newest: Membership, clock: Arc<dyn Clock>, reprobe_ms: u64) -> Self {
+        let this = Self {
+            deployment: newest.deployment,
+            targets: RwLock::new(targets.into_iter().map(Arc::new).collect()),
+            change_turn: tokio::sync::Mutex::default(),
+            opened_ns: clock.monotonic_ns(),
+            roster: Mutex::new(Roster {
+                geometry: newest.geometry,
+                epoch: newest.epoch,
+                written_epoch: newest.epoch,
+                members: newest.members,
+            }),
+            clock,
+            reprobe_ms,
+        };
+        this.mark_draining();
+        this
+    }
+
+    /// The target at a place in the list.
+    pub(crate) fn at(&self, number: usize) -> Arc<Target> {
+        Arc::clone(&self.targets.read()[number])
+    }
+
+    /// All targets that are not gone, each with its place.
+    pub(crate) fn all(&self) -> Vec<(usize, Arc<Target>)> {
+        let targets = self.targets.read();
+        let there = targets.iter().enumerate().filter(|(_, target)| !target.gone.load(Ordering::SeqCst));
+        there.map(|(number, target)| (number, Arc::clone(target))).collect()
+    }
+
     /// The place of the target `id` in the list, if it is present.
     pub(crate) fn find(&self, id: TargetId) -> Option<usize> {
         if id == TargetId::NONE {
             return None;
         }
-        self.targets.iter().position(|target| target.id == id && target.disk.is_some())
+        self.targets.read().iter().position(|target| target.id == id && target.is_present())
     }
 
     /// The disk of the present target `id`.
-    pub(crate) fn disk(&self, id: TargetId) -> Option<&Arc<dyn Disk>> {
-        self.targets[self.find(id)?].disk.as_ref()
+    pub(crate) fn disk(&self, id: TargetId) -> Option<Arc<dyn Disk>> {
+        let number = self.find(id)?;
+        self.at(number).disk.clone()
+    }
+
+    /// Whether `id` belongs to the deployment.
+    pub(crate) fn is_member(&self, id: TargetId) -> bool {
+        self.roster.lock().members.iter().any(|member| member.id == id)
+    }
+
+    /// Members of the deployment that no given target is.
+    pub(crate) fn missing_members(&self) -> Vec<TargetId> {
+        let members: Vec<TargetId> = self.roster.lock().members.iter().map(|member| member.id).collect();
+        members.into_iter().filter(|id| self.find(*id).is_none()).collect()
+    }
+
+    /// The epoch of the list of members.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.roster.lock().epoch
+    }
+
+    /// The member that is to take the shards of `id`, if there is one.
+    pub(crate) fn replacement(&self, id: TargetId) -> Option<TargetId> {
+        if id == TargetId::NONE {
+            return None;
+        }
+        self.roster.lock().members.iter().find(|member| member.replaces == id).map(|member| member.id)
+    }
+
+    /// The failure domain of a member, as far as it is known.
+    pub(crate) fn failure_domain(&self, id: TargetId) -> Option<String> {
+        if let Some(number) = self.find(id) {
+            return Some(self.at(number).failure_domain.clone());
+        }
+        self.roster.lock().members.iter().find(|member| member.id == id).map(|member| member.failure_domain.clone())
+    }
+
+    /// What can be expected of the target `id`.
+    pub(crate) fn standing(&self, id: TargetId) -> Standing {
+        if !self.is_member(id) {
+            return Standing::Gone;
+        }
+        let Some(number) = self.find(id) else { return Standing::Down { since_ns: self.opened_ns } };
+        let target = self.at(number);
+        let health = target.health.lock();
+        match health.down_since_ns {
+            Some(since_ns) => Standing::Down { since_ns },
+            None if target.is_draining() => Standing::Leaving,
+            None => Standing::Here,
+        }
+    }
+
+    /// Whether no more is to be written to the target at this place.
+    pub(crate) fn is_leaving(&self, number: usize) -> bool {
+        let targets = self.targets.read();
+        targets[number].is_draining() || targets[number].gone.load(Ordering::SeqCst)
     }
 
     /// Notes that a write, sync or creation failed.
-    pub(crate) fn failed(&self, target: usize, error: &io::Error) {
-        let target = &self.targets[target];
+    pub(crate) fn failed(&self, number: usize, error: &io::Error) {
+        let target = self.at(number);
         let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
         let state = if full { TargetState::Full } else { TargetState::Failed };
         let mut health = target.health.lock();
@@ -97,25 +224,40 @@ impl TargetSet {
         }
         health.state = state;
         health.failed_at_ms = self.clock.now_ms();
+        if !full && health.down_since_ns.is_none() {
+            health.down_since_ns = Some(self.clock.monotonic_ns());
+        }
         health.last_error = Some(error.to_string());
     }
 
-    /// Asks every target that may take writes how much room it has; `wanted_bytes` is what it must have to be a candidate.
+    /// Asks every target that may take new segments how much room it has; `wanted_bytes` is what it must have to be a candidate.
     pub(crate) async fn candidates(&self, wanted_bytes: u64) -> Vec<Candidate> {
-        let asked = join_all((0..self.targets.len()).map(|target| self.candidate(target, wanted_bytes))).await;
+        let all = self.all();
+        let asked = join_all(all.iter().map(|(number, target)| self.candidate(*number, target, wanted_bytes))).await;
         asked.into_iter().flatten().collect()
     }
 
     /// The targets that lack nothing but room.
     pub(crate) fn full(&self) -> impl Iterator<Item = usize> {
-        let is_full = |(number, target): (usize, &Target)| (target.state() == TargetState::Full).then_some(number);
-        self.targets.iter().enumerate().filter_map(is_full)
+        self.all().into_iter().filter(|(_, target)| target.state() == TargetState::Full).map(|(number, _)| number)
     }
 
-    async fn candidate(&self, number: usize, wanted_bytes: u64) -> Option<Candidate> {
-        let target = &self.targets[number];
-        let disk = target.disk.as_ref()?;
-        if target.state() == TargetState::Failed && !self.probe(target, disk).await {
+    async fn candidate(&self, number: usize, target: &Target, wanted_bytes: u64) -> Option<Candidate> {
+        let space = self.room(number).await?;
+        let fits = space.available_bytes >= wanted_bytes;
+        target.health.lock().state = if fits { TargetState::Online } else { TargetState::Full };
+        (fits && !target.is_draining()).then(|| Candidate {
+            target: number,
+            failure_domain: target.failure_domain.clone(),
+            available_bytes: space.available_bytes,
+        })
+    }
+
+    /// The room on a target that is there and takes writes; one that failed is probed, if it is time.
+    pub(crate) async fn room(&self, number: usize) -> Option<Space> {
+        let target = self.at(number);
+        let disk = target.disk.as_ref().filter(|_| target.is_present())?;
+        if target.state() == TargetState::Failed && !self.probe(&target, disk).await {
             return None;
         }
         let space = match disk.space().await {
@@ -131,13 +273,7 @@ impl TargetSet {
         }
         health.available_bytes = space.available_bytes;
         health.total_bytes = space.total_bytes;
-        let fits = space.available_bytes >= wanted_bytes;
-        health.state = if fits { TargetState::Online } else { TargetState::Full };
-        fits.then(|| Candidate {
-            target: number,
-            failure_domain: target.failure_domain.clone(),
-            available_bytes: space.available_bytes,
-        })
+        Some(space)
     }
 
     /// Whether a failed target works again: asked at most every `reprobe_ms`.
@@ -158,6 +294,7 @@ impl TargetSet {
             Ok(()) => {
                 tracing::warn!(target_name = %target.name, "a failed target takes writes again");
                 health.state = TargetState::Online;
+                health.down_since_ns = None;
                 true
             }
             Err(error) => {
@@ -167,7 +304,37 @@ impl TargetSet {
         }
     }
 
-    pub(crate) fn status(&self) -> Vec<TargetStatus> {
-        self.targets.iter().map(Target::status).collect()
+    /// How all targets do; `shards` says how many shards of sealed segments a target holds.
+    pub(crate) fn status(&self, shards: impl Fn(TargetId) -> usize) -> Vec<TargetStatus> {
+        let members = self.roster.lock().members.clone();
+        let status = |(_, target): (usize, Arc<Target>)| {
+            let health = target.health.lock();
+            let member = members.iter().find(|member| member.id == target.id);
+            TargetStatus {
+                name: target.name.clone(),
+                id: target.id,
+                failure_domain: target.failure_domain.clone(),
+                state: health.state,
+                draining: member.is_some_and(|member| member.draining),
+                replaces: member.map(|member| member.replaces).filter(|id| *id != TargetId::NONE),
+                shards: shards(target.id),
+                available_bytes: health.available_bytes,
+                total_bytes: health.total_bytes,
+                last_error: health.last_error.clone(),
+            }
+        };
+        self.all().into_iter().map(status).collect()
+    }
+
+    /// Takes the draining marks of the targets from the list of members, and marks those that left.
+    fn mark_draining(&self) {
+        let members = self.roster.lock().members.clone();
+        for target in self.targets.read().iter() {
+            let member = members.iter().find(|member| member.id == target.id);
+            target.draining.store(member.is_some_and(|member| member.draining), Ordering::SeqCst);
+            if target.id != TargetId::NONE && member.is_none() {
+                target.gone.store(true, Ordering::SeqCst);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use gabion_platform::Disk;
 use gabion_types::{DeploymentId, TargetId};
 
-use super::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Membership};
+use super::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
 use super::{Target, TargetSet};
 use crate::config::{Env, LogConfig, LogTarget};
 use crate::error::LogError;
@@ -28,6 +28,9 @@ enum Found {
     Member(Membership),
 }
 
+/// Epoch of the list of members of a new deployment.
+const FIRST_EPOCH: u64 = 1;
+
 /// Opens the targets: formats them if all are empty, else checks that they belong together.
 ///
 /// Returns the set, and sentences for the operator.
@@ -37,8 +40,7 @@ pub(crate) async fn open_targets(
     env: &Env,
 ) -> Result<(TargetSet, Vec<String>), LogError> {
     let found = join_all(given.iter().map(look)).await;
-    let members: Vec<&Membership> = found.iter().filter_map(member).collect();
-    let Some(first) = members.first() else {
+    let Some(newest) = newest(&found) else {
         if let Some(expected) = config.expected_deployment {
             return Err(LogError::Targets(format!(
                 "none of the targets belongs to deployment {expected}, which this server served before: are their file systems mounted? \
@@ -46,28 +48,95 @@ pub(crate) async fn open_targets(
             )));
         }
         let memberships = format(config, &given, &found, env).await?;
-        return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), env)?, Vec::new()));
+        let first = memberships[0].clone();
+        return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), first, env), Vec::new()));
     };
-    let first = (*first).clone();
-    if let Some(expected) = config.expected_deployment.filter(|expected| *expected != first.deployment) {
+    if let Some(expected) = config.expected_deployment.filter(|expected| *expected != newest.deployment) {
         return Err(LogError::Targets(format!(
             "the targets belong to deployment {}, the state directory to {expected}: give the targets of the one or the state directory of the other",
-            first.deployment
+            newest.deployment
         )));
     }
-    check_one_deployment(&given, &found, &first)?;
-    if let Some(memberships) = finish_formatting(&given, &found, &first).await? {
-        return Ok((assemble(config, given, memberships.into_iter().map(Some).collect(), env)?, Vec::new()));
+    check_one_deployment(&given, &found, &newest)?;
+    if let Some(memberships) = finish_formatting(&given, &found, &newest).await? {
+        let memberships = memberships.into_iter().map(Some).collect();
+        return Ok((assemble(config, given, memberships, newest, env), Vec::new()));
     }
     let mut warnings = Vec::new();
-    if first.geometry != config.geometry {
+    let (given, found) = without_strangers(given, found, &newest, &mut warnings);
+    if newest.geometry != config.geometry {
         warnings.push(format!(
             "the targets were formatted for geometry {}; new segments get {}",
-            first.geometry, config.geometry
+            newest.geometry, config.geometry
         ));
     }
+    check_presence(config, &given, &found, &newest, &mut warnings)?;
+    let memberships: Vec<Option<Membership>> =
+        found.into_iter().map(|found| if let Found::Member(this) = found { Some(this) } else { None }).collect();
+    bring_up(&given, &memberships, &newest, &mut warnings).await;
+    Ok((assemble(config, given, memberships, newest, env), warnings))
+}
+
+/// The list of members that counts: that of the highest epoch. Should a change that failed have left two of one epoch, the one on
+/// more targets.
+fn newest(found: &[Found]) -> Option<Membership> {
+    let members: Vec<&Membership> = found.iter().filter_map(member).collect();
+    let copies = |this: &Membership| members.iter().filter(|other| other.members == this.members).count();
+    let mut newest = (*members.iter().rev().max_by_key(|this| (this.epoch, copies(this)))?).clone();
+    if newest.epoch == 0 {
+        // Version 1 names only its own failure domain.
+        for entry in &mut newest.members {
+            if let Some(own) = members.iter().find(|this| this.target == entry.id) {
+                entry.failure_domain.clone_from(&own.own().failure_domain);
+            }
+        }
+    }
+    Some(newest)
+}
+
+/// Leaves out targets that belonged to the deployment and were removed from it, also where nothing is left of them.
+fn without_strangers(
+    given: Vec<LogTarget>,
+    found: Vec<Found>,
+    newest: &Membership,
+    warnings: &mut Vec<String>,
+) -> (Vec<LogTarget>, Vec<Found>) {
+    let is_stranger = |found: &Found| member(found).is_some_and(|this| newest.member(this.target).is_none());
+    let is_known = |id: TargetId| found.iter().filter_map(member).any(|this| this.target == id);
+    let all_there = newest.members.iter().all(|entry| is_known(entry.id));
+    let mut kept = (Vec::new(), Vec::new());
+    for (target, found) in given.into_iter().zip(found) {
+        if is_stranger(&found) {
+            warnings.push(format!(
+                "target {} is no member of deployment {} any more: it is left alone, take it off the list of targets",
+                target.name, newest.deployment
+            ));
+            continue;
+        }
+        if all_there && let Found::Missing(why) = &found {
+            warnings.push(format!(
+                "target {} is missing ({why}), and all members of deployment {} are there without it: take it off the list of targets",
+                target.name, newest.deployment
+            ));
+            continue;
+        }
+        kept.0.push(target);
+        kept.1.push(found);
+    }
+    kept
+}
+
+/// Refuses to open with more members absent than parity replaces, and targets that are no members.
+fn check_presence(
+    config: &LogConfig,
+    given: &[LogTarget],
+    found: &[Found],
+    newest: &Membership,
+    warnings: &mut Vec<String>,
+) -> Result<(), LogError> {
+    let present = found.iter().filter_map(member).count();
     let mut absent = Vec::new();
-    for (target, found) in given.iter().zip(&found) {
+    for (target, found) in given.iter().zip(found) {
         let why = match found {
             Found::Member(_) => continue,
             Found::Missing(why) => format!("is missing ({why})"),
@@ -75,24 +144,24 @@ pub(crate) async fn open_targets(
             Found::Foreign => "has segments but no gabion.json".to_owned(),
             Found::Broken(why) => format!("has an unreadable gabion.json ({why})"),
         };
-        if members.len() >= first.members.len() {
+        if present >= newest.members.len() {
             return Err(LogError::Targets(format!(
-                "target {} {why}, and it is no member: all {} members of deployment {} are there without it",
+                "target {} {why}, and it is no member: all {} members of deployment {} are there without it; a new one joins by gabion target add",
                 target.name,
-                first.members.len(),
-                first.deployment
+                newest.members.len(),
+                newest.deployment
             )));
         }
         warnings.push(format!("target {} {why}: it counts as absent", target.name));
         absent.push(target.name.clone());
     }
-    let missing = first.members.len() - members.len();
+    let missing = newest.members.len() - present;
     if missing > config.geometry.parity() {
         let named = if absent.is_empty() { "they were not given".to_owned() } else { absent.join(", ") };
         return Err(LogError::Targets(format!(
             "{missing} of the {} targets of deployment {} are absent ({named}); geometry {} can do without {} at most",
-            first.members.len(),
-            first.deployment,
+            newest.members.len(),
+            newest.deployment,
             config.geometry,
             config.geometry.parity()
         )));
@@ -100,8 +169,26 @@ pub(crate) async fn open_targets(
     if missing > absent.len() {
         warnings.push(format!("{} members of the deployment were not given as targets", missing - absent.len()));
     }
-    let memberships = found.into_iter().map(|found| if let Found::Member(this) = found { Some(this) } else { None });
-    Ok((assemble(config, given, memberships.collect(), env)?, warnings))
+    Ok(())
+}
+
+/// Writes the newest list of members where an older one is: what a change that was cut off, or a target that was away, left behind.
+async fn bring_up(
+    given: &[LogTarget],
+    memberships: &[Option<Membership>],
+    newest: &Membership,
+    warnings: &mut Vec<String>,
+) {
+    for (target, found) in given.iter().zip(memberships) {
+        let Some(found) = found else { continue };
+        if newest.epoch == 0 || (found.epoch == newest.epoch && found.members == newest.members) {
+            continue;
+        }
+        let membership = Membership { target: found.target, ..newest.clone() };
+        if let Err(error) = write(target, &membership).await {
+            warnings.push(format!("the newest list of members could not be written: {error}"));
+        }
+    }
 }
 
 fn member(found: &Found) -> Option<&Membership> {
@@ -149,18 +236,18 @@ async fn format(
         )));
     }
     let deployment = DeploymentId::from_bytes(random(env));
-    let members: Vec<TargetId> = given.iter().map(|_| TargetId::from_bytes(random(env))).collect();
-    let memberships: Vec<Membership> = given
-        .iter()
-        .zip(&members)
-        .map(|(target, &id)| Membership {
-            deployment,
-            target: id,
-            failure_domain: target.failure_domain.clone(),
-            geometry: config.geometry,
-            members: members.clone(),
-        })
-        .collect();
+    let new_member = |target: &LogTarget| {
+        Member::new(TargetId::from_bytes(random(env)), label(target).to_owned(), target.name.clone())
+    };
+    let members: Vec<Member> = given.iter().map(new_member).collect();
+    let membership = |member: &Member| Membership {
+        deployment,
+        target: member.id,
+        geometry: config.geometry,
+        epoch: FIRST_EPOCH,
+        members: members.clone(),
+    };
+    let memberships: Vec<Membership> = members.iter().map(membership).collect();
     for (target, membership) in given.iter().zip(&memberships) {
         write(target, membership).await?;
     }
@@ -173,6 +260,9 @@ async fn finish_formatting(
     found: &[Found],
     first: &Membership,
 ) -> Result<Option<Vec<Membership>>, LogError> {
+    if first.epoch > FIRST_EPOCH {
+        return Ok(None);
+    }
     let formatted: HashSet<TargetId> = found.iter().filter_map(member).map(|this| this.target).collect();
     let unformatted = found.iter().filter(|found| matches!(found, Found::Empty)).count();
     if unformatted == 0 || given.len() != first.members.len() || formatted.len() + unformatted != given.len() {
@@ -185,22 +275,28 @@ async fn finish_formatting(
             _ => return Ok(None),
         }
     }
-    let mut left = first.members.iter().filter(|id| !formatted.contains(id));
+    let mut left = first.members.iter().filter(|member| !formatted.contains(&member.id));
     let mut memberships = Vec::with_capacity(given.len());
     for (target, found) in given.iter().zip(found) {
         if let Found::Member(membership) = found {
             memberships.push(membership.clone());
             continue;
         }
-        let id = *left.next().expect("as many members are left as directories are empty");
-        let membership = Membership { target: id, failure_domain: target.failure_domain.clone(), ..first.clone() };
+        let id = left.next().expect("as many members are left as directories are empty").id;
+        let membership = Membership { target: id, ..first.clone() };
         write(target, &membership).await?;
         memberships.push(membership);
     }
     Ok(Some(memberships))
 }
 
-async fn write(target: &LogTarget, membership: &Membership) -> Result<(), LogError> {
+/// The failure domain that a target is given, or its own.
+pub(super) fn label(target: &LogTarget) -> &str {
+    if target.failure_domain.is_empty() { &target.name } else { &target.failure_domain }
+}
+
+/// Writes a target's membership, durably.
+pub(super) async fn write(target: &LogTarget, membership: &Membership) -> Result<(), LogError> {
     let disk: &Arc<dyn Disk> = target.disk.as_ref().expect("only directories that answered are formatted");
     let bytes = Bytes::from(membership.encode());
     disk.write_file(MEMBERSHIP_FILE, bytes).await.map_err(|error| LogError::io(&target.name, error))
@@ -210,16 +306,12 @@ fn check_one_deployment(given: &[LogTarget], found: &[Found], first: &Membership
     let mut seen: Vec<(&LogTarget, &Membership)> = Vec::new();
     for (target, membership) in given.iter().zip(found).filter_map(|(target, found)| Some((target, member(found)?))) {
         if membership.deployment != first.deployment {
-            let (other, _) = seen[0];
+            let is_of_first = |found: &Found| member(found).is_some_and(|this| this.deployment == first.deployment);
+            let other =
+                given.iter().zip(found).find(|(_, found)| is_of_first(found)).map_or("another", |it| &it.0.name);
             return Err(LogError::Targets(format!(
-                "target {} belongs to deployment {}, but target {} to deployment {}",
-                target.name, membership.deployment, other.name, first.deployment
-            )));
-        }
-        if !first.members.contains(&membership.target) {
-            return Err(LogError::Targets(format!(
-                "target {} calls itself {}, which is no member of deployment {}",
-                target.name, membership.target, first.deployment
+                "target {} belongs to deployment {}, but target {other} to deployment {}",
+                target.name, membership.deployment, first.deployment
             )));
         }
         if let Some((other, _)) = seen.iter().find(|(_, other)| other.target == membership.target) {
@@ -237,28 +329,39 @@ fn assemble(
     config: &LogConfig,
     given: Vec<LogTarget>,
     memberships: Vec<Option<Membership>>,
+    mut newest: Membership,
     env: &Env,
-) -> Result<TargetSet, LogError> {
-    let first = memberships.iter().flatten().next().expect("a deployment has a member").clone();
+) -> TargetSet {
+    let now_ns = env.clock.monotonic_ns();
     let present: HashSet<TargetId> = memberships.iter().flatten().map(|membership| membership.target).collect();
-    let targets: Vec<Target> = given
-        .into_iter()
-        .zip(memberships)
-        .map(|(given, membership)| match membership {
-            Some(membership) => Target::new(given.name, membership.target, given.failure_domain, given.disk),
-            None => Target::new(given.name, TargetId::NONE, given.failure_domain, None),
-        })
-        .collect();
-    Ok(TargetSet {
-        deployment: first.deployment,
-        targets,
-        missing_members: first.members.into_iter().filter(|id| !present.contains(id)).collect(),
-        clock: Arc::clone(&env.clock),
-        reprobe_ms: config.reprobe_ms,
-    })
+    let mut targets = Vec::with_capacity(given.len());
+    for (given, membership) in given.into_iter().zip(memberships) {
+        let target = match membership {
+            Some(membership) => {
+                let entry = newest.members.iter_mut().find(|member| member.id == membership.target);
+                let entry = entry.expect("strangers were left out");
+                // The label that is given counts, and the next change of the members records it.
+                if !given.failure_domain.is_empty() {
+                    entry.failure_domain.clone_from(&given.failure_domain);
+                } else if entry.failure_domain.is_empty() {
+                    entry.failure_domain.clone_from(&given.name);
+                }
+                entry.name.clone_from(&given.name);
+                Target::new(given.name, entry.id, entry.failure_domain.clone(), given.disk, now_ns)
+            }
+            None => {
+                let is_this = |member: &&Member| member.name == given.name && !present.contains(&member.id);
+                let id = newest.members.iter().find(is_this).map_or(TargetId::NONE, |member| member.id);
+                let failure_domain = label(&given).to_owned();
+                Target::new(given.name, id, failure_domain, None, now_ns)
+            }
+        };
+        targets.push(target);
+    }
+    TargetSet::new(targets, newest, Arc::clone(&env.clock), config.reprobe_ms)
 }
 
-fn random(env: &Env) -> [u8; 16] {
+pub(super) fn random(env: &Env) -> [u8; 16] {
     let mut bytes = [0; 16];
     env.entropy.fill(&mut bytes);
     bytes

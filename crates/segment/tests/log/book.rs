@@ -61,6 +61,12 @@ impl Book {
                 known.freed = true;
             }
         }
+        for info in &recovery.moved {
+            if let Some(known) = self.page.lock().segments.get_mut(&info.id) {
+                known.targets.clone_from(&info.targets);
+                known.former.clone_from(&info.former);
+            }
+        }
         for id in &recovery.removed {
             self.page.lock().segments.remove(id);
         }
@@ -133,6 +139,7 @@ fn row(info: &SegmentInfo) -> KnownSegment {
         kind: info.kind,
         geometry: info.geometry,
         targets: info.targets.clone(),
+        former: info.former.clone(),
         sealed: None,
         applied_stripes: 0,
         next_offset: 0,
@@ -203,6 +210,12 @@ impl Applier for Book {
                 assert_eq!((known.min_seq, known.max_seq), (seal.min_seq, seal.max_seq));
                 known.next_offset = seal.end_offset;
                 known.sealed = Some(seal);
+            }
+            SegmentChange::Moved(info) => {
+                let known = page.segments.get_mut(&info.id).expect("it was opened");
+                assert!(known.sealed.is_some(), "moved after its end is known");
+                known.targets = info.targets;
+                known.former = info.former;
             }
             SegmentChange::Removed(id) => {
                 page.segments.remove(&id);

@@ -24,7 +24,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 17] = [
+const PLAIN: [(Kind, &str, &str); 21] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -39,6 +39,14 @@ const PLAIN: [(Kind, &str, &str); 17] = [
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
     (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
     (Kind::Gauge, "gabion_log_repair_queue", "Shards that need repair"),
+    (Kind::Gauge, "gabion_repair_segments_degraded", "Sealed segments that lack a shard"),
+    (Kind::Gauge, "gabion_repair_segments_at_risk", "Sealed segments of which no further shard may be lost"),
+    (
+        Kind::Gauge,
+        "gabion_repair_left_shards",
+        "Shards to be built anew or moved, without those whose targets are waited for",
+    ),
+    (Kind::Gauge, "gabion_repair_left_bytes", "Bytes of the shards to be built anew or moved"),
     (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
     (Kind::Gauge, "gabion_index_available_bytes", "Bytes that may still be written to the index' file system"),
@@ -54,6 +62,9 @@ const TARGET_TOTAL: (&str, &str) = ("gabion_target_total_bytes", "Size of a targ
 const LANE_QUEUED: (&str, &str) = ("gabion_lane_queued", "Records or stripes that wait in a lane");
 const LANE_QUEUED_BYTES: (&str, &str) = ("gabion_lane_queued_bytes", "Bytes that wait in a lane");
 const LANE_IN_FLIGHT: (&str, &str) = ("gabion_lane_in_flight", "Records or stripes that a lane writes or applies");
+
+/// What the names of the log's counters begin with that stand on their own.
+const UPKEEP: [&str; 2] = ["repair_", "scrub_"];
 
 /// States of a target as they are written in `/status`.
 const TARGET_STATES: [&str; 4] = ["online", "absent", "failed", "full"];
@@ -106,6 +117,10 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         count(status.log.sealed_segments),
         count(status.log.unreadable_segments),
         count(status.log.repairs.len()),
+        count(status.log.redundancy.iter().skip(1).sum()),
+        count(status.log.at_risk),
+        count(status.log.repair.shards_left),
+        status.log.repair.bytes_left,
         status.index.disk_bytes,
         status.index.journal_bytes,
         status.index.available_bytes.unwrap_or(0),
@@ -155,7 +170,8 @@ fn counted(encoder: &mut DescriptorEncoder<'_>, store: &Store) -> Result<(), fmt
     }
     let metrics = store.log_metrics();
     for (name, help, value) in metrics.counters() {
-        counter(encoder, &format!("gabion_log_{name}"), help, value)?;
+        let prefix = if UPKEEP.iter().any(|part| name.starts_with(part)) { "gabion" } else { "gabion_log" };
+        counter(encoder, &format!("{prefix}_{name}"), help, value)?;
     }
     for (name, help, snapshot) in metrics.histograms() {
         let (name, scale) = match name.strip_suffix("_us") {

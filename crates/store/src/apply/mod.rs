@@ -211,6 +211,7 @@ impl Applier for Apply {
             match &change {
                 SegmentChange::Opened(info) => overlay.segment_opened(info),
                 SegmentChange::Sealed { id, seal } => overlay.segment_sealed(*id, seal, self.holds.sealed()),
+                SegmentChange::Moved(info) => overlay.segment_moved(info),
                 SegmentChange::Removed(id) => overlay.segment_removed(*id),
             }
             Ok(())

@@ -210,6 +210,13 @@ impl<'a> Overlay<'a> {
         }
     }
 
+    /// A segment's shards lie elsewhere now.
+    pub(crate) fn segment_moved(&mut self, info: &SegmentInfo) {
+        if let Some(segment) = self.segment(info.id) {
+            segment.moved(info);
+        }
+    }
+
     /// A segment's removal is in the log: nothing in it counts any more.
     pub(crate) fn segment_freed(&mut self, id: SegmentId) {
         if let Some(segment) = self.segment(id) {

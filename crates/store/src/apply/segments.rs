@@ -7,7 +7,7 @@ use gabion_metadata::{
     rows::{LaneKind, Row, SegmentRow, SegmentState},
 };
 use gabion_segment::{KnownSegment, Seal, SegmentInfo};
-use gabion_types::{SegmentId, Seq};
+use gabion_types::{SegmentId, Seq, ShardCopy};
 
 use super::snapshot::{self, Covered};
 use crate::StoreError;
@@ -152,6 +152,7 @@ impl Segment {
             live_bytes: 0,
             written_bytes: 0,
             creates_min_seq: None,
+            former: former_row(info),
         };
         Self { row, sealed_epoch: 0 }
     }
@@ -168,6 +169,12 @@ impl Segment {
         self.row.max_seq = seal.max_seq;
         self.row.written_bytes = seal.written_bytes;
         self.sealed_epoch = sealed_epoch;
+    }
+
+    /// Notes where its shards are now.
+    pub(crate) fn moved(&mut self, info: &SegmentInfo) {
+        self.row.targets.clone_from(&info.targets);
+        self.row.former = former_row(info);
     }
 
     /// Whether it is complete and no row refers to it.
@@ -192,6 +199,7 @@ impl Segment {
             },
             geometry: row.geometry,
             targets: row.targets.clone(),
+            former: row.former.clone().unwrap_or_default(),
             sealed: row.sealed_stripes.map(seal),
             applied_stripes: row.applied_stripes,
             next_offset: row.next_offset,
@@ -201,6 +209,10 @@ impl Segment {
             freed: row.state == SegmentState::Freeing,
         }
     }
+}
+
+fn former_row(info: &SegmentInfo) -> Option<Vec<ShardCopy>> {
+    (!info.former.is_empty()).then(|| info.former.clone())
 }
 
 /// The index's part of changes to segments.

@@ -31,6 +31,7 @@ impl Bench {
             kind: LaneKind::Small,
             geometry: Geometry::SINGLE,
             targets: vec![TargetId::NONE],
+            former: Vec::new(),
         };
         apply.segment_changed(SegmentChange::Opened(info)).unwrap();
         Self { index, apply }

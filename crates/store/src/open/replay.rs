@@ -69,6 +69,9 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
         for segment in &recovery.segments {
             overlay.segment_opened(&segment.info);
         }
+        for info in &recovery.moved {
+            overlay.segment_moved(info);
+        }
         for id in recovery.freed.iter().chain(&before.forgotten) {
             overlay.segment_freed(*id);
         }

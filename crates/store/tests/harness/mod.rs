@@ -64,6 +64,7 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
     config.checkpoint_bytes = u64::MAX;
     config.index_snapshot_bytes = 0;
     config.compaction.interval_ms = u64::MAX / 1_000_000;
+    config.repair_interval_ms = 0;
     config.part_bytes_min = 10;
     config
 }

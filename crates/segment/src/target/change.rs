@@ -1,0 +1,118 @@
+//! Changing the members of a deployment while it is open.
+//!
+//! A crash after any step leaves lists of two epochs: whichever the next start finds to be the newest counts as a whole and is
+//! brought to all. A newcomer gets its list first: before that, no list names a target that does not know that it is one.
+
+use futures::future::join_all;
+use gabion_types::TargetId;
+use std::sync::Arc;
+
+use super::membership::{Member, Membership};
+use super::open::{label, write};
+use super::{Target, TargetSet};
+use crate::config::LogTarget;
+use crate::error::LogError;
+
+/// A target that is about to join, empty.
+pub(crate) struct Newcomer {
+    pub(crate) target: LogTarget,
+    pub(crate) id: TargetId,
+    /// The member whose shards it takes; `NONE` if it joins beside the others.
+    pub(crate) replaces: TargetId,
+}
+
+impl TargetSet {
+    /// The members.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.roster.lock().members.clone()
+    }
+
+    /// Makes `edit`'s outcome, with the newcomer, the list of members: durable on most of the targets when it resolves.
+    ///
+    /// # Errors
+    /// Those of `edit`, and `Io` when the newcomer can not be written: nothing changed. `Unavailable` when too few targets took the
+    /// list: nothing changed for now, but the next start may find it.
+    pub(crate) async fn change(
+        &self,
+        edit: impl FnOnce(&mut Vec<Member>) -> Result<(), LogError>,
+        newcomer: Option<Newcomer>,
+    ) -> Result<(), LogError> {
+        let _turn = self.change_turn.lock().await;
+        let (mut next, before) = {
+            let mut roster = self.roster.lock();
+            let mut members = roster.members.clone();
+            edit(&mut members)?;
+            // A list that was written to too few targets may still be found: no other one gets its epoch.
+            roster.written_epoch += 1;
+            let (geometry, epoch) = (roster.geometry, roster.written_epoch);
+            let target = TargetId::NONE;
+            (Membership { deployment: self.deployment, target, geometry, epoch, members }, roster.members.len())
+        };
+        if let Some(newcomer) = &newcomer {
+            let domain = label(&newcomer.target).to_owned();
+            let member = Member::new(newcomer.id, domain, newcomer.target.name.clone());
+            next.members.push(Member { replaces: newcomer.replaces, ..member });
+            write(&newcomer.target, &Membership { target: newcomer.id, ..next.clone() }).await?;
+        }
+        self.write_to_all(&next, before).await?;
+        {
+            let mut roster = self.roster.lock();
+            roster.epoch = next.epoch;
+            roster.members = next.members;
+        }
+        if let Some(newcomer) = newcomer {
+            self.join(newcomer);
+        }
+        self.mark_draining();
+        Ok(())
+    }
+
+    /// Writes the list to all targets that are there and stay.
+    async fn write_to_all(&self, next: &Membership, members_before: usize) -> Result<(), LogError> {
+        let staying: Vec<(usize, Arc<Target>)> = self
+            .all()
+            .into_iter()
+            .filter(|(_, target)| target.is_present() && next.member(target.id).is_some())
+            .collect();
+        let outcomes = join_all(staying.iter().map(async |(number, target)| {
+            let membership = Membership { target: target.id, ..next.clone() };
+            let place = LogTarget {
+                name: target.name.clone(),
+                disk: target.disk.clone(),
+                failure_domain: target.failure_domain.clone(),
+            };
+            (*number, write(&place, &membership).await)
+        }))
+        .await;
+        let mut written = 0;
+        for (number, outcome) in outcomes {
+            match outcome {
+                Ok(()) => written += 1,
+                Err(error) => {
+                    tracing::warn!(%error, epoch = next.epoch, "the list of members could not be written to a target");
+                    self.failed(number, &std::io::Error::other(error.to_string()));
+                }
+            }
+        }
+        // Most of the members, or all that are there where most are lost.
+        let needed = (members_before / 2 + 1).min(staying.len());
+        if written < needed {
+            return Err(LogError::Unavailable(format!(
+                "the new list of members is on {written} targets, {needed} are needed; it may count at the next start"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes the newcomer into the list of targets, in place of an absent one that had its directory.
+    fn join(&self, newcomer: Newcomer) {
+        let domain = label(&newcomer.target).to_owned();
+        let now_ns = self.clock.monotonic_ns();
+        let mut targets = self.targets.write();
+        for target in targets.iter().filter(|target| target.disk.is_none() && target.name == newcomer.target.name) {
+            target.gone.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+        let LogTarget { name, disk, .. } = newcomer.target;
+        targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, now_ns)));
+    }
+}

@@ -1,0 +1,108 @@
+//! What is missing at this moment, over all sealed segments: nothing of it is remembered, so nothing of it can be out of date.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use gabion_types::TargetId;
+
+use crate::core::Core;
+use crate::format::SEAL_BLOCK_BYTES;
+use crate::segment::Segment;
+use crate::segment_info::Seal;
+use crate::status::RepairEntry;
+use crate::target::Standing;
+
+/// Whether targets that are absent or failed are waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as the configuration says.
+    Delay,
+    /// Not at all.
+    None,
+}
+
+/// What is missing, and where everything lies.
+pub(crate) struct Census {
+    /// Segments by the number of shards that they lack.
+    pub(crate) redundancy: Vec<usize>,
+    /// Segments that lack shards, and of which no further one may be lost.
+    pub(crate) at_risk: usize,
+    /// What can be done something about, the most endangered segments first.
+    pub(crate) needs: Vec<Need>,
+    shards_on: HashMap<TargetId, usize>,
+}
+
+/// A segment that wants repair.
+pub(crate) struct Need {
+    pub(crate) segment: Arc<Segment>,
+    /// Shards to be built anew or moved.
+    pub(crate) shards: Vec<u8>,
+    /// Length of each, in bytes.
+    pub(crate) shard_bytes: u64,
+    /// Shards that may still be lost before bytes are; below zero they are.
+    spare: i64,
+}
+
+impl Need {
+    /// What there is to write.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shard_bytes * self.shards.len() as u64
+    }
+}
+
+/// Length of a whole shard file.
+pub(crate) fn shard_file_bytes(seal: Seal) -> u64 {
+    seal.end_offset + SEAL_BLOCK_BYTES as u64
+}
+
+impl Census {
+    pub(crate) fn take(core: &Core, patience: Patience) -> Self {
+        let targets = &core.media.targets;
+        let now_ns = core.media.clock.monotonic_ns();
+        let patience_ns = match patience {
+            Patience::Delay => core.config.upkeep.repair_delay_ms.saturating_mul(1_000_000),
+            Patience::None => 0,
+        };
+        let damaged: BTreeSet<RepairEntry> = core.media.repairs.snapshot().into_iter().collect();
+        let segments: Vec<Arc<Segment>> = core.segments.lock().values().cloned().collect();
+        let mut standings: HashMap<TargetId, Standing> = HashMap::new();
+        let mut this = Self { redundancy: Vec::new(), at_risk: 0, needs: Vec::new(), shards_on: HashMap::new() };
+        for segment in segments {
+            let Some(seal) = segment.settled_seal() else { continue };
+            let info = segment.info();
+            let (mut missing, mut shards) = (0, Vec::new());
+            for (shard, &target) in info.targets.iter().enumerate() {
+                *this.shards_on.entry(target).or_default() += 1;
+                let standing = *standings.entry(target).or_insert_with(|| targets.standing(target));
+                let is_damaged = damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
+                let (is_missing, is_due) = match standing {
+                    Standing::Gone => (true, true),
+                    Standing::Down { since_ns } => (true, now_ns.saturating_sub(since_ns) >= patience_ns),
+                    Standing::Leaving => (is_damaged, true),
+                    Standing::Here => (is_damaged, is_damaged),
+                };
+                missing += usize::from(is_missing);
+                if is_due {
+                    shards.push(shard as u8);
+                }
+            }
+            if this.redundancy.len() <= missing {
+                this.redundancy.resize(missing + 1, 0);
+            }
+            this.redundancy[missing] += 1;
+            this.at_risk += usize::from(missing > 0 && missing >= info.geometry.parity());
+            let has_stale = info.former.iter().any(|copy| targets.find(copy.target).is_some());
+            if !shards.is_empty() || has_stale {
+                let spare = info.geometry.parity() as i64 - missing as i64;
+                this.needs.push(Need { segment, shards, shard_bytes: shard_file_bytes(seal), spare });
+            }
+        }
+        this.needs.sort_by_key(|need| (need.shards.is_empty(), need.spare, need.segment.id));
+        this
+    }
+
+    /// Shards of sealed segments that lie on a target.
+    pub(crate) fn shards_on(&self, target: TargetId) -> usize {
+        self.shards_on.get(&target).copied().unwrap_or(0)
+    }
+}

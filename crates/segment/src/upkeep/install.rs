@@ -1,0 +1,169 @@
+//! Giving a shard its new place: from a temporary file to the one that readers use, and away with the old one.
+//!
+//! | a crash after | leaves |
+//! | --- | --- |
+//! | creation, or any write | a file under a temporary name, which the next start removes |
+//! | the rename | a whole copy beside the old one, or not: either may be read; the index names the old one, recovery finds the new one |
+//! | the index knows | an old copy, which the row still names and which is removed once the new one was read to its end |
+
+use std::sync::Arc;
+
+use gabion_types::{ShardCopy, TargetId};
+
+use super::Pace;
+use super::census::shard_file_bytes;
+use super::check::ShardToCheck;
+use super::rebuild::{Built, Rebuild};
+use crate::core::{Core, remove_copy};
+use crate::error::LogError;
+use crate::media::ChunkError;
+use crate::segment::Segment;
+use crate::segment_info::{Seal, SegmentChange, SegmentInfo};
+use crate::shard_path::{shard_dir, shard_path, unfinished_path};
+use crate::status::RepairEntry;
+
+/// What became of one shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Installed {
+    /// It was read to its end, and nothing is wrong with it.
+    WasGood,
+    /// It was built anew.
+    Built {
+        /// Bytes that were written.
+        bytes: u64,
+        /// Stripes that are lost for good.
+        lost_stripes: u64,
+    },
+}
+
+/// Builds a shard on the target at `place`, and lets readers use it. The caller holds the segment's turn and a pin.
+pub(crate) async fn install(
+    core: &Core,
+    segment: &Segment,
+    shard: usize,
+    place: usize,
+    pace: &Pace,
+) -> Result<Installed, LogError> {
+    let seal = segment.settled_seal().ok_or(LogError::NotFound(segment.id))?;
+    let info = segment.info();
+    let target = core.media.targets.at(place);
+    let in_place = target.id == info.targets[shard];
+    if in_place && check_current(core, &info, seal, shard, pace).await?.is_good() {
+        core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
+        return Ok(Installed::WasGood);
+    }
+    let replaces_a_file = match core.media.file(&info, shard).await {
+        Ok(_) => true,
+        Err(ChunkError::Absent) => false,
+        // What can not be opened now may be there all the same.
+        Err(_) => core.media.targets.find(info.targets[shard]).is_some(),
+    };
+    let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: target.id, replaces_a_file, pace };
+    let built = build_and_rename(&rebuild, place).await?;
+    core.media.forget_shard(info.id, shard as u8, info.targets[shard]);
+    if !in_place {
+        let mut moved = (*info).clone();
+        let copy = |target| ShardCopy { shard: shard as u8, target };
+        moved.former.retain(|former| *former != copy(target.id));
+        if info.targets[shard] != TargetId::NONE && core.media.targets.is_member(info.targets[shard]) {
+            moved.former.push(copy(info.targets[shard]));
+        }
+        moved.targets[shard] = target.id;
+        tell(core, segment, moved)?;
+        // What was just built was read to its end: the old one is needed no more.
+        remove_former(core, segment, Some(shard)).await?;
+    }
+    if built.lost_stripes == 0 {
+        core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
+    }
+    Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes })
+}
+
+/// Reads the shard where it lies now.
+pub(crate) async fn check_current(
+    core: &Core,
+    info: &SegmentInfo,
+    seal: Seal,
+    shard: usize,
+    pace: &Pace,
+) -> Result<super::check::Checked, LogError> {
+    core.media.forget_shard(info.id, shard as u8, info.targets[shard]);
+    let missing = |damage: String| super::check::Checked { damage: Some(damage), ..Default::default() };
+    match core.media.file(info, shard).await {
+        Ok(file) => {
+            let target = info.targets[shard];
+            ShardToCheck { info, seal, shard, target, file: &file }.check(core, pace).await
+        }
+        Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
+        Err(error) => Ok(missing(error.to_string())),
+    }
+}
+
+async fn build_and_rename(rebuild: &Rebuild<'_>, place: usize) -> Result<Built, LogError> {
+    let core = rebuild.core;
+    let target = core.media.targets.at(place);
+    let Some(disk) = target.disk.as_ref() else {
+        return Err(LogError::Unavailable(format!("target {} is not there", target.name)));
+    };
+    let failed = |error: std::io::Error| {
+        core.media.targets.failed(place, &error);
+        LogError::io(&target.name, error)
+    };
+    // A name of its own: what an attempt that was given up still does can not touch the next one's file.
+    let unfinished = unfinished_path(rebuild.info.id, rebuild.shard as u8, core.repair.next_attempt());
+    let path = shard_path(rebuild.info.id, rebuild.shard as u8);
+    let outcome = async {
+        let file = disk.create(&unfinished, shard_file_bytes(rebuild.seal)).await.map_err(failed)?;
+        let built = rebuild.build(&file).await?;
+        disk.rename(&unfinished, &path).await.map_err(failed)?;
+        disk.sync_dir(&shard_dir(rebuild.info.id)).await.map_err(failed)?;
+        Ok(built)
+    };
+    let outcome = outcome.await;
+    if outcome.is_err() {
+        // If this fails, the next start removes it.
+        let _ = disk.unlink(&unfinished).await;
+    }
+    outcome
+}
+
+/// Removes copies that others took the place of, where that can be done: of `verified` at once, of the others after their
+/// successor was read to its end.
+pub(crate) async fn remove_former(core: &Core, segment: &Segment, verified: Option<usize>) -> Result<(), LogError> {
+    let info = segment.info();
+    let mut left = (*info).clone();
+    for copy in &info.former {
+        let shard = usize::from(copy.shard);
+        if core.media.targets.is_member(copy.target) && core.media.targets.find(copy.target).is_none() {
+            continue;
+        }
+        if verified != Some(shard) {
+            let Some(seal) = segment.settled_seal() else { return Ok(()) };
+            if !check_current(core, &info, seal, shard, &core.repair.pace).await?.is_good() {
+                core.media.ask_repair(info.id, shard);
+                continue;
+            }
+        }
+        if remove_copy(&core.media, info.id, *copy).await {
+            left.former.retain(|former| former != copy);
+        }
+    }
+    if left.former.len() < info.former.len() {
+        tell(core, segment, left)?;
+    }
+    Ok(())
+}
+
+/// Tells the index where a segment's shards are, and then the readers.
+fn tell(core: &Core, segment: &Segment, info: SegmentInfo) -> Result<(), LogError> {
+    core.check_poison()?;
+    if let Some(applier) = core.applier.get()
+        && let Err(error) = applier.segment_changed(SegmentChange::Moved(info.clone()))
+    {
+        let why = format!("the index failed: {error}");
+        core.poison(why.clone());
+        return Err(LogError::Unavailable(why));
+    }
+    segment.set_info(Arc::new(info));
+    Ok(())
+}

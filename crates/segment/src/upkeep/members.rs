@@ -1,0 +1,355 @@
+//! Targets that join, are drained, leave and take each other's place, while the log is open.
+//!
+//! A change of the list of members is one durable step ([`crate::target::TargetSet::change`]); what follows from it, moving or
+//! rebuilding shards, is repair's work and has no state of its own. Every change can be asked for as a plan first.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use gabion_types::TargetId;
+use serde::Serialize;
+
+use super::census::shard_file_bytes;
+use crate::config::LogTarget;
+use crate::core::Core;
+use crate::error::LogError;
+use crate::placement::{Candidate, spread};
+use crate::segment_info::SegmentInfo;
+use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
+use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
+use crate::target::{Newcomer, Standing};
+
+/// Whether a change is made or only thought through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetMode {
+    /// Nothing changes.
+    DryRun,
+    /// The change is made, if it can be.
+    Apply,
+}
+
+/// What a change of the targets comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TargetPlan {
+    /// What is asked for: `add`, `drain`, `undrain`, `remove` or `replace`.
+    pub action: String,
+    /// The target that joined, or that the change is about; empty in a dry run of `add` and `replace`.
+    pub target: String,
+    /// Segments of which a shard is to be moved or built anew.
+    pub segments: usize,
+    /// Bytes of those shards.
+    pub bytes: u64,
+    /// Whether there is somewhere for all of them to go, and enough targets for new segments.
+    pub fits: bool,
+    /// Sentences for the operator.
+    pub warnings: Vec<String>,
+    /// Whether the change was made.
+    pub applied: bool,
+}
+
+impl TargetPlan {
+    fn new(action: &str, target: TargetId) -> Self {
+        let target = if target == TargetId::NONE { String::new() } else { target.to_string() };
+        Self {
+            action: action.to_owned(),
+            target,
+            segments: 0,
+            bytes: 0,
+            fits: true,
+            warnings: Vec::new(),
+            applied: false,
+        }
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.fits = false;
+        self.warnings.push(why);
+    }
+
+    /// Whether to go on; an error when the plan can not be carried out.
+    fn proceed(&self, mode: TargetMode) -> Result<bool, LogError> {
+        match mode {
+            TargetMode::DryRun => Ok(false),
+            TargetMode::Apply if self.fits => Ok(true),
+            TargetMode::Apply => Err(LogError::Invalid(format!("{}. Nothing was changed", self.warnings.join(". ")))),
+        }
+    }
+}
+
+/// A new target joins: new segments go there, too.
+pub(crate) async fn add(core: &Core, target: LogTarget, mode: TargetMode) -> Result<TargetPlan, LogError> {
+    check_newcomer(core, &target).await?;
+    let mut plan = TargetPlan::new("add", TargetId::NONE);
+    if plan.proceed(mode)? {
+        let id = new_id(core);
+        core.media.targets.change(|_| Ok(()), Some(Newcomer { target, id, replaces: TargetId::NONE })).await?;
+        plan.target = id.to_string();
+        plan.applied = true;
+    }
+    Ok(plan)
+}
+
+/// No new segments go to a target, and its shards are moved away.
+pub(crate) async fn drain(core: &Core, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
+    member(core, id)?;
+    let mut plan = TargetPlan::new("drain", id);
+    if core.media.targets.find(id).is_none() {
+        plan.refuse(
+            "the target is not there: there is nothing to move from it; remove it as lost, or replace it".to_owned(),
+        );
+    }
+    leave_enough(core, id, &mut plan);
+    plan_moves(core, id, None, &mut plan).await;
+    if plan.proceed(mode)? {
+        core.media.targets.change(|members| set_draining(members, id, true), None).await?;
+        plan.applied = true;
+    }
+    Ok(plan)
+}
+
+/// A target that was drained stays.
+pub(crate) async fn undrain(core: &Core, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
+    member(core, id)?;
+    let mut plan = TargetPlan::new("undrain", id);
+    if plan.proceed(mode)? {
+        core.media.targets.change(|members| set_draining(members, id, false), None).await?;
+        plan.applied = true;
+    }
+    Ok(plan)
+}
+
+/// A target leaves: with nothing on it, or as `lost`, when what was on it is to be built anew elsewhere.
+pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMode) -> Result<TargetPlan, LogError> {
+    member(core, id)?;
+    let mut plan = TargetPlan::new("remove", id);
+    if lost {
+        plan_loss(core, id, &mut plan);
+        plan_moves(core, id, None, &mut plan).await;
+        if !plan.fits && core.media.targets.find(id).is_none() {
+            // What is lost is lost, wherever it can go.
+            plan.fits = true;
+        }
+    } else {
+        let (segments, open) = (segments_on(core, id).len(), is_written(core, id));
+        if segments > 0 {
+            plan.refuse(format!("shards of {segments} segments lie on it: drain it first, or remove it as lost"));
+        }
+        if open {
+            plan.refuse("a segment is being written to it: drain it first".to_owned());
+        }
+    }
+    if core.media.targets.members().len() <= core.config.geometry.quorum() {
+        plan.refuse(format!(
+            "geometry {} needs {} targets at least",
+            core.config.geometry,
+            core.config.geometry.quorum()
+        ));
+    } else {
+        warn_of_few(core, id, &mut plan);
+    }
+    if plan.proceed(mode)? {
+        core.media.targets.change(|members| leave(members, id), None).await?;
+        plan.applied = true;
+    }
+    Ok(plan)
+}
+
+/// A new target takes the place of another one: of its shards, and of its failure domain if it has no label of its own.
+pub(crate) async fn replace(
+    core: &Core,
+    old: TargetId,
+    mut new: LogTarget,
+    mode: TargetMode,
+) -> Result<TargetPlan, LogError> {
+    let before = member(core, old)?;
+    check_newcomer(core, &new).await?;
+    if new.failure_domain.is_empty() {
+        new.failure_domain = before.failure_domain;
+    }
+    let mut plan = TargetPlan::new("replace", TargetId::NONE);
+    let is_there = core.media.targets.find(old).is_some();
+    let room = match &new.disk {
+        Some(disk) => disk.space().await.map_err(|error| LogError::io(&new.name, error))?.available_bytes,
+        None => 0,
+    };
+    plan_moves(core, old, Some(room), &mut plan).await;
+    if !is_there && !plan.fits {
+        plan.fits = true;
+    }
+    if plan.proceed(mode)? {
+        let id = new_id(core);
+        let newcomer = Newcomer { target: new, id, replaces: old };
+        let edit =
+            |members: &mut Vec<Member>| if is_there { set_draining(members, old, true) } else { leave(members, old) };
+        core.media.targets.change(edit, Some(newcomer)).await?;
+        plan.target = id.to_string();
+        plan.applied = true;
+    }
+    Ok(plan)
+}
+
+fn member(core: &Core, id: TargetId) -> Result<Member, LogError> {
+    let members = core.media.targets.members();
+    let found = members.into_iter().find(|member| member.id == id);
+    found.ok_or_else(|| LogError::Invalid(format!("{id} is no target of this deployment")))
+}
+
+fn set_draining(members: &mut [Member], id: TargetId, draining: bool) -> Result<(), LogError> {
+    let found = members.iter_mut().find(|member| member.id == id);
+    found.ok_or_else(|| LogError::Invalid(format!("{id} is no target of this deployment any more")))?.draining =
+        draining;
+    Ok(())
+}
+
+fn leave(members: &mut Vec<Member>, id: TargetId) -> Result<(), LogError> {
+    members.retain(|member| member.id != id);
+    Ok(())
+}
+
+fn new_id(core: &Core) -> TargetId {
+    let mut bytes = [0; 16];
+    core.entropy.fill(&mut bytes);
+    TargetId::from_bytes(bytes)
+}
+
+/// A newcomer is empty, or what is left of a target that was removed.
+async fn check_newcomer(core: &Core, target: &LogTarget) -> Result<(), LogError> {
+    let refused = |why: String| Err(LogError::Invalid(format!("target {} {why}", target.name)));
+    let Some(disk) = &target.disk else { return refused("is not there".to_owned()) };
+    let failed = |error| LogError::io(&target.name, error);
+    match disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await {
+        Ok(bytes) => match Membership::decode(&bytes) {
+            Ok(found) if found.deployment != core.media.targets.deployment => {
+                return refused(format!("belongs to deployment {}", found.deployment));
+            }
+            Ok(found) if core.media.targets.is_member(found.target) => {
+                return refused(format!("is target {} of this deployment already", found.target));
+            }
+            Ok(_) => {}
+            Err(why) => return refused(format!("has an unreadable gabion.json ({why})")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let dirs = match disk.list(SEGMENTS_DIR).await {
+        Ok(dirs) => dirs,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for dir in dirs.into_iter().filter(|dir| dir.is_dir) {
+        let files = disk.list(&format!("{SEGMENTS_DIR}/{}", dir.name)).await.map_err(failed)?;
+        if files.iter().any(|file| parse_shard_name(&file.name).is_some()) {
+            return refused("holds shards of segments: a new target must be empty".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The segments that have a shard, or the former copy of one, on a target.
+fn segments_on(core: &Core, id: TargetId) -> Vec<(Arc<SegmentInfo>, Option<usize>, u64)> {
+    let segments: Vec<_> = core.segments.lock().values().cloned().collect();
+    let mut found = Vec::new();
+    for segment in segments {
+        let info = segment.info();
+        if info.copies().any(|copy| copy.target == id) {
+            let shard = info.targets.iter().position(|target| *target == id);
+            let bytes = segment.settled_seal().map_or(0, shard_file_bytes);
+            found.push((info, shard, bytes));
+        }
+    }
+    found.sort_by_key(|(info, ..)| info.id);
+    found
+}
+
+/// Whether a lane writes to a target.
+fn is_written(core: &Core, id: TargetId) -> bool {
+    core.writing.lock().values().any(|files| files.info.targets.contains(&id))
+}
+
+/// New segments must still find as many targets as they have shards.
+fn leave_enough(core: &Core, id: TargetId, plan: &mut TargetPlan) {
+    let members = core.media.targets.members();
+    let staying = members.iter().filter(|member| member.id != id && !member.draining).count();
+    let needed = core.config.geometry.shards();
+    if staying < needed {
+        plan.refuse(format!(
+            "{staying} targets would be left for new segments, geometry {} needs {needed}: add or replace one first",
+            core.config.geometry
+        ));
+    }
+}
+
+fn warn_of_few(core: &Core, id: TargetId, plan: &mut TargetPlan) {
+    let members = core.media.targets.members();
+    let staying = members.iter().filter(|member| member.id != id && !member.draining).count();
+    let needed = core.config.geometry.shards();
+    if staying < needed {
+        plan.warnings.push(format!(
+            "{staying} targets are left for new segments, geometry {} wants {needed}: new segments lack a shard until one is added",
+            core.config.geometry
+        ));
+    }
+}
+
+/// Counts what goes for good with a target that is given up.
+fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
+    let targets = &core.media.targets;
+    let is_readable = |info: &SegmentInfo, without: TargetId| {
+        let there = info.targets.iter().filter(|target| **target != without && targets.find(**target).is_some());
+        there.count() >= info.geometry.data()
+    };
+    let on_it = segments_on(core, id);
+    let lost = on_it.iter().filter(|(info, shard, _)| shard.is_some() && !is_readable(info, id)).count();
+    if lost == 0 {
+        return;
+    }
+    let what = format!("{lost} segments have too few shards without it: what they hold is lost");
+    if targets.find(id).is_some() { plan.refuse(what) } else { plan.warnings.push(what) }
+}
+
+/// Finds a place for every shard on a target; `newcomer` is the room on one that replaces it.
+async fn plan_moves(core: &Core, id: TargetId, newcomer: Option<u64>, plan: &mut TargetPlan) {
+    let targets = &core.media.targets;
+    let mut rooms: HashMap<usize, (TargetId, Candidate)> = HashMap::new();
+    for (number, target) in targets.all() {
+        if target.id == id || targets.standing(target.id) != Standing::Here {
+            continue;
+        }
+        if let Some(space) = targets.room(number).await {
+            let available_bytes = space.available_bytes.saturating_sub(core.config.target_reserve_bytes);
+            let failure_domain = target.failure_domain.clone();
+            rooms.insert(number, (target.id, Candidate { target: number, failure_domain, available_bytes }));
+        }
+    }
+    let mut newcomer = newcomer.map(|room| room.saturating_sub(core.config.target_reserve_bytes));
+    let (mut homeless, mut homeless_bytes) = (0, 0);
+    for (info, shard, bytes) in segments_on(core, id) {
+        let Some(shard) = shard else { continue };
+        plan.segments += 1;
+        plan.bytes += bytes;
+        if let Some(room) = newcomer.as_mut().filter(|room| **room >= bytes) {
+            *room -= bytes;
+            continue;
+        }
+        let candidates: Vec<Candidate> = rooms
+            .values()
+            .filter(|(holder, candidate)| !info.targets.contains(holder) && candidate.available_bytes >= bytes)
+            .map(|(_, candidate)| candidate.clone())
+            .collect();
+        let others = info.targets.iter().enumerate().filter(|(other, _)| *other != shard);
+        let domains: Vec<String> = others.filter_map(|(_, target)| targets.failure_domain(*target)).collect();
+        match spread(&candidates, &domains).and_then(|number| rooms.get_mut(&number)) {
+            Some((_, candidate)) => candidate.available_bytes -= bytes,
+            None => {
+                homeless += 1;
+                homeless_bytes += bytes;
+            }
+        }
+    }
+    if homeless > 0 {
+        plan.refuse(format!(
+            "{homeless} of its shards ({homeless_bytes} bytes) have nowhere to go: the other targets hold a shard of the segment or have no room"
+        ));
+    }
+}

@@ -1,0 +1,229 @@
+//! Building a shard file of a sealed segment, stripe by stripe, under a name that nobody reads.
+//!
+//! A chunk that is whole where the shard lies now is copied; else it is reconstructed from any `k` others, all of whose blocks are
+//! checked. A stripe that can not be had at all is left out where there is no file to be replaced, so that it costs only itself; where
+//! there is one, nothing is replaced: what is left of it may be all that there is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use gabion_erasure::crc64;
+use gabion_platform::{DiskFile, Durable};
+use gabion_types::TargetId;
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
+
+use super::Pace;
+use super::check::ShardToCheck;
+use crate::core::Core;
+use crate::error::LogError;
+use crate::format::{
+    ChunkHeader, SHARD_HEADER_BYTES_MAX, SealBlock, SealReason, ShardHeader, StripeShape, shard_header_bytes,
+};
+use crate::media::{ChunkError, check_blocks, decode_header};
+use crate::recovery::pieces;
+use crate::segment::Segment;
+use crate::segment_info::{Seal, SegmentInfo};
+
+/// What is to be built.
+pub(super) struct Rebuild<'a> {
+    pub(super) core: &'a Core,
+    pub(super) segment: &'a Segment,
+    pub(super) info: &'a SegmentInfo,
+    pub(super) seal: Seal,
+    pub(super) shard: usize,
+    /// The target that it is built for.
+    pub(super) target: TargetId,
+    /// The shard has a file now, which the new one is to replace.
+    pub(super) replaces_a_file: bool,
+    pub(super) pace: &'a Pace,
+}
+
+/// A file that was built and checked.
+#[derive(Debug, Default)]
+pub(super) struct Built {
+    pub(super) bytes: u64,
+    /// Live stripes of which this shard could not be had.
+    pub(super) lost_stripes: u64,
+}
+
+/// The chunks of a stripe, as far as their headers can be read.
+struct Stripe {
+    shape: StripeShape,
+    headers: Vec<Option<Arc<ChunkHeader>>>,
+}
+
+impl Rebuild<'_> {
+    /// Writes all of the shard to `file`, durably, and reads it back.
+    pub(super) async fn build(&self, file: &Arc<dyn DiskFile>) -> Result<Built, LogError> {
+        let mut built = Built::default();
+        let header = self.shard_header().await;
+        write(file, 0, vec![Bytes::from(header.encode())]).await.map_err(|error| self.failed(error))?;
+        let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
+        for stripe_index in 0..self.seal.stripes {
+            if self.segment.settled_seal().is_none() {
+                return Err(LogError::NotFound(self.info.id));
+            }
+            let stripe = self.stripe(offset, stripe_index).await?;
+            if !self.copy(file, &stripe).await? && !self.reconstruct(file, &stripe).await? {
+                let is_live = self.core.is_live(self.info.id, offset);
+                if is_live && self.replaces_a_file {
+                    return Err(LogError::corrupt(
+                        self.info.id,
+                        format!("too many chunks of stripe {stripe_index} are lost"),
+                    ));
+                }
+                built.lost_stripes += u64::from(is_live);
+            }
+            built.bytes += stripe.shape.written_bytes(self.shard) as u64;
+            offset = stripe.shape.next_offset();
+        }
+        if offset != self.seal.end_offset {
+            return Err(LogError::corrupt(self.info.id, format!("its stripes end at {offset}, not where its seal is")));
+        }
+        let block = SealBlock {
+            kind: self.info.kind,
+            reason: SealReason::Complete,
+            segment: self.info.id,
+            deployment: self.core.media.targets.deployment,
+            seal: self.seal,
+        };
+        write(file, self.seal.end_offset, vec![Bytes::from(block.encode())])
+            .await
+            .map_err(|error| self.failed(error))?;
+        let file_bytes = super::census::shard_file_bytes(self.seal);
+        file.set_len(file_bytes).await.map_err(|error| self.failed(error))?;
+        file.sync().await.map_err(|error| self.failed(error))?;
+        self.read_back(file, &built).await?;
+        Ok(built)
+    }
+
+    async fn read_back(&self, file: &Arc<dyn DiskFile>, built: &Built) -> Result<(), LogError> {
+        let whole = ShardToCheck { info: self.info, seal: self.seal, shard: self.shard, target: self.target, file };
+        let checked = whole.check(self.core, &Pace::new(0)).await?;
+        match checked.damage {
+            Some(damage) if checked.bad_chunks != built.lost_stripes || built.lost_stripes == 0 => {
+                Err(LogError::Unavailable(format!("the shard that was built is not what was written: {damage}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The header of the new file: that of the others, with a higher epoch.
+    async fn shard_header(&self) -> ShardHeader {
+        let (core, info) = (self.core, self.info);
+        let headers = join_all((0..info.geometry.shards()).map(async |shard| {
+            let bytes = core.media.raw(info, shard, 0, SHARD_HEADER_BYTES_MAX).await.ok()?;
+            let header = ShardHeader::decode(&bytes).ok()?;
+            (header.segment == info.id && header.geometry == info.geometry).then_some(header)
+        }))
+        .await;
+        let newest = headers.into_iter().flatten().max_by_key(|header| header.epoch);
+        let mut targets = info.targets.clone();
+        targets[self.shard] = self.target;
+        let epoch = newest.as_ref().map_or(0, |header| header.epoch) + 1;
+        let newest = newest.unwrap_or_else(|| ShardHeader {
+            kind: info.kind,
+            relaxed: false,
+            segment: info.id,
+            deployment: core.media.targets.deployment,
+            shard: 0,
+            geometry: info.geometry,
+            writer: core.writer,
+            epoch: 0,
+            created_ms: core.media.clock.now_ms(),
+            planned_bytes: super::census::shard_file_bytes(self.seal),
+            targets: Vec::new(),
+        });
+        ShardHeader { shard: self.shard as u8, epoch, targets, ..newest }
+    }
+
+    async fn stripe(&self, offset: u64, stripe_index: u32) -> Result<Stripe, LogError> {
+        let (core, info) = (self.core, self.info);
+        let headers = join_all((0..info.geometry.shards()).map(async |shard| {
+            match core.media.raw(info, shard, offset, CHUNK_ALIGN_BYTES).await {
+                Ok(bytes) => {
+                    let header = decode_header(info, offset, shard, &bytes).ok();
+                    Ok(header.filter(|header| header.shape.stripe_index == stripe_index).map(Arc::new))
+                }
+                Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
+                Err(_) => Ok(None),
+            }
+        }))
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
+        let Some(shape) = headers.iter().flatten().next().map(|header| header.shape.clone()) else {
+            return Err(LogError::corrupt(info.id, format!("no header of stripe {stripe_index} can be read")));
+        };
+        let headers = headers.into_iter().map(|header| header.filter(|header| header.shape == shape)).collect();
+        Ok(Stripe { shape, headers })
+    }
+
+    /// Copies the chunk from where the shard lies now; false if it is not whole there.
+    async fn copy(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<bool, LogError> {
+        let Some(header) = &stripe.headers[self.shard] else { return Ok(false) };
+        let front = stripe.shape.stripe_offset + stripe.shape.header_bytes() as u64;
+        for range in pieces(stripe.shape.payload_bytes(self.shard)) {
+            self.pace.pass(range.len() as u64).await;
+            let bytes = match self.core.media.payload(self.info, header, range.clone()).await {
+                Ok(bytes) => bytes,
+                Err(ChunkError::Exhausted(_)) => return Err(LogError::Busy),
+                Err(_) => return Ok(false),
+            };
+            write(file, front + range.start as u64, vec![bytes]).await.map_err(|error| self.failed(error))?;
+        }
+        self.write_header(file, header).await?;
+        Ok(true)
+    }
+
+    /// Reconstructs the chunk from the others; false if too few of them are good.
+    async fn reconstruct(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<bool, LogError> {
+        let (core, shape) = (self.core, &stripe.shape);
+        let front = shape.stripe_offset + shape.header_bytes() as u64;
+        let codec = core.media.codec(self.info.geometry);
+        let mut header = ChunkHeader { shape: shape.clone(), shard: self.shard as u8, block_crcs: Vec::new() };
+        for range in pieces(shape.payload_bytes(self.shard)) {
+            self.pace.pass(range.len() as u64).await;
+            let _room = core.media.rebuild_room(range.len().saturating_mul(self.info.geometry.data() + 1)).await;
+            let have = match core.media.gather(self.info, shape, &stripe.headers, self.shard, range.clone()).await {
+                Ok(have) => have,
+                Err(LogError::Busy) => return Err(LogError::Busy),
+                Err(_) => return Ok(false),
+            };
+            let have: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
+            let mut rebuilt = vec![0; range.len()];
+            codec
+                .reconstruct(&have, &mut [(self.shard, &mut rebuilt)])
+                .map_err(|error| LogError::corrupt(self.info.id, error.to_string()))?;
+            // Where the chunk's own header survived it must agree.
+            if let Some(own) = &stripe.headers[self.shard]
+                && check_blocks(own, range.clone(), &rebuilt).is_err()
+            {
+                return Ok(false);
+            }
+            header.block_crcs.extend(rebuilt.chunks(BLOCK_BYTES).map(crc64));
+            write(file, front + range.start as u64, vec![rebuilt.into()]).await.map_err(|error| self.failed(error))?;
+        }
+        self.write_header(file, &header).await?;
+        Ok(true)
+    }
+
+    async fn write_header(&self, file: &Arc<dyn DiskFile>, header: &ChunkHeader) -> Result<(), LogError> {
+        let mut bytes = vec![0; header.shape.header_bytes()];
+        header.encode(&mut bytes);
+        write(file, header.shape.stripe_offset, vec![bytes.into()]).await.map_err(|error| self.failed(error))
+    }
+
+    /// A write failed: the target that was to take the shard is at fault.
+    fn failed(&self, error: std::io::Error) -> LogError {
+        if let Some(number) = self.core.media.targets.find(self.target) {
+            self.core.media.targets.failed(number, &error);
+        }
+        LogError::io(&self.target.to_string(), error)
+    }
+}
+
+async fn write(file: &Arc<dyn DiskFile>, offset: u64, parts: Vec<Bytes>) -> std::io::Result<()> {
+    file.write_at(offset, parts, Durable::No).await
+}

@@ -1,0 +1,304 @@
+//! Targets that join, are drained, leave and are replaced, while everything goes on.
+
+use std::sync::Arc;
+
+use gabion_platform::{Disk, SimDisk};
+use gabion_segment::{Log, LogError, LogTarget, TargetMode, TargetPlan};
+use gabion_types::TargetId;
+
+use crate::book::Book;
+use crate::world::{World, append, life, put, steps};
+
+/// A deployment with some sealed segments.
+fn written(geometry: &str, disks: usize, seed: u64) -> (World, Arc<Book>) {
+    let mut world = World::with_disks(geometry.parse().unwrap(), disks, seed);
+    world.config.upkeep.repair_delay_ms = 0;
+    let book = Arc::new(Book::default());
+    for round in 0..2 {
+        life(async {
+            let (log, _) = world.start(&book).await;
+            for name in 0..3 {
+                put(&log, round * 10 + name, 2000 + name as usize * 30_000).await.unwrap();
+            }
+            append(&log, 9, 70_000).await.unwrap();
+        });
+        world.kill();
+    }
+    (world, book)
+}
+
+fn newcomer(world: &mut World, label: &str) -> LogTarget {
+    let number = world.disks.len();
+    let disk = SimDisk::new(9000 + number as u64);
+    world.disks.push(disk.clone());
+    LogTarget { name: format!("disk{number}"), disk: Some(Arc::new(disk)), failure_domain: label.to_owned() }
+}
+
+/// The id of a disk.
+fn id_of(log: &Log, number: usize) -> TargetId {
+    let name = format!("disk{number}");
+    log.status().targets.iter().find(|target| target.name == name).expect("it is there").id
+}
+
+fn files_on(disk: &SimDisk) -> usize {
+    disk.paths().iter().filter(|path| path.starts_with("segments/")).count()
+}
+
+fn refused(outcome: Result<TargetPlan, LogError>) -> String {
+    match outcome {
+        Err(LogError::Invalid(sentence)) => sentence,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_new_target_joins_and_fills_up() {
+    let (mut world, book) = written("2+1", 3, 1);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let epoch = log.status().membership_epoch;
+        let target = newcomer(&mut world, "");
+        let plan = log.target_add(target.clone(), TargetMode::DryRun).await.unwrap();
+        assert!(plan.fits && !plan.applied && plan.segments == 0, "{plan:?}");
+        assert_eq!(log.status().membership_epoch, epoch);
+        assert!(world.disks[3].paths().is_empty());
+        let plan = log.target_add(target.clone(), TargetMode::Apply).await.unwrap();
+        assert!(plan.applied && plan.target == id_of(&log, 3).to_string());
+        assert_eq!(log.status().membership_epoch, epoch + 1);
+        assert!(refused(log.target_add(target, TargetMode::Apply).await).contains("already"));
+    });
+    for _ in 0..6 {
+        world.kill();
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert!(recovery.warnings.is_empty(), "{:?}", recovery.warnings);
+            put(&log, 77, 5000).await.unwrap();
+        });
+    }
+    assert!(files_on(&world.disks[3]) > 0);
+    // Once it is a member, it is missed.
+    world.kill();
+    world.disks.pop();
+    life(async {
+        let (log, recovery) = world.start(&book).await;
+        assert_eq!(log.status().missing_members.len(), 1);
+        assert!(!recovery.warnings.is_empty());
+        book.verify(&log).await;
+    });
+}
+
+#[test]
+fn what_is_not_empty_or_belongs_elsewhere_does_not_join() {
+    let (mut world, book) = written("2+1", 3, 2);
+    let (other, _) = written("1+0", 1, 3);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let target = |disk: &SimDisk| LogTarget {
+            name: "new".to_owned(),
+            disk: Some(Arc::new(disk.reopen()) as Arc<dyn Disk>),
+            failure_domain: String::new(),
+        };
+        let sentence = refused(log.target_add(target(&other.disks[0]), TargetMode::Apply).await);
+        assert!(sentence.contains("belongs to deployment"), "{sentence}");
+        let foreign = other.disks[0].reopen();
+        foreign.unlink("gabion.json").await.unwrap();
+        let sentence = refused(log.target_add(target(&foreign), TargetMode::DryRun).await);
+        assert!(sentence.contains("holds shards"), "{sentence}");
+        let absent = LogTarget { disk: None, ..target(&foreign) };
+        assert!(refused(log.target_add(absent, TargetMode::Apply).await).contains("not there"));
+    });
+}
+
+#[test]
+fn a_drained_target_is_empty_and_can_leave() {
+    for from_scratch in [false, true] {
+        let (mut world, book) = written("2+1", 4, 4);
+        let victim = (0..4).max_by_key(|number| files_on(&world.disks[*number])).unwrap();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 50, 1000).await.unwrap();
+            let id = id_of(&log, victim);
+            assert!(refused(log.target_remove(id, false, TargetMode::Apply).await).contains("drain it first"));
+            let plan = log.target_drain(id, TargetMode::DryRun).await.unwrap();
+            assert!(plan.fits && plan.segments > 0 && plan.bytes > 0, "{plan:?}");
+            log.target_drain(id, TargetMode::Apply).await.unwrap();
+            // Nothing is written: the lane lets go of it all the same.
+            steps(500).await;
+            let pass = log.repair(false).await.unwrap();
+            assert_eq!((pass.shards_failed, pass.shards_blocked), (0, 0));
+            assert_eq!(files_on(&world.disks[victim]), 0);
+            for name in 60..64 {
+                put(&log, name, 1000).await.unwrap();
+            }
+            assert_eq!(files_on(&world.disks[victim]), 0, "no new segment goes there");
+            book.verify(&log).await;
+            assert!(log.target_remove(id, false, TargetMode::Apply).await.unwrap().applied);
+        });
+        world.kill();
+        // It may still be named: it is left alone.
+        let book = if from_scratch { Arc::new(Book::default()) } else { book };
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert!(recovery.warnings.iter().any(|warning| warning.contains("no member")), "{:?}", recovery.warnings);
+            assert_eq!(log.status().targets.len(), 3);
+            book.verify(&log).await;
+            assert_eq!(log.status().redundancy.iter().skip(1).sum::<usize>(), 0);
+            // It may come back, as a new one.
+            let target = LogTarget { failure_domain: String::new(), ..world.targets()[victim].clone() };
+            assert!(log.target_add(target, TargetMode::Apply).await.unwrap().applied);
+        });
+    }
+}
+
+#[test]
+fn a_drain_that_can_not_be_is_refused() {
+    let (mut world, book) = written("2+1", 3, 5);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let id = id_of(&log, 0);
+        let plan = log.target_drain(id, TargetMode::DryRun).await.unwrap();
+        assert!(!plan.fits && plan.warnings.len() == 2, "{plan:?}");
+        assert!(refused(log.target_drain(id, TargetMode::Apply).await).contains("Nothing was changed"));
+        assert!(refused(log.target_drain(TargetId::from_u128(5), TargetMode::Apply).await).contains("no target"));
+        assert!(log.status().targets.iter().all(|target| !target.draining));
+    });
+}
+
+#[test]
+fn a_lost_target_is_replaced_by_an_empty_one() {
+    for geometry in ["1+1", "2+1", "4+2"] {
+        let shards = geometry.parse::<gabion_types::Geometry>().unwrap().shards();
+        let (mut world, book) = written(geometry, shards, 6);
+        world.absent = vec![0];
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let lost = log.status().missing_members[0];
+            assert_eq!(id_of(&log, 0), lost, "its directory tells which one it is");
+            let plan = log.target_replace(lost, newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+            assert!(plan.applied && plan.segments > 0, "{plan:?}");
+            let pass = log.repair(false).await.unwrap();
+            assert_eq!((pass.shards_built, pass.shards_failed, pass.shards_blocked), (plan.segments, 0, 0));
+            assert!(log.status().missing_members.is_empty());
+            assert_eq!(log.status().redundancy.len(), 1);
+            put(&log, 99, 10_000).await.unwrap();
+            book.verify(&log).await;
+        });
+        world.kill();
+        // The old one is no member any more, wherever it turns up.
+        world.absent.clear();
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&rebuilt).await;
+            assert!(recovery.warnings.iter().any(|warning| warning.contains("disk0")), "{:?}", recovery.warnings);
+            assert_eq!(rebuilt.mutations(), book.mutations());
+            assert!(rebuilt.known().iter().all(|known| known.former.is_empty()));
+            for disk in 1..world.disks.len() {
+                world.disks[disk].offline(true);
+                rebuilt.verify(&log).await;
+                world.disks[disk].offline(false);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_target_that_works_is_replaced_while_it_serves() {
+    let (mut world, book) = written("2+1", 3, 7);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 50, 1000).await.unwrap();
+        let old = id_of(&log, 1);
+        log.target_replace(old, newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        steps(500).await;
+        log.repair(false).await.unwrap();
+        book.verify(&log).await;
+        assert_eq!(files_on(&world.disks[1]), 0);
+        let domain =
+            |name: &str| log.status().targets.iter().find(|target| target.name == name).unwrap().failure_domain.clone();
+        assert_eq!(domain("disk3"), "domain1");
+        assert!(log.target_remove(old, false, TargetMode::Apply).await.unwrap().applied);
+    });
+}
+
+#[test]
+fn a_lost_target_is_given_up_and_its_shards_spread() {
+    let (mut world, book) = written("2+1", 4, 8);
+    let victim = (0..4).max_by_key(|number| files_on(&world.disks[*number])).unwrap();
+    world.absent = vec![victim];
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let lost = log.status().missing_members[0];
+        assert!(refused(log.target_remove(lost, false, TargetMode::Apply).await).contains("lost"));
+        let plan = log.target_remove(lost, true, TargetMode::Apply).await.unwrap();
+        assert!(plan.fits && plan.segments > 0, "{plan:?}");
+        assert_eq!(log.repair(false).await.unwrap().shards_built, plan.segments);
+        assert_eq!(log.status().redundancy.len(), 1);
+        book.verify(&log).await;
+    });
+    // One that is there, and the last copy of something, is not given up.
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let id = log.status().targets.iter().find(|target| target.shards > 0).unwrap().id;
+        for target in
+            log.status().targets.iter().filter(|target| target.id != id && target.id != TargetId::NONE).take(1)
+        {
+            let plan = log.target_remove(target.id, true, TargetMode::DryRun).await.unwrap();
+            assert!(!plan.applied);
+        }
+        assert!(refused(log.target_remove(id, true, TargetMode::Apply).await).contains("Nothing was changed"));
+    });
+}
+
+/// Power fails at any step of a change; what the next start finds is the old list or the new one, as a whole, and the change can be
+/// made then.
+#[test]
+fn a_crash_in_a_change_leaves_the_old_members_or_the_new_ones() {
+    let mut seen = [0, 0];
+    for (step, seed) in (0..14).flat_map(|step| (0..6).map(move |seed| (step, seed))) {
+        let (mut world, book) = written("2+1", 3, 300 + seed);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let target = newcomer(&mut world, "");
+            let old = id_of(&log, 0);
+            let power = world.power().fails_after(step, step * 31 + seed);
+            tokio::select! {
+                biased;
+                _ = log.target_replace(old, target, TargetMode::Apply) => {}
+                () = power => {}
+            }
+            steps(50).await;
+        });
+        world.reopen();
+        let added = world.disks.pop().unwrap();
+        let is_member = life(async {
+            // A start without the newcomer shows whether the others know of it.
+            let (log, _) = world.start(&book).await;
+            book.verify(&log).await;
+            !log.status().missing_members.is_empty()
+        });
+        seen[usize::from(is_member)] += 1;
+        world.kill();
+        world.disks.push(added.reopen());
+        if !is_member && added.reopen().paths().iter().all(|path| path != "gabion.json") {
+            world.disks.pop();
+        }
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let status = log.status();
+            let draining = status.targets.iter().filter(|target| target.draining).count();
+            assert_eq!(status.targets.len() == 4, draining == 1, "the list came as a whole: {:?}", status.targets);
+            assert_eq!(status.targets.len(), world.disks.len());
+            let old = id_of(&log, 0);
+            if status.targets.len() == 3 {
+                let target = newcomer(&mut world, "");
+                log.target_replace(old, target, TargetMode::Apply).await.unwrap();
+            }
+            steps(200).await;
+            log.repair(false).await.unwrap();
+            assert!(log.target_remove(old, false, TargetMode::Apply).await.unwrap().applied);
+            book.verify(&log).await;
+        });
+    }
+    assert!(seen[0] > 5 && seen[1] > 5, "{seen:?}");
+}

@@ -1,0 +1,392 @@
+//! Shards that are lost, damaged or in the wrong place come back, whatever interrupts it.
+
+use std::sync::Arc;
+
+use gabion_platform::{Disk, SimDisk};
+use gabion_segment::{Log, RepairPass};
+use gabion_types::SegmentId;
+
+use crate::book::Book;
+use crate::world::{World, append, life, put, steps};
+
+/// A deployment with a small and a large segment, both sealed, with an index that knows it.
+fn written(geometry: &str, extra_disks: usize, seed: u64) -> (World, Arc<Book>) {
+    let geometry: gabion_types::Geometry = geometry.parse().unwrap();
+    let mut world = World::with_disks(geometry, geometry.shards() + extra_disks, seed);
+    world.config.upkeep.repair_delay_ms = 0;
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for name in 0..4 {
+            put(&log, name, 3000 + name as usize * 40_000).await.unwrap();
+        }
+        append(&log, 9, log.stripe_payload_bytes() / 2 + 77).await.unwrap();
+    });
+    world.kill();
+    life(async {
+        world.start(&book).await;
+    });
+    world.kill();
+    (world, book)
+}
+
+fn unlink(world: &World, suffix: &str) {
+    let (disk, path) = world.find(suffix).expect("it is there");
+    life(Disk::unlink(disk, &path)).unwrap();
+    life(disk.sync_dir(path.rsplit_once('/').unwrap().0)).unwrap();
+}
+
+async fn repair(log: &Log) -> RepairPass {
+    let pass = log.repair(false).await.unwrap();
+    assert_eq!((pass.shards_failed, pass.shards_blocked, pass.lost_stripes), (0, 0, 0), "{pass:?}");
+    pass
+}
+
+/// Every segment has each shard exactly once, on a disk of its own, and nothing else lies about.
+fn check_files(world: &World, book: &Book) {
+    let shards = world.config.geometry.shards();
+    let mut expected = 0;
+    for known in book.known() {
+        expected += shards;
+        for shard in 0..shards {
+            let suffix = format!("{}.{shard:03}", known.id);
+            let holders = world.disks.iter().filter(|disk| disk.paths().iter().any(|path| path.ends_with(&suffix)));
+            assert_eq!(holders.count(), 1, "{suffix}");
+        }
+    }
+    assert_eq!(world.shard_files().len(), expected, "{:?}", world.shard_files());
+}
+
+/// All is readable without any one target; without m of them, if `m` is 2.
+async fn check_redundancy(world: &World, log: &Log, book: &Book) {
+    let parity = world.config.geometry.parity();
+    for first in 0..world.disks.len() {
+        let lost: Vec<usize> = (0..parity).map(|next| (first + next) % world.disks.len()).collect();
+        lost.iter().for_each(|disk| world.disks[*disk].offline(true));
+        book.verify(log).await;
+        lost.iter().for_each(|disk| world.disks[*disk].offline(false));
+    }
+}
+
+fn segments(book: &Book) -> Vec<SegmentId> {
+    book.known().into_iter().map(|known| known.id).collect()
+}
+
+#[test]
+fn lost_files_are_built_anew_where_they_were() {
+    for geometry in ["1+1", "2+1", "4+2"] {
+        let (mut world, book) = written(geometry, 0, 1);
+        let parity = world.config.geometry.parity();
+        for (number, id) in segments(&book).into_iter().enumerate() {
+            for lost in 0..parity {
+                unlink(&world, &format!("{id}.{:03}", (number + lost * 2) % world.config.geometry.shards()));
+            }
+        }
+        life(async {
+            let (log, _) = world.start(&book).await;
+            assert_eq!(log.status().redundancy[parity], 2, "{:?}", log.status().redundancy);
+            assert_eq!(log.status().repair.shards_left, 2 * parity);
+            let pass = repair(&log).await;
+            assert_eq!(pass.shards_built, 2 * parity);
+            assert_eq!(log.status().redundancy, [2]);
+            assert_eq!(repair(&log).await, RepairPass::default());
+            check_redundancy(&world, &log, &book).await;
+        });
+        check_files(&world, &book);
+        // Without the index, it is the same.
+        world.kill();
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&rebuilt).await;
+            assert!(recovery.unreadable.is_empty());
+            assert_eq!(rebuilt.mutations(), book.mutations());
+            check_redundancy(&world, &log, &rebuilt).await;
+        });
+    }
+}
+
+#[test]
+fn rot_is_found_by_reading_and_healed() {
+    let (mut world, book) = written("2+1", 0, 2);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for id in segments(&book) {
+            for (shard, offset) in [(0, 4096 + 200), (1, 4096 + 10)] {
+                let (disk, path) = world.find(&format!("{id}.{shard:03}")).unwrap();
+                // In different stripes or blocks the other shard helps; in the same place nothing would.
+                if shard == 0 || id == segments(&book)[0] {
+                    disk.corrupt(&path, offset);
+                }
+            }
+        }
+        let _ = book.unreadable(&log).await;
+        assert!(!log.status().repairs.is_empty());
+        log.repair(false).await.unwrap();
+        let left = log.status().repairs;
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
+#[test]
+fn a_false_alarm_costs_a_read_and_no_write() {
+    let (mut world, book) = written("2+1", 0, 3);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for disk in &world.disks {
+            disk.offline(true);
+            book.verify(&log).await;
+            disk.offline(false);
+        }
+        let asked = log.status().repairs.len();
+        assert!(asked > 0);
+        let pass = repair(&log).await;
+        assert_eq!((pass.shards_built, pass.shards_good), (0, asked));
+    });
+}
+
+#[test]
+fn shards_of_a_target_that_stays_away_go_to_another_one() {
+    let (mut world, book) = written("2+1", 1, 4);
+    // A target that every segment may lie on: take one that holds something.
+    let holder =
+        world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.starts_with("segments/"))).unwrap();
+    world.absent = vec![holder];
+    world.config.upkeep.repair_delay_ms = 60_000;
+    let moved = life(async {
+        let (log, _) = world.start(&book).await;
+        let missing = log.status().redundancy[1];
+        assert!(missing > 0);
+        assert_eq!(repair(&log).await.shards_built, 0, "it may come back");
+        world.clock.advance(std::time::Duration::from_secs(61));
+        assert_eq!(repair(&log).await.shards_built, missing);
+        book.verify(&log).await;
+        missing
+    });
+    // The index is as it was before the move: the shards are found all the same.
+    for from_scratch in [false, true] {
+        world.kill();
+        let page = book.snapshot();
+        let older = Arc::new(if from_scratch { Book::default() } else { Book::from_page(page) });
+        if !from_scratch {
+            let away = older.known().iter().flat_map(|known| known.former.clone()).next().unwrap().target;
+            for known in older.page.lock().segments.values_mut() {
+                for former in std::mem::take(&mut known.former) {
+                    known.targets[usize::from(former.shard)] = away;
+                }
+            }
+        }
+        life(async {
+            let (log, recovery) = world.start(&older).await;
+            assert!(recovery.unreadable.is_empty());
+            assert_eq!(recovery.moved.len(), if from_scratch { 0 } else { moved });
+            assert_eq!(older.mutations(), book.mutations());
+            assert_eq!(log.status().redundancy, [2], "nothing is missing");
+            older.verify(&log).await;
+            let former = older.known().iter().filter(|known| !known.former.is_empty()).count();
+            assert_eq!(former, moved, "what is on the absent target is remembered");
+        });
+    }
+    // It comes back: its copies are superfluous, and go once the others were read.
+    world.kill();
+    world.absent.clear();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        repair(&log).await;
+        assert!(book.known().iter().all(|known| known.former.is_empty()));
+        check_files(&world, &book);
+        check_redundancy(&world, &log, &book).await;
+    });
+}
+
+#[test]
+fn a_former_copy_is_kept_until_the_new_one_is_known_to_be_good() {
+    let (mut world, book) = written("1+1", 1, 5);
+    let holder =
+        world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.starts_with("segments/"))).unwrap();
+    world.absent = vec![holder];
+    life(async {
+        let (log, _) = world.start(&book).await;
+        assert!(repair(&log).await.shards_built > 0);
+    });
+    world.kill();
+    world.absent.clear();
+    // The new copy rots, and so does the other shard: what is left is the copy that came back.
+    let known = book.known().into_iter().find(|known| !known.former.is_empty()).unwrap();
+    let former = known.former[0];
+    for (number, disk) in world.disks.iter().enumerate().filter(|(number, _)| *number != holder) {
+        for path in disk.paths().into_iter().filter(|path| path.contains(&known.id.to_string())) {
+            assert_ne!(number, holder);
+            disk.corrupt(&path, 4096 + 300);
+        }
+    }
+    life(async {
+        let (log, _) = world.start(&book).await;
+        log.repair(false).await.unwrap();
+        let suffix = format!("{}.{:03}", known.id, former.shard);
+        assert!(world.disks[holder].paths().iter().any(|path| path.ends_with(&suffix)), "the last good copy is kept");
+    });
+}
+
+#[test]
+fn a_segment_that_is_freed_leaves_nothing_that_could_come_back() {
+    // With one data shard, a single old copy would be a whole segment.
+    for with_index in [true, false] {
+        let (mut world, book) = written("1+1", 1, 6);
+        let target_of = |number: usize| {
+            world.disks[number].paths().into_iter().filter(|path| path.starts_with("segments/")).count()
+        };
+        let holder = (0..3).max_by_key(|number| target_of(*number)).unwrap();
+        world.absent = vec![holder];
+        let freed = life(async {
+            let (log, _) = world.start(&book).await;
+            assert!(repair(&log).await.shards_built > 0);
+            let known = book.known().into_iter().find(|known| !known.former.is_empty()).unwrap();
+            let freed = log.free(known.id, vec![]).await.unwrap();
+            assert_eq!(freed.left.len(), 1, "the copy on the absent target");
+            known.id
+        });
+        world.kill();
+        world.absent.clear();
+        let book = if with_index { book } else { Arc::new(Book::default()) };
+        life(async {
+            let (_, recovery) = world.start(&book).await;
+            assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+            assert!(recovery.removed.contains(&freed));
+            assert!(world.find(&freed.to_string()).is_none());
+            assert!(world.shard_files().iter().all(|path| !path.contains(&freed.to_string())));
+        });
+    }
+}
+
+/// Power fails at any step of a repair that moves shards and builds others in place; then all is as before, and a repair finishes it.
+#[test]
+fn a_crash_in_a_repair_loses_nothing() {
+    let mut interrupted = 0;
+    for (step, seed) in (0..36).flat_map(|step| (0..2).map(move |seed| (step, 100 + step * 2 + seed))) {
+        let (mut world, book) = written("2+1", 1, seed);
+        let holder =
+            world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.starts_with("segments/"))).unwrap();
+        world.absent = vec![holder];
+        let before = book.mutations();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let power = world.power().fails_after(step, step);
+            tokio::select! {
+                biased;
+                _ = log.repair(false) => {}
+                () = power => interrupted += 1,
+            }
+            steps(50).await;
+        });
+        // Sometimes the index lost what it was not made to keep.
+        let book = if seed % 3 == 0 { Arc::new(Book::default()) } else { book };
+        world.reopen();
+        world.absent = if seed % 4 < 2 { vec![] } else { vec![holder] };
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert!(recovery.unreadable.is_empty(), "step {step}: {:?}", recovery.unreadable);
+            assert_eq!(book.mutations(), before, "step {step}");
+            book.verify(&log).await;
+            repair(&log).await;
+            assert_eq!(log.status().redundancy, [2], "step {step}");
+            book.verify(&log).await;
+        });
+        world.kill();
+        world.absent.clear();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            repair(&log).await;
+            check_files(&world, &book);
+            check_redundancy(&world, &log, &book).await;
+        });
+    }
+    assert!(interrupted > 20, "{interrupted} repairs were interrupted");
+}
+
+#[test]
+fn a_target_that_fails_while_it_is_built_on_is_left_for_another_time() {
+    let (mut world, book) = written("2+1", 1, 7);
+    let holder =
+        world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.starts_with("segments/"))).unwrap();
+    world.absent = vec![holder];
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for disk in &world.disks {
+            disk.fail_syncs(1, std::io::ErrorKind::Other);
+        }
+        let pass = log.repair(false).await.unwrap();
+        assert!(pass.shards_failed > 0, "{pass:?}");
+        let left = world.disks.iter().flat_map(SimDisk::paths).filter(|path| path.ends_with(".rebuild")).count();
+        assert_eq!(left, 0);
+        book.verify(&log).await;
+        // It is asked again when its time has come.
+        world.clock.advance(std::time::Duration::from_secs(60));
+        for disk in &world.disks {
+            disk.fail_syncs(0, std::io::ErrorKind::Other);
+        }
+        repair(&log).await;
+        assert_eq!(log.status().redundancy, [2]);
+    });
+}
+
+#[test]
+fn no_room_blocks_repair_and_nothing_else() {
+    let (mut world, book) = written("2+1", 1, 8);
+    let holder =
+        world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.starts_with("segments/"))).unwrap();
+    world.absent = vec![holder];
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for disk in &world.disks {
+            disk.full_at(disk.used_bytes());
+        }
+        let pass = log.repair(false).await.unwrap();
+        assert!(pass.shards_blocked > 0 && pass.shards_failed == 0, "{pass:?}");
+        assert_eq!(log.status().repair.blocked, pass.shards_blocked);
+        book.verify(&log).await;
+    });
+}
+
+#[test]
+fn what_can_not_be_healed_replaces_nothing() {
+    let (mut world, book) = written("2+1", 0, 9);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let id = segments(&book)[0];
+        // One block is bad on two shards: that stripe is lost, and what is left of each must stay as it is.
+        for shard in [0, 2] {
+            let (disk, path) = world.find(&format!("{id}.{shard:03}")).unwrap();
+            disk.corrupt(&path, 4096 + 400);
+        }
+        let lost = book.unreadable(&log).await.len();
+        let pass = log.repair(true).await.unwrap();
+        assert_eq!((pass.shards_built, pass.shards_failed), (0, 2), "{pass:?}");
+        assert_eq!(log.repair(false).await.unwrap(), RepairPass::default(), "it is left for later");
+        assert_eq!(book.unreadable(&log).await.len(), lost);
+        // One of them heals, e.g. because a cable was at fault: then both do.
+        let (disk, path) = world.find(&format!("{id}.000")).unwrap();
+        disk.corrupt(&path, 4096 + 400);
+        assert_eq!(log.repair(true).await.unwrap().shards_built, 1);
+        book.verify(&log).await;
+        assert!(log.status().repairs.is_empty());
+    });
+}
+
+#[test]
+fn a_lost_shard_is_built_as_far_as_it_can_be() {
+    let (mut world, book) = written("2+1", 0, 10);
+    let id = segments(&book)[0];
+    unlink(&world, &format!("{id}.002"));
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let (disk, path) = world.find(&format!("{id}.000")).unwrap();
+        disk.corrupt(&path, 4096 + 400);
+        let pass = log.repair(true).await.unwrap();
+        assert!(pass.lost_stripes > 0 && pass.shards_built == 1, "{pass:?}");
+        assert_eq!(log.metrics().repair_lost_stripes.get(), pass.lost_stripes);
+        // The rot goes, and with it the hole.
+        disk.corrupt(&path, 4096 + 400);
+        assert_eq!(log.repair(true).await.unwrap().lost_stripes, 0);
+        check_redundancy(&world, &log, &book).await;
+    });
+}

@@ -1,0 +1,69 @@
+//! When repair runs: by itself in an interval and when damage is noted, and when it is asked for.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use gabion_segment::RepairPass;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Store, StoreError, store::Inner};
+
+/// Damage is often noted by many readers at once: it is looked at together, this long after the first.
+const GATHER_MS: u64 = 200;
+
+/// Repairs what there is to repair, until the store is shut down or dropped.
+pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: CancellationToken) {
+    let Some(interval_ms) = store.upgrade().map(|inner| inner.config.repair_interval_ms) else { return };
+    if interval_ms == 0 {
+        return;
+    }
+    // A failure that lasts is told once.
+    let mut told = String::new();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+            () = wanted.notified() => tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(GATHER_MS)) => {}
+            }
+        }
+        // Not the store: a long pass must not keep it from ending.
+        let Some(log) = store.upgrade().map(|inner| inner.log.clone()) else { return };
+        let pass = tokio::select! {
+            () = stop.cancelled() => return,
+            pass = log.repair(false) => pass,
+        };
+        match pass {
+            Ok(pass) => {
+                told.clear();
+                if pass.shards_built > 0 {
+                    tracing::info!(
+                        shards = pass.shards_built,
+                        bytes = pass.bytes_built,
+                        blocked = pass.shards_blocked,
+                        "repaired"
+                    );
+                }
+            }
+            Err(error) if error.to_string() == told => {}
+            Err(error) => {
+                told = error.to_string();
+                tracing::warn!(%error, "repair stopped; it is tried again");
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Repairs at once what can be repaired, without waiting for targets that may come back. Happens by itself in time.
+    ///
+    /// # Errors
+    /// `Unavailable`; what could not be repaired is in the report.
+    pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
+        Ok(self.inner.log.repair(true).await?)
+    }
+}
