@@ -8,12 +8,15 @@ use std::{
 use gabion_tests::Server;
 
 use super::{
-    Outcome::{self, Refused, Served},
+    Outcome::{self, ReadOnly, Refused, Served},
     Row,
     deployment::{Filled, Shape, copy_tree},
-    files::{empty, files, flip_middle, truncate},
+    files::{Place, empty, files, flip, flip_middle, shard_files, truncate},
     run,
 };
+
+/// What a start says that had no index to begin with.
+const REBUILT: &[&str] = &["the index was rebuilt from the segments"];
 
 fn row(fault: &'static str, do_it: fn(&Server, &Filled), outcome: Outcome, says: &'static [&'static str]) -> Row {
     Row { fault, shape: Shape::Six, do_it, outcome, says }
@@ -33,7 +36,6 @@ fn replace(path: &Path, by: &Path) {
 async fn state_directories_that_are_lost_or_not_ours() {
     // The other deployment of the last row.
     Shape::Single.filled().await;
-    const REBUILT: &[&str] = &["the index was rebuilt from the segments"];
     run(vec![
         row("the state directory removed", |server, _| fs::remove_dir_all(server.state()).unwrap(), Served, REBUILT),
         row("the state directory emptied", |server, _| empty(server.state()), Served, REBUILT),
@@ -121,6 +123,89 @@ async fn index_files_that_are_damaged() {
             },
             Served,
             &[],
+        ),
+    ])
+    .await;
+}
+
+/// The index is lost, and as much besides as parity replaces: everything comes from the segments that are left.
+#[tokio::test]
+async fn an_index_that_is_lost_with_two_targets() {
+    fn lose(server: &Server) {
+        fs::remove_dir_all(server.state().join("index")).unwrap();
+    }
+    fn older(server: &Server, filled: &Filled) {
+        replace(&server.state().join("index"), &filled.early("state").join("index"));
+    }
+    fn both(server: &Server) -> Vec<PathBuf> {
+        shard_files(server, &[0, 4])
+    }
+    fn remove_targets(server: &Server) {
+        [2, 3].iter().for_each(|target| fs::remove_dir_all(&server.targets()[*target]).unwrap());
+    }
+    run(vec![
+        row(
+            "the index and two targets removed",
+            |server, _| {
+                lose(server);
+                remove_targets(server);
+            },
+            ReadOnly,
+            REBUILT,
+        ),
+        row(
+            "an older index, and two targets removed",
+            |server, filled| {
+                older(server, filled);
+                remove_targets(server);
+            },
+            ReadOnly,
+            &[],
+        ),
+        row(
+            "the index removed, and a flipped bit in every block of two targets",
+            |server, _| {
+                lose(server);
+                flip(&both(server), Place::Everywhere);
+            },
+            Served,
+            REBUILT,
+        ),
+        row(
+            "an older index, and a flipped bit in every block of two targets",
+            |server, filled| {
+                older(server, filled);
+                flip(&both(server), Place::Everywhere);
+            },
+            Served,
+            &[],
+        ),
+        row(
+            "the index removed, and flipped bits in the headers of two targets",
+            |server, _| {
+                lose(server);
+                flip(&both(server), Place::Header);
+            },
+            Served,
+            REBUILT,
+        ),
+        row(
+            "the index removed, and the shard files of two targets cut in half",
+            |server, _| {
+                lose(server);
+                truncate(&both(server), |len| len / 2);
+            },
+            Served,
+            REBUILT,
+        ),
+        row(
+            "the index removed, and the shard files of two targets without their last block",
+            |server, _| {
+                lose(server);
+                truncate(&both(server), |len| len - 4096);
+            },
+            Served,
+            REBUILT,
         ),
     ])
     .await;
