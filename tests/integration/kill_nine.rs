@@ -1,6 +1,6 @@
 //! `kill -9` at random moments: what was acknowledged is there, what was not is old or new, and the listing agrees.
 //!
-//! The load is that of [`crate::workload`]. Segments are small, so that they fill up, die and are freed while the server is killed. Some kills hit the
+//! The load is that of [`crate::workload`], with compaction and snapshots of the index at work. Some kills hit the
 //! server while it starts; in some rounds the index is deleted. The choices follow from a seed, which is printed; the moment of a kill is as random
 //! as the scheduler. `GABION_KILLS` sets how many kills there are in all of these tests together.
 
@@ -11,7 +11,7 @@ use rand::{Rng, rngs::SmallRng};
 
 use crate::{
     BUCKET,
-    workload::{Model, verify, write_until_cut},
+    workload::{Model, busy, verify, write_until_cut},
 };
 
 /// Kills of all tests here together, unless `GABION_KILLS` says otherwise.
@@ -33,19 +33,14 @@ struct Losses {
     index_percent: u32,
 }
 
-/// Segments so small that they die while the test runs.
-fn small_segments(setup: Setup) -> Setup {
-    setup.flag("--segment-payload-bytes", "4MiB").flag("--segment-stripe-bytes", "1MiB")
-}
-
 async fn killed_again_and_again(setup: Setup, rounds: usize, losses: Losses) {
     let seed = seed();
     println!("GABION_TEST_SEED={seed}");
     let mut random = seeded(seed, 0);
-    let mut server = Server::start(small_segments(setup)).await.unwrap();
+    let mut server = Server::start(busy(setup)).await.unwrap();
     server.client().create_bucket().bucket(BUCKET).send().await.unwrap();
     let mut model = Model::default();
-    let (mut kills, mut freed) = (0, 0.0);
+    let (mut kills, mut freed, mut moved) = (0, 0.0, 0.0);
     for round in 0..rounds {
         let context = |error: anyhow::Error| format!("seed {seed}, round {round}: {error:#}");
         model = write_until_cut(&mut server, model, &mut random, async |server: &mut Server| {
@@ -65,12 +60,16 @@ async fn killed_again_and_again(setup: Setup, rounds: usize, losses: Losses) {
         kills += kill_starts(&mut server, &mut random).await;
         server.spawn_degraded().await.map_err(context).unwrap();
         verify(&server, &mut model).await.map_err(context).unwrap();
-        freed += server.metrics().await.unwrap().sum("gabion_store_segments_freed_total");
+        let metrics = server.metrics().await.unwrap();
+        freed += metrics.sum("gabion_store_segments_freed_total");
+        moved += metrics.sum("gabion_store_compaction_rows_moved_total");
     }
     let (objects, uploads) = model.counts();
     println!(
-        "{kills} kills, {freed} segments freed between a start and the next load, {objects} objects and {uploads} uploads left"
+        "{kills} kills, {objects} objects and {uploads} uploads left; between a start and the next load alone {freed} segments were freed and {moved} \
+         rows moved"
     );
+    assert!(freed > 0.0 && moved > 0.0, "neither deletion nor compaction of segments was under test");
     assert!(server.stop().await.unwrap(), "{}", server.log_tail());
     if let Some(target) = losses.last {
         fs::remove_dir_all(&server.targets()[target]).unwrap();

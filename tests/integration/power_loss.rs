@@ -13,7 +13,7 @@ use rand::Rng;
 use crate::{
     BUCKET,
     small_disk::{FileSystem, SmallDisk},
-    workload::{Model, verify, write_until_cut},
+    workload::{Model, busy, verify, write_until_cut},
 };
 
 /// Cuts of all tests here together, unless `GABION_POWER_CUTS` says otherwise.
@@ -28,13 +28,11 @@ fn cuts() -> usize {
     all.div_ceil(4)
 }
 
-/// A server with small segments and little room kept free, whose state lies at `state`.
+/// A busy server that keeps little room free, whose state lies at `state`.
 fn small(setup: Setup, place: &Path, state: &Path) -> Setup {
-    setup
+    busy(setup)
         .below(place)
         .state(state)
-        .flag("--segment-payload-bytes", "4MiB")
-        .flag("--segment-stripe-bytes", "1MiB")
         .flag("--segment-target-reserve-bytes", "16MiB")
         .flag("--index-reserve-bytes", "8MiB")
 }

@@ -20,7 +20,7 @@ use aws_sdk_s3::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use gabion_tests::{Content, Outcome, Server, bytes_of, failure, seeded};
+use gabion_tests::{Content, Outcome, Server, Setup, bytes_of, failure, seeded};
 use md5::{Digest, Md5};
 use rand::{Rng, rngs::SmallRng};
 use tokio::{sync::Notify, task::JoinSet};
@@ -31,6 +31,17 @@ const WRITERS: usize = 8;
 const KEYS_PER_WRITER: usize = 8;
 const UPLOADS_PER_WRITER: usize = 2;
 const PART_BYTES_MIN: usize = 5 << 20;
+
+/// A server that does by itself, all the time, what others do now and then: segments so small that they fill up and die under the load, compaction
+/// at its keenest, the index written to the log again and again.
+pub(crate) fn busy(setup: Setup) -> Setup {
+    setup
+        .flag("--segment-payload-bytes", "4MiB")
+        .flag("--segment-stripe-bytes", "1MiB")
+        .flag("--compaction-interval", "50ms")
+        .flag("--compaction-live-ratio-max", "0.9")
+        .flag("--index-snapshot-bytes", "16MiB")
+}
 
 /// What a key may hold: nothing, or the parts of its bytes, one after another.
 type State = Option<Vec<Content>>;
