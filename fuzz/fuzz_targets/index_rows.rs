@@ -4,12 +4,12 @@
 use std::fmt::Debug;
 
 use gabion_metadata::rows::{
-    BucketRow, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow, UploadRow, UsageRow,
+    BucketRow, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow, SnapshotRow, UploadRow, UsageRow,
 };
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((kind, bytes)) = bytes.split_first() else { return };
-    match kind % 8 {
+    match kind % 9 {
         0 => decode::<BucketRow>(bytes),
         1 => decode::<ObjectRow>(bytes),
         2 => decode::<UploadRow>(bytes),
@@ -17,7 +17,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         4 => decode::<ManifestPage>(bytes),
         5 => decode::<ManifestPart>(bytes),
         6 => decode::<SegmentRow>(bytes),
-        _ => decode::<UsageRow>(bytes),
+        7 => decode::<UsageRow>(bytes),
+        _ => decode::<SnapshotRow>(bytes),
     }
 });
 

@@ -23,7 +23,12 @@ impl EmbeddedIndex {
 
     /// Another one, beside it, that is there for a while.
     pub(crate) fn scratch(state: &Path, config: &Config) -> Self {
-        Self::at(state.join("index.verify"), config)
+        Self::at(Self::scratch_dir(state), config)
+    }
+
+    /// Where that one lies.
+    pub(crate) fn scratch_dir(state: &Path) -> PathBuf {
+        state.join("index.verify")
     }
 
     fn at(dir: PathBuf, config: &Config) -> Self {

@@ -61,6 +61,8 @@ async fn verify(deployment: Deployment, config: &Config) -> Result<(), Failure> 
     let verified =
         Store::verify_index(store, targets, Box::new(index), Box::new(scratch), deployment::env(), progress).await;
     bar.0.finish_and_clear();
+    // What is left of it is an empty directory.
+    let _ = std::fs::remove_dir(EmbeddedIndex::scratch_dir(&state.dir));
     let report = verified.map_err(deployment::not_opened)?;
     drop(state);
     warn(&report.rebuilt);

@@ -81,6 +81,8 @@ pub struct UnreadableSegment {
     pub id: SegmentId,
     /// What was found.
     pub detail: String,
+    /// Not one of its files is left, and all targets are in sight.
+    pub gone: bool,
 }
 
 /// What became of one segment.
@@ -163,6 +165,9 @@ pub(crate) async fn recover(
     register(core, walked, &freed, &mut recovery);
     remove_empty(core, listing, empty, &mut recovery).await;
     remove_freed(core, listing, freed, &mut recovery).await;
+    for segment in &mut recovery.unreadable {
+        segment.gone = listing.is_complete() && listing.found(segment.id).is_empty();
+    }
     core.sequencer.observe(recovery.max_seq);
     recovery.segments.sort_by_key(|segment| segment.info.id);
     recovery.unreadable.sort_by_key(|segment| segment.id);
@@ -253,7 +258,7 @@ fn trust_sealed(
 
 fn unreadable(core: &Core, recovery: &mut Recovery, id: SegmentId, detail: String) {
     core.unreadable.lock().insert(id);
-    recovery.unreadable.push(UnreadableSegment { id, detail });
+    recovery.unreadable.push(UnreadableSegment { id, detail, gone: false });
 }
 
 /// Writes the seal durably to these shards, and gives back the room after it.

@@ -10,8 +10,12 @@ pub(crate) use verify::verify;
 
 use std::sync::Arc;
 
-use gabion_metadata::{Index, IndexError, ScanRange, Table};
+use gabion_metadata::{
+    Index, IndexError, ScanRange, Table,
+    rows::{SegmentRow, SegmentState},
+};
 use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery};
+use gabion_types::SegmentId;
 
 use crate::{
     Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError,
@@ -175,7 +179,29 @@ async fn attempt(
         let id = segment.info.id;
         return Ok(Attempt::Distrusted(format!("segment {id} can be read again, which the index was built without")));
     }
+    if let Some(id) = outlived(&apply, &recovery) {
+        // What took its rows away may be gone, too: a replay would not notice.
+        return Ok(Attempt::Distrusted(format!("it is an old copy: segment {id}, which it needs, was freed since")));
+    }
     Ok(Attempt::Opened(Box::new(Opened { index, log, apply, holds, recovery, state })))
+}
+
+/// A segment that was freed although the index needs it. An index that only lost its last commits has none: before a segment is freed, it is
+/// made durable that nothing in it is needed (docs/adr/0004).
+///
+/// That it was freed is in the log, but not for ever. Where there are several shards of it and none is left on any target it was freed, too: no
+/// accident takes them all. A single file may have been lost, and then its rows must say so.
+fn outlived(apply: &Apply, recovery: &Recovery) -> Option<SegmentId> {
+    let gone = recovery.unreadable.iter().filter(|segment| segment.gone).map(|segment| segment.id);
+    apply.with_segments(|segments| {
+        let row = |id: SegmentId| segments.get(id).map(|segment| &segment.row);
+        let gone = gone.filter(|&id| row(id).is_some_and(|row| row.geometry.shards() > 1));
+        let is_needed = |row: &SegmentRow| {
+            let is_applied = row.sealed_stripes == Some(row.applied_stripes);
+            row.state != SegmentState::Freeing && (row.live_bytes > 0 || !is_applied)
+        };
+        recovery.freed.iter().copied().chain(gone).find(|&id| row(id).is_some_and(is_needed))
+    })
 }
 
 /// Replays what the index lacks.

@@ -5,7 +5,7 @@
 //! else ever depends on one. What it costs is that *deletions* which it may not know must outlive their segments (`Segments::may_create_before`).
 
 mod restore;
-mod stream;
+pub(crate) mod stream;
 mod write;
 
 use gabion_types::limits::MUTATION_BYTES_MAX;

@@ -214,3 +214,24 @@ async fn rows_that_are_not_what_the_log_says_are_found() {
     ];
     assert_eq!((report.differing, &report.differences[..]), (3, &expected[..]));
 }
+
+#[tokio::test]
+async fn an_old_copy_of_the_index_is_noticed_when_what_it_needs_was_freed() {
+    let (mut world, mut store) = fresh(8, (1, 1)).await;
+    store = world.restart(store).await;
+    let old = fork(&world.index.current.lock());
+    put(&store, "bucket", "filler", &bytes(1, 20_000)).await;
+    delete(&store, "bucket", "filler").await;
+    store.delete_bucket(&bucket("bucket")).await.unwrap();
+    store = world.restart(store).await;
+    store.create_bucket(bucket("another"), None).await.unwrap();
+    store.free_dead_segments().await.unwrap();
+    store.shutdown().await;
+    drop(store);
+    let before = world.rows();
+    *world.index.current.lock() = old;
+    let (store, report) = world.try_open().await.unwrap();
+    assert!(report.index_rebuilt.as_ref().is_some_and(|why| why.contains("old copy")), "{report:?}");
+    assert_eq!(world.rows(), before);
+    assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
+}
