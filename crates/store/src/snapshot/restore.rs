@@ -206,6 +206,7 @@ impl Rows<'_> {
             }
             // Its shards may have moved since.
             row.targets.clone_from(&found.info.targets);
+            row.former = (!found.info.former.is_empty()).then(|| found.info.former.clone());
         } else {
             return Ok(None);
         }
