@@ -16,8 +16,8 @@ use crate::media::Media;
 use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
-use crate::upkeep::Liveness;
 use crate::upkeep::repair::Repair;
+use crate::upkeep::{Liveness, Pace};
 
 /// The state of one log.
 pub(crate) struct Core {
@@ -32,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) leftovers: Mutex<BTreeSet<SegmentId>>,
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
     pub(crate) repair: Repair,
+    pub(crate) scrub_pace: Pace,
     pub(crate) liveness: OnceLock<Arc<dyn Liveness>>,
     pub(crate) applier: OnceLock<Arc<dyn Applier>>,
     /// Random for each opening, the upper half of the ids of all segments that are opened.
@@ -47,6 +48,7 @@ impl Core {
         env.entropy.fill(&mut writer);
         Self {
             repair: Repair::new(&config),
+            scrub_pace: Pace::new(config.upkeep.scrub_bytes_per_s),
             liveness: OnceLock::new(),
             config,
             media,

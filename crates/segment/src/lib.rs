@@ -56,3 +56,4 @@ pub use stripe_buffer::StripeBuffer;
 pub use upkeep::Liveness;
 pub use upkeep::members::{TargetMode, TargetPlan};
 pub use upkeep::repair::RepairPass;
+pub use upkeep::scrub::{ScrubbedSegment, Strays};

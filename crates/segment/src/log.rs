@@ -1,5 +1,6 @@
 //! The log: all lanes, all segments, all targets behind one handle.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::metrics::LogMetrics;
 use crate::recovery::{Recovery, recover};
 use crate::replay::MutationStream;
 use crate::room::{Room, room};
-use crate::segment::{Life, Pin};
+use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
 use crate::status::LogStatus;
 use crate::stripe_buffer::StripeBuffer;
@@ -33,6 +34,7 @@ use crate::upkeep::census::{Census, Patience};
 use crate::upkeep::install::Installed;
 use crate::upkeep::members::{self, TargetMode, TargetPlan};
 use crate::upkeep::repair::{self, RepairPass};
+use crate::upkeep::scrub::{self, ScrubbedSegment, Strays};
 
 /// Above every offset that a segment has: what an index that was damaged may name is refused before it is computed with.
 const OFFSET_MAX: u64 = 1 << 62;
@@ -314,6 +316,35 @@ impl Log {
         self.handle.lanes.look_again();
         self.handle.core.media.repair_wanted.notify_one();
         plan
+    }
+
+    /// Reads the first sealed segment after `after` (of all, if that is nothing) to its end and checks every byte; damage is queued for repair.
+    /// Nothing when there is no further one. At `scrub_bytes_per_s`.
+    ///
+    /// # Errors
+    /// `Busy` when this machine lacks descriptors or memory.
+    pub async fn scrub_next(&self, after: Option<SegmentId>) -> Result<Option<ScrubbedSegment>, LogError> {
+        scrub::next(&self.handle.core, after).await
+    }
+
+    /// Looks for files under the names of shards that belong to no segment, or not to the target that they lie on.
+    ///
+    /// # Errors
+    /// `Io` when a target can not be listed.
+    pub async fn strays(&self) -> Result<Strays, LogError> {
+        scrub::strays(&self.handle.core).await
+    }
+
+    /// The ends of all sealed segments: offset just after the last stripe of each.
+    #[must_use]
+    pub fn ends(&self) -> HashMap<SegmentId, Option<u64>> {
+        let segments = self.handle.core.segments.lock();
+        let end = |segment: &Arc<Segment>| match segment.life() {
+            Life::Open => None,
+            Life::Sealed(seal) | Life::Freeing(seal) => Some(seal.end_offset),
+            Life::Removing => None,
+        };
+        segments.iter().map(|(id, segment)| (*id, end(segment))).collect()
     }
 
     /// Says who knows which stripes are needed; a second call does nothing.

@@ -129,6 +129,12 @@ metrics! {
         repair_failures,
         /// Stripes that were found to be lost for good when a shard was built.
         repair_lost_stripes,
+        /// Sealed segments that a scrub read to their end.
+        scrub_segments,
+        /// Bytes that scrubs read.
+        scrub_bytes,
+        /// Shards that a scrub found damaged or missing.
+        scrub_bad_shards,
     }
     histograms {
         /// Records in one group commit.

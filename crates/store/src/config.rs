@@ -35,6 +35,8 @@ pub struct StoreConfig {
     /// Time between looks at what there is to repair, in milliseconds; 0: nothing is repaired by itself. Damage that is noted is looked
     /// at earlier.
     pub repair_interval_ms: u64,
+    /// Time between two scrubs, in hours; 0: nothing is scrubbed by itself.
+    pub scrub_interval_h: u64,
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
@@ -66,6 +68,7 @@ impl StoreConfig {
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,
             repair_interval_ms: 5000,
+            scrub_interval_h: 168,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
             read_memory_bytes: 1 << 30,
             read_ahead_stripes: 3,

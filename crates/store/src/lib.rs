@@ -62,6 +62,7 @@ pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};
 pub use store::{Store, StoreStatus};
+pub use upkeep::{CrossCheck, ScrubReport, ScrubStatus};
 
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
 pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};

@@ -58,6 +58,7 @@ pub(crate) struct Inner {
     pub holds: Arc<Holds>,
     pub metrics: StoreMetrics,
     pub frees: Frees,
+    pub scrub: upkeep::Scrub,
     pub compaction: Compaction,
     put_memory: Budget,
     read_memory: Budget,
@@ -103,6 +104,8 @@ pub struct StoreStatus {
     pub dead_segments: usize,
     /// Segments whose files are being removed, or could not all be removed because a target is absent.
     pub freeing_segments: usize,
+    /// How far the scrub is.
+    pub scrub: upkeep::ScrubStatus,
     /// Why the store takes no writes, if it takes none.
     pub unavailable: Option<String>,
 }
@@ -210,6 +213,7 @@ impl Store {
             read_ahead_memory: Budget::new(config.read_memory_bytes / 2, 1),
             metrics: StoreMetrics::default(),
             frees: Frees::default(),
+            scrub: upkeep::Scrub::default(),
             compaction: Compaction::default(),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
@@ -237,6 +241,7 @@ impl Store {
         ));
         inner.background.spawn(tasks::snapshots(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         let wanted = inner.log.repair_wanted();
+        inner.background.spawn(upkeep::scrubs(Arc::downgrade(&inner), inner.stop.clone()));
         inner.background.spawn(upkeep::repairs(Arc::downgrade(&inner), wanted, inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
@@ -316,6 +321,7 @@ impl Store {
             compaction_segments,
             compaction_debt_bytes,
             unavailable: closed.or_else(|| log.poisoned.clone()),
+            scrub: upkeep::scrub_status(inner, log.sealed_segments),
             log,
             index: inner.index.stats(),
             buckets: inner.apply.buckets(),

@@ -64,7 +64,7 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
     let targets = &core.media.targets;
     let all = targets.all();
     let listed = join_all(all.iter().map(async |(_, target)| match &target.disk {
-        Some(disk) => Some(list_target(target, disk).await),
+        Some(disk) => Some(list_and_tidy(target, disk).await),
         None => None,
     }))
     .await;
@@ -99,13 +99,28 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
     Ok(listing)
 }
 
-async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<Vec<(SegmentId, u8, u64)>> {
+/// The shard files of a target: segment, shard and length.
+pub(crate) type ShardList = Vec<(SegmentId, u8, u64)>;
+
+/// Lists a target, and removes files whose building was cut off: they were no part of a segment yet.
+async fn list_and_tidy(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<ShardList> {
+    let (files, unfinished) = list_target(target, disk).await?;
+    for path in unfinished {
+        if let Err(error) = disk.unlink(&path).await {
+            tracing::warn!(target_name = %target.name, %path, %error, "an unfinished shard file is left");
+        }
+    }
+    Ok(files)
+}
+
+/// Lists a target: its shard files, and the paths of those that are being built.
+pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<(ShardList, Vec<String>)> {
     let dirs = match disk.list(SEGMENTS_DIR).await {
         Ok(dirs) => dirs,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(error) => return Err(error),
     };
-    let mut files = Vec::new();
+    let (mut files, mut unfinished) = (Vec::new(), Vec::new());
     let mut lists = stream::iter(dirs.into_iter().filter(|dir| dir.is_dir))
         .map(async |dir| {
             let path = format!("{SEGMENTS_DIR}/{}", dir.name);
@@ -117,17 +132,12 @@ async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<Vec<(S
         for entry in entries? {
             match parse_shard_name(&entry.name) {
                 Some((id, shard)) if !entry.is_dir && shard_dir(id) == path => files.push((id, shard, entry.len)),
-                // Its building was cut off; it was no part of the segment yet.
-                _ if is_unfinished(&entry.name) => {
-                    if let Err(error) = disk.unlink(&format!("{path}/{}", entry.name)).await {
-                        tracing::warn!(target_name = %target.name, name = %entry.name, %error, "an unfinished shard file is left");
-                    }
-                }
+                _ if is_unfinished(&entry.name) => unfinished.push(format!("{path}/{}", entry.name)),
                 _ => {
                     tracing::warn!(target_name = %target.name, dir = %path, name = %entry.name, "not a shard file, left alone")
                 }
             }
         }
     }
-    Ok(files)
+    Ok((files, unfinished))
 }

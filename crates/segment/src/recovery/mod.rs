@@ -26,6 +26,7 @@ use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
 use crate::segment::{Life, Segment};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 use copies::{has_strays, place, read_headers};
+pub(crate) use listing::list_target;
 use listing::{Found, Listing, list_shards};
 use removal::{remove_empty, remove_freed};
 pub(crate) use roll_forward::pieces;

@@ -12,6 +12,7 @@ pub(crate) mod members;
 mod pace;
 mod rebuild;
 pub(crate) mod repair;
+pub(crate) mod scrub;
 
 pub(crate) use pace::Pace;
 

@@ -26,8 +26,9 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 }
 
 fn of_store(store: &Store) -> Value {
-    let StoreStatus { log, index, live_bytes, written_bytes, dead_segments, freeing_segments, unavailable, .. } =
-        store.status();
+    let StoreStatus {
+        log, index, live_bytes, written_bytes, dead_segments, freeing_segments, scrub, unavailable, ..
+    } = store.status();
     json!({
         "log": log,
         "index": {
@@ -42,6 +43,7 @@ fn of_store(store: &Store) -> Value {
         "live_bytes": live_bytes,
         "written_bytes": written_bytes,
         "segments_to_free": dead_segments + freeing_segments,
+        "scrub": scrub,
         "unavailable": unavailable,
     })
 }

@@ -14,6 +14,8 @@ const FORMAT_ROW: &str = "format";
 const DEPLOYMENT_ROW: &str = "deployment";
 const REPLAYED_ROW: &str = "replayed";
 const UNREADABLE_ROW: &str = "unreadable";
+/// How far the scrub is; see [`crate::upkeep`].
+pub(crate) const SCRUB_ROW: &str = "scrub";
 const FORGOTTEN_ROW: &str = "forgotten";
 const RESTORING_ROW: &str = "restoring";
 
@@ -101,7 +103,7 @@ impl State {
         let name = std::str::from_utf8(key).unwrap_or_default();
         match name {
             FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
-            DEPLOYMENT_ROW => Ok(BTreeSet::new()),
+            DEPLOYMENT_ROW | SCRUB_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }

@@ -18,3 +18,4 @@ mod real;
 mod recovery;
 mod snapshot;
 mod space;
+mod upkeep;

@@ -1,0 +1,149 @@
+//! Reading what nobody reads: every chunk of every sealed segment, at a bounded rate, before parity is needed.
+//!
+//! One segment at a time, in the order of their ids, so that whoever asks can remember where it was. Checksums imply the code: where all chunks
+//! of a stripe are what was written, so is their parity.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use gabion_types::SegmentId;
+use serde::{Serialize, Serializer};
+
+use super::install::check_current;
+use crate::core::Core;
+use crate::error::LogError;
+use crate::recovery::list_target;
+use crate::segment::{Pin, Segment};
+
+/// A segment that was read to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ScrubbedSegment {
+    /// Which one.
+    #[serde(serialize_with = "segment_text")]
+    pub segment: SegmentId,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Shards with damage, or without a file, on targets that are there: they are queued for repair.
+    pub bad_shards: u64,
+    /// Chunks that are not what was written.
+    pub bad_chunks: u64,
+}
+
+/// Files under shards' names that belong to nothing that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Strays {
+    /// Files of segments that are not there.
+    pub unknown_files: u64,
+    /// Files of segments that are there, on targets that have no such shard of it.
+    pub misplaced_files: u64,
+    /// Their bytes together.
+    pub bytes: u64,
+    /// The first of them, as target and path, for people.
+    pub examples: Vec<String>,
+}
+
+/// Examples that are named.
+const EXAMPLES_MAX: usize = 10;
+
+/// Scrubs the first sealed segment after `after`, or the first of all; nothing when there is none.
+pub(crate) async fn next(core: &Core, after: Option<SegmentId>) -> Result<Option<ScrubbedSegment>, LogError> {
+    let mut after = after;
+    loop {
+        let Some(segment) = following(core, after) else { return Ok(None) };
+        if segment.pin() {
+            let _pin = Pin::new(vec![Arc::clone(&segment)]);
+            if let Some(scrubbed) = scrub(core, &segment).await? {
+                core.media.metrics.scrub_segments.add(1);
+                return Ok(Some(scrubbed));
+            }
+        }
+        after = Some(segment.id);
+    }
+}
+
+fn following(core: &Core, after: Option<SegmentId>) -> Option<Arc<Segment>> {
+    let segments = core.segments.lock();
+    let later = segments.values().filter(|segment| after.is_none_or(|after| segment.id > after));
+    later.filter(|segment| segment.settled_seal().is_some()).min_by_key(|segment| segment.id).cloned()
+}
+
+/// Reads all shards whose targets are there; nothing if the segment goes meanwhile.
+async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>, LogError> {
+    let mut scrubbed = ScrubbedSegment { segment: segment.id, bytes: 0, bad_shards: 0, bad_chunks: 0 };
+    for shard in 0..segment.info().geometry.shards() {
+        let Some(seal) = segment.settled_seal() else { return Ok(None) };
+        let info = segment.info();
+        if core.media.targets.find(info.targets[shard]).is_none() {
+            continue;
+        }
+        let damage = match check_current(core, &info, seal, shard, &core.scrub_pace).await {
+            Ok(checked) => {
+                scrubbed.bytes += checked.bytes;
+                core.media.metrics.scrub_bytes.add(checked.bytes);
+                scrubbed.bad_chunks += checked.bad_chunks;
+                checked.damage
+            }
+            Err(error @ LogError::Corrupt { .. }) => Some(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        // A shard that moved meanwhile was whole when it did.
+        if let Some(damage) = damage.filter(|_| segment.info().targets[shard] == info.targets[shard]) {
+            scrubbed.bad_shards += 1;
+            core.media.metrics.scrub_bad_shards.add(1);
+            tracing::warn!(segment = %segment.id, shard, target = %info.targets[shard], %damage, "scrub found damage");
+            core.media.ask_repair(segment.id, shard);
+        }
+    }
+    Ok(Some(scrubbed))
+}
+
+/// Looks for files under shards' names that no segment of the log has.
+pub(crate) async fn strays(core: &Core) -> Result<Strays, LogError> {
+    let mut found = Vec::new();
+    for (_, target) in core.media.targets.all() {
+        let Some(disk) = target.disk.as_ref() else { continue };
+        match list_target(&target, disk).await {
+            Ok((files, _)) => found.extend(files.into_iter().map(|file| (Arc::clone(&target), file))),
+            Err(error) => return Err(LogError::io(&target.name, error)),
+        }
+    }
+    // After the listing: what was opened meanwhile is known by now.
+    let segments: BTreeMap<SegmentId, Arc<Segment>> =
+        core.segments.lock().iter().map(|(id, segment)| (*id, Arc::clone(segment))).collect();
+    let known: BTreeSet<SegmentId> =
+        core.leftovers.lock().iter().chain(core.unreadable.lock().iter()).copied().collect();
+    let mut strays = Strays::default();
+    for (target, (id, shard, len)) in found {
+        let path = crate::shard_path::shard_path(id, shard);
+        match segments.get(&id) {
+            Some(segment) => {
+                if segment.info().copies().any(|copy| copy.shard == shard && copy.target == target.id) {
+                    continue;
+                }
+                if !is_there(&target, &path).await {
+                    continue;
+                }
+                strays.misplaced_files += 1;
+            }
+            // Removed, or moved, since it was listed?
+            None if known.contains(&id) || !is_there(&target, &path).await => continue,
+            None => strays.unknown_files += 1,
+        }
+        strays.bytes += len;
+        if strays.examples.len() < EXAMPLES_MAX {
+            strays.examples.push(format!("{}/{path}", target.name));
+        }
+    }
+    Ok(strays)
+}
+
+async fn is_there(target: &crate::target::Target, path: &str) -> bool {
+    match &target.disk {
+        Some(disk) => disk.open(path).await.is_ok(),
+        None => false,
+    }
+}
+
+fn segment_text<S: Serializer>(id: &SegmentId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}

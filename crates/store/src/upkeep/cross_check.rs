@@ -1,0 +1,182 @@
+//! Index against log, both ways: every extent that a row names lies in a segment, and every segment has a row.
+
+use std::collections::{BTreeSet, HashMap};
+
+use gabion_metadata::{
+    ScanRange, Table, keys,
+    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentState, UploadRow},
+};
+use gabion_segment::Strays;
+use gabion_types::{Extent, SegmentId};
+use serde::Serialize;
+
+use crate::{Store, StoreError, store::Inner, tasks};
+
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 1024;
+/// Findings that are named.
+const EXAMPLES_MAX: usize = 10;
+
+/// What a comparison of index and log found. All counts are zero where all is well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CrossCheck {
+    /// Rows that were looked at.
+    pub rows: u64,
+    /// Rows that name a segment that is not there.
+    pub rows_without_segment: u64,
+    /// Rows that name bytes behind the end of their segment.
+    pub rows_past_end: u64,
+    /// Segments of the log that the index has no row for.
+    pub segments_without_row: u64,
+    /// Rows of segments that the log does not have.
+    pub segment_rows_without_log: u64,
+    /// Shard files that belong to no segment, or to none on their target.
+    pub strays: Strays,
+    /// The first findings, for people.
+    pub examples: Vec<String>,
+}
+
+impl CrossCheck {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let found = self.rows_without_segment
+            + self.rows_past_end
+            + self.segments_without_row
+            + self.segment_rows_without_log
+            + self.strays.unknown_files
+            + self.strays.misplaced_files;
+        found == 0
+    }
+
+    fn name(&mut self, example: String) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(example);
+        }
+    }
+}
+
+/// What a row needs of the log.
+#[derive(Default)]
+struct Needs {
+    homes: Vec<Home>,
+    extents: Vec<Extent>,
+}
+
+enum Fault {
+    NoSegment(SegmentId),
+    PastEnd(SegmentId),
+}
+
+impl Store {
+    /// Compares index and log, both ways, while both go on.
+    ///
+    /// # Errors
+    /// `Unavailable` when a target can not be listed; those of the index.
+    pub async fn cross_check(&self) -> Result<CrossCheck, StoreError> {
+        cross_check(&self.inner).await
+    }
+}
+
+pub(super) async fn cross_check(inner: &Inner) -> Result<CrossCheck, StoreError> {
+    let mut report = CrossCheck::default();
+    let before = unmatched(inner);
+    for table in [Table::Bucket, Table::Object, Table::Upload, Table::Part, Table::Manifest] {
+        check_rows(inner, table, &mut report).await?;
+    }
+    // What comes or goes is known here before it is there, or the other way round: only what is wrong twice is wrong.
+    let after = unmatched(inner);
+    for id in before.0.intersection(&after.0) {
+        report.segments_without_row += 1;
+        report.name(format!("segment {id} has no row"));
+    }
+    for id in before.1.intersection(&after.1) {
+        report.segment_rows_without_log += 1;
+        report.name(format!("the row of segment {id} stands for nothing"));
+    }
+    report.strays = inner.log.strays().await?;
+    Ok(report)
+}
+
+/// Segments without a row, and rows without a segment.
+fn unmatched(inner: &Inner) -> (BTreeSet<SegmentId>, BTreeSet<SegmentId>) {
+    let log: BTreeSet<SegmentId> = inner.log.ends().into_keys().collect();
+    let rows: BTreeSet<SegmentId> = inner.apply.with_segments(|segments| {
+        segments.iter().filter(|(_, segment)| segment.row.state != SegmentState::Freeing).map(|(id, _)| id).collect()
+    });
+    let all_rows: BTreeSet<SegmentId> =
+        inner.apply.with_segments(|segments| segments.iter().map(|(id, _)| id).collect());
+    (log.difference(&all_rows).copied().collect(), rows.difference(&log).copied().collect())
+}
+
+async fn check_rows(inner: &Inner, table: Table, report: &mut CrossCheck) -> Result<(), StoreError> {
+    let mut range = ScanRange::all(table);
+    loop {
+        let rows = tasks::blocking(|| inner.index.scan(range.clone(), PAGE_ROWS))?;
+        let ends = inner.log.ends();
+        for (key, row) in &rows {
+            report.rows += 1;
+            if fault(&needs(table, key, row)?, &ends).is_none() {
+                continue;
+            }
+            // It may have moved, or gone, between the two looks.
+            let Some(row) = inner.index.get(table, key)? else { continue };
+            let Some(fault) = fault(&needs(table, key, &row)?, &inner.log.ends()) else { continue };
+            let name = String::from_utf8_lossy(key).into_owned();
+            match fault {
+                Fault::NoSegment(id) => {
+                    report.rows_without_segment += 1;
+                    report.name(format!("{} {name:?} names segment {id}, which is not there", table.name()));
+                }
+                Fault::PastEnd(id) => {
+                    report.rows_past_end += 1;
+                    report.name(format!("{} {name:?} names bytes behind the end of segment {id}", table.name()));
+                }
+            }
+        }
+        match rows.last() {
+            Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
+            _ => return Ok(()),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn needs(table: Table, key: &[u8], row: &[u8]) -> Result<Needs, StoreError> {
+    let laid_out = |home: Home, layout: Layout| {
+        let extents = if let Layout::Extents(extents) = layout { extents } else { Vec::new() };
+        Needs { homes: vec![home], extents }
+    };
+    let home = |home: Home| Needs { homes: vec![home], extents: Vec::new() };
+    Ok(match table {
+        Table::Bucket => home(BucketRow::decode(row)?.home),
+        Table::Upload => home(UploadRow::decode(row)?.home),
+        Table::Object => {
+            let row = ObjectRow::decode(row)?;
+            laid_out(row.home, row.layout)
+        }
+        Table::Part => {
+            let row = PartRow::decode(row)?;
+            laid_out(row.home, row.layout)
+        }
+        Table::Manifest => match keys::decode_manifest(key) {
+            Ok((_, keys::ManifestKey::Part(_))) => home(ManifestPart::decode(row)?.home),
+            Ok((_, keys::ManifestKey::Page(_))) => {
+                Needs { homes: Vec::new(), extents: ManifestPage::decode(row)?.extents }
+            }
+            Err(error) => return Err(StoreError::Corrupt(format!("the index: {error}"))),
+        },
+        _ => Needs::default(),
+    })
+}
+
+/// The first thing that the log does not have.
+fn fault(needs: &Needs, ends: &HashMap<SegmentId, Option<u64>>) -> Option<Fault> {
+    let homes = needs.homes.iter().filter(|home| home.bytes > 0).map(|home| (home.segment, 0));
+    let extents = needs.extents.iter().map(|extent| (extent.segment, extent.stripe_offset));
+    homes.chain(extents).find_map(|(id, offset)| match ends.get(&id) {
+        None => Some(Fault::NoSegment(id)),
+        Some(Some(end)) if offset >= *end => Some(Fault::PastEnd(id)),
+        Some(_) => None,
+    })
+}

@@ -1,0 +1,154 @@
+//! Scrub, repair and the comings and goings of targets, from the store's view.
+
+use std::sync::Arc;
+
+use gabion_metadata::{Index, ScanRange, Table, Write};
+use gabion_platform::{Disk, SimDisk};
+use gabion_segment::LogTarget;
+use gabion_store::{Store, TargetMode};
+
+use crate::harness::{truth::check_counters, *};
+
+/// A store with some small and large objects in sealed segments.
+async fn filled(seed: u64) -> (World, Store) {
+    let mut world = World::new(seed, config(2, 1));
+    world.config.log.upkeep.repair_delay_ms = 0;
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for i in 0..6 {
+        put(&store, "bucket", &format!("small {i}"), &bytes(i, 20_000)).await;
+        put(&store, "bucket", &format!("large {i}"), &bytes(i, 1_300_000)).await;
+    }
+    let store = world.restart(store).await;
+    (world, store)
+}
+
+async fn check_objects(store: &Store) {
+    for i in 0..6 {
+        assert!(get(store, "bucket", &format!("small {i}")).await.unwrap() == bytes(i, 20_000), "small {i}");
+        assert!(get(store, "bucket", &format!("large {i}")).await.unwrap() == bytes(i, 1_300_000), "large {i}");
+    }
+}
+
+/// Flips a bit in one shard of each segment; returns how many.
+fn rot(world: &World) -> u64 {
+    let paths: Vec<String> = world.disks[1].paths().into_iter().filter(|path| path.starts_with("segments/")).collect();
+    for path in &paths {
+        // In the header of the first chunk: there is one, whatever the chunk holds.
+        world.disks[1].corrupt(path, 4096 + 20);
+    }
+    paths.len() as u64
+}
+
+#[tokio::test]
+async fn a_scrub_finds_rot_that_nobody_reads_and_heals_it() {
+    let (mut world, store) = filled(1).await;
+    let clean = store.scrub_now().await.unwrap();
+    assert_eq!((clean.bad_shards, clean.bad_chunks), (0, 0));
+    assert!(clean.segments > 3 && clean.bytes > 9_000_000, "{clean:?}");
+    assert!(clean.cross_check.as_ref().unwrap().is_clean(), "{:?}", clean.cross_check);
+    let rotten = rot(&world);
+    let found = store.scrub_now().await.unwrap();
+    assert_eq!((found.bad_shards, found.bad_chunks), (rotten, rotten));
+    assert_eq!(found.shards_repaired, rotten);
+    let healed = store.scrub_now().await.unwrap();
+    assert_eq!((healed.bad_shards, healed.segments), (0, clean.segments));
+    for disk in &world.disks {
+        disk.offline(true);
+        check_objects(&store).await;
+        disk.offline(false);
+    }
+    // What the last one found is known after a restart.
+    let store = world.restart(store).await;
+    let status = store.status().scrub;
+    assert!(!status.running && status.last.unwrap().segments == clean.segments);
+}
+
+#[tokio::test]
+async fn a_scrub_that_was_cut_off_goes_on_where_it_was() {
+    let (mut world, store) = filled(2).await;
+    let total = store.scrub_now().await.unwrap();
+    {
+        let mut scrub = std::pin::pin!(store.scrub_now());
+        while store.status().scrub.segments_done != 2 || !store.status().scrub.running {
+            assert!(futures::poll!(scrub.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(!store.status().scrub.running);
+    let read = || store.log_metrics().scrub_bytes.get();
+    let before = read();
+    assert!(before > total.bytes && before < 2 * total.bytes);
+    world.config.scrub_interval_h = 1;
+    let store = world.restart(store).await;
+    let done = loop {
+        tokio::task::yield_now().await;
+        match store.status().scrub {
+            status if !status.running && status.last.is_some() && status.segments_done > 2 => {
+                break status.last.unwrap();
+            }
+            _ => {}
+        }
+    };
+    assert!(done.segments >= total.segments, "all are read: {done:?}");
+    assert!(store.log_metrics().scrub_bytes.get() < total.bytes, "but not all of them again");
+}
+
+#[tokio::test]
+async fn index_and_log_are_compared_both_ways() {
+    let (world, store) = filled(3).await;
+    assert!(store.cross_check().await.unwrap().is_clean());
+    let file = world.disks[0].create("segments/05/00000000000000070000000000000005.000", 0).await.unwrap();
+    drop(file);
+    let report = store.cross_check().await.unwrap();
+    assert_eq!((report.strays.unknown_files, report.strays.misplaced_files), (1, 0));
+    assert!(report.strays.examples[0].contains("0000000000000005.000"), "{report:?}");
+    let path =
+        world.disks[1].paths().into_iter().find(|path| path.ends_with(".000") || path.ends_with(".001")).unwrap();
+    world.disks[2].create(&path, 0).await.unwrap();
+    assert_eq!(store.cross_check().await.unwrap().strays.misplaced_files, 1);
+    // A row that names a segment that never was.
+    let index = world.index.current.lock().clone();
+    let rows = index.scan(ScanRange::all(Table::Object), 100).unwrap();
+    let (key, row) = rows.iter().find(|(_, row)| row.len() > 40).unwrap();
+    let mut gabion_row = <gabion_metadata::rows::ObjectRow as gabion_metadata::rows::Row>::decode(row).unwrap();
+    gabion_row.home.segment = gabion_types::SegmentId::new(7, 7);
+    let bytes = gabion_metadata::rows::Row::encode(&gabion_row);
+    index.commit(&[], vec![Write::Put(Table::Object, key.clone(), bytes)]).unwrap();
+    let report = store.cross_check().await.unwrap();
+    assert_eq!((report.rows_without_segment, report.rows_past_end), (1, 0), "{report:?}");
+    assert!(!report.is_clean());
+}
+
+#[tokio::test]
+async fn a_lost_target_is_replaced_and_the_rebuilt_index_is_the_same() {
+    let (mut world, store) = filled(4).await;
+    store.shutdown().await;
+    drop(store);
+    let lost = world.disks[1].clone();
+    lost.offline(true);
+    let store = world.open().await;
+    let id = store.status().log.missing_members[0];
+    let disk = SimDisk::new(4711);
+    let new = |disk: &SimDisk| LogTarget {
+        name: "disk 3".to_owned(),
+        disk: Some(Arc::new(disk.clone()) as Arc<dyn Disk>),
+        failure_domain: String::new(),
+    };
+    let plan = store.target_replace(id, new(&disk), TargetMode::DryRun).await.unwrap();
+    assert!(plan.fits && plan.segments > 0 && !plan.applied, "{plan:?}");
+    store.target_replace(id, new(&disk), TargetMode::Apply).await.unwrap();
+    let pass = store.repair_now().await.unwrap();
+    assert_eq!((pass.shards_built, pass.shards_failed, pass.shards_blocked), (plan.segments, 0, 0));
+    check_objects(&store).await;
+    check_counters(&world.index.current.lock());
+    let rows = world.rows();
+    // The old target is out for good: another one may go.
+    world.disks[1] = disk;
+    world.crash(store, 0).await;
+    world.lose_index();
+    world.disks[0].offline(true);
+    let store = world.open().await;
+    assert_eq!(world.rows(), rows);
+    check_objects(&store).await;
+}
