@@ -60,9 +60,9 @@ pub(crate) fn bare(subcommand: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Every package but the integration tests. Steps that build select the same packages: another selection means other features for shared
+/// Every package but the integration tests, and the simulator, which wants a tokio that can pause time. Steps that build select the same packages: another selection means other features for shared
 /// dependencies, and another build of everything above them.
-pub(crate) const PRODUCT: [&str; 3] = ["--workspace", "--exclude", "gabion-tests"];
+pub(crate) const PRODUCT: [&str; 5] = ["--workspace", "--exclude", "gabion-tests", "--exclude", "gabion-sim"];
 
 /// Builds the server that tests drive, from what the unit tests have built already, and returns its path.
 ///

@@ -10,6 +10,7 @@ mod clients;
 mod fuzz;
 mod http;
 mod process;
+mod sim;
 mod steps;
 mod summary;
 
@@ -28,6 +29,8 @@ cargo xtask COMMAND [ARGUMENTS]
   unit [FILTER]           unit, property and documentation tests of all crates
   fuzz                    the decoders' and parsers' properties with many more cases, and each fuzz target for some seconds
   fuzz TARGET SECONDS     one fuzz target; what it finds new is kept in fuzz/corpus
+  sim [OPTIONS]           the simulator: its own tests, every named regression and a minute of fresh seeds; with options, those
+                          seeds (see `sim --help` and docs/TESTING.md)
   integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
   clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it is installed, s5cmd
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)

@@ -6,6 +6,7 @@ use crate::{
     cargo::{PRODUCT, bare, build_test_server, cargo, deny_version, test},
     clients, fuzz,
     process::run,
+    sim,
     summary::{Tally, say},
 };
 
@@ -17,6 +18,7 @@ pub(crate) enum Step {
     Doc,
     Unit,
     Fuzz,
+    Sim,
     Integration,
     Clients,
     Deny,
@@ -29,8 +31,17 @@ const FUZZ_CASES: &str = "200000";
 const INTEGRATION_THREADS: &str = "--test-threads=3";
 
 impl Step {
-    pub(crate) const ALL: [Step; 8] =
-        [Step::Fmt, Step::Lint, Step::Doc, Step::Unit, Step::Fuzz, Step::Integration, Step::Clients, Step::Deny];
+    pub(crate) const ALL: [Step; 9] = [
+        Step::Fmt,
+        Step::Lint,
+        Step::Doc,
+        Step::Unit,
+        Step::Fuzz,
+        Step::Sim,
+        Step::Integration,
+        Step::Clients,
+        Step::Deny,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -39,6 +50,7 @@ impl Step {
             Step::Doc => "doc",
             Step::Unit => "unit",
             Step::Fuzz => "fuzz",
+            Step::Sim => "sim",
             Step::Integration => "integration",
             Step::Clients => "clients",
             Step::Deny => "deny",
@@ -73,6 +85,7 @@ impl Step {
                 test(command.env("PROPTEST_CASES", FUZZ_CASES), tally)?;
                 fuzz::short(tally)
             }
+            Step::Sim => sim::run_all(arguments, tally),
             Step::Integration => {
                 let server = build_test_server()?;
                 let mut command = cargo("test")?;

@@ -46,16 +46,18 @@ impl Entropy for SeededEntropy {
 /// SplitMix64 (Steele, Lea, Flood 2014): here by hand, so that a seed noted in a bug report keeps its meaning when
 /// a dependency changes.
 #[derive(Debug, Clone)]
-pub(crate) struct Dice {
+pub struct Dice {
     state: u64,
 }
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Dice that are wholly determined by `seed`.
+    pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    pub(crate) fn word(&mut self) -> u64 {
+    /// 64 random bits.
+    pub fn word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.state;
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -64,12 +66,12 @@ impl Dice {
     }
 
     /// A number below `limit`, which is small (the bias is `limit` / 2^64).
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.word() % limit
     }
 
     /// True half of the time.
-    pub(crate) fn coin(&mut self) -> bool {
+    pub fn coin(&mut self) -> bool {
         self.word() & 1 == 1
     }
 }

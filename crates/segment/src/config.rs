@@ -1,12 +1,13 @@
 //! What the log is told when it is opened.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use gabion_platform::{Clock, Disk, Entropy};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_MAX, SEGMENT_PAYLOAD_BYTES_DEFAULT};
-use gabion_types::{DeploymentId, Geometry};
+use gabion_types::{DeploymentId, Geometry, SegmentId};
 
 use crate::error::LogError;
 
@@ -62,6 +63,8 @@ pub struct LogConfig {
     pub reprobe_ms: u64,
     /// Repair and scrub.
     pub upkeep: UpkeepConfig,
+    /// Freed segments that the index has no row of: files of them were on a target that was absent, and go when they turn up.
+    pub forgotten: BTreeSet<SegmentId>,
 }
 
 /// Settings of repair and scrub.
@@ -134,6 +137,7 @@ impl LogConfig {
             repair_queue_max: 64 * 1024,
             reprobe_ms: 30_000,
             upkeep: UpkeepConfig::default(),
+            forgotten: BTreeSet::new(),
         }
     }
 

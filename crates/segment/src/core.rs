@@ -1,6 +1,6 @@
 //! What the lanes, recovery, reads and the handle share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -25,9 +25,9 @@ pub(crate) struct Core {
     pub(crate) media: Media,
     pub(crate) sequencer: Sequencer,
     pub(crate) buffers: Buffers,
-    pub(crate) segments: Mutex<HashMap<SegmentId, Arc<Segment>>>,
+    pub(crate) segments: Mutex<BTreeMap<SegmentId, Arc<Segment>>>,
     /// The files of the segments that lanes write.
-    pub(crate) writing: Mutex<HashMap<SegmentId, Arc<ShardFiles>>>,
+    pub(crate) writing: Mutex<BTreeMap<SegmentId, Arc<ShardFiles>>>,
     /// Freed segments that still have files on an absent target: each later `Freed` record is joined by theirs.
     pub(crate) leftovers: Mutex<BTreeSet<SegmentId>>,
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,

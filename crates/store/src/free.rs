@@ -149,6 +149,7 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
         }
     };
     tokio::select! {
+        biased;
         outcome = &mut task => match outcome {
             Ok(Ok(freed)) if freed.left.is_empty() => {}
             Ok(Ok(freed)) => tracing::warn!(%segment, shards = freed.left.len(), "files of a freed segment are left on absent targets"),

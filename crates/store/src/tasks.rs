@@ -20,6 +20,7 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
     let Some(interval_ms) = store.upgrade().map(|inner| inner.config.checkpoint_interval_ms.max(1)) else { return };
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
             () = apply.work().checkpoint.notified() => {}
@@ -46,6 +47,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
     apply.work().snapshot_after(bytes);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = apply.work().snapshot.notified() => {}
         }
@@ -53,6 +55,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
         // While it is written, and until it is known how long it is, none is due.
         apply.work().snapshot_after(u64::MAX);
         let written = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             written = snapshot::write(&inner) => written,
         };
@@ -78,11 +81,13 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
     let mut told = String::new();
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = apply.work().free.notified() => {}
         }
         let Some(inner) = store.upgrade() else { return };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             freed = free::free_dead(&inner) => match freed {
                 Ok(count) => {
@@ -108,11 +113,13 @@ pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
     let mut told = String::new();
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
         }
         let Some(inner) = store.upgrade() else { return };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             round = compact::round(&inner, Pace::Background) => match round {
                 Ok(compacted) => {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::entropy::Dice;
+
 const PAGE_BYTES: u64 = 4096;
 
 /// A length and the pages that were written; all else reads as zeros.
@@ -51,6 +53,14 @@ impl Content {
         self.len = len;
     }
 
+    /// The place of some byte that was ever written: rot in the zeros of a preallocated file would rarely hit anything.
+    pub(super) fn any_offset(&self, dice: &mut Dice) -> Option<u64> {
+        let count = self.pages.len() as u64;
+        let page = if count > 0 { dice.below(count) } else { return None };
+        let page = self.pages.keys().nth(page as usize)?;
+        Some(page * PAGE_BYTES + dice.below(PAGE_BYTES)).filter(|offset| *offset < self.len)
+    }
+
     /// Flips the lowest bit of one byte; false if there is no such byte.
     pub(super) fn flip_bit(&mut self, offset: u64) -> bool {
         let byte = self.read(offset, 1);
@@ -81,7 +91,6 @@ fn pages_of(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::o
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entropy::Dice;
 
     #[test]
     fn agrees_with_a_vector() {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::entropy::Dice;
+
 /// Faults to inject into a [`super::SimDisk`]; what is not named stays as it is.
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {
@@ -80,4 +82,37 @@ impl Countdown {
             _ => Ok(()),
         }
     }
+}
+
+/// One in so many operations, by chance; zero is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OneIn(pub u32);
+
+impl OneIn {
+    /// Whether this operation is the one.
+    pub(super) fn hits(self, dice: &mut Dice) -> bool {
+        self.0 > 0 && dice.below(self.0.into()) == 0
+    }
+
+    /// Fails if this operation is the one.
+    pub(super) fn strikes(self, dice: &mut Dice) -> io::Result<()> {
+        if self.hits(dice) { Err(io::Error::other("injected fault")) } else { Ok(()) }
+    }
+}
+
+/// How often operations of a [`super::SimDisk`] go wrong by chance.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultRates {
+    /// Reads that fail.
+    pub read_fails: OneIn,
+    /// Writes and length changes that fail.
+    pub write_fails: OneIn,
+    /// Syncs of files or directories that fail.
+    pub sync_fails: OneIn,
+    /// Reads of a part of a file that give too few bytes.
+    pub short_reads: OneIn,
+    /// Writes that hit another file.
+    pub misdirected_writes: OneIn,
+    /// Most turns that an operation waits before a step; zero: one at most.
+    pub slow_turns_max: u32,
 }

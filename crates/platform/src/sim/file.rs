@@ -1,6 +1,7 @@
 //! An open simulated file.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
@@ -13,11 +14,20 @@ use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_read, check_writ
 pub(super) struct SimFile {
     disk: SimDisk,
     inode: InodeRef,
+    /// Handles of this disk that are open, this one included.
+    open_files: Arc<AtomicUsize>,
 }
 
 impl SimFile {
-    pub(super) fn new(disk: SimDisk, inode: InodeRef) -> Self {
-        Self { disk, inode }
+    pub(super) fn new(disk: SimDisk, inode: InodeRef, open_files: &Arc<AtomicUsize>) -> Self {
+        open_files.fetch_add(1, Ordering::Relaxed);
+        Self { disk, inode, open_files: Arc::clone(open_files) }
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.open_files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,8 @@ use crate::entropy::Dice;
 
 /// What a disk writes as a whole or not at all; writes tear at its multiples.
 pub const SECTOR_BYTES: usize = 512;
+/// What a page cache writes back, and most of today's disks have for a sector.
+const PAGE_BYTES: usize = 4096;
 
 /// A file without its name.
 #[derive(Debug, Default)]
@@ -26,8 +28,23 @@ enum Change {
 }
 
 impl Inode {
+    /// A file of which this is on the medium, and nothing in the cache.
+    pub(super) fn on_medium(content: Content) -> Self {
+        Self { cached: content.clone(), synced: content, dirty: Vec::new() }
+    }
+
+    /// What is on the medium.
+    pub(super) fn medium(&self) -> &Content {
+        &self.synced
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.cached.len()
+    }
+
+    /// The place of some byte that was ever written.
+    pub(super) fn any_offset(&self, dice: &mut Dice) -> Option<u64> {
+        self.cached.any_offset(dice)
     }
 
     pub(super) fn read(&self, offset: u64, len: usize) -> Bytes {
@@ -46,7 +63,7 @@ impl Inode {
 
     /// A write that fails midway: any of its sectors may be there.
     pub(super) fn write_torn(&mut self, offset: u64, bytes: &Bytes, dice: &mut Dice) {
-        for (at, sector) in sectors(offset, bytes) {
+        for (at, sector) in sectors(offset, bytes, SECTOR_BYTES) {
             if dice.coin() {
                 self.write(at, sector);
             }
@@ -81,7 +98,8 @@ impl Inode {
                     0 => self.synced.write(offset, &bytes),
                     1 => {}
                     _ => {
-                        for (at, sector) in sectors(offset, &bytes) {
+                        let sector_bytes = if dice.coin() { SECTOR_BYTES } else { PAGE_BYTES };
+                        for (at, sector) in sectors(offset, &bytes, sector_bytes) {
                             if dice.coin() {
                                 self.synced.write(at, &sector);
                             }
@@ -101,14 +119,14 @@ impl Inode {
 }
 
 /// Cuts `bytes`, which lie at `offset`, where sectors of the file end.
-fn sectors(offset: u64, bytes: &Bytes) -> impl Iterator<Item = (u64, Bytes)> {
+fn sectors(offset: u64, bytes: &Bytes, sector_bytes: usize) -> impl Iterator<Item = (u64, Bytes)> {
     let mut rest = bytes.clone();
     let mut at = offset;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let to_border = SECTOR_BYTES - (at % SECTOR_BYTES as u64) as usize;
+        let to_border = sector_bytes - (at % sector_bytes as u64) as usize;
         let sector = rest.split_to(to_border.min(rest.len()));
         let start = at;
         at += sector.len() as u64;
@@ -122,8 +140,9 @@ mod tests {
 
     #[test]
     fn sectors_are_cut_at_borders_of_the_file() {
-        let cuts: Vec<_> = sectors(500, &Bytes::from(vec![0; 1100])).map(|(at, sector)| (at, sector.len())).collect();
+        let cuts: Vec<_> =
+            sectors(500, &Bytes::from(vec![0; 1100]), 512).map(|(at, sector)| (at, sector.len())).collect();
         assert_eq!(cuts, [(500, 12), (512, 512), (1024, 512), (1536, 64)]);
-        assert_eq!(sectors(7, &Bytes::new()).count(), 0);
+        assert_eq!(sectors(7, &Bytes::new(), 4096).count(), 0);
     }
 }

@@ -11,27 +11,34 @@
 //! # The faults
 //!
 //! - **Power loss** ([`SimDisk::crash`]): each write since the file's last sync is, in order and by a seeded
-//!   choice, kept, lost, or torn at 512-byte borders of the file, any subset of its sectors being kept. Each length
-//!   change (preallocation too) is kept or lost. Each name whose live state was not made durable has the one state
-//!   or the other. A gap left by a lost write reads as zeros. What was synced is there.
+//!   choice, kept, lost, or torn at 512-byte or 4-KiB borders of the file, any subset of its sectors being kept: so writes
+//!   between two syncs reach the medium in any order. Each length change (preallocation too) is kept or lost. Each name whose
+//!   live state was not made durable has the one state or the other. A gap left by a lost write reads as zeros. What was
+//!   synced is there. A [`SimPower`] that disks share goes out before any chosen step of any of them, until all have crashed.
 //! - **Process death** ([`SimDisk::kill`]): nothing is lost.
 //! - After either, every handle and disk from before fails for ever, operations in flight included;
 //!   [`SimDisk::reopen`] gives the disk anew.
-//! - **Failing reads, writes, syncs**: the next so many fail with a given kind. A failed read or length change
-//!   changes nothing. A failed write may have written any of its sectors. A failed file sync drops the unsynced
-//!   writes as Linux does: reads still see them, a later sync that succeeds does not make them durable, and a crash
-//!   loses them. A failed directory sync leaves the names as they were, not durable.
+//! - **Failing reads, writes, syncs**: the next so many, or one in so many for as long as it is so ([`FaultRates`]), fail with a
+//!   given kind. A failed read or length change changes nothing. A failed write may have written any of its sectors. A failed
+//!   file sync drops the unsynced writes as Linux does: reads still see them, a later sync that succeeds does not make them
+//!   durable, and a crash loses them. A failed directory sync leaves the names as they were, not durable.
+//! - **Short reads**: a read of a part of a file gives fewer bytes than there are.
+//! - **Misdirected writes**: a write says that it succeeded and has hit another file of the disk, at the same offset.
+//! - **Slow**: an operation waits many turns before a step, while others overtake it.
 //! - **Full**: what would make the lengths of all files exceed a capacity fails with `StorageFull` and changes
 //!   nothing.
 //! - **Offline**: every operation fails with `NotConnected`, until it is online again.
-//! - **Rot**: a bit of a file flips, on the medium and in the cache.
+//! - **Rot**: a bit of a file flips, on the medium and in the cache; given, or anywhere ([`SimDisk::rot`]): in data, headers,
+//!   seals, memberships.
+//! - **Stale**: the medium holds what it held before ([`SimDisk::image`], [`SimDisk::restore`]).
+//! - **Replaced**: the medium is empty.
 //!
-//! Not simulated: latency, misdirected writes, a sync that lies, reordering across a sync, rot of names.
+//! Not simulated: a sync that lies, reordering across a sync, rot of names.
 //!
 //! # Determinism
 //!
-//! No threads and no clock: an operation is one or more steps, and before each step its future yields or not, by
-//! the seed. So concurrent operations interleave, as on a real disk, but the same way each time on a current-thread
+//! No threads and no clock: an operation is one or more steps, and before each step its future yields or not (more often if the
+//! disk is slow), by the seed. So concurrent operations interleave, as on a real disk, but the same way each time on a current-thread
 //! runtime. A future that is dropped in flight does its remaining steps at that moment: detached, as on a real
 //! disk.
 //!
@@ -41,8 +48,10 @@
 mod content;
 mod faults;
 mod file;
+mod image;
 mod inode;
 mod operation;
+mod power;
 mod state;
 
 #[cfg(test)]
@@ -51,6 +60,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -58,8 +68,10 @@ use parking_lot::Mutex;
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
 use crate::path;
 
-pub use faults::FaultPlan;
+pub use faults::{FaultPlan, FaultRates, OneIn};
+pub use image::DiskImage;
 pub use inode::SECTOR_BYTES;
+pub use power::SimPower;
 
 use file::SimFile;
 use operation::Operation;
@@ -76,7 +88,12 @@ pub struct SimDisk {
 impl SimDisk {
     /// An empty disk, whose interleavings are determined by `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { state: Arc::new(Mutex::new(State::new(seed))), epoch: 0 }
+        Self::powered(seed, &SimPower::new())
+    }
+
+    /// The same, on a power supply that it shares with others.
+    pub fn powered(seed: u64, power: &SimPower) -> Self {
+        Self { state: Arc::new(Mutex::new(State::new(seed, power.clone()))), epoch: 0 }
     }
 
     /// Power loss: unsynced changes are kept, lost or torn as `seed` has it, and every handle fails from now on.
@@ -135,6 +152,37 @@ impl SimDisk {
         self.inject(FaultPlan::new().flip_bit(path, offset));
     }
 
+    /// Flips `count` bits, anywhere in what was ever written to the files that are there.
+    pub fn rot(&self, count: u32) {
+        self.state.lock().rot(count);
+    }
+
+    /// How often operations fail by chance from now on, and how slow they are.
+    pub fn set_rates(&self, rates: FaultRates) {
+        self.state.lock().set_rates(rates);
+    }
+
+    /// What is on the medium.
+    pub fn image(&self) -> DiskImage {
+        self.state.lock().image()
+    }
+
+    /// The medium holds `image` and nothing else: an older one is a target that comes back stale, [`DiskImage::default`] one that
+    /// was replaced by an empty one. Every handle fails from now on, as after [`SimDisk::kill`].
+    pub fn restore(&self, image: &DiskImage) {
+        self.state.lock().restore(image);
+    }
+
+    /// Handles on files that are open.
+    pub fn open_files(&self) -> usize {
+        self.state.lock().open_files().load(Ordering::Relaxed)
+    }
+
+    /// A number that depends on everything that was ever asked of the disk, in its order: two runs with the same one did the same.
+    pub fn digest(&self) -> u64 {
+        self.state.lock().digest()
+    }
+
     /// Lengths of all files together.
     pub fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes()
@@ -161,7 +209,7 @@ impl Disk for SimDisk {
         let (disk, path) = (self.clone(), path.to_owned());
         self.operation(move |state| {
             let inode = state.create(&path, preallocate_bytes)?;
-            Ok(Arc::new(SimFile::new(disk, inode)) as Arc<dyn DiskFile>)
+            Ok(Arc::new(SimFile::new(disk, inode, state.open_files())) as Arc<dyn DiskFile>)
         })
         .boxed()
     }
@@ -171,7 +219,11 @@ impl Disk for SimDisk {
             return refused(error);
         }
         let (disk, path) = (self.clone(), path.to_owned());
-        self.operation(move |state| Ok(Arc::new(SimFile::new(disk, state.open(&path)?)) as Arc<dyn DiskFile>)).boxed()
+        self.operation(move |state| {
+            let inode = state.open(&path)?;
+            Ok(Arc::new(SimFile::new(disk, inode, state.open_files())) as Arc<dyn DiskFile>)
+        })
+        .boxed()
     }
 
     fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {

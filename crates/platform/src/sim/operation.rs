@@ -22,8 +22,8 @@ pub(super) struct Operation<T> {
     /// Taken when it has run or will never run.
     last: Option<Step<T>>,
     begun: bool,
-    /// Whether the future has yielded before the step that is next.
-    yielded: bool,
+    /// Turns to wait before the step that is next; unknown until it is asked.
+    turns: Option<u32>,
 }
 
 impl<T: Send + 'static> Operation<T> {
@@ -33,7 +33,7 @@ impl<T: Send + 'static> Operation<T> {
         epoch: u64,
         last: impl FnOnce(&mut State) -> io::Result<T> + Send + 'static,
     ) -> Self {
-        Self { state, epoch, first: VecDeque::new(), last: Some(Box::new(last)), begun: false, yielded: false }
+        Self { state, epoch, first: VecDeque::new(), last: Some(Box::new(last)), begun: false, turns: None }
     }
 
     /// The same, with a step before all others.
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Operation<T> {
 impl<T> Operation<T> {
     /// Does the next step; the result once it was the last one or failed.
     fn step(&mut self, state: &mut State) -> Option<io::Result<T>> {
-        self.yielded = false;
+        self.turns = None;
         let outcome = state.check_alive(self.epoch).and_then(|()| match self.first.pop_front() {
             Some(step) => step(state).map(|()| None),
             None => self.last.take().expect("an operation is not polled after its end")(state).map(Some),
@@ -71,8 +71,9 @@ impl<T> Future for Operation<T> {
         let shared = Arc::clone(&this.state);
         let mut state = shared.lock();
         loop {
-            if !this.yielded && state.dice().coin() {
-                this.yielded = true;
+            let turns = this.turns.get_or_insert_with(|| state.turns());
+            if *turns > 0 {
+                *turns -= 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::faults::FaultPlan;
+use super::faults::{FaultPlan, FaultRates};
+use super::image::DiskImage;
 use super::inode::Inode;
+use super::power::SimPower;
 use crate::disk::{DirEntry, Space};
 use crate::entropy::Dice;
 use crate::path;
@@ -27,10 +30,16 @@ pub(super) struct State {
     live: BTreeMap<String, InodeRef>,
     durable: BTreeMap<String, InodeRef>,
     faults: FaultPlan,
+    rates: FaultRates,
+    power: SimPower,
+    /// Handles on files that are open; counted without the lock, since a handle may be dropped under it.
+    open_files: Arc<AtomicUsize>,
+    /// Everything that was ever asked, in order.
+    digest: u64,
 }
 
 impl State {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, power: SimPower) -> Self {
         Self {
             dice: Dice::new(seed),
             epoch: 0,
@@ -38,20 +47,61 @@ impl State {
             live: BTreeMap::new(),
             durable: BTreeMap::new(),
             faults: FaultPlan::new(),
+            rates: FaultRates::default(),
+            power,
+            open_files: Arc::default(),
+            digest: 0,
         }
+    }
+
+    pub(super) fn open_files(&self) -> &Arc<AtomicUsize> {
+        &self.open_files
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(super) fn set_rates(&mut self, rates: FaultRates) {
+        self.rates = rates;
+    }
+
+    /// Turns that an operation waits before its next step.
+    pub(super) fn turns(&mut self) -> u32 {
+        if self.rates.slow_turns_max > 0 && self.dice.below(4) == 0 {
+            return self.dice.below(u64::from(self.rates.slow_turns_max) + 1) as u32;
+        }
+        u32::from(self.dice.coin())
+    }
+
+    /// Adds to the digest what was asked and how it went.
+    fn note(&mut self, what: u64, offset: u64, bytes: u64) {
+        for word in [what, offset, bytes] {
+            self.digest = (self.digest ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+        }
+    }
+
+    pub(super) fn image(&self) -> DiskImage {
+        let files = self.live.iter().map(|(path, inode)| (path.clone(), inode.lock().medium().clone()));
+        DiskImage { dirs: self.dirs.clone(), files: files.collect() }
+    }
+
+    /// The medium holds `image` and nothing else.
+    pub(super) fn restore(&mut self, image: &DiskImage) {
+        self.kill();
+        self.dirs = image.dirs.clone();
+        let inode = |content: &super::content::Content| Arc::new(Mutex::new(Inode::on_medium(content.clone())));
+        self.live = image.files.iter().map(|(path, content)| (path.clone(), inode(content))).collect();
+        self.durable = self.live.clone();
     }
 
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    pub(super) fn dice(&mut self) -> &mut Dice {
-        &mut self.dice
-    }
-
-    /// Fails if the operation is of an older epoch, or the disk is offline.
+    /// One step of an operation begins: fails if it is of an older epoch, the power is out, or the disk is offline.
     pub(super) fn check_alive(&self, epoch: u64) -> io::Result<()> {
-        if epoch != self.epoch {
+        if epoch != self.epoch || !self.power.step() {
             return Err(io::Error::new(io::ErrorKind::NotConnected, "the simulated machine crashed"));
         }
         if self.faults.offline == Some(true) {
@@ -104,6 +154,7 @@ impl State {
     }
 
     pub(super) fn create(&mut self, path: &str, preallocate_bytes: u64) -> io::Result<InodeRef> {
+        self.note(1, path.len() as u64, preallocate_bytes);
         self.check_room(preallocate_bytes)?;
         self.make_dirs(path)?;
         if self.live.contains_key(path) || self.dirs.contains(path) {
@@ -139,7 +190,9 @@ impl State {
 
     pub(super) fn read_file(&mut self, path: &str, max_bytes: usize) -> io::Result<Bytes> {
         let inode = self.open(path)?;
+        self.note(2, path.len() as u64, inode.lock().len());
         self.faults.reads.step()?;
+        self.rates.read_fails.strikes(&mut self.dice)?;
         let inode = inode.lock();
         if inode.len() > max_bytes as u64 {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{path} has {} bytes", inode.len())));
@@ -149,9 +202,12 @@ impl State {
 
     /// Step 1 of `write_file`: new content beside the old, synced.
     pub(super) fn write_replacement(&mut self, replacement: &InodeRef, bytes: &Bytes) -> io::Result<()> {
+        self.note(3, 0, bytes.len() as u64);
         self.faults.writes.step()?;
+        self.rates.write_fails.strikes(&mut self.dice)?;
         self.check_room(bytes.len() as u64)?;
         self.faults.syncs.step()?;
+        self.rates.sync_fails.strikes(&mut self.dice)?;
         let mut inode = replacement.lock();
         inode.write(0, bytes.clone());
         inode.sync();
@@ -182,13 +238,16 @@ impl State {
         if self.dirs.contains(path) {
             return Err(io::Error::new(io::ErrorKind::IsADirectory, format!("{path} is a directory")));
         }
+        self.note(4, path.len() as u64, 0);
         self.live.remove(path);
         Ok(())
     }
 
     pub(super) fn sync_dir(&mut self, dir: &str) -> io::Result<()> {
         self.check_dir(dir)?;
+        self.note(5, dir.len() as u64, 0);
         self.faults.syncs.step()?;
+        self.rates.sync_fails.strikes(&mut self.dice)?;
         self.durable.retain(|path, _| path::split(path).0 != dir);
         let live = self.live.iter().filter(|(path, _)| path::split(path).0 == dir);
         self.durable.extend(live.map(|(path, inode)| (path.clone(), Arc::clone(inode))));
@@ -196,14 +255,24 @@ impl State {
     }
 
     pub(super) fn read_at(&mut self, inode: &InodeRef, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.note(6, offset, len as u64);
         self.faults.reads.step()?;
+        self.rates.read_fails.strikes(&mut self.dice)?;
+        let len =
+            if self.rates.short_reads.hits(&mut self.dice) { self.dice.below(len as u64 + 1) as usize } else { len };
         Ok(inode.lock().read(offset, len))
     }
 
     pub(super) fn write_at(&mut self, inode: &InodeRef, offset: u64, parts: &[Bytes]) -> io::Result<()> {
-        let failed = self.faults.writes.step();
+        let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.note(7, offset, bytes);
+        let failed = self.faults.writes.step().and_then(|()| self.rates.write_fails.strikes(&mut self.dice));
+        let end = offset + bytes;
+        let inode = &match self.rates.misdirected_writes.hits(&mut self.dice) {
+            true => self.any_file().unwrap_or_else(|| Arc::clone(inode)),
+            false => Arc::clone(inode),
+        };
         let mut at = offset;
-        let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
         if failed.is_ok() {
             let growth = end.saturating_sub(inode.lock().len());
             self.check_room(growth)?;
@@ -219,8 +288,28 @@ impl State {
         failed
     }
 
+    /// A file that a misdirected write hits.
+    fn any_file(&mut self) -> Option<InodeRef> {
+        let count = self.live.len() as u64;
+        let at = if count > 0 { self.dice.below(count) } else { return None };
+        self.live.values().nth(at as usize).cloned()
+    }
+
+    /// Flips `count` bits anywhere in the bytes that the files hold; fewer if there are no files.
+    pub(super) fn rot(&mut self, count: u32) {
+        for _ in 0..count {
+            let Some(inode) = self.any_file() else { return };
+            let mut inode = inode.lock();
+            if let Some(offset) = inode.any_offset(&mut self.dice) {
+                inode.flip_bit(offset);
+            }
+        }
+    }
+
     pub(super) fn set_len(&mut self, inode: &InodeRef, len: u64) -> io::Result<()> {
+        self.note(8, len, 0);
         self.faults.writes.step()?;
+        self.rates.write_fails.strikes(&mut self.dice)?;
         let growth = len.saturating_sub(inode.lock().len());
         self.check_room(growth)?;
         inode.lock().set_len(len);
@@ -228,7 +317,8 @@ impl State {
     }
 
     pub(super) fn sync(&mut self, inode: &InodeRef) -> io::Result<()> {
-        let stepped = self.faults.syncs.step();
+        self.note(9, inode.lock().len(), 0);
+        let stepped = self.faults.syncs.step().and_then(|()| self.rates.sync_fails.strikes(&mut self.dice));
         match stepped {
             Ok(()) => inode.lock().sync(),
             Err(_) => inode.lock().sync_failed(),

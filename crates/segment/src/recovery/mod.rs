@@ -11,7 +11,7 @@ mod roll_forward;
 mod shards;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -123,8 +123,9 @@ pub(crate) async fn recover(
         .unwrap_or_default();
     let known = find_moved(core, &listing, known, &mut recovery).await?;
     let mut freed: BTreeMap<SegmentId, Option<Arc<SegmentInfo>>> = BTreeMap::new();
-    let mut named = BTreeSet::new();
-    let mut to_walk = Vec::new();
+    freed.extend(core.config.forgotten.iter().map(|id| (*id, None)));
+    let mut named = core.config.forgotten.clone();
+    let (mut to_walk, mut trusted) = (Vec::new(), Vec::new());
     for known in known {
         let found = listing.found(known.id);
         named.insert(known.id);
@@ -135,6 +136,7 @@ pub(crate) async fn recover(
             }
             Some(seal) if known.applied_stripes == seal.stripes && !lacks_seal(&info, seal, found) => {
                 trust_sealed(core, &listing, info, seal, found, &mut recovery);
+                trusted.push(known);
             }
             _ => to_walk.push((known.id, Some(known))),
         }
@@ -142,6 +144,9 @@ pub(crate) async fn recover(
     to_walk.extend(listing.shards.keys().filter(|id| !named.contains(id)).map(|id| (*id, None)));
     let parallel = (PARALLEL_SHARDS_MAX / core.config.geometry.shards()).clamp(1, PARALLEL_MAX);
     let listing = &listing;
+    let gone =
+        to_walk.iter().filter_map(|(_, known)| known.as_ref()).chain(&trusted).filter(|known| is_gone(listing, known));
+    let gone: Vec<SegmentId> = gone.map(|known| known.id).collect();
     let mut outcomes = stream::iter(to_walk)
         .map(async |(id, known): (SegmentId, Option<KnownSegment>)| {
             let outcome = recover_segment(core, listing, id, known.as_ref()).await;
@@ -162,6 +167,9 @@ pub(crate) async fn recover(
         for id in &segment.frees {
             freed.entry(*id).or_insert(None);
         }
+    }
+    if let Some(id) = gone.into_iter().find(|id| !freed.contains_key(id)) {
+        return Err(LogError::IndexAhead { segment: id });
     }
     register(core, walked, &freed, &mut recovery);
     remove_empty(core, listing, empty, &mut recovery).await;
@@ -213,6 +221,13 @@ async fn find_moved(
         out.push(known);
     }
     Ok(out)
+}
+
+/// Whether no file is left of a segment that the index has applied, with all its targets in sight. If the log does not say that it was
+/// freed, then the record that said so was freed as well: the index is an older copy, and its rows may name what is long gone.
+fn is_gone(listing: &Listing, known: &KnownSegment) -> bool {
+    let in_sight = |target: &TargetId| *target == TargetId::NONE || listing.is_listed(*target);
+    known.applied_stripes > 0 && listing.found(known.id).is_empty() && known.targets.iter().all(in_sight)
 }
 
 /// Whether a shard that is there does not end with the seal: it was away when the segment was sealed, and what was written last

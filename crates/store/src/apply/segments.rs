@@ -1,6 +1,6 @@
 //! The segments that exist, as the index knows them: in memory, and in its table.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gabion_metadata::{
     Index, ScanRange, Table, Write, keys,
@@ -18,7 +18,8 @@ const PAGE_ROWS: usize = 1024;
 /// All segments; what is in the index, is here.
 #[derive(Default)]
 pub(crate) struct Segments {
-    table: HashMap<SegmentId, Segment>,
+    /// In an order, so that a simulation goes the same way each time.
+    table: BTreeMap<SegmentId, Segment>,
     /// What the newest snapshot of the index covers, if there is one.
     snapshot: Option<Covered>,
     /// What the one that is being written covers.
@@ -48,7 +49,7 @@ pub(crate) type Changes = HashMap<SegmentId, Option<Segment>>;
 impl Segments {
     /// Reads all rows.
     pub(crate) fn load(index: &dyn Index) -> Result<Self, StoreError> {
-        let mut table = HashMap::new();
+        let mut table = BTreeMap::new();
         let mut range = ScanRange::all(Table::Segment);
         loop {
             let rows = index.scan(range.clone(), PAGE_ROWS)?;

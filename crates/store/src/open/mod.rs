@@ -167,7 +167,8 @@ async fn attempt(
     let log_env = gabion_segment::Env { clock: Arc::clone(&env.clock), entropy: Arc::clone(&env.entropy) };
     // Drives that are not mounted look like new ones, and those of another deployment are no reason to throw the index away.
     let expected_deployment = state.deployment.or(config.log.expected_deployment);
-    let log_config = LogConfig { expected_deployment, ..config.log.clone() };
+    let forgotten = state.forgotten.iter().copied().collect();
+    let log_config = LogConfig { expected_deployment, forgotten, ..config.log.clone() };
     let opened = Log::open(log_config, targets.to_vec(), known, log_env).await;
     let (log, recovery) = match opened {
         Ok(opened) => opened,
@@ -213,6 +214,7 @@ async fn catch_up(
     let was_lost = opened.is_lost();
     let Opened { index, log, apply, recovery, state, .. } = &opened;
     let mutations_replayed = replay::replay(log, &**index, apply, recovery, state.clone(), progress).await?;
+    let unreadable = recovery.unreadable.iter().map(|segment| format!("segment {}: {}", segment.id, segment.detail));
     let report = OpenReport {
         index_rebuilt: rebuilt.distrust.or_else(|| was_lost.then(|| NO_INDEX.into())),
         rows_restored: rebuilt.rows_restored,
@@ -221,7 +223,7 @@ async fn catch_up(
         stripes_rolled_forward: recovery.rolled_forward,
         stripes_voided: recovery.voided,
         segments_unreadable: recovery.unreadable.len(),
-        warnings: recovery.warnings.clone(),
+        warnings: recovery.warnings.iter().cloned().chain(unreadable).collect(),
     };
     log.observe_seq(recovery.max_seq);
     Ok((opened, report))

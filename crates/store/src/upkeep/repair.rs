@@ -24,9 +24,11 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
     let mut told = String::new();
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
             () = wanted.notified() => tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_millis(GATHER_MS)) => {}
             }
@@ -34,6 +36,7 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
         // Not the store: a long pass must not keep it from ending.
         let Some(log) = store.upgrade().map(|inner| inner.log.clone()) else { return };
         let pass = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             pass = log.repair(false) => pass,
         };

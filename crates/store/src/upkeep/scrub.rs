@@ -135,6 +135,7 @@ pub(crate) async fn scrubs(store: Weak<Inner>, stop: CancellationToken) {
     let mut wait_ms = 0;
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
         }
@@ -144,6 +145,7 @@ pub(crate) async fn scrubs(store: Weak<Inner>, stop: CancellationToken) {
             continue;
         }
         let outcome = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             outcome = scrub(&inner, false) => outcome,
         };

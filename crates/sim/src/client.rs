@@ -1,0 +1,234 @@
+//! Clients: they ask for things at random, and write down what they were told.
+
+mod multipart;
+mod objects;
+
+use std::{
+    cell::{RefCell, RefMut},
+    collections::BTreeMap,
+    future::Future,
+    task::Poll,
+    time::Duration,
+};
+
+use gabion_platform::{Dice, SimPower};
+use gabion_store::{Store, StoreError};
+use gabion_types::{BucketName, ObjectKey};
+
+use crate::{
+    history::{Call, Register},
+    linearize::{Post, Pre},
+    params::{Params, pick},
+    trace::Trace,
+    uploads::Upload,
+    values::{Value, Values},
+};
+
+/// Buckets that keys lie in.
+pub(crate) const BUCKETS: [&str; 2] = ["bucket-a", "bucket-b"];
+
+/// What all clients know together, over all lives.
+pub(crate) struct World {
+    pub(crate) dice: Dice,
+    pub(crate) trace: Trace,
+    pub(crate) values: Values,
+    pub(crate) keys: Vec<(BucketName, ObjectKey)>,
+    pub(crate) registers: Vec<Register>,
+    pub(crate) uploads: Vec<Upload>,
+    /// By key: uploads that were asked for without an answer.
+    pub(crate) unknown_uploads: BTreeMap<usize, usize>,
+    /// Whether the buckets were created.
+    pub(crate) has_buckets: bool,
+    /// The first thing that must not be.
+    pub(crate) violation: Option<String>,
+    /// Whether requests that change something may fail.
+    pub(crate) writes_may_fail: bool,
+    /// Operations that were begun.
+    pub(crate) ops: u64,
+    /// Operations that were refused.
+    pub(crate) refused: u64,
+    now: u64,
+}
+
+impl World {
+    pub(crate) fn new(params: &Params, dice: Dice, is_loud: bool) -> Self {
+        let key = |number: usize| {
+            let bucket = BucketName::new(BUCKETS[number % BUCKETS.len()]).expect("the names above are valid");
+            let folder = ["a/", "b/", "", "a/b/"][number / 2 % 4];
+            (bucket, ObjectKey::new(&format!("{folder}key-{number}")).expect("this is a valid key"))
+        };
+        Self {
+            dice,
+            trace: Trace::new(is_loud),
+            values: Values::new(params.seed),
+            keys: (0..params.keys).map(key).collect(),
+            registers: (0..params.keys).map(|_| Register::default()).collect(),
+            uploads: Vec::new(),
+            unknown_uploads: BTreeMap::new(),
+            has_buckets: false,
+            violation: None,
+            writes_may_fail: false,
+            ops: 0,
+            refused: 0,
+            now: 0,
+        }
+    }
+
+    /// The next moment.
+    pub(crate) fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// Something is as it must not be.
+    pub(crate) fn violate(&mut self, what: String) {
+        self.trace.say(format!("VIOLATION: {what}"));
+        self.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn any_key(&mut self) -> usize {
+        // The first ones are hot.
+        let limit = if self.dice.coin() { self.keys.len().min(2) } else { self.keys.len() };
+        self.dice.below(limit as u64) as usize
+    }
+
+    fn call(&mut self, key: usize, pre: Pre, post: Post) -> Call {
+        let now = self.tick();
+        self.registers[key].call(key, now, pre, post)
+    }
+
+    /// What was seen of a key since `called`.
+    pub(crate) fn saw(&mut self, key: usize, called: u64, value: Option<Value>) {
+        let now = self.tick();
+        self.registers[key].saw(called, now, value.map_or(Pre::Absent, Pre::Is));
+    }
+
+    /// Length of a body.
+    fn any_len(&mut self) -> usize {
+        let dice = &mut self.dice;
+        match dice.below(20) {
+            0 => 0,
+            1..=11 => dice.below(6000) as usize,
+            12..=15 => dice.below(100_000) as usize,
+            16..=18 => (128 << 10) + dice.below(500_000) as usize,
+            _ => (1 << 20) + dice.below(1_500_000) as usize,
+        }
+    }
+}
+
+/// A client.
+pub(crate) struct Client<'a> {
+    pub(crate) number: u64,
+    pub(crate) store: Store,
+    pub(crate) world: &'a RefCell<World>,
+    pub(crate) power: &'a SimPower,
+}
+
+/// What an error of a change means.
+enum Fate {
+    /// It took no effect.
+    Refused,
+    /// It may have taken effect.
+    Unknown,
+}
+
+impl Client<'_> {
+    /// Asks for `ops` things, one after another.
+    pub(crate) async fn work(&self, ops: u64) {
+        for _ in 0..ops {
+            if self.power.is_out() || self.world().violation.is_some() {
+                return;
+            }
+            let (kind, think_ms) = {
+                let mut world = self.world();
+                world.ops += 1;
+                (world.dice.below(100), pick(&mut world.dice, &[0, 0, 0, 1, 10]))
+            };
+            if think_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(think_ms)).await;
+            }
+            match kind {
+                0..=29 => self.put().await,
+                30..=49 => self.get().await,
+                50..=53 => self.head().await,
+                54..=64 => self.delete().await,
+                65..=70 => self.copy().await,
+                71..=74 => self.list().await,
+                75..=78 => self.create_upload().await,
+                79..=87 => self.upload_part().await,
+                88..=89 => self.upload_part_copy().await,
+                90..=93 => self.complete_upload().await,
+                94 => self.abort_upload().await,
+                95..=96 => self.upkeep("a checkpoint", self.store.checkpoint().await),
+                _ => self.upkeep("freeing", self.store.free_dead_segments().await.map(drop)),
+            }
+        }
+    }
+
+    fn world(&self) -> RefMut<'_, World> {
+        self.world.borrow_mut()
+    }
+
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        self.world().trace.say(format!("client {}: {what}", self.number));
+    }
+
+    fn upkeep(&self, what: &str, outcome: Result<(), StoreError>) {
+        if let Err(error) = outcome {
+            self.fate(what, &error);
+        }
+    }
+
+    /// What to make of an error of a change; that it is one at all may be a violation.
+    fn fate(&self, what: &str, error: &StoreError) -> Fate {
+        let mut world = self.world();
+        let number = self.number;
+        world.trace.say(format!("client {number}: {what}: {error}"));
+        world.refused += 1;
+        if self.power.is_out() {
+            return Fate::Unknown;
+        }
+        match error {
+            StoreError::Busy => Fate::Refused,
+            StoreError::NoSpace | StoreError::Unavailable(_) if world.writes_may_fail => Fate::Unknown,
+            _ => {
+                world.violate(format!("{what}: {error}"));
+                Fate::Unknown
+            }
+        }
+    }
+
+    /// A change of one key came to nothing, or may have.
+    fn failed(&self, call: Call, what: &str, error: &StoreError) {
+        let fate = self.fate(what, error);
+        let mut world = self.world();
+        let now = world.tick();
+        match fate {
+            Fate::Refused => world.registers[call.key].refused(call, now),
+            Fate::Unknown => world.registers[call.key].unknown(call, now),
+        }
+    }
+
+    /// Whether an error of a read is to be taken for granted: the machine died under it.
+    pub(crate) fn read_failed(&self, what: &str, error: &StoreError) {
+        let is_out = self.power.is_out();
+        let mut world = self.world();
+        if !is_out {
+            world.violate(format!("{what}: {error}"));
+        }
+    }
+}
+
+/// Runs `work`, but drops it after `polls` polls, as for a client that hangs up.
+async fn hang_up_after<T>(polls: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+    let Some(mut left) = polls else { return Some(work.await) };
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}

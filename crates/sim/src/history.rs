@@ -1,0 +1,111 @@
+//! What happened to each key since its state was last known.
+
+use std::collections::BTreeSet;
+
+use crate::linearize::{Answer, Op, Post, Pre, State, Verdict, search};
+
+/// The history of a key.
+#[derive(Debug)]
+pub(crate) struct Register {
+    ops: Vec<Op>,
+    /// What may be the state before `ops`.
+    states: BTreeSet<State>,
+}
+
+/// Names a call until it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) key: usize,
+    place: usize,
+}
+
+impl Default for Register {
+    fn default() -> Self {
+        Self { ops: Vec::new(), states: [State { value: None, open: BTreeSet::new() }].into() }
+    }
+}
+
+impl Register {
+    /// A change is asked for: from now on it may take effect.
+    pub(crate) fn call(&mut self, key: usize, now: u64, pre: Pre, post: Post) -> Call {
+        self.ops.push(Op { called: now, answer: Answer::None, pre, post });
+        Call { key, place: self.ops.len() - 1 }
+    }
+
+    /// It took effect.
+    pub(crate) fn done(&mut self, call: Call, now: u64) {
+        self.ops[call.place].answer = Answer::Done(now);
+    }
+
+    /// It was found that it took effect, or had none, as this says.
+    pub(crate) fn done_as(&mut self, call: Call, now: u64, pre: Pre, post: Post) {
+        let op = &mut self.ops[call.place];
+        (op.pre, op.post, op.answer) = (pre, post, Answer::Done(now));
+    }
+
+    /// It may have taken effect.
+    pub(crate) fn unknown(&mut self, call: Call, now: u64) {
+        self.ops[call.place].answer = Answer::Unknown(now);
+    }
+
+    /// It took no effect, and nothing was learnt.
+    pub(crate) fn refused(&mut self, call: Call, now: u64) {
+        self.done_as(call, now, Pre::Any, Post::Same);
+    }
+
+    /// Something was seen between `called` and `now`.
+    pub(crate) fn saw(&mut self, called: u64, now: u64, pre: Pre) {
+        self.ops.push(Op { called, answer: Answer::Done(now), pre, post: Post::Same });
+    }
+
+    /// The process is gone: what is under way may have taken effect.
+    pub(crate) fn cut(&mut self, now: u64) {
+        self.ops.iter_mut().filter(|op| op.answer == Answer::None).for_each(|op| op.answer = Answer::Unknown(now));
+    }
+
+    /// Checks what happened, after a read that nothing was concurrent to; forgets what is decided: everything if the store
+    /// was opened again since the last call of unknown outcome.
+    ///
+    /// # Errors
+    /// The history, if it is not linearizable.
+    pub(crate) fn settle(&mut self, now: u64, all_decided: bool) -> Result<(), String> {
+        self.cut(now);
+        self.ops.sort_by_key(|op| !matches!(op.answer, Answer::Unknown(_)));
+        let states = match search(&self.ops, &self.states) {
+            Verdict::Possible(states) => states,
+            Verdict::Impossible => return Err(self.to_string()),
+            Verdict::TooHard => {
+                // The last read says what is there; whatever was open stays so.
+                let last = self.ops.iter().rev().find(|op| matches!(op.pre, Pre::Is(_) | Pre::Absent));
+                let value = last.and_then(|op| if let Pre::Is(value) = op.pre { Some(value) } else { None });
+                let unknown = self.ops.iter().take_while(|op| matches!(op.answer, Answer::Unknown(_))).count();
+                [State { value, open: (0..unknown).collect() }].into()
+            }
+        };
+        if all_decided {
+            self.states = states.into_iter().map(|state| State { open: BTreeSet::new(), ..state }).collect();
+            self.ops.clear();
+            return Ok(());
+        }
+        // Those that took effect in all states are of no more interest.
+        let open: BTreeSet<usize> = states.iter().flat_map(|state| state.open.iter().copied()).collect();
+        let place = |at: &usize| open.range(..at).count();
+        let renumber = |state: State| State { open: state.open.iter().map(place).collect(), ..state };
+        self.states = states.into_iter().map(renumber).collect();
+        self.ops = open.iter().map(|at| self.ops[*at].clone()).collect();
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Register {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let before: Vec<_> = self.states.iter().map(|state| (state.value, &state.open)).collect();
+        writeln!(f, "before: {before:?} (body, calls that may still take effect)")?;
+        let mut ops: Vec<_> = self.ops.iter().enumerate().collect();
+        ops.sort_by_key(|(_, op)| op.called);
+        for (place, op) in ops {
+            writeln!(f, "  [{place}] called {} answered {:?}: {:?} -> {:?}", op.called, op.answer, op.pre, op.post)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Whether a history of one key is linearizable: Wing and Gong's search, with memory of what was tried.
+//!
+//! A key is a register that holds a body or nothing. An operation requires something of what it finds and leaves something. It
+//! takes effect at one moment between its call and its return. One that never returned, or that failed in a way that leaves open
+//! whether it took effect, may take effect at any moment after its call, or never; but not after a later call changed the key
+//! and was acknowledged: its place in the log is before that one's.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::values::Value;
+
+/// Operations of a window at most.
+const OPS_MAX: usize = 512;
+/// States that are tried before the search gives up.
+const TRIES_MAX: usize = 1_000_000;
+
+/// What an operation requires of the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pre {
+    Any,
+    Absent,
+    Present,
+    Is(Value),
+    /// There is an object, and it is not this.
+    IsOther(Value),
+}
+
+/// What an operation leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Post {
+    Same,
+    Put(Value),
+    /// A body that the caller does not know.
+    PutUnknown,
+    Delete,
+}
+
+/// When an operation was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It took effect, before this moment.
+    Done(u64),
+    /// It may have taken effect, or may do so; it ended at this moment.
+    Unknown(u64),
+    /// It is under way, for all that is known.
+    None,
+}
+
+/// An operation on one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Op {
+    pub(crate) called: u64,
+    pub(crate) answer: Answer,
+    pub(crate) pre: Pre,
+    pub(crate) post: Post,
+}
+
+/// What the key may hold, and which operations of unknown outcome (by place) may still take effect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct State {
+    pub(crate) value: Option<Value>,
+    pub(crate) open: BTreeSet<usize>,
+}
+
+/// What the search found.
+pub(crate) enum Verdict {
+    /// These states are possible afterwards.
+    Possible(BTreeSet<State>),
+    Impossible,
+    /// It would take too long.
+    TooHard,
+}
+
+type Done = [u64; OPS_MAX / 64];
+
+impl Pre {
+    fn holds(&self, value: Option<Value>) -> bool {
+        match self {
+            Pre::Any => true,
+            Pre::Absent => value.is_none(),
+            Pre::Present => value.is_some(),
+            Pre::Is(wanted) => value == Some(*wanted),
+            Pre::IsOther(other) => value.is_some_and(|value| value != *other),
+        }
+    }
+}
+
+/// What `ops` may lead to from any of `states`.
+pub(crate) fn search(ops: &[Op], states: &BTreeSet<State>) -> Verdict {
+    if ops.len() > OPS_MAX {
+        return Verdict::TooHard;
+    }
+    let seen: BTreeSet<Value> =
+        ops.iter().filter_map(|op| if let Pre::Is(value) = op.pre { Some(value) } else { None }).collect();
+    let mut stack: Vec<(Done, Option<Value>)> = Vec::new();
+    for state in states {
+        let mut done = Done::default();
+        // What was of unknown outcome in an earlier window and took effect in it.
+        let carried = ops.iter().take_while(|op| matches!(op.answer, Answer::Unknown(_))).count();
+        (0..carried).filter(|at| was_decided(states, state, *at)).for_each(|at| set(&mut done, at));
+        stack.push((done, state.value));
+    }
+    let (mut tried, mut found) = (HashSet::new(), BTreeSet::new());
+    while let Some((done, value)) = stack.pop() {
+        if !tried.insert((done, value)) {
+            continue;
+        }
+        if tried.len() > TRIES_MAX {
+            return Verdict::TooHard;
+        }
+        let left = || (0..ops.len()).filter(|at| !is_set(&done, *at));
+        let returned = |at: usize| if let Answer::Done(at) = ops[at].answer { Some(at) } else { None };
+        let Some(earliest) = left().filter_map(returned).min() else {
+            let open = left().collect();
+            found.insert(State { value, open });
+            // One of unknown outcome may still take effect; then it shows later.
+            continue;
+        };
+        let may_go = |at: &usize| ops[*at].called < earliest && !is_late(ops, &done, *at) && ops[*at].pre.holds(value);
+        // Reading what is there excludes nothing: it need not be tried later.
+        let is_read = |at: &usize| ops[*at].post == Post::Same;
+        if let Some(at) = left().filter(may_go).find(is_read) {
+            stack.push((with(&done, at), value));
+            continue;
+        }
+        for at in left().filter(may_go) {
+            match ops[at].post {
+                Post::Same => {}
+                Post::Put(value) => stack.push((with(&done, at), Some(value))),
+                Post::PutUnknown => stack.extend(seen.iter().map(|value| (with(&done, at), Some(*value)))),
+                Post::Delete => stack.push((with(&done, at), None)),
+            }
+        }
+    }
+    if found.is_empty() { Verdict::Impossible } else { Verdict::Possible(found) }
+}
+
+/// Whether `at`, of unknown outcome in an earlier window, is not open in `state` although it is in the list.
+fn was_decided(states: &BTreeSet<State>, state: &State, at: usize) -> bool {
+    !state.open.contains(&at) && states.iter().any(|other| other.open.contains(&at))
+}
+
+/// Whether a later change was acknowledged already, before which this one has its place.
+fn is_late(ops: &[Op], done: &Done, at: usize) -> bool {
+    let Answer::Unknown(ended) = ops[at].answer else { return false };
+    let is_later =
+        |op: &Op| matches!(op.answer, Answer::Done(_)) && op.called > ended && !matches!(op.post, Post::Same);
+    ops.iter().enumerate().any(|(other, op)| is_set(done, other) && is_later(op))
+}
+
+fn is_set(done: &Done, at: usize) -> bool {
+    done[at / 64] & (1 << (at % 64)) != 0
+}
+
+fn set(done: &mut Done, at: usize) {
+    done[at / 64] |= 1 << (at % 64);
+}
+
+fn with(done: &Done, at: usize) -> Done {
+    let mut done = *done;
+    set(&mut done, at);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(called: u64, answer: Answer, pre: Pre, post: Post) -> Op {
+        Op { called, answer, pre, post }
+    }
+
+    fn put(called: u64, returned: u64, value: Value) -> Op {
+        op(called, Answer::Done(returned), Pre::Any, Post::Put(value))
+    }
+
+    fn get(called: u64, returned: u64, value: Option<Value>) -> Op {
+        op(called, Answer::Done(returned), value.map_or(Pre::Absent, Pre::Is), Post::Same)
+    }
+
+    fn values(ops: &[Op]) -> Vec<Option<Value>> {
+        let start = [State { value: None, open: BTreeSet::new() }].into();
+        match search(ops, &start) {
+            Verdict::Possible(states) => {
+                let mut values: Vec<_> = states.into_iter().map(|state| state.value).collect();
+                values.dedup();
+                values
+            }
+            Verdict::Impossible => Vec::new(),
+            Verdict::TooHard => panic!("too hard"),
+        }
+    }
+
+    #[test]
+    fn reads_see_the_last_write() {
+        assert_eq!(values(&[put(0, 1, 7), get(2, 3, Some(7))]), [Some(7)]);
+        assert!(values(&[put(0, 1, 7), get(2, 3, None)]).is_empty());
+        assert!(values(&[put(0, 1, 7), put(2, 3, 8), get(4, 5, Some(7))]).is_empty());
+    }
+
+    #[test]
+    fn concurrent_writes_have_either_order_but_one() {
+        let both = [put(0, 9, 1), put(1, 8, 2)];
+        assert_eq!(values(&both), [Some(1), Some(2)]);
+        let flips = [put(0, 3, 1), put(0, 3, 2), get(4, 5, Some(1)), get(6, 7, Some(2))];
+        assert!(values(&flips).is_empty(), "what was overwritten came back");
+    }
+
+    #[test]
+    fn what_was_not_answered_is_there_or_not_and_once_seen_stays() {
+        let lost = op(2, Answer::Unknown(3), Pre::Any, Post::Put(2));
+        assert_eq!(values(&[put(0, 1, 1), lost.clone(), get(4, 5, Some(1)), get(6, 7, Some(2))]), [Some(2)]);
+        assert!(values(&[put(0, 1, 1), lost.clone(), get(4, 5, Some(2)), get(6, 7, Some(1))]).is_empty());
+        let overwritten = [put(0, 1, 1), lost.clone(), put(4, 5, 3), get(6, 7, Some(2))];
+        assert!(values(&overwritten).is_empty(), "it came back after a later write was acknowledged");
+        let under_way = op(2, Answer::None, Pre::Any, Post::Put(2));
+        assert_eq!(values(&[put(0, 1, 1), under_way, put(4, 5, 3), get(6, 7, Some(2))]), [Some(2)]);
+    }
+
+    #[test]
+    fn conditions_are_part_of_the_operation() {
+        let create = |called, returned, value| op(called, Answer::Done(returned), Pre::Absent, Post::Put(value));
+        assert!(values(&[create(0, 9, 1), create(0, 9, 2)]).is_empty(), "two created the same key");
+        let refused = op(0, Answer::Done(9), Pre::Present, Post::Same);
+        assert_eq!(values(&[create(0, 9, 1), refused.clone()]), [Some(1)]);
+        assert!(values(&[refused]).is_empty());
+        let replace = op(2, Answer::Done(3), Pre::Is(1), Post::Delete);
+        assert_eq!(values(&[put(0, 1, 1), replace.clone()]), [None]);
+        assert!(values(&[put(0, 1, 2), replace]).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! What a run is: everything that its seed decides beforehand.
+
+use std::fmt;
+
+use gabion_platform::Dice;
+use gabion_segment::LogConfig;
+use gabion_store::StoreConfig;
+use gabion_types::{Geometry, limits::BLOCK_BYTES};
+
+/// Client operations of a run, unless told otherwise.
+const OPS: std::ops::Range<u64> = 60..360;
+
+/// Least length of a part that is not the last one.
+pub(crate) const PART_BYTES_MIN: usize = 10;
+
+/// What a caller wants to be other than the seed has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Client operations.
+    pub ops: Option<u64>,
+    /// The geometry.
+    pub geometry: Option<Geometry>,
+    /// No target fails: crashes, restarts and loss of the index only.
+    pub calm: bool,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// What everything follows from.
+    pub seed: u64,
+    /// What was changed about it.
+    pub overrides: Overrides,
+    /// Client operations, all lives together.
+    pub ops: u64,
+    /// Geometry of segments.
+    pub geometry: Geometry,
+    /// Targets, at least as many as a segment has shards.
+    pub targets: usize,
+    /// Clients that work at a time.
+    pub clients: u64,
+    /// Keys that they share.
+    pub keys: usize,
+    /// Whether targets may fail.
+    pub targets_fail: bool,
+    small_lanes: usize,
+    large_lanes: usize,
+    stripe_blocks: usize,
+    segment_payload_bytes: u64,
+    checkpoint_interval_ms: u64,
+    checkpoint_bytes: u64,
+    batch_records_max: usize,
+    index_snapshot_bytes: u64,
+}
+
+impl Params {
+    /// What follows from `seed`.
+    #[must_use]
+    pub fn derive(seed: u64, overrides: Overrides) -> Self {
+        let mut dice = Dice::new(seed);
+        let geometries = [(1, 0), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2)];
+        let (data, parity) = pick(&mut dice, &geometries);
+        let extra_targets = pick(&mut dice, &[0, 0, 1, 2]);
+        let mut params = Self {
+            seed,
+            ops: OPS.start + dice.below(OPS.end - OPS.start),
+            geometry: Geometry::new(data, parity).expect("the geometries above are valid"),
+            targets: 0,
+            clients: 1 + dice.below(8),
+            keys: 3 + dice.below(12) as usize,
+            targets_fail: dice.below(4) > 0,
+            small_lanes: 1 + dice.below(3) as usize,
+            large_lanes: 1 + dice.below(2) as usize,
+            stripe_blocks: 1 + dice.below(3) as usize,
+            segment_payload_bytes: (1 << 20) << dice.below(3),
+            checkpoint_interval_ms: pick(&mut dice, &[5, 50, 500, 1 << 40]),
+            checkpoint_bytes: pick(&mut dice, &[1 << 18, 1 << 22, u64::MAX]),
+            batch_records_max: pick(&mut dice, &[1, 4, 1024]),
+            index_snapshot_bytes: pick(&mut dice, &[0, 0, 0]),
+            overrides,
+        };
+        params.ops = params.overrides.ops.unwrap_or(params.ops);
+        params.geometry = params.overrides.geometry.unwrap_or(params.geometry);
+        params.targets = params.geometry.shards() + extra_targets;
+        params.targets_fail &= !params.overrides.calm && params.geometry.parity() > 0;
+        params
+    }
+
+    /// How the store is opened.
+    pub(crate) fn config(&self) -> StoreConfig {
+        let mut log = LogConfig::new(self.geometry);
+        log.small_lanes = self.small_lanes;
+        log.large_lanes = self.large_lanes;
+        log.stripe_payload_bytes = self.stripe_blocks * self.geometry.data() * BLOCK_BYTES;
+        let stripe_and_headers = log.stripe_payload_bytes + self.geometry.data() * 8192;
+        log.segment_payload_bytes = self.segment_payload_bytes.max(stripe_and_headers as u64);
+        log.batch_records_max = self.batch_records_max;
+        log.target_reserve_bytes = 0;
+        log.reprobe_ms = 100;
+        let mut config = StoreConfig::new(log);
+        config.checkpoint_interval_ms = self.checkpoint_interval_ms;
+        config.checkpoint_bytes = self.checkpoint_bytes;
+        config.index_snapshot_bytes = self.index_snapshot_bytes;
+        config.part_bytes_min = PART_BYTES_MIN as u64;
+        config.read_memory_bytes = 16 << 20;
+        config.put_memory_bytes = 8 << 20;
+        config
+    }
+}
+
+/// Arguments of `cargo xtask sim` that run it again.
+impl fmt::Display for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--seed {}", self.seed)?;
+        if let Some(ops) = self.overrides.ops {
+            write!(f, " --steps {ops}")?;
+        }
+        if let Some(geometry) = self.overrides.geometry {
+            write!(f, " --geometry {geometry}")?;
+        }
+        if self.overrides.calm {
+            f.write_str(" --calm")?;
+        }
+        Ok(())
+    }
+}
+
+/// One of `choices`.
+pub(crate) fn pick<T: Copy>(dice: &mut Dice, choices: &[T]) -> T {
+    choices[dice.below(choices.len() as u64) as usize]
+}

@@ -1,0 +1,253 @@
+//! A run: lives of a process, one after another, until its operations are used up.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+};
+
+use gabion_platform::Dice;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    atlas::Atlas,
+    client::World,
+    life::{End, Life, Plan},
+    machine::Machine,
+    params::{Params, pick},
+};
+
+thread_local! {
+    /// What panicked on this thread: a run has one of its own.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Depends on every step: two runs with the same one went the same way.
+    pub hash: u64,
+    /// Operations of clients.
+    pub ops: u64,
+    /// Those of them that were refused.
+    pub refused: u64,
+    /// Lives of the process.
+    pub lives: u64,
+    /// Lives that ended in the middle of something.
+    pub cuts: u64,
+    /// Steps of all disks.
+    pub steps: u64,
+}
+
+/// A run in which something was as it must not be.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The run.
+    pub params: Params,
+    /// What was wrong.
+    pub what: String,
+    /// The last lines of its trace.
+    pub trace: Vec<String>,
+}
+
+/// Runs `params` to its end; a loud one prints its trace.
+///
+/// # Errors
+/// The first thing that must not be.
+pub fn run(params: &Params, is_loud: bool) -> Result<Report, Box<Failure>> {
+    watch_panics();
+    PANICS.with_borrow_mut(Vec::clear);
+    let mut dice = Dice::new(params.seed ^ 0x5157_0b1e);
+    let world = World::new(params, Dice::new(dice.word()), is_loud);
+    let machine = Machine::new(params, &mut dice);
+    let mut run =
+        Run { params, atlas: Atlas::new(params), dice, world: RefCell::new(world), machine, lives: 0, cuts: 0 };
+    run.world.get_mut().trace.say(format!("{params:?}"));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.all())).unwrap_or(Ok(()));
+    let panics = PANICS.with_borrow(|panics| panics.join("; "));
+    let outcome = if panics.is_empty() { outcome } else { Err(format!("panicked: {panics}")) };
+    let digest = run.machine.digest();
+    let world = run.world.get_mut();
+    world.trace.add(digest);
+    match outcome {
+        Ok(()) => Ok(Report {
+            hash: world.trace.hash(),
+            ops: world.ops,
+            refused: world.refused,
+            lives: run.lives,
+            cuts: run.cuts,
+            steps: run.machine.power.steps(),
+        }),
+        Err(what) => Err(Box::new(Failure { params: params.clone(), what, trace: world.trace.tail() })),
+    }
+}
+
+struct Run<'a> {
+    params: &'a Params,
+    atlas: Atlas,
+    dice: Dice,
+    world: RefCell<World>,
+    machine: Machine,
+    lives: u64,
+    cuts: u64,
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<(), String> {
+        while self.world.get_mut().ops < self.params.ops {
+            let plan = self.plan();
+            let end = self.live(plan)?;
+            self.after(end);
+        }
+        self.finale()
+    }
+
+    fn plan(&mut self) -> Plan {
+        let left = self.params.ops - self.world.get_mut().ops;
+        let dice = &mut self.dice;
+        let cut_while_opening = (dice.below(4) == 0).then(|| dice.below(600));
+        let mut phases: Vec<(u64, Option<u64>)> =
+            (0..1 + dice.below(3)).map(|_| (left.min(5 + dice.below(60)), None)).collect();
+        if dice.below(3) > 0
+            && let Some((ops, cut_after)) = phases.last_mut()
+        {
+            *cut_after = Some(dice.below(*ops * 40));
+        }
+        Plan { cut_while_opening, phases, is_shut_down: dice.coin() }
+    }
+
+    fn live(&mut self, plan: Plan) -> Result<End, String> {
+        self.lives += 1;
+        self.world.get_mut().trace.say(format!("life {}: {plan:?}", self.lives));
+        let runtime = runtime()?;
+        let life = Life { machine: &self.machine, world: &self.world, params: self.params };
+        let end = runtime.block_on(life.live(plan, &mut self.atlas, &mut self.dice));
+        // Whatever was under way is dropped here, as with a process that dies.
+        drop(runtime);
+        PANICS.with_borrow(|panics| if panics.is_empty() { end } else { Err("a task panicked".to_owned()) })
+    }
+
+    /// What happens between two lives.
+    fn after(&mut self, end: End) {
+        let digest = self.machine.digest();
+        let world = self.world.get_mut();
+        world.trace.add(digest);
+        let now = world.tick();
+        world.registers.iter_mut().for_each(|register| register.cut(now));
+        world.uploads.iter_mut().for_each(|upload| upload.is_busy = false);
+        self.cuts += u64::from(end == End::Cut);
+        let dice = &mut self.dice;
+        let loses_power = dice.below(3) > 0;
+        world.trace.say(format!("ended: {end:?}, power lost: {loses_power}"));
+        if loses_power {
+            self.machine.lose_power(dice);
+        } else {
+            self.machine.restart();
+        }
+        if world.has_buckets {
+            self.atlas.strike_between_lives(&mut self.machine, dice, &mut world.trace);
+        }
+        let state_dir = &self.machine.state_dir;
+        let fate = pick(dice, &["", "", "", "", "lost", "damaged", "copied", "copied", "restored", "clock"]);
+        match fate {
+            "lost" => state_dir.lose(),
+            "damaged" => state_dir.damage(),
+            "copied" => state_dir.back_up(),
+            "restored" => drop(state_dir.restore_backup()),
+            "clock" => self.machine.clock.step_wall(dice.below(20_000) as i64 - 10_000),
+            _ => {}
+        }
+        if !fate.is_empty() {
+            world.trace.say(format!("the state directory: {fate}"));
+        }
+    }
+
+    /// All is well at last: everything is there, also after the index is made anew.
+    fn finale(&mut self) -> Result<(), String> {
+        self.world.get_mut().trace.say("finale".to_owned());
+        self.atlas.end(&mut self.machine, &mut self.world.get_mut().trace);
+        let quiet = Plan { cut_while_opening: None, phases: Vec::new(), is_shut_down: true };
+        self.live(quiet.clone())?;
+        self.machine.restart();
+        let before = self.machine.state_dir.rows();
+        let runtime = runtime()?;
+        let rebuilt = runtime.block_on(async {
+            self.machine.clock.begin();
+            let rebuilt = self.machine.rebuild().await;
+            self.machine.clock.freeze();
+            rebuilt
+        });
+        drop(runtime);
+        rebuilt.map_err(|error| format!("the index can not be rebuilt: {error}"))?;
+        let after = self.machine.state_dir.rows();
+        if before != after {
+            return Err(format!("the index that was rebuilt differs: {}", difference(&before, &after)));
+        }
+        self.machine.restart();
+        self.live(quiet).map(drop)
+    }
+}
+
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread().enable_time().start_paused(true).build().map_err(|error| error.to_string())
+}
+
+/// The first row that two indices do not share.
+fn difference<T: fmt::Debug + PartialEq>(before: &[T], after: &[T]) -> String {
+    let only_before = before.iter().find(|row| !after.contains(row));
+    let only_after = after.iter().find(|row| !before.contains(row));
+    format!("before {only_before:?}, after {only_after:?}")
+}
+
+/// Keeps what panics say, for the report of the run on whose thread they are.
+fn watch_panics() {
+    if IS_WATCHED.replace(true) {
+        return;
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IS_WATCHED.get() {
+                PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+            } else {
+                others(info);
+            }
+        }));
+    });
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.trace {
+            writeln!(f, "{line}")?;
+        }
+        writeln!(f, "{}", self.what)?;
+        write!(f, "again: cargo xtask sim {}", self.params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Overrides;
+
+    #[test]
+    fn the_same_seed_goes_the_same_way_twice() {
+        for seed in 1..13 {
+            let params = Params::derive(seed, Overrides::default());
+            let (first, second) = (run(&params, false), run(&params, false));
+            match (first, second) {
+                (Ok(first), Ok(second)) => assert_eq!(first, second, "seed {seed}"),
+                (Err(failure), _) | (_, Err(failure)) => panic!("{failure}"),
+            }
+        }
+    }
+
+    #[test]
+    fn different_seeds_go_different_ways() {
+        let hash =
+            |seed| run(&Params::derive(seed, Overrides { ops: Some(30), ..Overrides::default() }), false).unwrap();
+        assert_ne!(hash(1).hash, hash(2).hash);
+    }
+}

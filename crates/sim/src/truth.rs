@@ -1,0 +1,157 @@
+//! Counters as they must be, computed from the rows.
+
+use std::collections::BTreeMap;
+
+use gabion_metadata::{
+    Index, MemoryIndex, ScanRange, Table, keys,
+    rows::{
+        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, RowError, SegmentRow,
+        SegmentState, SnapshotRow, UploadRow, UsageRow,
+    },
+};
+use gabion_types::{Extent, ManifestId, SegmentId};
+
+use crate::index::all;
+
+/// What the rows add up to.
+#[derive(Default)]
+struct Sums {
+    live: BTreeMap<SegmentId, i64>,
+    usage: BTreeMap<Vec<u8>, UsageRow>,
+    manifest_rows: usize,
+    layouts: Vec<(Layout, u64)>,
+}
+
+/// Checks live bytes of every segment and the usage of every bucket against the rows, that every row's bytes lie in segments
+/// that are there, and that no manifest is left behind.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn check(index: &MemoryIndex) -> Result<(), String> {
+    add_up(index).map_err(|error| format!("a row can not be decoded: {error}"))?
+}
+
+fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
+    let mut sums = Sums::default();
+    if let Ok(Some(row)) = index.get(Table::System, &keys::system("snapshot")) {
+        let row = SnapshotRow::decode(&row)?;
+        sums.home(row.home);
+        for extent in row.extents {
+            *sums.live.entry(extent.segment).or_default() += i64::from(extent.len);
+        }
+    }
+    for (_, row) in all(index, Table::Bucket) {
+        sums.home(BucketRow::decode(&row)?.home);
+    }
+    for (_, row) in all(index, Table::Upload) {
+        sums.home(UploadRow::decode(&row)?.home);
+    }
+    for (_, row) in all(index, Table::Part) {
+        let row = PartRow::decode(&row)?;
+        sums.home(row.home);
+        sums.layouts.push((row.layout, row.size));
+    }
+    for (key, row) in all(index, Table::Object) {
+        let row = ObjectRow::decode(&row)?;
+        sums.home(row.home);
+        let bucket = keys::decode_object(&key).map(|(bucket, _)| bucket.as_bytes().to_vec()).unwrap_or_default();
+        let usage = sums.usage.entry(bucket).or_default();
+        usage.objects += 1;
+        usage.bytes += row.size;
+        if let Some(parts) = &row.parts
+            && let Err(wrong) = sums.parts(index, parts.manifest, parts.count as usize, row.size)?
+        {
+            return Ok(Err(wrong));
+        }
+        sums.layouts.push((row.layout, row.size));
+    }
+    for (layout, size) in std::mem::take(&mut sums.layouts) {
+        let extents = sums.extents(index, layout)?;
+        if extents.iter().map(|extent| u64::from(extent.len)).sum::<u64>() != size {
+            return Ok(Err(format!("extents {extents:?} do not add up to {size} bytes")));
+        }
+        for extent in extents {
+            *sums.live.entry(extent.segment).or_default() += i64::from(extent.len);
+        }
+    }
+    sums.compare(index)
+}
+
+impl Sums {
+    fn home(&mut self, home: Home) {
+        *self.live.entry(home.segment).or_default() += i64::from(home.bytes);
+    }
+
+    fn parts(
+        &mut self,
+        index: &MemoryIndex,
+        manifest: ManifestId,
+        count: usize,
+        size: u64,
+    ) -> Result<Result<(), String>, RowError> {
+        let rows = scan(index, ScanRange::prefix(Table::Manifest, &keys::manifest_parts(manifest)));
+        self.manifest_rows += rows.len();
+        let mut start = 0;
+        for (_, row) in &rows {
+            let part = ManifestPart::decode(row)?;
+            if part.start != start {
+                return Ok(Err(format!("a part begins at {} instead of {start}", part.start)));
+            }
+            start += part.size;
+            self.home(part.home);
+        }
+        if start == size && rows.len() == count {
+            return Ok(Ok(()));
+        }
+        Ok(Err(format!("{} parts with {start} bytes instead of {count} with {size}", rows.len())))
+    }
+
+    fn extents(&mut self, index: &MemoryIndex, layout: Layout) -> Result<Vec<Extent>, RowError> {
+        Ok(match layout {
+            Layout::Empty => Vec::new(),
+            Layout::Extents(extents) => extents,
+            Layout::Manifest(manifest) => {
+                let pages = scan(index, ScanRange::prefix(Table::Manifest, &keys::manifest_pages(manifest)));
+                self.manifest_rows += pages.len();
+                let mut extents = Vec::new();
+                for (_, page) in pages {
+                    extents.extend(ManifestPage::decode(&page)?.extents);
+                }
+                extents
+            }
+        })
+    }
+
+    fn compare(mut self, index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
+        let manifest_rows = all(index, Table::Manifest).len();
+        if manifest_rows != self.manifest_rows {
+            return Ok(Err(format!("{manifest_rows} rows of manifests instead of {}", self.manifest_rows)));
+        }
+        let mut counted = BTreeMap::new();
+        for (key, row) in all(index, Table::Usage) {
+            counted.insert(key, UsageRow::decode(&row)?);
+        }
+        if counted != self.usage {
+            return Ok(Err(format!("usage {counted:?} instead of {:?}", self.usage)));
+        }
+        for (key, row) in all(index, Table::Segment) {
+            let row = SegmentRow::decode(&row)?;
+            let Ok(id) = keys::decode_segment(&key) else { return Ok(Err("a segment's key is malformed".into())) };
+            let live = self.live.remove(&id).unwrap_or(0);
+            if row.live_bytes != live {
+                return Ok(Err(format!("segment {id} has {} live bytes, its rows have {live}", row.live_bytes)));
+            }
+            if row.state == SegmentState::Freeing && live > 0 {
+                return Ok(Err(format!("segment {id} is freed, and rows refer to {live} bytes of it")));
+            }
+        }
+        match self.live.first_key_value() {
+            None => Ok(Ok(())),
+            Some((id, live)) => Ok(Err(format!("rows refer to {live} bytes of segment {id}, which is not there"))),
+        }
+    }
+}
+
+fn scan(index: &MemoryIndex, range: ScanRange) -> gabion_metadata::Rows {
+    index.scan(range, usize::MAX).expect("an index in memory does not fail")
+}
