@@ -13,6 +13,7 @@ mod conditional_writes;
 mod copies;
 mod durability;
 mod faults;
+mod forgetful;
 mod full_disk;
 mod kill_nine;
 mod limits;
