@@ -82,8 +82,17 @@ impl SmallDisk {
         run(mount.arg(&self.at))
     }
 
+    /// The ring of a killed process gives its files back some time after the process is gone.
     fn detach(&self) -> Result<(), String> {
-        run(Command::new("umount").arg(&self.at))
+        const ATTEMPTS: usize = 5000;
+        let mut outcome = Ok(());
+        for _ in 0..ATTEMPTS {
+            outcome = run(Command::new("umount").arg(&self.at));
+            if !matches!(&outcome, Err(why) if why.contains("busy")) {
+                break;
+            }
+        }
+        outcome
     }
 
     /// Takes room with a file of another's until this much is left.

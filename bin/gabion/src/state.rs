@@ -51,6 +51,10 @@ impl State {
             ))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
+        if let Err(error) = sync_name(dir) {
+            // Not every directory above ours may be opened.
+            tracing::debug!(%error, dir = %dir.display(), "the name of the state directory is not synced");
+        }
         let lock = StateLock::acquire(&dir.join("gabion.lock")).map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => {
                 Failure::held(format!("{error}: a server is running on this state directory; stop it first"))
@@ -101,6 +105,15 @@ impl State {
                 "{SECRET_KEY_VARIABLE} is set, {ACCESS_KEY_VARIABLE} is not: set both or none"
             ))),
         }
+    }
+}
+
+/// Makes the directory's name durable: credentials in it are of no use after a power loss without it.
+fn sync_name(dir: &Path) -> io::Result<()> {
+    let dir = std::path::absolute(dir)?;
+    match dir.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }
 

@@ -13,6 +13,8 @@
 //!   is synced. An index whose seals differ, or are below the file's count, lost persisted commits.
 //! - *Files that are gone.* A missing keyspace or journal would be created afresh. Both are looked for at open.
 //! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
+//! - *Names.* fjall syncs its files and most of its directories, but not the one that names the keyspaces. All directories are synced at
+//!   creation, before the mark that says that it is finished, and that of the index itself with them.
 //! - *Panics.* Whatever unwinds out of fjall becomes `Corrupt`.
 //! - *Corruption met while running* is written down in the directory, so that the next open reports it.
 
@@ -115,6 +117,8 @@ impl FjallIndex {
         let database = open_database(dir, options)?;
         let index = Self::over(dir, database, Seal { count: 0, mark: Mark::create(dir)? })?;
         index.persist()?;
+        // Without a name that lasts nothing in it does: fjall leaves out the directories of its keyspaces.
+        sync_names(dir)?;
         index.seal.lock().mark.sync(dir)?;
         Ok(index)
     }
@@ -174,6 +178,21 @@ impl FjallIndex {
 
     fn reader(&self) -> FjallSnapshot {
         FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.database.snapshot() }
+    }
+}
+
+/// Makes durable the names of all files and directories in `dir`, and its own.
+fn sync_names(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_names(&entry.path())?;
+        }
+    }
+    fs::File::open(dir)?.sync_all()?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => fs::File::open(parent)?.sync_all(),
+        _ => Ok(()),
     }
 }
 
