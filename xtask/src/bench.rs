@@ -1,4 +1,4 @@
-//! `cargo xtask bench first-figures`: the tables of docs/BENCHMARKS.md.
+//! `cargo xtask bench first-figures` and `cargo xtask bench churn`: the tables of docs/BENCHMARKS.md.
 //!
 //! Two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
 //! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
@@ -16,9 +16,9 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::{
-    cargo::build_release,
+    cargo::{build_release, cargo},
     http::{get, sample_sum},
-    process::output,
+    process::{output, run as run_command},
     summary::say,
 };
 
@@ -30,7 +30,7 @@ const READS: &str = "gabion_log_reads_total";
 const ACCESS_KEY: &str = "benchmark";
 const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
 
-const USAGE: &str = "cargo xtask bench first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3]";
+const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3]";
 
 struct Options {
     directory: PathBuf,
@@ -43,8 +43,10 @@ struct Options {
 /// # Errors
 /// When the arguments are not understood, or a server or load fails.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    if arguments.first().map(String::as_str) != Some("first-figures") {
-        bail!("{USAGE}");
+    match arguments.first().map(String::as_str) {
+        Some("first-figures") => {}
+        Some("churn") if arguments.len() == 1 => return churn(),
+        _ => bail!("{USAGE}"),
     }
     let mut options = Options { directory: std::env::temp_dir(), seconds: 5, rounds: 3 };
     for pair in arguments[1..].chunks(2) {
@@ -57,6 +59,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         }
     }
     first_figures(&options)
+}
+
+/// What compaction costs; see `crates/store/examples/churn.rs`.
+fn churn() -> anyhow::Result<()> {
+    let mut command = cargo("run")?;
+    command.args(["--quiet", "--package", "gabion-store", "--example", "churn"]);
+    run_command(&mut command)
 }
 
 fn first_figures(options: &Options) -> anyhow::Result<()> {

@@ -95,6 +95,7 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
         live_ratio_max: config.compaction_live_ratio_max.0,
         bytes_per_s: config.compaction_bytes_per_s.0,
         interval_ms: config.compaction_interval.millis(),
+        punch_holes: config.compaction_punch_holes,
         round_bytes_max: config.compaction_round_bytes.0,
     };
     store

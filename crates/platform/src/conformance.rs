@@ -38,6 +38,7 @@ async fn all_laws(fresh: &dyn Fn() -> Shared) {
     reads_end_with_the_file(fresh()).await;
     gaps_read_as_zeros(fresh()).await;
     lengths_change(fresh()).await;
+    holes_read_as_zeros(fresh()).await;
     creation_is_exclusive(fresh()).await;
     preallocated_space_is_writable_and_given_back(fresh()).await;
     directories_are_made_and_listed(fresh()).await;
@@ -126,6 +127,37 @@ async fn lengths_change(disk: Shared) {
     file.set_len(6).await.unwrap();
     assert_eq!(file.read_at(3, 10).await.unwrap(), [0; 3][..]);
     assert_eq!(disk.list("").await.unwrap()[0].len, 6);
+}
+
+async fn holes_read_as_zeros(disk: Shared) {
+    let file = disk.create("f", 0).await.unwrap();
+    let bytes = pattern(1, 40_960);
+    file.write_at(0, vec![bytes.clone()], Durable::Yes).await.unwrap();
+    for (offset, len) in [(1, 4096), (4096, 100), (4096, u64::MAX - 4095)] {
+        assert_eq!(kind(file.punch(offset, len).await), io::ErrorKind::InvalidInput);
+    }
+    file.punch(4096, 0).await.unwrap();
+    assert_eq!(file.read_at(0, 40_960).await.unwrap(), bytes);
+    match file.punch(4096, 8192).await {
+        Ok(()) => {}
+        // Not every file system can; then nothing has changed.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            assert_eq!(file.read_at(0, 40_960).await.unwrap(), bytes);
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    // Beyond the end nothing grows.
+    file.punch(36_864, 40_960).await.unwrap();
+    file.sync().await.unwrap();
+    assert_eq!(file.len().await.unwrap(), 40_960);
+    let mut expected = bytes.to_vec();
+    expected[4096..12_288].fill(0);
+    expected[36_864..].fill(0);
+    assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
+    file.write_at(8192, vec![pattern(2, 10)], Durable::Yes).await.unwrap();
+    expected[8192..8202].copy_from_slice(&pattern(2, 10));
+    assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
 }
 
 async fn creation_is_exclusive(disk: Shared) {

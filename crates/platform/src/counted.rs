@@ -178,6 +178,10 @@ impl DiskFile for CountedFile {
         count(&self.counters, self.inner.sync(), |c| add(&c.syncs, 1), |_, ()| {})
     }
 
+    fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
+        count(&self.counters, self.inner.punch(offset, len), |_| {}, |_, ()| {})
+    }
+
     fn len(&self) -> IoFuture<u64> {
         count(&self.counters, self.inner.len(), |_| {}, |_, _| {})
     }

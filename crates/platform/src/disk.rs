@@ -23,6 +23,9 @@ pub type IoFuture<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'stat
 /// Most bytes that one [`DiskFile::read_at`] may ask for; its buffer is allocated up front.
 pub const READ_BYTES_MAX: usize = 1 << 30;
 
+/// Unit of [`DiskFile::punch`], in bytes: the block of every file system that can.
+const PUNCH_ALIGN_BYTES: u64 = 4096;
+
 /// A directory tree on one target.
 ///
 /// Paths are relative to the target's root, `/`-separated, with no empty, `.` or `..` component; anything else is
@@ -128,6 +131,13 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// Any: the length is unknown.
     fn set_len(&self, len: u64) -> IoFuture<()>;
+
+    /// Gives the space of `len` bytes at `offset` back: they read as zeros, the file is as long as before. `offset` and `len` are
+    /// multiples of 4096. Not durable before [`DiskFile::sync`]: until then power loss may bring back what was there, or a part of it.
+    ///
+    /// # Errors
+    /// `Unsupported` where the file system can not; `InvalidInput` when the range is not aligned; any other: what the range holds is unknown.
+    fn punch(&self, offset: u64, len: u64) -> IoFuture<()>;
 }
 
 /// Whether a write is durable when it resolves.
@@ -189,6 +199,14 @@ pub(crate) fn check_write(offset: u64, parts: &[Bytes]) -> io::Result<u64> {
     let bytes = parts.iter().map(|part| part.len() as u64).sum();
     check_extent(offset, bytes)?;
     Ok(bytes)
+}
+
+/// Refuses holes that leave the range of file offsets or are not aligned.
+pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
+    if !offset.is_multiple_of(PUNCH_ALIGN_BYTES) || !len.is_multiple_of(PUNCH_ALIGN_BYTES) {
+        return Err(invalid(format!("a hole of {len} bytes at {offset} is not aligned")));
+    }
+    check_extent(offset, len)
 }
 
 /// Refuses lengths that no file can have.

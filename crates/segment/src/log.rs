@@ -1,6 +1,6 @@
 //! The log: all lanes, all segments, all targets behind one handle.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use crate::lane::open::Purpose;
 use crate::lane::submit::{Lanes, Submission};
 use crate::media::Media;
 use crate::metrics::LogMetrics;
+use crate::punch::{DeadStripe, dead_stripes, punch};
 use crate::recovery::{Recovery, recover};
 use crate::replay::MutationStream;
 use crate::room::{Room, room};
@@ -210,6 +211,26 @@ impl Log {
         }
         let task = tokio::spawn(free(core, lanes, found, carried));
         task.await.unwrap_or_else(|error| Err(LogError::Unavailable(format!("freeing {segment} was stopped: {error}"))))
+    }
+
+    /// The stripes of a sealed segment of large objects that do not begin at any offset in `live`, but for its last one: what
+    /// [`Log::punch`] can give back the space of.
+    ///
+    /// # Errors
+    /// `Invalid` for another segment, `NotFound`; `Corrupt` when no header leads on.
+    pub async fn dead_stripes(&self, segment: SegmentId, live: &BTreeSet<u64>) -> Result<Vec<DeadStripe>, LogError> {
+        let core = &self.handle.core;
+        dead_stripes(core, core.segment(segment)?, live).await
+    }
+
+    /// Gives back the space of stripes that [`Log::dead_stripes`] found, but for the headers of their chunks. They can not be read any
+    /// more: what needs them must be gone for good. Doing it again does no harm. False if a target can not do it.
+    ///
+    /// # Errors
+    /// `Invalid`, `NotFound`; `Unavailable` when a target fails: some holes may be there.
+    pub async fn punch(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<bool, LogError> {
+        let core = &self.handle.core;
+        punch(core, core.segment(segment)?, dead).await
     }
 
     /// The stripes of `segment` with their records, from stripe `from_stripe` on. A segment of large stripes has none.

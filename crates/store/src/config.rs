@@ -88,13 +88,21 @@ pub struct CompactionConfig {
     pub bytes_per_s: u64,
     /// Time between two looks for segments to compact, in milliseconds; at least 1.
     pub interval_ms: u64,
+    /// Whether dead stripes of large objects are punched out of their segments, where targets can do that, before anything is moved.
+    pub punch_holes: bool,
     /// Live bytes of all segments that one round compacts. A round reads the index once, and needs as much room as it moves.
     pub round_bytes_max: u64,
 }
 
 impl Default for CompactionConfig {
     fn default() -> Self {
-        Self { live_ratio_max: 0.7, bytes_per_s: 64 << 20, interval_ms: 10_000, round_bytes_max: 8 << 30 }
+        Self {
+            live_ratio_max: 0.7,
+            bytes_per_s: 64 << 20,
+            interval_ms: 10_000,
+            punch_holes: true,
+            round_bytes_max: 8 << 30,
+        }
     }
 }
 

@@ -65,6 +65,8 @@ counters! {
     compaction_read_bytes,
     /// Bytes of records and objects that compaction wrote, without parity and padding.
     compaction_moved_bytes,
+    /// Payload of dead stripes of large objects whose space was given back where they lay, in bytes.
+    punched_bytes,
     /// Extents that compaction did not move twice, because rows share them.
     compaction_extents_shared,
     /// Mutations carried on into another segment when theirs was deleted.

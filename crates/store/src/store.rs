@@ -1,6 +1,7 @@
 //! The store: a handle that is cheap to clone, and what all operations share.
 
 use std::{
+    collections::{BTreeSet, HashMap, HashSet},
     future::Future,
     sync::{
         Arc,
@@ -15,7 +16,7 @@ use gabion_metadata::{
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
 use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, NewRecord, StripeBuffer};
-use gabion_types::{BucketName, Extent, ObjectKey, limits::INLINE_BYTES_MAX};
+use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, limits::INLINE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -310,6 +311,19 @@ impl Store {
         compact::round(&self.inner, Pace::Now).await
     }
 
+    /// Offsets of the stripes that some row needs, of those of `segments` that are sealed segments of large objects and to which nothing in
+    /// flight may come to refer; all stripes of the others must be taken to be needed. Reads the whole index. A stripe that is not
+    /// among them may have been punched out: then it is no damage that its bytes do not match its checksums.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub async fn live_stripes(
+        &self,
+        segments: &HashSet<SegmentId>,
+    ) -> Result<HashMap<SegmentId, BTreeSet<u64>>, StoreError> {
+        compact::live_stripes(&self.inner, segments).await
+    }
+
     /// A snapshot for the admin page.
     #[must_use]
     pub fn status(&self) -> StoreStatus {
@@ -367,15 +381,21 @@ impl Inner {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Whether work in the background may go on, as an error.
+    pub(crate) fn require_open(&self) -> Result<(), StoreError> {
+        if self.is_closed() {
+            return Err(StoreError::Unavailable("the store is shutting down".into()));
+        }
+        Ok(())
+    }
+
     /// Runs `work` to its end, also when the caller goes away.
     pub(crate) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        if self.is_closed() {
-            return Err(StoreError::Unavailable("the store is shutting down".into()));
-        }
+        self.require_open()?;
         self.commits.spawn(work).await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?
     }
 

@@ -181,6 +181,8 @@ settings! {
         "Bytes that compaction moves per second at most, as long as space is not short; 0: no limit.";
     "compaction.interval" => compaction_interval: Span = "10s",
         "Time between two looks for segments to compact.";
+    "compaction.punch_holes" => compaction_punch_holes: bool = "true",
+        "Whether dead parts of segments of large objects are given back where they lie, where the file system can do that (fallocate), before anything is moved.";
     "compaction.round_bytes" => compaction_round_bytes: ByteCount = "8GiB",
         "Bytes that one round of compaction moves at most. A round reads the whole index once.";
 }

@@ -48,6 +48,12 @@ pub struct SegmentRow {
     /// Copies of its shards that were replaced by ones on other targets and may still be there: they go before the row does.
     #[n(12)]
     pub former: Option<Vec<ShardCopy>>,
+    /// Offsets of its stripes whose space was given back where they lie, or is about to be: nothing needs them.
+    #[n(13)]
+    pub punched: Option<Vec<u64>>,
+    /// Their payload in bytes.
+    #[n(14)]
+    pub punched_bytes: Option<u64>,
 }
 
 /// Where a segment is in its life.

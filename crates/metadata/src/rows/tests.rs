@@ -114,6 +114,8 @@ fn segment() -> SegmentRow {
         written_bytes: 1 << 30,
         creates_min_seq: None,
         former: None,
+        punched: None,
+        punched_bytes: None,
     }
 }
 
@@ -157,10 +159,11 @@ fn rows_round_trip() {
     round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
-    round_trips(13, segment());
-    round_trips(13, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });
+    round_trips(15, segment());
+    round_trips(15, SegmentRow { punched: Some(vec![4096]), punched_bytes: Some(7), ..segment() });
+    round_trips(15, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });
     let former = ShardCopy { shard: 3, target: TargetId::from_u128(9) };
-    round_trips(13, SegmentRow { former: Some(vec![former]), ..segment() });
+    round_trips(15, SegmentRow { former: Some(vec![former]), ..segment() });
     round_trips(2, UsageRow { objects: u64::MAX, bytes: 0 });
     assert_eq!(UsageRow::decode(&[]), Err(RowError::Empty { row: "usage" }));
 }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::disk::Durable;
@@ -58,6 +59,18 @@ impl HostFile {
 
     pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
         retry_on_intr(|| rustix::fs::ftruncate(self.fd(), len)).map_err(|errno| self.explain(errno, "truncate"))
+    }
+
+    pub(crate) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(self.fd(), flags, offset, len)) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+            Err(errno) => Err(self.explain(errno, "punch a hole")),
+        }
     }
 
     pub(crate) fn explain(&self, error: impl Into<io::Error>, action: &'static str) -> io::Error {

@@ -61,6 +61,15 @@ impl Content {
         Some(page * PAGE_BYTES + dice.below(PAGE_BYTES)).filter(|offset| *offset < self.len)
     }
 
+    /// Makes `len` bytes at `offset`, both multiples of a page, zeros without changing the length.
+    pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        let holes: Vec<u64> =
+            self.pages.range(offset / PAGE_BYTES..(offset + len) / PAGE_BYTES).map(|(&page, _)| page).collect();
+        for page in holes {
+            self.pages.remove(&page);
+        }
+    }
+
     /// Flips the lowest bit of one byte; false if there is no such byte.
     pub(super) fn flip_bit(&mut self, offset: u64) -> bool {
         let byte = self.read(offset, 1);

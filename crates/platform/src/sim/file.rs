@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::SimDisk;
 use super::state::InodeRef;
-use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_read, check_write, refused};
+use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_punch, check_read, check_write, refused};
 
 /// A file and the disk it lies on; it outlives its name.
 #[derive(Debug)]
@@ -65,6 +65,14 @@ impl DiskFile for SimFile {
     fn len(&self) -> IoFuture<u64> {
         let inode = Arc::clone(&self.inode);
         self.disk.operation(move |_| Ok(inode.lock().len())).boxed()
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
+        if let Err(error) = check_punch(offset, len) {
+            return refused(error);
+        }
+        let inode = Arc::clone(&self.inode);
+        self.disk.operation(move |state| state.punch(&inode, offset, len)).boxed()
     }
 
     fn set_len(&self, len: u64) -> IoFuture<()> {

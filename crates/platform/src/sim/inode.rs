@@ -25,6 +25,7 @@ pub(super) struct Inode {
 enum Change {
     Write { offset: u64, bytes: Bytes },
     SetLen { len: u64 },
+    Punch { offset: u64, len: u64 },
 }
 
 impl Inode {
@@ -61,6 +62,11 @@ impl Inode {
         self.dirty.push(Change::SetLen { len });
     }
 
+    pub(super) fn punch(&mut self, offset: u64, len: u64) {
+        self.cached.punch(offset, len);
+        self.dirty.push(Change::Punch { offset, len });
+    }
+
     /// A write that fails midway: any of its sectors may be there.
     pub(super) fn write_torn(&mut self, offset: u64, bytes: &Bytes, dice: &mut Dice) {
         for (at, sector) in sectors(offset, bytes, SECTOR_BYTES) {
@@ -76,6 +82,7 @@ impl Inode {
             match change {
                 Change::Write { offset, bytes } => self.synced.write(offset, &bytes),
                 Change::SetLen { len } => self.synced.set_len(len),
+                Change::Punch { offset, len } => self.synced.punch(offset, len),
             }
         }
     }
@@ -92,6 +99,11 @@ impl Inode {
                 Change::SetLen { len } => {
                     if dice.coin() {
                         self.synced.set_len(len);
+                    }
+                }
+                Change::Punch { offset, len } => {
+                    if dice.coin() {
+                        self.synced.punch(offset, len);
                     }
                 }
                 Change::Write { offset, bytes } => match dice.below(3) {

@@ -12,7 +12,7 @@
 //!
 //! - **Power loss** ([`SimDisk::crash`]): each write since the file's last sync is, in order and by a seeded
 //!   choice, kept, lost, or torn at 512-byte or 4-KiB borders of the file, any subset of its sectors being kept: so writes
-//!   between two syncs reach the medium in any order. Each length change (preallocation too) is kept or lost. Each name whose
+//!   between two syncs reach the medium in any order. Each length change (preallocation too) and each hole is kept or lost. Each name whose
 //!   live state was not made durable has the one state or the other. A gap left by a lost write reads as zeros. What was
 //!   synced is there. A [`SimPower`] that disks share goes out before any chosen step of any of them, until all have crashed.
 //! - **Process death** ([`SimDisk::kill`]): nothing is lost.

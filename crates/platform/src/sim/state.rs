@@ -316,6 +316,12 @@ impl State {
         Ok(())
     }
 
+    pub(super) fn punch(&mut self, inode: &InodeRef, offset: u64, len: u64) -> io::Result<()> {
+        self.faults.writes.step()?;
+        inode.lock().punch(offset, len);
+        Ok(())
+    }
+
     pub(super) fn sync(&mut self, inode: &InodeRef) -> io::Result<()> {
         self.note(9, inode.lock().len(), 0);
         let stepped = self.faults.syncs.step().and_then(|()| self.rates.sync_fails.strikes(&mut self.dice));

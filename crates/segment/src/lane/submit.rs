@@ -188,8 +188,8 @@ impl Lanes {
 
     /// Wakes the lanes: a target that they write to may be about to leave.
     pub(crate) fn look_again(&self) {
-        self.small.iter().for_each(|queue| queue.wake());
-        self.large.iter().for_each(|queue| queue.wake());
+        self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.wake());
+        self.large.iter().chain([&self.moved_large]).for_each(|queue| queue.wake());
     }
 
     /// Waits until all that was queued is answered.

@@ -65,15 +65,18 @@ impl Rebuild<'_> {
                 return Err(LogError::NotFound(self.info.id));
             }
             let stripe = self.stripe(offset, stripe_index).await?;
-            if !self.copy(file, &stripe).await? && !self.reconstruct(file, &stripe).await? {
-                let is_live = self.core.is_live(self.info.id, offset);
-                if is_live && self.replaces_a_file {
+            let is_live = || self.core.is_live(self.info.id, offset);
+            let is_built = is_live() && (self.copy(file, &stripe).await? || self.reconstruct(file, &stripe).await?);
+            if !is_built && is_live() {
+                if self.replaces_a_file {
                     return Err(LogError::corrupt(
                         self.info.id,
                         format!("too many chunks of stripe {stripe_index} are lost"),
                     ));
                 }
-                built.lost_stripes += u64::from(is_live);
+                built.lost_stripes += 1;
+            } else if !is_built {
+                self.write_dead_header(file, &stripe).await?;
             }
             built.bytes += stripe.shape.written_bytes(self.shard) as u64;
             offset = stripe.shape.next_offset();
@@ -207,6 +210,16 @@ impl Rebuild<'_> {
         }
         self.write_header(file, &header).await?;
         Ok(true)
+    }
+
+    /// Of a stripe that nothing needs there is only the header: by it whoever walks the segment finds the next stripe.
+    async fn write_dead_header(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<(), LogError> {
+        if let Some(own) = &stripe.headers[self.shard] {
+            return self.write_header(file, own).await;
+        }
+        let blocks = stripe.shape.payload_bytes(self.shard).div_ceil(BLOCK_BYTES);
+        let (shape, block_crcs) = (stripe.shape.clone(), vec![0; blocks]);
+        self.write_header(file, &ChunkHeader { shape, shard: self.shard as u8, block_crcs }).await
     }
 
     async fn write_header(&self, file: &Arc<dyn DiskFile>, header: &ChunkHeader) -> Result<(), LogError> {

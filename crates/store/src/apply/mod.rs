@@ -18,7 +18,9 @@ use std::sync::{
 };
 
 use gabion_metadata::{Index, Write, rows::Home};
-use gabion_segment::{AppliedRecord, AppliedStripe, Applier, ApplyError, RecordBody, SegmentChange};
+use gabion_segment::{
+    AppliedRecord, AppliedStripe, Applier, ApplyError, DeadStripe, Liveness, RecordBody, SegmentChange,
+};
 use gabion_types::{Extent, SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -31,7 +33,7 @@ use crate::{
 
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
-pub(crate) use snapshot::{Begun, segments_of_snapshot};
+pub(crate) use snapshot::{Begun, extents_of_snapshot, segments_of_snapshot};
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
 pub(crate) struct Apply {
@@ -160,6 +162,16 @@ impl Apply {
         found.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// Notes that stripes of a segment are punched out; returns the payload in bytes of those that were before.
+    pub(crate) fn punched(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<u64, StoreError> {
+        let mut before = 0;
+        self.commit(|overlay| {
+            before = overlay.segment_punched(segment, dead);
+            Ok(())
+        })?;
+        Ok(before)
+    }
+
     /// Applies a batch of replayed records, and whatever `also` puts beside them, in one index commit.
     pub(crate) fn replay(
         &self,
@@ -217,6 +229,16 @@ impl Applier for Apply {
             Ok(())
         })
         .map_err(|error| ApplyError(error.to_string()))
+    }
+}
+
+impl Liveness for Apply {
+    fn is_live(&self, segment: SegmentId, stripe_offset: u64) -> bool {
+        self.with_segments(|segments| {
+            let punched = segments.get(segment).and_then(|segment| segment.row.punched.as_ref());
+            // They were found from the front to the end.
+            punched.is_none_or(|offsets| offsets.binary_search(&stripe_offset).is_err())
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use gabion_metadata::{
     Index, Rows, ScanRange, Table, Value, Write, keys,
     rows::{Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
 };
-use gabion_segment::{AppliedStripe, Seal, SegmentInfo};
+use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
 use super::{Outcome, Segment, Segments, segments, snapshot::Covered};
@@ -215,6 +215,13 @@ impl<'a> Overlay<'a> {
         if let Some(segment) = self.segment(info.id) {
             segment.moved(info);
         }
+    }
+
+    /// These stripes of a segment are punched out; returns their payload in bytes, of those before.
+    pub(crate) fn segment_punched(&mut self, id: SegmentId, dead: &[DeadStripe]) -> u64 {
+        let Some(segment) = self.segment(id) else { return 0 };
+        segment.row.punched = Some(dead.iter().map(|stripe| stripe.offset).collect());
+        segment.row.punched_bytes.replace(dead.iter().map(|stripe| stripe.payload_bytes).sum()).unwrap_or(0)
     }
 
     /// A segment's removal is in the log: nothing in it counts any more.

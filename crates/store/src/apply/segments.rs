@@ -154,6 +154,8 @@ impl Segment {
             written_bytes: 0,
             creates_min_seq: None,
             former: former_row(info),
+            punched: None,
+            punched_bytes: None,
         };
         Self { row, sealed_epoch: 0 }
     }

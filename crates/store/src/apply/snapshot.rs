@@ -6,7 +6,7 @@ use gabion_metadata::{
     Index, IndexSnapshot, Table, keys,
     rows::{LaneKind, Row, SegmentState, SnapshotRow},
 };
-use gabion_types::SegmentId;
+use gabion_types::{Extent, SegmentId};
 
 use super::{Apply, At, Overlay, overlay::Count};
 use crate::{StoreError, mutation::IndexSnapshotMutation, snapshot::SNAPSHOT_ROW};
@@ -71,6 +71,12 @@ pub(super) fn load(index: &dyn Index) -> Result<Option<Covered>, StoreError> {
 pub(crate) fn segments_of_snapshot(index: &dyn Index) -> Result<HashSet<SegmentId>, StoreError> {
     let Some(row) = snapshot_row(index)? else { return Ok(HashSet::new()) };
     Ok(row.extents.iter().map(|extent| extent.segment).chain([row.home.segment]).collect())
+}
+
+/// Where the newest snapshot lies.
+pub(crate) fn extents_of_snapshot(index: &dyn IndexSnapshot) -> Result<Vec<Extent>, StoreError> {
+    let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
+    Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?.map_or_else(Vec::new, |row| row.extents))
 }
 
 fn snapshot_row(index: &dyn Index) -> Result<Option<SnapshotRow>, StoreError> {

@@ -11,6 +11,7 @@
 mod choose;
 mod moved;
 mod pass;
+mod punch;
 mod relocate;
 mod restripe;
 
@@ -31,8 +32,15 @@ use tokio::sync::Semaphore;
 use self::{
     choose::{Bounds, Sealed, choose},
     moved::MovedExtents,
+    punch::{Punching, punchable_bytes},
 };
-use crate::{StoreError, apply::segments_of_snapshot, free, store::Inner};
+use crate::{
+    StoreError,
+    apply::{Segment, segments_of_snapshot},
+    free,
+    store::Inner,
+};
+pub(crate) use punch::live_stripes;
 
 /// Unit of the memory that rows in flight take, in bytes.
 const UNIT_BYTES: u64 = 1024;
@@ -55,6 +63,7 @@ pub(crate) struct Compaction {
     run: tokio::sync::Mutex<()>,
     /// Victims that something in them was live of after a round, and how often.
     attempts: Mutex<HashMap<SegmentId, u32>>,
+    punching: Punching,
 }
 
 /// What a round did.
@@ -72,6 +81,8 @@ pub struct Compacted {
     pub moved_bytes: u64,
     /// Victims that are deleted.
     pub victims_freed: usize,
+    /// Payload of dead stripes of large objects whose space was given back where they lay, in bytes.
+    pub punched_bytes: u64,
 }
 
 /// How eager a round is.
@@ -112,8 +123,13 @@ pub(super) enum Fate {
 /// Runs one round, if there is anything worth it.
 pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, StoreError> {
     let _run = inner.compaction.run.lock().await;
-    let Some((victims, is_short)) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
+    let Some(Plan { victims, holes, is_short }) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
     inner.metrics.compactions.add(1);
+    // First what costs nothing.
+    let punched_bytes = if holes.is_empty() { 0 } else { punch::punch(inner, &holes).await? };
+    if victims.is_empty() {
+        return Ok(Compacted { punched_bytes, ..Compacted::default() });
+    }
     let is_throttled = pace == Pace::Background && !is_short && inner.config.compaction.bytes_per_s > 0;
     let round = Arc::new(Round {
         inner: Arc::clone(inner),
@@ -151,6 +167,7 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
         rows_failed: count(&round.rows_failed),
         moved_bytes: count(&round.moved_bytes),
         victims_freed,
+        punched_bytes,
     })
 }
 
@@ -158,11 +175,21 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
 pub(crate) fn debt(inner: &Inner) -> (usize, u64) {
     let ratio = inner.config.compaction.live_ratio_max;
     let debt: Vec<Sealed> = sealed(inner).into_iter().filter(|segment| segment.is_debt(ratio)).collect();
-    (debt.len(), debt.iter().map(Sealed::garbage_bytes).sum())
+    let holes = holes(inner);
+    (debt.len() + holes.len(), debt.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>())
 }
 
-/// The victims, and whether space is short; nothing when a round is not worth it.
-async fn plan(inner: &Inner, pace: Pace) -> Result<Option<(Vec<Sealed>, bool)>, StoreError> {
+/// What a round is to do.
+struct Plan {
+    victims: Vec<Sealed>,
+    /// Segments of large objects with dead stripes to be punched out.
+    holes: HashSet<SegmentId>,
+    /// Whether space is short.
+    is_short: bool,
+}
+
+/// What a round is to do; nothing when it is not worth it.
+async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
     let room = inner.log.room().await;
     let config = &inner.config.compaction;
     let live_ratio_max =
@@ -173,20 +200,38 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<(Vec<Sealed>, bool)>, 
     let kept = segments_of_snapshot(&*inner.index)?;
     choosable.retain(|segment| !kept.contains(&segment.id));
     let victims = choose(choosable, bounds);
-    let garbage: u64 = victims.iter().map(Sealed::garbage_bytes).sum();
+    let holes = holes(inner);
+    let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();
     // A round reads the whole index once.
     let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
-    Ok((is_worth && !victims.is_empty()).then_some((victims, room.is_short)))
+    let holes: HashSet<SegmentId> = holes.into_keys().collect();
+    let is_empty = victims.is_empty() && holes.is_empty();
+    Ok((is_worth && !is_empty).then_some(Plan { victims, holes, is_short: room.is_short }))
+}
+
+/// Segments with dead stripes to be punched out, and their payload in bytes.
+fn holes(inner: &Inner) -> HashMap<SegmentId, u64> {
+    if !inner.compaction.punching.is_on(inner) {
+        return HashMap::new();
+    }
+    inner.apply.with_segments(|segments| {
+        let punchable = segments.iter().map(|(id, segment)| (id, punchable_bytes(inner, segment)));
+        punchable.filter(|(_, bytes)| *bytes > 0).collect()
+    })
 }
 
 fn sealed(inner: &Inner) -> Vec<Sealed> {
     let now_ms = inner.env.clock.now_ms();
     let attempts = inner.compaction.attempts.lock();
+    // What holes can be punched in is not worth moving.
+    let punches = inner.compaction.punching.is_on(inner);
+    let is_punched = |segment: &Segment| punches && punch::is_punched(segment);
     inner.apply.with_segments(|segments| {
         let choosable = segments.iter().filter(|(id, segment)| {
             segment.row.state == SegmentState::Sealed
                 && segment.row.live_bytes > 0
                 && attempts.get(id).is_none_or(|&attempts| attempts < ATTEMPTS_MAX)
+                && !is_punched(segment)
         });
         choosable
             .map(|(id, segment)| Sealed {

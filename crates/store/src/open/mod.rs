@@ -44,6 +44,7 @@ pub(crate) async fn open(
 ) -> Result<(Store, OpenReport), StoreError> {
     let (opened, report) = open_index(&config, &targets, &*factory, &env, &*progress).await?;
     let Opened { index, log, apply, holds, .. } = opened;
+    log.set_liveness(Arc::clone(&apply) as Arc<dyn gabion_segment::Liveness>);
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
     Ok((store, report))

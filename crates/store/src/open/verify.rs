@@ -109,12 +109,14 @@ fn compare(
     }
 }
 
-/// Whether two rows say the same. Which replaced copies of its shards are still to be removed is no part of what the log says of a segment.
+/// Whether two rows say the same. Which replaced copies of its shards are still to be removed, and which of its stripes were punched out, is no
+/// part of what the log says of a segment.
 fn is_same(table: Table, our: &[u8], their: &[u8]) -> bool {
     if our == their {
         return true;
     }
-    let decoded = |row| SegmentRow::decode(row).map(|row| SegmentRow { former: None, ..row });
+    let decoded =
+        |row| SegmentRow::decode(row).map(|row| SegmentRow { former: None, punched: None, punched_bytes: None, ..row });
     match (table, decoded(our), decoded(their)) {
         (Table::Segment, Ok(our), Ok(their)) => our == their,
         _ => false,

@@ -420,3 +420,89 @@ async fn deletions_go_on_when_compaction_finds_no_room() {
     }
     put(&store, "bucket", "again", &bytes(1, 90_000)).await;
 }
+
+/// Large objects, a third of them left, in a world that punches holes.
+async fn holed(seed: u64, geometry: (usize, usize)) -> (World, Store) {
+    let mut config = config(geometry.0, geometry.1);
+    config.compaction.punch_holes = true;
+    let mut world = World::new(seed, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let store = half_dead(&mut world, store, 1_500_000).await;
+    (world, store)
+}
+
+fn live_extents(world: &World) -> Vec<gabion_types::Extent> {
+    (0..60).step_by(3).flat_map(|i| extents(world, &format!("{i}"))).collect()
+}
+
+#[tokio::test]
+async fn dead_stripes_are_punched_out_where_they_lie() {
+    for (seed, geometry) in [(30, (1, 0)), (31, (2, 1)), (32, (4, 2))] {
+        let (mut world, mut store) = holed(seed, geometry).await;
+        let before = live_extents(&world);
+        let segments: std::collections::HashSet<_> = before.iter().map(|extent| extent.segment).collect();
+        assert!(store.status().compaction_debt_bytes > 30_000_000, "{:?}", store.status());
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.punched_bytes > 30_000_000, "{compacted:?}");
+        assert_eq!(live_extents(&world), before, "nothing of it moved");
+        check_half_dead(&store, 1_500_000).await;
+        let live = store.live_stripes(&segments).await.unwrap();
+        let stripes: std::collections::HashSet<_> =
+            live.iter().flat_map(|(&id, offsets)| offsets.iter().map(move |&offset| (id, offset))).collect();
+        assert_eq!(stripes, before.iter().map(|extent| (extent.segment, extent.stripe_offset)).collect());
+        assert_eq!(store.compact().await.unwrap().punched_bytes, 0, "once is enough");
+        // Neither a lost target nor a lost index makes a difference.
+        if geometry.1 > 0 {
+            world.disks[0].offline(true);
+            check_half_dead(&store, 1_500_000).await;
+            world.disks[0].offline(false);
+        }
+        store = world.crash_and_open(store, 0).await;
+        check_half_dead(&store, 1_500_000).await;
+        store = check_rebuild(&mut world, store).await;
+        check_half_dead(&store, 1_500_000).await;
+        // What the rebuilt index does not know any more is found again.
+        assert!(store.compact().await.unwrap().punched_bytes > 30_000_000);
+        check_half_dead(&store, 1_500_000).await;
+        for i in (0..60).step_by(3) {
+            delete(&store, "bucket", &format!("{i}")).await;
+        }
+        store = world.restart(store).await;
+        store.free_dead_segments().await.unwrap();
+        check_counters(&world.index.current.lock());
+    }
+}
+
+#[tokio::test]
+async fn what_a_copy_or_a_body_on_its_way_needs_is_not_punched_out() {
+    let (mut world, mut store) = holed(33, (2, 1)).await;
+    store.copy_object(copy("0", "copy")).await.unwrap();
+    delete(&store, "bucket", "0").await;
+    let (send, receive) = futures::channel::mpsc::unbounded();
+    let slow = ObjectBody::from_stream(Box::pin(receive), None);
+    let task = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_object(put_request("bucket", "slow"), slow).await }
+    });
+    let mut expected = Vec::new();
+    for i in 0..12 {
+        let piece = bytes(100 + i, 700_000);
+        expected.extend_from_slice(&piece);
+        send.unbounded_send(Ok(piece)).unwrap();
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        // Dead stripes beside those of the body.
+        put(&store, "bucket", "other", &bytes(i, 1_200_000)).await;
+        store.compact().await.unwrap();
+    }
+    drop(send);
+    task.await.unwrap().unwrap();
+    for _ in 0..2 {
+        store.compact().await.unwrap();
+        assert_eq!(get(&store, "bucket", "slow").await.unwrap(), expected);
+        assert_eq!(get(&store, "bucket", "copy").await.unwrap(), bytes(0, 1_500_000));
+        store = world.restart(store).await;
+    }
+}

@@ -460,6 +460,7 @@ fn outcome<T>(result: &Result<T, StoreError>) -> String {
 async fn run(seed: u64, geometry: (usize, usize), ops: Vec<Op>) {
     let mut world = World::new(seed, config(geometry.0, geometry.1));
     world.config.compaction.live_ratio_max = 1.0;
+    world.config.compaction.punch_holes = seed.is_multiple_of(2);
     let store = world.open().await;
     let mut run = Run { world, store, model: Model::default(), bodies: seed << 32 };
     run = run.step(Op::CreateBucket(0)).await;

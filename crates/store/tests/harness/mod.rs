@@ -66,6 +66,7 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
     config.compaction.interval_ms = u64::MAX / 1_000_000;
     config.repair_interval_ms = 0;
     config.scrub_interval_h = 0;
+    config.compaction.punch_holes = false;
     config.part_bytes_min = 10;
     config
 }

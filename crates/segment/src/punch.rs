@@ -1,0 +1,101 @@
+//! Giving back the space of dead stripes of large objects in a sealed segment, without moving what is live beside them.
+//!
+//! Of each chunk the first block stays: it holds the header, by which whoever walks the segment finds the next stripe. The
+//! last stripe of a segment stays whole: recovery may have to complete it on a shard that was away.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use gabion_types::SegmentId;
+use gabion_types::limits::CHUNK_ALIGN_BYTES;
+
+use crate::core::Core;
+use crate::error::LogError;
+use crate::format::shard_header_bytes;
+use crate::media::{ChunkError, Media};
+use crate::replay::any_shape;
+use crate::segment::{Life, Pin, Segment};
+use crate::segment_info::{LaneKind, SegmentInfo};
+
+/// A stripe that can be punched out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadStripe {
+    /// Where its chunks lie in every shard file, in bytes.
+    pub offset: u64,
+    /// Where the next stripe begins.
+    pub next_offset: u64,
+    /// Its payload in bytes.
+    pub payload_bytes: u64,
+}
+
+/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out.
+pub(crate) async fn dead_stripes(
+    core: &Core,
+    segment: Arc<Segment>,
+    live: &BTreeSet<u64>,
+) -> Result<Vec<DeadStripe>, LogError> {
+    let (info, stripes, _pin) = pinned(&segment)?;
+    let mut dead = Vec::new();
+    let mut offset = shard_header_bytes(info.geometry.shards()) as u64;
+    for stripe_index in 0..stripes.saturating_sub(1) {
+        let shape = any_shape(&core.media, &info, offset, stripe_index).await?;
+        if !live.contains(&offset) {
+            dead.push(DeadStripe {
+                offset,
+                next_offset: shape.next_offset(),
+                payload_bytes: shape.stripe_payload_bytes(),
+            });
+        }
+        offset = shape.next_offset();
+    }
+    Ok(dead)
+}
+
+/// Punches out `dead` stripes of `segment`; false if a target can not do that.
+pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe]) -> Result<bool, LogError> {
+    let (info, _, _pin) = pinned(&segment)?;
+    for stripe in dead {
+        if !punch_stripe(&core.media, &info, stripe).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A sealed segment of large objects with its number of stripes, kept until the pin is dropped.
+fn pinned(segment: &Arc<Segment>) -> Result<(Arc<SegmentInfo>, u32, Pin), LogError> {
+    let info = segment.info();
+    let Life::Sealed(end) = segment.life() else { return Err(unfit(info.id, "is not sealed")) };
+    if info.kind != LaneKind::Large {
+        return Err(unfit(info.id, "holds records"));
+    }
+    if !segment.pin() {
+        return Err(LogError::NotFound(info.id));
+    }
+    Ok((info, end.stripes, Pin::new(vec![Arc::clone(segment)])))
+}
+
+fn unfit(segment: SegmentId, why: &str) -> LogError {
+    LogError::Invalid(format!("no hole can be punched in segment {segment}: it {why}"))
+}
+
+/// Punches out one stripe on all shards that are there; false if a target can not.
+async fn punch_stripe(media: &Media, info: &SegmentInfo, stripe: &DeadStripe) -> Result<bool, LogError> {
+    let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
+    let done = try_join_all((0..info.geometry.shards()).map(async |shard| {
+        let file = match media.file(info, shard).await {
+            Ok(file) => file,
+            // What is not there has nothing to give back; if it comes back, it only takes more room than it must.
+            Err(ChunkError::Absent) => return Ok(true),
+            Err(error) => return Err(LogError::Unavailable(format!("a shard can not be opened: {error}"))),
+        };
+        match file.punch(start, stripe.next_offset.saturating_sub(start)).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(false),
+            Err(error) => Err(LogError::Unavailable(format!("a hole can not be punched: {error}"))),
+        }
+    }));
+    Ok(done.await?.into_iter().all(|done| done))
+}

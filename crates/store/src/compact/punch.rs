@@ -1,0 +1,150 @@
+//! Hole punching: large stripes to which no row refers give back their space where they lie (docs/adr/0007).
+//!
+//! Which stripes are live is read from one snapshot of the index. A stripe that is dead there stays dead: nothing in flight refers to
+//! its segment (that is made sure of before the snapshot is taken), and a copy refers only to what a row refers to. Before a hole is punched a
+//! checkpoint makes that durable: no start finds a row that needs the bytes.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use gabion_metadata::{
+    ScanRange, Table, keys,
+    rows::{LaneKind, Layout, ManifestPage, ObjectRow, PartRow, Row, SegmentState},
+};
+use gabion_types::{Extent, SegmentId};
+
+use crate::{
+    StoreError,
+    apply::{Segment, extents_of_snapshot},
+    store::Inner,
+    tasks,
+};
+
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 1024;
+/// Stripes that a segment must have to give before it is looked at.
+const STRIPES_MIN: u64 = 2;
+
+/// How much of a segment of large objects may be live so that it is compacted although its dead stripes could be punched out: it
+/// costs files, and next to nothing to move.
+const LIVE_RATIO_PUNCHED: f64 = 0.1;
+
+/// What hole punching remembers.
+#[derive(Default)]
+pub(crate) struct Punching {
+    /// A target can not: segments of large objects are compacted instead.
+    unsupported: AtomicBool,
+}
+
+impl Punching {
+    pub(super) fn is_on(&self, inner: &Inner) -> bool {
+        inner.config.compaction.punch_holes && !self.unsupported.load(Ordering::Relaxed)
+    }
+}
+
+/// Offsets of the live stripes of segments of large objects.
+pub(crate) type LiveStripes = HashMap<SegmentId, BTreeSet<u64>>;
+
+/// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer.
+pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<LiveStripes, StoreError> {
+    // First this, then the snapshot: what was in flight before is in it.
+    let settled = |id: &SegmentId| {
+        inner.apply.with_segments(|segments| {
+            segments.get(*id).is_some_and(|segment| {
+                segment.row.kind == LaneKind::Large
+                    && segment.row.state == SegmentState::Sealed
+                    && inner.holds.is_free(*id, segment.sealed_epoch)
+            })
+        })
+    };
+    let mut live: LiveStripes = wanted.iter().filter(|id| settled(id)).map(|&id| (id, BTreeSet::new())).collect();
+    if live.is_empty() {
+        return Ok(live);
+    }
+    let index = inner.index.snapshot();
+    // Nor are those dead that hold the index' own snapshot.
+    let mut note = |extent: &Extent| {
+        if let Some(stripes) = live.get_mut(&extent.segment) {
+            stripes.insert(extent.stripe_offset);
+        }
+    };
+    extents_of_snapshot(&*index)?.iter().for_each(&mut note);
+    for table in [Table::Object, Table::Part, Table::Manifest] {
+        let mut range = ScanRange::all(table);
+        loop {
+            let rows = tasks::blocking(|| index.scan(range.clone(), PAGE_ROWS))?;
+            for (key, row) in &rows {
+                extents_of_row(table, key, row, &mut note)?;
+            }
+            match rows.last() {
+                Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
+                _ => break,
+            }
+            inner.require_open()?;
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(live)
+}
+
+/// Calls `with` for each extent that stands in a row.
+fn extents_of_row(table: Table, key: &[u8], row: &[u8], mut with: impl FnMut(&Extent)) -> Result<(), StoreError> {
+    let layout = match table {
+        Table::Object => ObjectRow::decode(row)?.layout,
+        Table::Part => PartRow::decode(row)?.layout,
+        _ => {
+            if let Ok((_, keys::ManifestKey::Page(_))) = keys::decode_manifest(key) {
+                ManifestPage::decode(row)?.extents.iter().for_each(&mut with);
+            }
+            return Ok(());
+        }
+    };
+    if let Layout::Extents(extents) = layout {
+        extents.iter().for_each(&mut with);
+    }
+    Ok(())
+}
+
+/// Whether it is holes that give back the space of a segment, and not moving what is live: it holds large objects, and enough of them.
+pub(super) fn is_punched(segment: &Segment) -> bool {
+    let row = &segment.row;
+    row.kind == LaneKind::Large && row.live_bytes as f64 > LIVE_RATIO_PUNCHED * row.written_bytes as f64
+}
+
+/// What punching would give back of a segment, in bytes of payload.
+pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment) -> u64 {
+    let row = &segment.row;
+    if row.state != SegmentState::Sealed || !is_punched(segment) {
+        return 0;
+    }
+    let kept_bytes = row.live_bytes.unsigned_abs() + row.punched_bytes.unwrap_or(0);
+    let dead_bytes = row.written_bytes.saturating_sub(kept_bytes);
+    if dead_bytes < STRIPES_MIN * inner.log.stripe_payload_bytes() as u64 { 0 } else { dead_bytes }
+}
+
+/// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
+pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
+    let live = live_stripes(inner, segments).await?;
+    let (mut holes, mut given_back) = (Vec::new(), 0);
+    for (id, live) in live {
+        inner.require_open()?;
+        let dead = inner.log.dead_stripes(id, &live).await?;
+        let bytes: u64 = dead.iter().map(|stripe| stripe.payload_bytes).sum();
+        given_back += bytes.saturating_sub(inner.apply.punched(id, &dead)?);
+        holes.push((id, dead));
+    }
+    // Only when it is durable that nothing needs them, and what they are: nobody is to take a hole for damage.
+    inner.checkpoint().await?;
+    for (id, dead) in holes {
+        inner.require_open()?;
+        if !inner.log.punch(id, &dead).await? {
+            inner.compaction.punching.unsupported.store(true, Ordering::Relaxed);
+            tracing::info!("a target can not punch holes: segments of large objects are compacted");
+            return Ok(0);
+        }
+    }
+    inner.metrics.punched_bytes.add(given_back);
+    Ok(given_back)
+}
