@@ -31,7 +31,8 @@ pub(super) struct Found {
 pub(super) struct Listing {
     pub(super) shards: BTreeMap<SegmentId, Vec<Found>>,
     listed: HashSet<TargetId>,
-    complete: bool,
+    /// Members of the deployment that are not listed.
+    absent: usize,
 }
 
 impl Listing {
@@ -50,9 +51,14 @@ impl Listing {
         info.copies().all(|copy| self.is_listed(copy.target) || !core.media.targets.is_member(copy.target))
     }
 
+    /// Members of the deployment that are not listed.
+    pub(super) fn absent(&self) -> usize {
+        self.absent
+    }
+
     /// Whether all members of the deployment are listed.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.absent == 0
     }
 }
 
@@ -95,7 +101,7 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
             core.config.geometry.parity()
         )));
     }
-    listing.complete = absent == 0;
+    listing.absent = absent;
     Ok(listing)
 }
 

@@ -59,8 +59,13 @@ pub(super) async fn recover_segment(
     }
     let shards = match Shards::look(core, listing, id, known).await {
         Headers::Shards(shards) => shards,
-        // All headers are durable before the first stripe: with every target in sight there never was one.
-        Headers::Blank if listing.is_complete() => return Ok(Outcome::Empty),
+        // All headers are durable before the first stripe. If more of them are blank or out of sight than may be lost, there never was
+        // one; with every target in sight, too.
+        Headers::Blank
+            if listing.is_complete() || listing.found(id).len() + listing.absent() > core.config.geometry.parity() =>
+        {
+            return Ok(Outcome::Empty);
+        }
         Headers::Blank => {
             return Ok(Outcome::Unreadable("its shard files are blank, and targets are absent".to_owned()));
         }

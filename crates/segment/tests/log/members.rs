@@ -221,6 +221,34 @@ fn a_target_that_works_is_replaced_while_it_serves() {
 }
 
 #[test]
+fn readers_and_writers_go_on_while_shards_move() {
+    for seed in 0..6 {
+        let (mut world, book) = written("2+1", 4, 20 + seed);
+        let victim = (0..4).max_by_key(|number| files_on(&world.disks[*number])).unwrap();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let id = id_of(&log, victim);
+            log.target_drain(id, TargetMode::Apply).await.unwrap();
+            let mut moving = std::pin::pin!(log.repair(false));
+            let mut rounds = 0;
+            let pass = loop {
+                tokio::select! {
+                    biased;
+                    pass = &mut moving => break pass.unwrap(),
+                    () = async {
+                        book.verify(&log).await;
+                        put(&log, 100 + rounds, 700).await.unwrap();
+                    } => rounds += 1,
+                }
+            };
+            assert!(pass.shards_built > 0 && rounds > 1, "{pass:?}, {rounds} rounds");
+            book.verify(&log).await;
+            assert!(log.target_remove(id, false, TargetMode::Apply).await.unwrap().applied);
+        });
+    }
+}
+
+#[test]
 fn a_lost_target_is_given_up_and_its_shards_spread() {
     let (mut world, book) = written("2+1", 4, 8);
     let victim = (0..4).max_by_key(|number| files_on(&world.disks[*number])).unwrap();

@@ -66,3 +66,34 @@ async fn restarts_and_rebuilds_on_real_directories() {
     }
     store.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_shards_come_back_on_real_directories() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, _) = open(root.path()).await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for i in 0..4 {
+        put(&store, "bucket", &format!("{i}"), &bytes(i, 900_000)).await;
+    }
+    store.shutdown().await;
+    drop(store);
+    // One target loses all its shards, and when they are built anew, another one.
+    std::fs::remove_dir_all(root.path().join("target-1/segments")).unwrap();
+    let (store, _) = open(root.path()).await;
+    let missing = store.status().log.redundancy.iter().skip(1).sum::<usize>();
+    assert!(missing > 0);
+    let pass = store.repair_now().await.unwrap();
+    assert_eq!((pass.shards_built, pass.shards_failed), (missing, 0), "{pass:?}");
+    let scrubbed = store.scrub_now().await.unwrap();
+    assert_eq!(scrubbed.bad_shards, 0);
+    assert!(scrubbed.cross_check.unwrap().is_clean());
+    store.shutdown().await;
+    drop(store);
+    std::fs::remove_dir_all(root.path().join("target-0/segments")).unwrap();
+    FjallIndex::remove(&root.path().join("index")).unwrap();
+    let (store, _) = open(root.path()).await;
+    for i in 0..4 {
+        assert!(get(&store, "bucket", &format!("{i}")).await.unwrap() == bytes(i, 900_000), "{i}");
+    }
+    store.shutdown().await;
+}
