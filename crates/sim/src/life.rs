@@ -74,7 +74,11 @@ impl Life<'_> {
         if atlas.writes_may_fail() {
             self.world.borrow_mut().writes_may_fail = true;
         }
-        let client = |number| Client { number, store: store.clone(), world: self.world, power: &self.machine.power };
+        let has_upkeep = self.params.has_upkeep;
+        let client = |number| {
+            let (store, world, power) = (store.clone(), self.world, &self.machine.power);
+            Client { number, store, world, power, has_upkeep }
+        };
         self.create_buckets(&store).await?;
         check::full(&client(0), self.machine, true).await?;
         for (ops, cut_after) in plan.phases {

@@ -53,7 +53,7 @@ fn what_was_synced_survives_every_crash() {
 #[test]
 fn an_unsynced_write_is_kept_lost_or_torn_at_sectors() {
     let mut outcomes = BTreeSet::new();
-    for seed in 0..SEEDS {
+    for seed in 0..4 * SEEDS {
         let disk = SimDisk::new(seed);
         let file = create(&disk, "f");
         write(&file, 0, &[1; 4 * SECTOR_BYTES], Durable::Yes).unwrap();

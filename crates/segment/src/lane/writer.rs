@@ -132,6 +132,8 @@ impl Writer {
         let files = Arc::clone(&self.open.as_ref().expect("a position was given").files);
         let start_ns = core.media.clock.monotonic_ns();
         let durable = match core.config.durability {
+            // A bug on purpose, which the simulator must find (docs/TESTING.md).
+            Durability::Sync if cfg!(feature = "planted-ack-before-sync") => Durable::No,
             Durability::Sync => Durable::Yes,
             Durability::Relaxed => Durable::No,
         };
