@@ -52,7 +52,7 @@ pub(crate) async fn free(
     Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
 }
 
-/// Writes what must outlive the segment, and only when that is durable, that the segment is freed.
+/// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is.
 async fn log_freed(core: &Core, lanes: &Lanes, id: SegmentId, carried: Vec<(Seq, Bytes)>) -> Result<(), LogError> {
     for group in carried.chunks(CARRIED_AT_ONCE) {
         let records = group.iter().map(|(seq, mutation)| (RecordBody::Mutation(mutation.clone()), Some(*seq)));
@@ -61,5 +61,7 @@ async fn log_freed(core: &Core, lanes: &Lanes, id: SegmentId, carried: Vec<(Seq,
     // The records that freed the leftovers may lie in this very segment.
     let mut freed: Vec<SegmentId> = core.leftovers.lock().iter().copied().collect();
     freed.push(id);
-    lanes.commit_dataless(core, freed.into_iter().map(|id| (RecordBody::Freed(id), None))).await
+    lanes.commit_dataless(core, freed.into_iter().map(|id| (RecordBody::Freed(id), None))).await?;
+    // Files that are gone do not come back after a power cut: nothing that lets them go may.
+    core.sync_written().await
 }

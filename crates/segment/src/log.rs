@@ -5,14 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::join_all;
 use gabion_erasure::Crc64;
 use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
 use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
 use tokio::sync::Notify;
 
 use crate::applier::{Applier, Committed, NewRecord, RecordBody};
-use crate::config::{Durability, Env, LogConfig, LogTarget};
+use crate::config::{Env, LogConfig, LogTarget};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::free::{Freed, free};
@@ -243,19 +242,12 @@ impl Log {
     }
 
     /// Makes everything durable that was acknowledged before the call: the checkpoint of relaxed durability, and free with
-    /// [`Durability::Sync`].
+    /// [`crate::Durability::Sync`].
     ///
     /// # Errors
     /// `Unavailable` when acknowledged stripes may be lost by a power cut: no checkpoint may claim them.
     pub async fn sync(&self) -> Result<(), LogError> {
-        let core = &self.handle.core;
-        if core.config.durability == Durability::Sync {
-            return Ok(());
-        }
-        core.check_poison()?;
-        let writing: Vec<_> = core.writing.lock().values().cloned().collect();
-        let outcomes = join_all(writing.iter().map(|files| core.sync_files(files))).await;
-        outcomes.into_iter().collect()
+        self.handle.core.sync_written().await
     }
 
     /// Builds missing and damaged shards anew, and moves those of targets that are drained, until nothing is left that can be done now. Targets that are

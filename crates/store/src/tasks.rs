@@ -64,11 +64,16 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
                 tracing::info!(rows = report.rows, bytes = report.bytes, "the index was written to the log");
                 report.bytes.saturating_mul(SNAPSHOT_SHARE)
             }
-            Ok(None) => 0,
+            Ok(None) => {
+                // There is a reason to have none now, which may last: no more than a look every so many bytes.
+                apply.work().snapshot_begins();
+                0
+            }
             Err(error) => {
                 inner.metrics.index_snapshot_failures.add(1);
                 tracing::warn!(%error, "the index could not be written to the log; it is tried again when more was written");
-                0
+                // What it came to before it failed was written in vain, and may be again.
+                apply.work().stored_since_snapshot().saturating_mul(SNAPSHOT_SHARE)
             }
         };
         apply.work().snapshot_after(bytes.max(next_bytes));

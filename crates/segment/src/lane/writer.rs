@@ -235,6 +235,20 @@ impl Core {
         tracing::warn!(segment = %files.info.id, shard, %error, "a shard failed and is written no more");
     }
 
+    /// Makes everything durable that was acknowledged before the call; free with [`Durability::Sync`].
+    ///
+    /// # Errors
+    /// As [`Core::sync_files`].
+    pub(crate) async fn sync_written(&self) -> Result<(), LogError> {
+        if self.config.durability == Durability::Sync {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let writing: Vec<_> = self.writing.lock().values().cloned().collect();
+        let outcomes = join_all(writing.iter().map(|files| self.sync_files(files))).await;
+        outcomes.into_iter().collect()
+    }
+
     /// Makes everything durable that was written to a segment before the call.
     ///
     /// # Errors

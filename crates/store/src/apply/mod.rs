@@ -86,8 +86,14 @@ impl Work {
         }
     }
 
-    fn snapshot_begins(&self) {
+    /// What was stored until now counts no more for the next one.
+    pub(crate) fn snapshot_begins(&self) {
         self.snapshot_stored_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Bytes stored since the last one was begun.
+    pub(crate) fn stored_since_snapshot(&self) -> u64 {
+        self.snapshot_stored_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts what a stripe stored.

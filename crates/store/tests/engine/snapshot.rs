@@ -240,3 +240,63 @@ async fn an_old_copy_of_the_index_is_noticed_when_what_it_needs_was_freed() {
     assert_eq!(world.rows(), before);
     assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
 }
+
+#[tokio::test]
+async fn what_a_power_cut_takes_of_a_relaxed_log_is_not_what_a_freed_segment_said() {
+    for seed in 0..12 {
+        for lose_index in [false, true] {
+            let mut config = config(1, 0);
+            config.log.durability = gabion_segment::Durability::Relaxed;
+            let mut world = World::new(100 + seed, config);
+            let mut store = world.open().await;
+            store.create_bucket(bucket("bucket"), None).await.unwrap();
+            put(&store, "bucket", "deleted", &bytes(1, 1000)).await;
+            put(&store, "bucket", "kept", &bytes(2, 1000)).await;
+            store = world.restart(store).await;
+            delete(&store, "bucket", "deleted").await;
+            put(&store, "bucket", "filler", &bytes(3, 2000)).await;
+            delete(&store, "bucket", "filler").await;
+            // The segment that says so is sealed, and goes; what it said is carried.
+            store = world.restart(store).await;
+            store.checkpoint().await.unwrap();
+            store.free_dead_segments().await.unwrap();
+            assert!(store.metrics().mutations_carried.get() > 0);
+            world.crash(store, 0).await;
+            if lose_index {
+                world.lose_index();
+            }
+            let store = world.open().await;
+            assert_eq!(keys(&store, "bucket").await, ["kept"], "seed {seed}, lost: {lose_index}");
+            check_counters(&world.index.current.lock());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_not_be_written_to_the_log_now_is_not_tried_all_the_time() {
+    let mut config = config(1, 0);
+    config.log.small_lanes = 1;
+    let mut world = World::new(8, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for i in 0..20 {
+        put(&store, "bucket", &format!("{i:02}"), &bytes(i, 1000)).await;
+    }
+    let path = world.disks[0].paths().into_iter().find(|path| path.starts_with("segments/")).unwrap();
+    let store = world.restart(store).await;
+    store.shutdown().await;
+    drop(store);
+    // Behind the header of the sixth stripe of 4 KiB.
+    (200..400).step_by(20).for_each(|at| world.disks[0].corrupt(&path, 4096 * (1 + 5) + at));
+    world.lose_index();
+    world.config.index_snapshot_bytes = 1024;
+    let store = world.open().await;
+    assert!(store.snapshot_index().await.unwrap().is_none(), "the index lacks what can not be read");
+    put(&store, "bucket", "enough", &bytes(1, 5000)).await;
+    let busy = || tokio::runtime::Handle::current().metrics().worker_total_busy_duration(0);
+    let before = busy();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let busy = busy() - before;
+    assert!(busy.as_millis() < 250, "{busy:?}");
+    store.shutdown().await;
+}
