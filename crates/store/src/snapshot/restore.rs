@@ -14,7 +14,7 @@ use gabion_metadata::{
     rows::{Row, SegmentRow, SegmentState},
 };
 use gabion_segment::{LaneKind, Log, RecordBody, RecoveredSegment, Recovery};
-use gabion_types::{SegmentId, Seq};
+use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
 
 use super::{
     SNAPSHOT_ROW,
@@ -67,9 +67,11 @@ pub(crate) async fn restore(
         }
     };
     index.commit(&[], vec![State::restoring()])?;
+    let status = log.status();
     let mut rows = Rows {
         index,
         recovery,
+        members: status.targets.iter().map(|target| target.id).chain(status.missing_members).collect(),
         batch: Vec::new(),
         batch_bytes: 0,
         segments: BTreeSet::new(),
@@ -159,6 +161,8 @@ async fn read(
 struct Rows<'a> {
     index: &'a dyn Index,
     recovery: &'a Recovery,
+    /// Targets of the deployment.
+    members: BTreeSet<TargetId>,
     batch: Vec<Write>,
     batch_bytes: usize,
     /// Segments that the index has a row of.
@@ -199,6 +203,9 @@ impl Rows<'_> {
         }
         if self.recovery.freed.contains(&id) {
             row.state = SegmentState::Freeing;
+            // Files are left of it, nobody knows where: it is not gone before all targets have been seen.
+            let anywhere = self.members.iter().map(|&target| ShardCopy { shard: 0, target });
+            row.former = Some(anywhere.collect());
         } else if let Ok(at) = self.recovery.segments.binary_search_by_key(&id, |segment| segment.info.id) {
             let found = &self.recovery.segments[at];
             if row.applied_stripes > found.seal.stripes {

@@ -218,6 +218,96 @@ async fn rows_that_are_not_what_the_log_says_are_found() {
     assert_eq!((report.differing, &report.differences[..]), (3, &expected[..]));
 }
 
+/// A segment of an object that the newest snapshot knows, one of whose two copies was built anew elsewhere since, while its disk was
+/// away; and the disks of the copies: the one that stayed, the one that was away, the new one.
+async fn moved_since(seed: u64) -> (World, Store, gabion_types::SegmentId, [usize; 3]) {
+    let mut world = World::new(seed, config(1, 1));
+    world.disks.push(gabion_platform::SimDisk::new(99));
+    world.config.repair_interval_ms = 0;
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    store = world.restart(store).await;
+    let put = put(&store, "bucket", "key", &bytes(1, 1000)).await;
+    store = world.restart(store).await;
+    store.snapshot_index().await.unwrap().unwrap();
+    let rows = world.segment_rows();
+    let (id, _) = rows.into_iter().find(|(_, row)| row.live_bytes > 0 && row.max_seq == put.seq).unwrap();
+    let before = disks_of(&world, id);
+    let (stays, away) = (before[0], before[1]);
+    world.crash(store, usize::MAX).await;
+    world.disks[away].offline(true);
+    store = world.open().await;
+    store.repair_now().await.unwrap();
+    let new = 3 - stays - away;
+    assert_eq!(disks_of(&world, id).len(), 3);
+    (world, store, id, [stays, away, new])
+}
+
+fn disks_of(world: &World, id: gabion_types::SegmentId) -> Vec<usize> {
+    let id = id.to_string();
+    let has = |disk: &usize| world.disks[*disk].paths().iter().any(|path| path.contains(&id));
+    let mut disks: Vec<usize> = (0..world.disks.len()).filter(has).collect();
+    disks.sort_by_key(|&disk| world.disks[disk].paths().iter().any(|path| path.ends_with(&format!("{id}.001"))));
+    disks
+}
+
+#[tokio::test]
+async fn a_restored_index_knows_where_copies_are_that_were_replaced_since() {
+    let (mut world, store, id, [.., away, _]) = moved_since(9).await;
+    let before = world.segment_rows()[&id].clone();
+    assert!(before.former.is_some());
+    world.crash(store, usize::MAX).await;
+    world.lose_index();
+    let (store, report) = world.try_open().await.unwrap();
+    assert!(report.rows_restored > 0);
+    let row = world.segment_rows()[&id].clone();
+    assert_eq!((&row.targets, &row.former), (&before.targets, &before.former));
+    // So it is not taken for gone before they are.
+    delete(&store, "bucket", "key").await;
+    store.free_dead_segments().await.unwrap();
+    world.crash(store, usize::MAX).await;
+    let store = world.open().await;
+    assert!(world.segment_rows().contains_key(&id));
+    world.crash(store, usize::MAX).await;
+    world.disks[away].offline(false);
+    let store = world.open().await;
+    assert_eq!((world.segment_rows().get(&id), disks_of(&world, id)), (None, vec![]));
+    assert!(keys(&store, "bucket").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_restored_index_waits_for_what_is_left_of_freed_segments() {
+    let (mut world, mut store, id, [_, away, new]) = moved_since(10).await;
+    world.crash(store, usize::MAX).await;
+    world.disks[away].offline(false);
+    store = world.open().await;
+    store.repair_now().await.unwrap();
+    world.crash(store, usize::MAX).await;
+    world.disks[new].offline(true);
+    store = world.open().await;
+    delete(&store, "bucket", "key").await;
+    store.free_dead_segments().await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(disks_of(&world, id), [new]);
+    world.crash(store, usize::MAX).await;
+    world.lose_index();
+    let report;
+    (store, report) = world.try_open().await.unwrap();
+    assert!(report.rows_restored > 0);
+    for _ in 0..2 {
+        assert!(world.segment_rows().contains_key(&id));
+        world.crash(store, usize::MAX).await;
+        store = world.open().await;
+    }
+    world.crash(store, usize::MAX).await;
+    world.disks[new].offline(false);
+    store = world.open().await;
+    assert_eq!((world.segment_rows().get(&id), disks_of(&world, id)), (None, vec![]));
+    assert!(keys(&store, "bucket").await.is_empty());
+}
+
 #[tokio::test]
 async fn an_old_copy_of_the_index_is_noticed_when_what_it_needs_was_freed() {
     let (mut world, mut store) = fresh(8, (1, 1)).await;
