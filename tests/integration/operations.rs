@@ -3,13 +3,51 @@
 use std::fs;
 use std::process::Output;
 
-use gabion_tests::{Server, Setup};
+use aws_sdk_s3::primitives::ByteStream;
+use gabion_tests::{Content, Server, Setup, bytes_of};
 use tokio::process::Command;
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::BUCKET;
+
+/// Longest wait for shards to be rebuilt or moved.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+async fn gabion(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(Server::program()).args(arguments).env_remove("GABION_STATE").output().await.unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
+}
 
 async fn status(admin: &str, arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stdout, stderr } =
-        Command::new(Server::program()).arg("status").args(["--admin", admin]).args(arguments).output().await.unwrap();
-    (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
+    gabion(&[&["status", "--admin", admin], arguments].concat()).await
+}
+
+/// Runs `gabion target` against `server`.
+async fn target(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
+    let state = server.state().display().to_string();
+    gabion(&[&["target"], arguments, &["--admin", server.admin(), "--state", &state]].concat()).await
+}
+
+/// Waits until `/status` is as wanted.
+async fn wait_until(server: &Server, what: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let (_, text) = status(server.admin(), &["--json"]).await;
+        let json = text.rsplit_once("gabion:").map_or(text.as_str(), |(json, _)| json);
+        let json: serde_json::Value = serde_json::from_str(json).unwrap();
+        if is_so(&json["store"]["log"]) {
+            return;
+        }
+        assert!(Instant::now() < end, "{what} did not come: {json:#}");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Whether every sealed segment has all its shards.
+fn is_whole(log: &serde_json::Value) -> bool {
+    let lacking = log["redundancy"].as_array().unwrap().iter().skip(1);
+    lacking.map(|segments| segments.as_u64().unwrap()).sum::<u64>() == 0
 }
 
 #[tokio::test]
@@ -35,4 +73,72 @@ async fn status_tells_whether_all_is_well() {
     let json = text.rsplit_once("gabion:").map_or(text.as_str(), |(json, _)| json);
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(json["store"]["log"]["targets"].as_array().unwrap().len(), 6);
+}
+
+#[tokio::test]
+async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serves() {
+    const OBJECTS: u64 = 12;
+    let mut server = Server::start(Setup::six()).await.unwrap();
+    let client = server.client();
+    client.create_bucket().bucket(BUCKET).send().await.unwrap();
+    let content = |number: u64| Content::new(number, if number.is_multiple_of(2) { 5000 } else { 3_000_000 });
+    for number in 0..OBJECTS {
+        let body = ByteStream::from(content(number).bytes());
+        client.put_object().bucket(BUCKET).key(number.to_string()).body(body).send().await.unwrap();
+    }
+    // Seals the segments, so that there is something to rebuild.
+    server.crash().await.unwrap();
+    let spare = server.state().parent().unwrap().to_owned();
+    let [replacement, seventh] = ["replacement", "seventh"].map(|name| spare.join(name).display().to_string());
+
+    let dead = server.targets()[2].clone();
+    server.kill().await;
+    fs::remove_dir_all(&dead).unwrap();
+    server.spawn_degraded().await.unwrap();
+    let dead = dead.display().to_string();
+
+    let (code, text) = target(&server, &["replace", &dead, &replacement]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("is no directory"), "{text}");
+    fs::create_dir(&replacement).unwrap();
+    fs::create_dir(&seventh).unwrap();
+    let (code, text) = gabion(&["target", "replace", &dead, &replacement, "--admin", server.admin()]).await;
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("admin token"), "{text}");
+    let (code, text) = target(&server, &["replace", &dead, &replacement, "--dry-run"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("would be done"), "{text}");
+    assert_eq!(
+        fs::read_dir(&replacement)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().file_name() != "gabion.lock")
+            .count(),
+        0
+    );
+    let (code, text) = target(&server, &["replace", &dead, &replacement]).await;
+    assert_eq!(code, Some(0), "{text}");
+    wait_until(&server, "the rebuilt target", is_whole).await;
+
+    let (code, text) = target(&server, &["drain", &server.targets()[0].display().to_string()]).await;
+    assert_eq!(code, Some(1), "there would be too few targets: {text}");
+    let (code, text) = target(&server, &["add", &seventh, "--label", "spare"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    let drained = server.targets()[0].display().to_string();
+    let (code, text) = target(&server, &["drain", &drained]).await;
+    assert_eq!(code, Some(0), "{text}");
+    wait_until(&server, "the drained target", |log| {
+        let mut targets = log["targets"].as_array().unwrap().iter();
+        targets.find(|target| target["name"] == *drained).is_some_and(|target| target["shards"] == 0)
+    })
+    .await;
+    let (code, text) = target(&server, &["remove", &drained]).await;
+    assert_eq!(code, Some(0), "{text}");
+
+    // Whoever restarts it names the old targets; the new ones are found.
+    server.crash().await.unwrap();
+    let client = server.client();
+    for number in 0..OBJECTS {
+        let got = client.get_object().bucket(BUCKET).key(number.to_string()).send().await.unwrap();
+        assert_eq!(bytes_of(got).await.unwrap(), content(number).bytes(), "{number}");
+    }
 }

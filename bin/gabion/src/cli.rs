@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::AdminArgs;
+use crate::admin::target::TargetCommand;
+use crate::admin::{AdminArgs, TokenArgs};
 use crate::config::{Layers, SETTINGS, Setting};
 use crate::exit::Failure;
 
@@ -53,6 +54,21 @@ pub(crate) enum Action {
         admin: AdminArgs,
         #[command(flatten)]
         output: Output,
+    },
+    /// Show and change the targets of a running server.
+    #[command(subcommand)]
+    Target(TargetCommand),
+    /// Have a running server read and check everything it stores now, and repair what is wrong.
+    ///
+    /// It does so by itself every scrub.interval. With --wait it ends with code 5 when something was found.
+    Scrub {
+        /// Wait until it is complete.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        admin: AdminArgs,
+        #[command(flatten)]
+        token: TokenArgs,
     },
     /// Put a load on an S3 endpoint and measure it.
     Bench(Box<gabion_bench::Cli>),
@@ -249,6 +265,7 @@ fn heading(key: &'static str) -> &'static str {
         Some("lanes" | "segment") => "Data",
         Some("memory") => "Memory",
         Some("index" | "checkpoint") => "Index",
+        Some("repair" | "scrub" | "compaction") => "Upkeep",
         Some(_) => "Other",
     }
 }

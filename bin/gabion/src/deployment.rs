@@ -43,7 +43,7 @@ impl Deployment {
             Some(dir) => state::deployment(dir)?,
             None => None,
         };
-        let opened = targets::open(&config.targets, config.driver, remembered).await?;
+        let opened = targets::open(config, remembered).await?;
         let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
         let state = match &config.state {
             Some(dir) => dir.clone(),
@@ -81,12 +81,17 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     log.stripe_payload_bytes = config.segment_stripe_bytes.map_or(log.stripe_payload_bytes, ByteCount::in_memory);
     log.stripe_memory_bytes = config.memory_stripe_bytes.0;
     log.target_reserve_bytes = config.segment_target_reserve_bytes.0;
+    log.upkeep.repair_delay_ms = config.repair_delay.millis();
+    log.upkeep.repair_bytes_per_s = config.repair_bytes_per_s.0;
+    log.upkeep.repair_concurrency = config.repair_concurrency;
+    log.upkeep.scrub_bytes_per_s = config.scrub_bytes_per_s.0;
     let mut store = StoreConfig::new(log);
     store.region.clone_from(&config.region);
     store.checkpoint_interval_ms = config.checkpoint_interval.millis();
     store.index_reserve_bytes = config.index_reserve_bytes.0;
     store.index_snapshot_bytes = config.index_snapshot_bytes.0;
     store.memory_wait_ms = config.memory_wait.millis();
+    store.scrub_interval_h = config.scrub_interval_hours as u64;
     store.checkpoint_bytes = config.checkpoint_bytes.0;
     store.put_memory_bytes = config.memory_put_bytes.0;
     store.read_memory_bytes = config.memory_read_bytes.0;

@@ -46,6 +46,8 @@ fn run(command: Action) -> Result<(), Failure> {
         Action::Inspect(what) => inspect::run(what),
         Action::Config(ConfigCommand::Check(settings)) => check(settings),
         Action::Status { admin, output } => admin::status::run(&admin, output.json),
+        Action::Target(command) => admin::target::run(command),
+        Action::Scrub { wait, admin, token } => admin::scrub::run(&admin, &token, wait),
         Action::Bench(load) => Ok(gabion_bench::run(*load)?),
         Action::Completions { shell } => {
             let mut script = Vec::new();

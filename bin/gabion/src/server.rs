@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_platform::{Clock, OsEntropy, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
-use gabion_server::admin::{Admin, Phase};
+use gabion_server::admin::{Admin, Changes, Phase};
 use gabion_server::credentials::Credentials;
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
@@ -23,6 +23,7 @@ use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
 use crate::output;
 use crate::state::CredentialsFrom;
+use crate::targets::Opener;
 
 /// Serves until a signal ends it.
 ///
@@ -80,7 +81,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     if let Some(access_log) = &access_log {
         registry.register_collector(Box::new(AccessLogFigures(access_log.clone())));
     }
-    let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"));
+    let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
+    let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"), Some(changes));
     let stop_admin = CancellationToken::new();
     let admin_server = HttpServer { handler: admin.handler(), limits: limits(&config), observer: None };
     let admin_addresses = addresses(&admin_listeners)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gabion_platform::{Entropy, StateLock};
-use gabion_server::credentials::Credentials;
+use gabion_server::credentials::{Credentials, SecretKey};
 use gabion_types::DeploymentId;
 
 use crate::exit::Failure;
@@ -33,6 +33,10 @@ pub(crate) enum CredentialsFrom {
 
 /// Names the deployment that was served from this state directory.
 const DEPLOYMENT_FILE: &str = "deployment";
+/// Holds what shows that changes may be asked for over the admin port.
+pub(crate) const ADMIN_TOKEN_FILE: &str = "admin-token";
+/// Bytes of randomness in a token.
+const TOKEN_BYTES: usize = 32;
 const ACCESS_KEY_VARIABLE: &str = "GABION_ROOT_ACCESS_KEY";
 const SECRET_KEY_VARIABLE: &str = "GABION_ROOT_SECRET_KEY";
 /// Longest credentials file that is read, in bytes.
@@ -83,6 +87,25 @@ impl State {
         written.map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))
     }
 
+    /// The token for changes over the admin port: of the file, or a new one.
+    ///
+    /// # Errors
+    /// When the file can not be read or written.
+    pub(crate) fn admin_token(&self, entropy: &dyn Entropy) -> Result<SecretKey, Failure> {
+        let path = self.dir.join(ADMIN_TOKEN_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) if text.trim().len() >= TOKEN_BYTES => return Ok(SecretKey::new(text.trim())),
+            // Cut off while it was written, or emptied so that a new one is made.
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::failed(format!("{} can not be read: {error}", path.display()))),
+        }
+        let token = random_hex(entropy);
+        write_private(&path, &format!("{token}\n"))
+            .map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))?;
+        Ok(SecretKey::new(token))
+    }
+
     /// The root credentials: of the environment, of the file, or new ones.
     ///
     /// # Errors
@@ -115,6 +138,13 @@ fn sync_name(dir: &Path) -> io::Result<()> {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// Lower-case hexadecimal digits of so much randomness.
+fn random_hex(entropy: &dyn Entropy) -> String {
+    let mut random = [0; TOKEN_BYTES];
+    entropy.fill(&mut random);
+    random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The deployment that was served from the state directory `dir`; nothing if none was, or the note of it is gone.
@@ -209,8 +239,14 @@ fn generate(entropy: &dyn Entropy) -> Credentials {
     Credentials::new(text(UPPER, 20), text(MIXED, 40))
 }
 
-/// Writes the file, for its owner alone, whole or not at all.
 fn write(path: &Path, credentials: &Credentials) -> io::Result<()> {
+    let (access_key, secret_key) = (&credentials.access_key, credentials.secret_key.expose());
+    let head = "# Root credentials of this Gabion deployment. Keep them secret.";
+    write_private(path, &format!("{head}\naccess_key={access_key}\nsecret_key={secret_key}\n"))
+}
+
+/// Writes a file for its owner alone, whole or not at all.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     // One may be left from a start that was cut; the mode counts only for a file that is made.
     match fs::remove_file(&temporary) {
@@ -218,9 +254,7 @@ fn write(path: &Path, credentials: &Credentials) -> io::Result<()> {
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    writeln!(file, "# Root credentials of this Gabion deployment. Keep them secret.")?;
-    writeln!(file, "access_key={}", credentials.access_key)?;
-    writeln!(file, "secret_key={}", credentials.secret_key.expose())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     match path.parent() {

@@ -3,11 +3,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use gabion_platform::{Disk, DriverChoice, DriverOptions, StateLock, open_disk};
 use gabion_segment::LogTarget;
+use gabion_server::admin::{OpenTarget, OpenedTarget};
 use gabion_types::{DeploymentId, Geometry};
 use serde::Deserialize;
+use serde_json::Value;
 
+use crate::config::Config;
 use crate::exit::Failure;
 
 /// The targets of a start.
@@ -28,7 +32,23 @@ pub(crate) struct Targets {
 /// What this program needs to know of a target's `gabion.json`; the log checks the rest.
 #[derive(Deserialize)]
 struct Membership {
+    target: String,
     geometry: String,
+    /// Grows with every change of the members.
+    #[serde(default)]
+    epoch: u64,
+    /// Their ids; since version 2 of the file with their paths.
+    members: Vec<Value>,
+}
+
+impl Membership {
+    /// Ids and paths of the members that know theirs from the root on: another path may mean another place at each start.
+    fn places(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.members.iter().filter_map(|member| {
+            let (id, path) = (member.get("id")?.as_str()?, Path::new(member.get("name")?.as_str()?));
+            path.is_absolute().then_some((id, path))
+        })
+    }
 }
 
 const LOCK_FILE: &str = "gabion.lock";
@@ -40,11 +60,8 @@ const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// When there is none, or none can be opened, or the driver is not to be had.
-pub(crate) async fn open(
-    paths: &[PathBuf],
-    driver: DriverChoice,
-    remembered: Option<DeploymentId>,
-) -> Result<Targets, Failure> {
+pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>) -> Result<Targets, Failure> {
+    let (paths, driver) = (&config.targets, config.driver);
     if paths.is_empty() {
         return Err(Failure::config(
             "no targets are given: name at least one directory, e.g. gabion server ./data, or set targets in the file",
@@ -69,6 +86,7 @@ pub(crate) async fn open(
         described: Vec::new(),
         first_is_member: true,
     };
+    let mut memberships = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         let name = path.display().to_string();
         let disk = match open_disk(path, driver, DriverOptions::default()) {
@@ -89,18 +107,44 @@ pub(crate) async fn open(
             }
             Err(error) => return Err(Failure::targets(format!("target {name} can not be opened: {error}"))),
         };
-        let geometry = match &disk {
-            Some(disk) => stored_geometry(disk.as_ref()).await,
+        let membership = match &disk {
+            Some(disk) => membership(disk.as_ref()).await,
             None => None,
         };
+        let geometry = membership.as_ref().and_then(|membership| membership.geometry.parse().ok());
+        memberships.extend(membership);
         if index == 0 {
             opened.first_is_member = !in_use || geometry.is_some();
         }
         opened.stored_geometry = opened.stored_geometry.or(geometry);
-        // The log spreads shards over failure domains; every target counts as one.
-        opened.targets.push(LogTarget { name: name.clone(), disk, failure_domain: name });
+        opened.targets.push(LogTarget { name, disk, failure_domain: config.label(path).to_owned() });
     }
+    open_remembered(&mut opened, paths, driver, &memberships).await?;
     Ok(opened)
+}
+
+/// Opens the members that were added while a server ran and are not on the command line yet, where the others remember them.
+async fn open_remembered(
+    opened: &mut Targets,
+    given: &[PathBuf],
+    driver: DriverChoice,
+    memberships: &[Membership],
+) -> Result<(), Failure> {
+    let Some(newest) = memberships.iter().max_by_key(|membership| membership.epoch) else { return Ok(()) };
+    for (id, path) in newest.places() {
+        let is_given = given.iter().any(|given| given == path) || memberships.iter().any(|known| known.target == id);
+        // Another directory may lie at the path by now.
+        let Ok(disk) = open_disk(path, driver, DriverOptions::default()) else { continue };
+        if is_given || membership(disk.disk.as_ref()).await.is_none_or(|found| found.target != id) {
+            continue;
+        }
+        opened.locks.extend(lock(std::slice::from_ref(&path.to_owned()))?);
+        let name = path.display().to_string();
+        tracing::info!(target_dir = %name, "this target is a member and was not given: name it at the next start");
+        opened.described.push(format!("{name} ({}, {}, remembered)", disk.file_system, disk.driver));
+        opened.targets.push(LogTarget { name, disk: Some(disk.disk), failure_domain: String::new() });
+    }
+    Ok(())
 }
 
 /// The geometry to run with: the deployment's own, or at its first start the wanted one or the default for its size.
@@ -135,6 +179,32 @@ fn default_geometry(target_count: usize) -> Geometry {
     Geometry::new(data, parity).expect("all of these are within the bounds")
 }
 
+/// Opens directories that are to join while the server runs.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    /// How they are read and written.
+    pub(crate) driver: DriverChoice,
+}
+
+impl OpenTarget for Opener {
+    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<OpenedTarget, String>> {
+        let driver = self.driver;
+        Box::pin(async move {
+            let directory = PathBuf::from(&path);
+            // It is never made: a path without a mounted drive would put the data onto the system's disk.
+            if !directory.is_dir() {
+                return Err(format!("{path} is no directory: mount the drive there, or make it"));
+            }
+            let hold = lock(std::slice::from_ref(&directory)).map_err(|failure| failure.to_string())?;
+            let opened = open_disk(&directory, driver, DriverOptions::default())
+                .map_err(|error| format!("{path} can not be opened: {error}"))?;
+            let failure_domain = label.unwrap_or_else(|| path.clone());
+            let target = LogTarget { name: path, disk: Some(opened.disk), failure_domain };
+            Ok(OpenedTarget { target, hold: Box::new(hold) })
+        })
+    }
+}
+
 /// Takes the locks of the targets that are there.
 fn lock(paths: &[PathBuf]) -> Result<Vec<StateLock>, Failure> {
     let mut locks = Vec::new();
@@ -155,10 +225,10 @@ fn lock(paths: &[PathBuf]) -> Result<Vec<StateLock>, Failure> {
     Ok(locks)
 }
 
-async fn stored_geometry(disk: &dyn Disk) -> Option<Geometry> {
+/// What can not be read here is for the log to report.
+async fn membership(disk: &dyn Disk) -> Option<Membership> {
     let bytes = disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await.ok()?;
-    // What can not be read here is for the log to report.
-    serde_json::from_slice::<Membership>(&bytes).ok()?.geometry.parse().ok()
+    serde_json::from_slice(&bytes).ok()
 }
 
 fn make(path: &Path) -> Result<(), Failure> {
@@ -176,6 +246,14 @@ fn make(path: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Layers;
+
+    async fn opened(paths: &[PathBuf], remembered: Option<DeploymentId>) -> Result<Targets, Failure> {
+        let texts = paths.iter().map(|path| path.display().to_string()).collect();
+        let flags = [("targets", texts), ("driver", vec!["threads".to_owned()])].into();
+        let config = Config::read(&Layers { flags, ..Layers::default() }.resolve()).unwrap();
+        open(&config, remembered).await
+    }
 
     fn parsed(text: &str) -> Option<Geometry> {
         Some(text.parse().unwrap())
@@ -208,14 +286,18 @@ mod tests {
     async fn directories_are_made_at_the_first_start_only() {
         let dir = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| dir.path().join(name));
-        let first = open(&paths, DriverChoice::Threads, None).await.unwrap();
+        let first = opened(&paths, None).await.unwrap();
         assert!(first.targets.iter().all(|target| target.disk.is_some()) && first.first_is_member);
         assert_eq!(first.stored_geometry, None);
         drop(first);
 
-        std::fs::write(paths[1].join(MEMBERSHIP_FILE), "{\"geometry\":\"1+1\",\"more\":1}").unwrap();
+        std::fs::write(
+            paths[1].join(MEMBERSHIP_FILE),
+            "{\"target\":\"x\",\"geometry\":\"1+1\",\"members\":[],\"more\":1}",
+        )
+        .unwrap();
         std::fs::remove_dir_all(&paths[0]).unwrap();
-        let later = open(&paths, DriverChoice::Threads, None).await.unwrap();
+        let later = opened(&paths, None).await.unwrap();
         assert!(later.targets[0].disk.is_none() && later.targets[1].disk.is_some());
         assert!(!paths[0].exists(), "a missing drive is not replaced by a directory");
         assert!(!later.first_is_member);
@@ -226,11 +308,11 @@ mod tests {
     async fn targets_are_used_by_one_server_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| dir.path().join(name));
-        let first = open(&paths, DriverChoice::Threads, None).await.unwrap();
-        let failure = open(&paths[1..], DriverChoice::Threads, None).await.unwrap_err().to_string();
+        let first = opened(&paths, None).await.unwrap();
+        let failure = opened(&paths[1..], None).await.unwrap_err().to_string();
         assert!(failure.contains("a server is using the target"), "{failure}");
         drop(first);
-        open(&paths[1..], DriverChoice::Threads, None).await.unwrap();
+        opened(&paths[1..], None).await.unwrap();
     }
 
     #[tokio::test]
@@ -239,20 +321,44 @@ mod tests {
         let paths = ["a", "b"].map(|name| dir.path().join(name));
         std::fs::create_dir(&paths[0]).unwrap();
         let remembered = Some(DeploymentId::from_u128(7));
-        let failure = open(&paths, DriverChoice::Threads, remembered).await.unwrap_err().to_string();
+        let failure = opened(&paths, remembered).await.unwrap_err().to_string();
         assert!(failure.contains("are their file systems mounted?"), "{failure}");
         assert!(!paths[1].exists());
     }
 
     #[tokio::test]
+    async fn members_that_were_added_are_found_where_the_others_remember_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b", "c"].map(|name| dir.path().join(name));
+        let file = |target: &str, epoch: u64| {
+            let member = |(id, path): (&str, &PathBuf)| serde_json::json!({ "id": id, "name": path });
+            let members: Vec<Value> = ["1", "2", "3"].into_iter().zip(&paths).map(member).collect();
+            let members = if epoch == 0 { Vec::new() } else { members };
+            serde_json::json!({ "target": target, "geometry": "1+0", "epoch": epoch, "members": members }).to_string()
+        };
+        // The first missed the last change; another target took the place of the third.
+        for (path, text) in paths.iter().zip([file("1", 0), file("2", 1), file("9", 1)]) {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join(MEMBERSHIP_FILE), text).unwrap();
+        }
+        let names = |targets: &Targets| targets.targets.iter().map(|target| target.name.clone()).collect::<Vec<_>>();
+        let shown = paths.each_ref().map(|path| path.display().to_string());
+        assert_eq!(names(&opened(&paths[..1], None).await.unwrap()), shown[..1]);
+        assert_eq!(names(&opened(&paths[..2], None).await.unwrap()), shown[..2]);
+        std::fs::write(paths[2].join(MEMBERSHIP_FILE), file("3", 0)).unwrap();
+        assert_eq!(names(&opened(&paths[..2], None).await.unwrap()), shown);
+        assert_eq!(names(&opened(&paths[1..], None).await.unwrap()).len(), 3);
+    }
+
+    #[tokio::test]
     async fn what_can_not_be_made_is_said() {
         let dir = tempfile::tempdir().unwrap();
-        let failure = open(&[dir.path().join("no/such")], DriverChoice::Auto, None).await.unwrap_err().to_string();
+        let failure = opened(&[dir.path().join("no/such")], None).await.unwrap_err().to_string();
         assert!(failure.contains("does not exist"), "{failure}");
-        let failure = open(&[], DriverChoice::Auto, None).await.unwrap_err().to_string();
+        let failure = opened(&[], None).await.unwrap_err().to_string();
         assert!(failure.contains("no targets are given"), "{failure}");
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(open(&[file], DriverChoice::Auto, None).await.is_err());
+        assert!(opened(&[file], None).await.is_err());
     }
 }

@@ -123,6 +123,19 @@ pub(crate) fn run(admin: &AdminArgs, json: bool) -> Result<(), Failure> {
     }
 }
 
+/// The targets of what `/status` said.
+///
+/// # Errors
+/// When it is not understood, or the server is not open yet.
+pub(super) fn targets(answer: Value) -> Result<String, Failure> {
+    let status: Status =
+        serde_json::from_value(answer).map_err(|error| Failure::failed(format!("/status makes no sense: {error}")))?;
+    let Some(store) = status.store else { return Err(Failure::failed(format!("the server is {}", status.phase))) };
+    let mut out = String::new();
+    store.log.describe_targets(&mut out);
+    Ok(out)
+}
+
 impl Status {
     fn text(&self, troubles: &[String]) -> String {
         let mut out = format!("server      Gabion {}, {}\n", self.version, self.phase);
@@ -152,17 +165,7 @@ impl Store {
     fn describe(&self, out: &mut String) {
         let Self { log, index, .. } = self;
         let _ = writeln!(out, "deployment  {}, geometry {}", log.deployment, log.geometry);
-        let online = log.targets.iter().filter(|target| target.state == "online").count();
-        let _ = writeln!(out, "targets     {online} of {} online", log.targets.len());
-        let width = log.targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
-        for target in &log.targets {
-            let state = if target.draining { "draining" } else { target.state.as_str() };
-            let _ = write!(out, "  {:width$}  {state:8}  {}", target.name, target.room());
-            if let Some(shards) = target.shards {
-                let _ = write!(out, "  {}", count(shards, "shard"));
-            }
-            let _ = writeln!(out, "  domain {}  id {}", target.failure_domain, target.id);
-        }
+        log.describe_targets(out);
         let dead = self.written_bytes.saturating_sub(self.live_bytes);
         let _ = writeln!(
             out,
@@ -240,9 +243,25 @@ impl Store {
         if let Some(scrub) = &self.scrub
             && scrub.errors_found > 0
         {
-            say(format!("the scrub found {}", count(scrub.errors_found, "bad chunk")), "checksums-mismatch");
+            say(format!("the scrub found {}", count(scrub.errors_found, "bad shard")), "checksums-mismatch");
         }
         troubles
+    }
+}
+
+impl Log {
+    fn describe_targets(&self, out: &mut String) {
+        let online = self.targets.iter().filter(|target| target.state == "online").count();
+        let _ = writeln!(out, "targets     {online} of {} online", self.targets.len());
+        let width = self.targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
+        for target in &self.targets {
+            let state = if target.draining { "draining" } else { target.state.as_str() };
+            let _ = write!(out, "  {:width$}  {state:8}  {}", target.name, target.room());
+            if let Some(shards) = target.shards {
+                let _ = write!(out, "  {}", count(shards, "shard"));
+            }
+            let _ = writeln!(out, "  domain {}  id {}", target.failure_domain, target.id);
+        }
     }
 }
 
@@ -272,7 +291,7 @@ impl Repair {
 
 impl Scrub {
     fn text(&self) -> String {
-        let errors = format!("{} found", count(self.errors_found, "bad chunk"));
+        let errors = format!("{} found", count(self.errors_found, "bad shard"));
         match (self.running, self.finished_ms) {
             (true, _) => format!("{} of {} segments read, {errors}", self.segments_done, self.segments_total),
             (false, Some(_)) => format!("complete: {}, {errors}", count(self.segments_done, "segment")),
@@ -291,7 +310,7 @@ fn redundancy(lacking: &[u64]) -> String {
     parts.map(part).collect::<Vec<_>>().join(", ")
 }
 
-fn count(number: u64, what: &str) -> String {
+pub(super) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -299,7 +318,7 @@ fn percent(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { u64::try_from(u128::from(part) * 100 / u128::from(whole)).unwrap_or(100) }
 }
 
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -380,7 +399,7 @@ mod tests {
                     v["store"]["scrub"] = json!({ "running": false, "segments_done": 1, "segments_total": 1,
                         "errors_found": 3, "finished_ms": 1 });
                 },
-                "found 3 bad chunks",
+                "found 3 bad shards",
             ),
         ];
         for (change, expected) in table {

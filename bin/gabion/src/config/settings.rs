@@ -1,6 +1,6 @@
 //! Every setting, once: its key, type, default and meaning.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
@@ -84,6 +84,9 @@ macro_rules! settings {
 settings! {
     "targets" => targets: Vec<PathBuf> = "",
         "Directories that hold the data, one on each failure domain (drive, OST, storage target). Also given as arguments, which take precedence.";
+    "labels" => labels: Vec<String> = "",
+        "Failure domains of targets, each as PATH=LABEL (host, rack, enclosure): shards of a segment are spread over these. By default what was recorded when the \
+         target joined, at first each is one by itself.";
     "geometry" => geometry: Option<Geometry> = "",
         "Data and parity shards of new segments: with 4+2 any two targets may be lost. Decided when the targets are first used and then kept; \
          by default it follows from their number: 1+0, 1+1, 2+1, 2+2, 3+2, 4+2, ... up to 8+3.";
@@ -170,6 +173,16 @@ settings! {
         "Length of the index' journal, which a start after a crash must read; at least 64MiB.";
     "index.snapshot_bytes" => index_snapshot_bytes: ByteCount = "16GiB",
         "Bytes written to the targets after which the index is written there, too, so that one that is lost is soon rebuilt; 0: never.";
+    "repair.delay" => repair_delay: Span = "10m",
+        "How long a target may be absent or failed before what it held is built anew on others.";
+    "repair.bytes_per_s" => repair_bytes_per_s: ByteCount = "0",
+        "Most bytes of shards that are built anew or moved in a second; 0: as fast as the targets go.";
+    "repair.concurrency" => repair_concurrency: usize = "2",
+        "Segments that are repaired at a time, at least 1.";
+    "scrub.interval_hours" => scrub_interval_hours: usize = "168",
+        "Hours between two scrubs, each of which reads and checks everything; 0: only when it is asked for.";
+    "scrub.bytes_per_s" => scrub_bytes_per_s: ByteCount = "50MiB",
+        "Most bytes that the scrub reads and checks in a second; 0: as fast as the targets go.";
     "checkpoint.interval" => checkpoint_interval: Span = "1s",
         "Time between two checkpoints of the index while there are writes.";
     "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
@@ -188,6 +201,12 @@ settings! {
 }
 
 impl Config {
+    /// The failure domain that is given for a target; empty if none is.
+    pub(crate) fn label(&self, target: &Path) -> &str {
+        let labels = self.labels.iter().filter_map(|label| label.split_once('='));
+        labels.filter(|(path, _)| target == Path::new(path)).map(|(_, label)| label).last().unwrap_or_default()
+    }
+
     /// Rules between values, as sentences for those that are broken.
     fn broken_rules(&self) -> Vec<String> {
         let rules = [
@@ -215,10 +234,19 @@ impl Config {
             (self.memory_put_bytes.0 >= 1 << 20, "memory.put_bytes must be at least 1MiB"),
             (self.memory_read_ahead_stripes >= 1, "memory.read_ahead_stripes must be at least 1"),
             (self.index_journal_bytes.0 >= 64 << 20, "index.journal_bytes must be at least 64MiB"),
+            (self.repair_concurrency >= 1, "repair.concurrency must be at least 1"),
             (self.targets.len() <= 255, "there may be at most 255 targets"),
         ];
         let mut broken: Vec<String> =
             rules.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect();
+        for label in &self.labels {
+            match label.split_once('=') {
+                Some((path, label))
+                    if self.targets.iter().any(|target| target == Path::new(path)) && !label.is_empty() => {}
+                Some((path, _)) => broken.push(format!("labels: {path} has no label, or is none of the targets")),
+                None => broken.push(format!("labels: {label} is not PATH=LABEL")),
+            }
+        }
         for (index, target) in self.targets.iter().enumerate() {
             if self.targets[..index].contains(target) {
                 broken.push(format!("the target {} is given twice", target.display()));

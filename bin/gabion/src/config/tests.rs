@@ -49,7 +49,12 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.segment_payload_bytes.0, log.segment_payload_bytes);
     assert_eq!(config.segment_target_reserve_bytes.0, log.target_reserve_bytes);
     assert_eq!(config.memory_stripe_bytes.0, log.stripe_memory_bytes);
+    assert_eq!(config.repair_delay.millis(), log.upkeep.repair_delay_ms);
+    assert_eq!(config.repair_bytes_per_s.0, log.upkeep.repair_bytes_per_s);
+    assert_eq!(config.repair_concurrency, log.upkeep.repair_concurrency);
+    assert_eq!(config.scrub_bytes_per_s.0, log.upkeep.scrub_bytes_per_s);
     let store = gabion_store::StoreConfig::new(log);
+    assert_eq!(config.scrub_interval_hours as u64, store.scrub_interval_h);
     assert_eq!(config.memory_put_bytes.0, store.put_memory_bytes);
     assert_eq!(config.memory_read_bytes.0, store.read_memory_bytes);
     assert_eq!(config.memory_read_ahead_stripes, store.read_ahead_stripes);

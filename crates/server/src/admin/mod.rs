@@ -1,7 +1,8 @@
-//! The admin port: health, figures, status. Read only, without authentication: it belongs on a private address.
+//! The admin port: health, figures, status, and changes of the targets. What only reads wants no authentication: it belongs on a private address.
 //!
 //! It is up before the store is, so that a long replay shows as alive and not ready.
 
+mod changes;
 mod health;
 mod status;
 
@@ -10,10 +11,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::DefaultBodyLimit;
 use axum::extract::State;
 use axum::http::{Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{get, post};
 use gabion_store::Store;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
@@ -22,6 +24,7 @@ use tower::ServiceExt;
 use crate::http::{Handler, Peer, RequestBody};
 use crate::metrics::store::StoreFigures;
 
+pub use changes::{Changes, OpenTarget, OpenedTarget};
 pub(crate) use status::target_state;
 
 /// How far the server is.
@@ -45,21 +48,27 @@ struct Shared {
     phase: Arc<ArcSwap<Phase>>,
     registry: Registry,
     version: &'static str,
+    /// None: the page is read only.
+    changes: Option<Arc<Changes>>,
 }
+
+/// Longest body of a request for a change, in bytes.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Admin {
     /// An admin page of a server that is starting. `registry` holds the figures of the data port; those of the store are added.
+    /// Without `changes` it is read only.
     #[must_use]
-    pub fn new(mut registry: Registry, version: &'static str) -> Self {
+    pub fn new(mut registry: Registry, version: &'static str, changes: Option<Changes>) -> Self {
         let phase = Arc::new(ArcSwap::from_pointee(Phase::Starting));
         let source = Arc::clone(&phase);
         registry.register_collector(Box::new(StoreFigures(Arc::new(move || match &**source.load() {
             Phase::Serving(store) => Some(store.clone()),
             Phase::Starting | Phase::Stopping => None,
         }))));
-        Self { shared: Arc::new(Shared { phase, registry, version }) }
+        Self { shared: Arc::new(Shared { phase, registry, version, changes: changes.map(Arc::new) }) }
     }
 
     /// Says how far the server is.
@@ -75,6 +84,9 @@ impl Admin {
             .route("/health/ready", get(health::ready))
             .route("/metrics", get(metrics))
             .route("/status", get(status::status))
+            .route("/targets/{action}", post(changes::target))
+            .route("/scrub", post(changes::scrub))
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
             .fallback(|| async { (StatusCode::NOT_FOUND, "see /health/live, /health/ready, /metrics and /status\n") })
             .with_state(self.clone());
         AdminHandler { router }

@@ -27,7 +27,17 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 
 fn of_store(store: &Store) -> Value {
     let StoreStatus {
-        log, index, live_bytes, written_bytes, dead_segments, freeing_segments, scrub, unavailable, ..
+        log,
+        index,
+        live_bytes,
+        written_bytes,
+        dead_segments,
+        freeing_segments,
+        compaction_segments,
+        compaction_debt_bytes,
+        scrub,
+        unavailable,
+        ..
     } = store.status();
     json!({
         "log": log,
@@ -43,6 +53,7 @@ fn of_store(store: &Store) -> Value {
         "live_bytes": live_bytes,
         "written_bytes": written_bytes,
         "segments_to_free": dead_segments + freeing_segments,
+        "compaction": { "candidates": compaction_segments, "debt_bytes": compaction_debt_bytes },
         "scrub": scrub,
         "unavailable": unavailable,
     })

@@ -62,7 +62,7 @@ async fn store(missing: usize) -> Store {
 
 #[tokio::test]
 async fn a_starting_server_is_alive_and_not_ready() {
-    let admin = Admin::new(Registry::default(), "0.0.0");
+    let admin = Admin::new(Registry::default(), "0.0.0", None);
     assert_eq!(get_page(&admin, "/health/live").await, (StatusCode::OK, "ok\n".to_owned()));
     let (status, body) = get_page(&admin, "/health/ready").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
@@ -78,7 +78,7 @@ async fn a_starting_server_is_alive_and_not_ready() {
 
 #[tokio::test]
 async fn a_serving_server_is_ready_as_long_as_a_quorum_is_up() {
-    let admin = Admin::new(Registry::default(), "0.0.0");
+    let admin = Admin::new(Registry::default(), "0.0.0", None);
     let whole = store(0).await;
     admin.set_phase(Phase::Serving(whole.clone()));
     assert_eq!(get_page(&admin, "/health/ready").await, (StatusCode::OK, "{\"ready\":true}".to_owned()));
@@ -110,7 +110,7 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     metrics.request_began();
     metrics.request_ended(&RequestLine { sent_bytes: 1, ..line(StatusCode::OK, false) });
     registry.register_collector(Box::new(AccessLogFigures(log)));
-    let admin = Admin::new(registry, "0.0.0");
+    let admin = Admin::new(registry, "0.0.0", None);
     let store = store(0).await;
     admin.set_phase(Phase::Serving(store.clone()));
     let (_, page) = get_page(&admin, "/metrics").await;
@@ -129,4 +129,79 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     let rows = text.lines().filter(|line| line.matches('|').count() == 5).filter_map(row);
     let listed: BTreeSet<String> = rows.collect();
     assert_eq!(shown, listed, "the page on the left, docs/METRICS.md on the right");
+}
+
+/// Gives an empty simulated disk for every path but one.
+struct Opener;
+
+impl OpenTarget for Opener {
+    fn open(
+        &self,
+        path: String,
+        label: Option<String>,
+    ) -> futures::future::BoxFuture<'static, Result<OpenedTarget, String>> {
+        Box::pin(async move {
+            if path == "/nothing" {
+                return Err("/nothing is no directory".to_owned());
+            }
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(77));
+            let target = LogTarget { name: path, disk: Some(disk), failure_domain: label.unwrap_or_default() };
+            Ok(OpenedTarget { target, hold: Box::new(()) })
+        })
+    }
+}
+
+async fn post_page(admin: &Admin, path: &str, token: Option<&str>, body: &str) -> (StatusCode, String) {
+    let mut request = Request::builder().method("POST").uri(path).header(header::CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, token);
+    }
+    let response = admin.handler().router.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn changes_want_the_token_and_sense() {
+    const TOKEN: &str = "Bearer right";
+    let add = r#"{"target":"/t3","label":"rack"}"#;
+    let read_only = Admin::new(Registry::default(), "0.0.0", None);
+    assert_eq!(post_page(&read_only, "/targets/add", Some(TOKEN), add).await.0, StatusCode::FORBIDDEN);
+
+    let changes = Changes::new(crate::credentials::SecretKey::new("right"), Arc::new(Opener));
+    let admin = Admin::new(Registry::default(), "0.0.0", Some(changes));
+    for token in [None, Some("right"), Some("Bearer wrong"), Some("Bearer righ"), Some("Bearer right ")] {
+        assert_eq!(post_page(&admin, "/targets/add", token, add).await.0, StatusCode::UNAUTHORIZED, "{token:?}");
+        assert_eq!(post_page(&admin, "/scrub", token, "").await.0, StatusCode::UNAUTHORIZED, "{token:?}");
+    }
+    assert_eq!(post_page(&admin, "/targets/add", Some(TOKEN), add).await.0, StatusCode::SERVICE_UNAVAILABLE);
+
+    let store = store(0).await;
+    admin.set_phase(Phase::Serving(store.clone()));
+    let refused = [
+        ("/targets/paint", r#"{"target":"/t0"}"#, "is no action"),
+        ("/targets/add", r#"{"target":"/nothing"}"#, "is no directory"),
+        ("/targets/drain", r#"{"target":"/t9"}"#, "they are: /t0, /t1, /t2"),
+        ("/targets/drain", r#"{"target":"/t0","label":"x"}"#, "takes no label"),
+        ("/targets/drain", r#"{"target":"/t0","lost":true}"#, "lost belongs to remove"),
+        ("/targets/replace", r#"{"target":"/t0"}"#, "belongs to replace"),
+        ("/targets/drain", r#"{"target":"/t0"}"#, "needs 3"),
+    ];
+    for (path, body, expected) in refused {
+        let (status, answer) = post_page(&admin, path, Some(TOKEN), body).await;
+        assert!(status == StatusCode::BAD_REQUEST && answer.contains(expected), "{path} {body}: {status} {answer}");
+    }
+    let unknown = post_page(&admin, "/targets/add", Some(TOKEN), r#"{"target":"/t3","lable":"x"}"#).await;
+    assert!(unknown.0.is_client_error() && unknown.1.contains("lable"), "{unknown:?}");
+
+    assert_eq!(post_page(&admin, "/scrub", Some(TOKEN), "{}").await.0, StatusCode::ACCEPTED);
+    let dry = post_page(&admin, "/targets/add", Some(TOKEN), r#"{"target":"/t3","dry_run":true}"#).await;
+    assert!(dry.0.is_success() && dry.1.contains("\"applied\":false"), "{dry:?}");
+    assert_eq!(store.status().log.targets.len(), 3);
+    let added = post_page(&admin, "/targets/add", Some(TOKEN), add).await;
+    assert!(added.0.is_success() && added.1.contains("\"applied\":true"), "{added:?}");
+    assert_eq!(store.status().log.targets.len(), 4);
+    assert_eq!(post_page(&admin, "/targets/drain", Some(TOKEN), r#"{"target":"/t0/"}"#).await.0, StatusCode::OK);
+    store.shutdown().await;
 }

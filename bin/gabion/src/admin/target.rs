@@ -1,0 +1,198 @@
+//! `gabion target`: the members of a deployment, changed while it serves.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::client::{AdminArgs, TokenArgs};
+use super::status::{self, bytes, count};
+use crate::cli::Output;
+use crate::exit::Failure;
+use crate::output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TargetCommand {
+    /// Show the targets: state, room, shards, failure domain, id.
+    List {
+        #[command(flatten)]
+        admin: AdminArgs,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Take an empty directory into the deployment; new segments go there, too.
+    Add {
+        /// The directory, as the server sees it; it must exist and be empty (a mounted file system may have its lost+found).
+        directory: PathBuf,
+        /// Failure domain (host, rack, enclosure): shards of a segment are spread over these. By default the target is one by itself.
+        #[arg(long)]
+        label: Option<String>,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Move everything away from a target while the server serves; new segments do not go there.
+    Drain {
+        /// Path or id, as `gabion target list` shows them.
+        target: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Use a target again that was being drained.
+    Undrain {
+        /// Path or id.
+        target: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Take a target out of the deployment: a drained one on which nothing lies, or with --lost one that will not come back.
+    Remove {
+        /// Path or id.
+        target: String,
+        /// It is lost: what lay on it is built anew on the others.
+        #[arg(long)]
+        lost: bool,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Put an empty directory in the place of a target: a dead one is rebuilt on it, a live one is moved.
+    Replace {
+        /// Path or id of the old target.
+        target: String,
+        /// The directory that takes its place; it must exist and be empty.
+        directory: PathBuf,
+        /// Failure domain of the new one. By default it is one by itself.
+        #[arg(long)]
+        label: Option<String>,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArgs {
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Request {
+    target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    with: Option<String>,
+    lost: bool,
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Plan {
+    action: String,
+    target: String,
+    segments: u64,
+    bytes: u64,
+    fits: bool,
+    warnings: Vec<String>,
+    applied: bool,
+}
+
+/// Does it.
+///
+/// # Errors
+/// When the server can not be asked, or refuses.
+pub(crate) fn run(command: TargetCommand) -> Result<(), Failure> {
+    let (action, request, change) = match command {
+        TargetCommand::List { admin, output } => return list(&admin, output.json),
+        TargetCommand::Add { directory, label, change } => {
+            ("add", Request { target: absolute(&directory)?, label, ..Request::default() }, change)
+        }
+        TargetCommand::Drain { target, change } => ("drain", Request { target, ..Request::default() }, change),
+        TargetCommand::Undrain { target, change } => ("undrain", Request { target, ..Request::default() }, change),
+        TargetCommand::Remove { target, lost, change } => {
+            ("remove", Request { target, lost, ..Request::default() }, change)
+        }
+        TargetCommand::Replace { target, directory, label, change } => {
+            ("replace", Request { target, label, with: Some(absolute(&directory)?), ..Request::default() }, change)
+        }
+    };
+    let request = Request { dry_run: change.dry_run, ..request };
+    let answer = change.admin.post(&format!("/targets/{action}"), &change.token, &request)?;
+    let plan: Plan = serde_json::from_slice(&answer)
+        .map_err(|error| Failure::failed(format!("the server's answer makes no sense: {error}")))?;
+    if change.output.json { output::print_json(&plan) } else { output::print(&plan.text(&request.target)) }
+}
+
+fn list(admin: &AdminArgs, json: bool) -> Result<(), Failure> {
+    let status: Value = admin.get("/status")?;
+    if json { output::print_json(&status["store"]["log"]["targets"]) } else { output::print(&status::targets(status)?) }
+}
+
+/// The path as it is from everywhere: the server may have been started elsewhere.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let absolute = std::path::absolute(path)
+        .map_err(|error| Failure::config(format!("{} is no path: {error}", path.display())))?;
+    let text = absolute.into_os_string().into_string();
+    text.map_err(|path| Failure::config(format!("{} is not UTF-8 text", PathBuf::from(path).display())))
+}
+
+impl Plan {
+    fn text(&self, target: &str) -> String {
+        let mut out = String::new();
+        let done = if self.applied { "done" } else { "would be done" };
+        let fits = if self.fits { "" } else { "; there is no room for them" };
+        // Writing to a String can not fail.
+        let _ = writeln!(
+            out,
+            "{} {target}: {done}; {} with {} to move or rebuild{fits}",
+            self.action,
+            count(self.segments, "segment"),
+            bytes(self.bytes)
+        );
+        for warning in &self.warnings {
+            let _ = writeln!(out, "! {warning}");
+        }
+        if self.applied && self.segments > 0 {
+            out.push_str("gabion status shows how far it is\n");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_says_what_it_takes() {
+        let plan = Plan {
+            action: "drain".into(),
+            target: "7".into(),
+            segments: 1,
+            bytes: 2048,
+            fits: false,
+            warnings: vec!["hm".into()],
+            applied: false,
+        };
+        assert_eq!(
+            plan.text("/mnt/a"),
+            "drain /mnt/a: would be done; 1 segment with 2.0 KiB to move or rebuild; there is no room for them\n! hm\n"
+        );
+        let applied = Plan { applied: true, fits: true, warnings: vec![], ..plan };
+        assert!(applied.text("7").starts_with("drain 7: done;") && applied.text("7").ends_with("how far it is\n"));
+    }
+
+    #[test]
+    fn directories_are_named_from_the_root() {
+        assert!(absolute(Path::new("x/y")).unwrap().starts_with('/'));
+        assert_eq!(absolute(Path::new("/mnt/./a")).unwrap(), "/mnt/a");
+    }
+}

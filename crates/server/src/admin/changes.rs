@@ -1,0 +1,203 @@
+//! Changes that an operator asks for: the only part of the admin port that is not read only, and the only one that wants a token.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use futures::future::BoxFuture;
+use gabion_store::{LogTarget, Store, StoreError, TargetMode, TargetPlan};
+use gabion_types::TargetId;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::json;
+use subtle::ConstantTimeEq;
+
+use super::{Admin, Phase};
+use crate::credentials::SecretKey;
+
+/// A directory that was opened to become a target, and what is held as long as it is one.
+pub struct OpenedTarget {
+    /// The target.
+    pub target: LogTarget,
+    /// Its lock and the like.
+    pub hold: Box<dyn Any + Send>,
+}
+
+/// Opens directories that are to become targets: the server itself knows no files.
+pub trait OpenTarget: Send + Sync + 'static {
+    /// Opens the directory `path`; its failure domain is `label`, or itself.
+    ///
+    /// # Errors
+    /// With a sentence for the operator.
+    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<OpenedTarget, String>>;
+}
+
+/// Who may change what, and how directories are opened.
+pub struct Changes {
+    token: SecretKey,
+    opener: Arc<dyn OpenTarget>,
+    /// What is held of targets that were added since the start.
+    held: Mutex<Vec<Box<dyn Any + Send>>>,
+}
+
+impl Changes {
+    /// Changes are made for those who know `token`.
+    #[must_use]
+    pub fn new(token: SecretKey, opener: Arc<dyn OpenTarget>) -> Self {
+        Self { token, opener, held: Mutex::default() }
+    }
+
+    fn knows(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
+        let wanted = format!("Bearer {}", self.token.expose());
+        bool::from(given.ct_eq(wanted.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Changes")
+    }
+}
+
+/// What is to be done with a target.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    /// Path or id; for `add` the path of a directory.
+    target: String,
+    /// Failure domain of a new target.
+    label: Option<String>,
+    /// For `replace`: the path of the directory that takes its place.
+    with: Option<String>,
+    /// For `remove`: it will not come back, what lies on it is built anew elsewhere.
+    #[serde(default)]
+    lost: bool,
+    /// Only say what would be done.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Why a change is not made.
+#[derive(Debug)]
+pub(super) struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::InvalidRequest(why) => Self(StatusCode::BAD_REQUEST, why),
+            StoreError::Unavailable(why) => Self(StatusCode::SERVICE_UNAVAILABLE, why),
+            other => Self(StatusCode::INTERNAL_SERVER_ERROR, other.to_string()),
+        }
+    }
+}
+
+fn bad(why: impl Into<String>) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, why.into())
+}
+
+/// `POST /targets/ACTION`: add, drain, undrain, remove, replace.
+pub(super) async fn target(
+    State(admin): State<Admin>,
+    Path(action): Path<String>,
+    headers: HeaderMap,
+    Json(request): Json<Request>,
+) -> Result<Json<TargetPlan>, Refusal> {
+    let (changes, store) = admitted(&admin, &headers)?;
+    // In a task of its own: an operator who hangs up does not stop a change half way.
+    let task = tokio::spawn(async move { change(&changes, &store, &action, request).await });
+    task.await.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?.map(Json)
+}
+
+/// `POST /scrub`: begins to read and check everything; `/status` says how far it is.
+pub(super) async fn scrub(State(admin): State<Admin>, headers: HeaderMap) -> Result<StatusCode, Refusal> {
+    let (_, store) = admitted(&admin, &headers)?;
+    tokio::spawn(async move {
+        match store.scrub_now().await {
+            Ok(report) => tracing::info!(?report, "the scrub that was asked for is complete"),
+            Err(error) => tracing::error!(%error, "the scrub that was asked for failed"),
+        }
+    });
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn admitted(admin: &Admin, headers: &HeaderMap) -> Result<(Arc<Changes>, Store), Refusal> {
+    let Some(changes) = &admin.shared.changes else {
+        return Err(Refusal(StatusCode::FORBIDDEN, "this server takes no changes over its admin port".to_owned()));
+    };
+    if !changes.knows(headers) {
+        let why = "the admin token is missing or wrong: it stands in the file admin-token of the state directory";
+        return Err(Refusal(StatusCode::UNAUTHORIZED, why.to_owned()));
+    }
+    match &*admin.phase() {
+        Phase::Serving(store) => Ok((Arc::clone(changes), store.clone())),
+        Phase::Starting | Phase::Stopping => {
+            Err(Refusal(StatusCode::SERVICE_UNAVAILABLE, "the server is starting or stopping".to_owned()))
+        }
+    }
+}
+
+async fn change(changes: &Changes, store: &Store, action: &str, request: Request) -> Result<TargetPlan, Refusal> {
+    let Request { target, label, with, lost, dry_run } = request;
+    let mode = if dry_run { TargetMode::DryRun } else { TargetMode::Apply };
+    if label.is_some() && !matches!(action, "add" | "replace") {
+        return Err(bad(format!("{action} takes no label")));
+    }
+    if with.is_some() != (action == "replace") || (lost && action != "remove") {
+        return Err(bad("a directory to replace it with belongs to replace, and only to that; lost belongs to remove"));
+    }
+    let plan = match (action, with) {
+        ("add", _) => {
+            let OpenedTarget { target, hold } = changes.opener.open(target, label).await.map_err(bad)?;
+            let plan = store.target_add(target, mode).await?;
+            changes.keep(&plan, hold);
+            plan
+        }
+        ("replace", Some(with)) => {
+            let old = find(store, &target)?;
+            let OpenedTarget { target: new, hold } = changes.opener.open(with, label).await.map_err(bad)?;
+            let plan = store.target_replace(old, new, mode).await?;
+            changes.keep(&plan, hold);
+            plan
+        }
+        ("drain", _) => store.target_drain(find(store, &target)?, mode).await?,
+        ("undrain", _) => store.target_undrain(find(store, &target)?, mode).await?,
+        ("remove", _) => store.target_remove(find(store, &target)?, lost, mode).await?,
+        _ => return Err(bad(format!("{action} is no action: it is add, drain, undrain, remove or replace"))),
+    };
+    tracing::info!(action, target = %plan.target, segments = plan.segments, bytes = plan.bytes, applied = plan.applied, "targets");
+    Ok(plan)
+}
+
+impl Changes {
+    fn keep(&self, plan: &TargetPlan, hold: Box<dyn Any + Send>) {
+        if plan.applied {
+            self.held.lock().push(hold);
+        }
+    }
+}
+
+/// The member with this path or id.
+fn find(store: &Store, wanted: &str) -> Result<TargetId, Refusal> {
+    let trimmed = wanted.trim_end_matches('/');
+    let log = store.status().log;
+    let found = log.targets.iter().find(|target| {
+        target.id != TargetId::NONE && (target.id.to_string() == wanted || target.name.trim_end_matches('/') == trimmed)
+    });
+    match found {
+        Some(target) => Ok(target.id),
+        None => {
+            let known: Vec<&str> = log.targets.iter().map(|target| target.name.as_str()).collect();
+            Err(bad(format!("{wanted} is no target of this deployment; they are: {}", known.join(", "))))
+        }
+    }
+}
