@@ -33,7 +33,7 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} segments, {elapsed}, {eta} left");
     let bar = ProgressBar::new(0).with_style(style.map_err(|error| Failure::failed(error.to_string()))?);
     let progress = loop {
-        thread::sleep(EVERY);
+        thread::park_timeout(EVERY);
         let mut status: Value = admin.get("/status")?;
         let progress: Progress = serde_json::from_value(status["store"]["scrub"].take())
             .map_err(|error| Failure::failed(format!("the server says nothing of its scrub: {error}")))?;

@@ -204,7 +204,7 @@ impl Config {
     /// The failure domain that is given for a target; empty if none is.
     pub(crate) fn label(&self, target: &Path) -> &str {
         let labels = self.labels.iter().filter_map(|label| label.split_once('='));
-        labels.filter(|(path, _)| target == Path::new(path)).map(|(_, label)| label).last().unwrap_or_default()
+        labels.filter(|(path, _)| target == Path::new(path)).map(|(_, label)| label).next_back().unwrap_or_default()
     }
 
     /// Rules between values, as sentences for those that are broken.
