@@ -213,11 +213,16 @@ impl Log {
     }
 
     /// The stripes of a sealed segment of large objects that do not begin at any offset in `live`, but for its last one: what
-    /// [`Log::punch`] can give back the space of.
+    /// [`Log::punch`] can give back the space of. Nothing while the segment is pinned: whoever reads it may have begun before what it reads
+    /// was dead. (Who pins it later looks at its row again, and sees that it is gone.)
     ///
     /// # Errors
     /// `Invalid` for another segment, `NotFound`; `Corrupt` when no header leads on.
-    pub async fn dead_stripes(&self, segment: SegmentId, live: &BTreeSet<u64>) -> Result<Vec<DeadStripe>, LogError> {
+    pub async fn dead_stripes(
+        &self,
+        segment: SegmentId,
+        live: &BTreeSet<u64>,
+    ) -> Result<Option<Vec<DeadStripe>>, LogError> {
         let core = &self.handle.core;
         dead_stripes(core, core.segment(segment)?, live).await
     }

@@ -30,13 +30,17 @@ pub struct DeadStripe {
     pub payload_bytes: u64,
 }
 
-/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out.
+/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out; nothing while anybody reads it.
 pub(crate) async fn dead_stripes(
     core: &Core,
     segment: Arc<Segment>,
     live: &BTreeSet<u64>,
-) -> Result<Vec<DeadStripe>, LogError> {
-    let (info, stripes, _pin) = pinned(&segment)?;
+) -> Result<Option<Vec<DeadStripe>>, LogError> {
+    let (info, stripes) = punchable(&segment)?;
+    if !segment.pin_alone() {
+        return Ok(None);
+    }
+    let _pin = Pin::new(vec![Arc::clone(&segment)]);
     let mut dead = Vec::new();
     let mut offset = shard_header_bytes(info.geometry.shards()) as u64;
     for stripe_index in 0..stripes.saturating_sub(1) {
@@ -50,12 +54,16 @@ pub(crate) async fn dead_stripes(
         }
         offset = shape.next_offset();
     }
-    Ok(dead)
+    Ok(Some(dead))
 }
 
 /// Punches out `dead` stripes of `segment`; false if a target can not do that.
 pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe]) -> Result<bool, LogError> {
-    let (info, _, _pin) = pinned(&segment)?;
+    let (info, _) = punchable(&segment)?;
+    if !segment.pin() {
+        return Err(LogError::NotFound(info.id));
+    }
+    let _pin = Pin::new(vec![Arc::clone(&segment)]);
     for stripe in dead {
         if !punch_stripe(&core.media, &info, stripe).await? {
             return Ok(false);
@@ -64,17 +72,14 @@ pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe
     Ok(true)
 }
 
-/// A sealed segment of large objects with its number of stripes, kept until the pin is dropped.
-fn pinned(segment: &Arc<Segment>) -> Result<(Arc<SegmentInfo>, u32, Pin), LogError> {
+/// A sealed segment of large objects with its number of stripes.
+fn punchable(segment: &Segment) -> Result<(Arc<SegmentInfo>, u32), LogError> {
     let info = segment.info();
     let Life::Sealed(end) = segment.life() else { return Err(unfit(info.id, "is not sealed")) };
     if info.kind != LaneKind::Large {
         return Err(unfit(info.id, "holds records"));
     }
-    if !segment.pin() {
-        return Err(LogError::NotFound(info.id));
-    }
-    Ok((info, end.stripes, Pin::new(vec![Arc::clone(segment)])))
+    Ok((info, end.stripes))
 }
 
 fn unfit(segment: SegmentId, why: &str) -> LogError {

@@ -94,6 +94,14 @@ impl Segment {
         pinned
     }
 
+    /// Keeps the files if nobody else does.
+    pub(crate) fn pin_alone(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_free = state.pins == 0 && state.life != Life::Removing;
+        state.pins += usize::from(is_free);
+        is_free
+    }
+
     pub(crate) fn unpin(&self) {
         let mut state = self.state.lock();
         state.pins -= 1;

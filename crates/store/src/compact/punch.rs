@@ -1,7 +1,8 @@
 //! Hole punching: large stripes to which no row refers give back their space where they lie (docs/adr/0007).
 //!
 //! Which stripes are live is read from one snapshot of the index. A stripe that is dead there stays dead: nothing in flight refers to
-//! its segment (that is made sure of before the snapshot is taken), and a copy refers only to what a row refers to. Before a hole is punched a
+//! its segment (that is made sure of before the snapshot is taken), and a copy refers only to what a row refers to. Readers who began before it was dead
+//! keep their segments pinned, and those are left alone. Before a hole is punched a
 //! checkpoint makes that durable: no start finds a row that needs the bytes.
 
 use std::{
@@ -13,6 +14,7 @@ use gabion_metadata::{
     ScanRange, Table, keys,
     rows::{LaneKind, Layout, ManifestPage, ObjectRow, PartRow, Row, SegmentState},
 };
+use gabion_segment::LogError;
 use gabion_types::{Extent, SegmentId};
 
 use crate::{
@@ -130,7 +132,13 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     let (mut holes, mut given_back) = (Vec::new(), 0);
     for (id, live) in live {
         inner.require_open()?;
-        let dead = inner.log.dead_stripes(id, &live).await?;
+        let dead = match inner.log.dead_stripes(id, &live).await {
+            Ok(Some(dead)) => dead,
+            // Somebody reads it: its turn comes with a later round.
+            Ok(None) => continue,
+            Err(error) if is_going(&error) => continue,
+            Err(error) => return Err(error.into()),
+        };
         let bytes: u64 = dead.iter().map(|stripe| stripe.payload_bytes).sum();
         given_back += bytes.saturating_sub(inner.apply.punched(id, &dead)?);
         holes.push((id, dead));
@@ -139,7 +147,11 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     inner.checkpoint().await?;
     for (id, dead) in holes {
         inner.require_open()?;
-        if !inner.log.punch(id, &dead).await? {
+        let punched = match inner.log.punch(id, &dead).await {
+            Err(error) if is_going(&error) => continue,
+            punched => punched?,
+        };
+        if !punched {
             inner.compaction.punching.unsupported.store(true, Ordering::Relaxed);
             tracing::info!("a target can not punch holes: segments of large objects are compacted");
             return Ok(0);
@@ -147,4 +159,9 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     }
     inner.metrics.punched_bytes.add(given_back);
     Ok(given_back)
+}
+
+/// Whether the segment is deleted meanwhile: its space comes back that way.
+fn is_going(error: &LogError) -> bool {
+    matches!(error, LogError::NotFound(_) | LogError::Invalid(_))
 }

@@ -1,12 +1,13 @@
 //! Compaction: space comes back, every row stays what it was, whatever happens in between.
 
+use futures::StreamExt;
 use gabion_metadata::{
     Table,
     rows::{Layout, ObjectRow, Row},
 };
 use gabion_store::{
-    CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, ListParts, ObjectBody,
-    ReadConditions, Silent, Store, StoreError, UploadPart, UploadRef, WriteConditions,
+    CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, GetObject, ListParts,
+    ObjectBody, ReadConditions, Silent, Store, StoreError, UploadPart, UploadRef, WriteConditions,
 };
 
 use crate::harness::{truth::check_counters, *};
@@ -505,4 +506,29 @@ async fn what_a_copy_or_a_body_on_its_way_needs_is_not_punched_out() {
         assert_eq!(get(&store, "bucket", "copy").await.unwrap(), bytes(0, 1_500_000));
         store = world.restart(store).await;
     }
+}
+
+#[tokio::test]
+async fn what_a_reader_has_begun_is_not_punched_out_under_it() {
+    let mut config = config(2, 1);
+    config.compaction.punch_holes = true;
+    config.read_ahead_stripes = 1;
+    let mut world = World::new(34, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let body = bytes(1, 3_000_000);
+    put(&store, "bucket", "read", &body).await;
+    put(&store, "bucket", "stays", &bytes(2, 3_000_000)).await;
+    let store = world.restart(store).await;
+    let mut reading = store.get_object(GetObject::whole(bucket("bucket"), key("read"))).await.unwrap();
+    let mut read = reading.body.next().await.unwrap().unwrap().to_vec();
+    delete(&store, "bucket", "read").await;
+    assert_eq!(store.compact().await.unwrap().punched_bytes, 0, "somebody reads it");
+    while let Some(piece) = reading.body.next().await {
+        read.extend_from_slice(&piece.unwrap());
+    }
+    assert_eq!(read, body);
+    drop(reading);
+    assert!(store.compact().await.unwrap().punched_bytes > 1_000_000);
+    assert_eq!(get(&store, "bucket", "stays").await.unwrap(), bytes(2, 3_000_000));
 }
