@@ -346,10 +346,7 @@ impl Log {
     }
 
     /// Looks for files under the names of shards that belong to no segment, or not to the target that they lie on.
-    ///
-    /// # Errors
-    /// `Io` when a target can not be listed.
-    pub async fn strays(&self) -> Result<Strays, LogError> {
+    pub async fn strays(&self) -> Strays {
         scrub::strays(&self.handle.core).await
     }
 

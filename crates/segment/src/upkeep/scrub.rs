@@ -40,6 +40,8 @@ pub struct Strays {
     pub bytes: u64,
     /// The first of them, as target and path, for people.
     pub examples: Vec<String>,
+    /// Targets that did not answer: what lies on them was not looked at.
+    pub targets_unlisted: u64,
 }
 
 /// Examples that are named.
@@ -98,13 +100,16 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
 }
 
 /// Looks for files under shards' names that no segment of the log has.
-pub(crate) async fn strays(core: &Core) -> Result<Strays, LogError> {
-    let mut found = Vec::new();
+pub(crate) async fn strays(core: &Core) -> Strays {
+    let (mut found, mut targets_unlisted) = (Vec::new(), 0);
     for (_, target) in core.media.targets.all() {
         let Some(disk) = target.disk.as_ref() else { continue };
         match list_target(&target, disk).await {
             Ok((files, _)) => found.extend(files.into_iter().map(|file| (Arc::clone(&target), file))),
-            Err(error) => return Err(LogError::io(&target.name, error)),
+            Err(error) => {
+                tracing::debug!(target_name = %target.name, %error, "a target can not be listed");
+                targets_unlisted += 1;
+            }
         }
     }
     // After the listing: what was opened meanwhile is known by now.
@@ -112,7 +117,7 @@ pub(crate) async fn strays(core: &Core) -> Result<Strays, LogError> {
         core.segments.lock().iter().map(|(id, segment)| (*id, Arc::clone(segment))).collect();
     let known: BTreeSet<SegmentId> =
         core.leftovers.lock().iter().chain(core.unreadable.lock().iter()).copied().collect();
-    let mut strays = Strays::default();
+    let mut strays = Strays { targets_unlisted, ..Strays::default() };
     for (target, (id, shard, len)) in found {
         let path = crate::shard_path::shard_path(id, shard);
         match segments.get(&id) {
@@ -134,7 +139,7 @@ pub(crate) async fn strays(core: &Core) -> Result<Strays, LogError> {
             strays.examples.push(format!("{}/{path}", target.name));
         }
     }
-    Ok(strays)
+    strays
 }
 
 async fn is_there(target: &crate::target::Target, path: &str) -> bool {
