@@ -2,7 +2,7 @@
 //!
 //! One seed decides everything: geometry, sizes, what clients ask, how their requests interleave, what breaks and when the power
 //! goes out. The same seed goes the same way each time. What may break is said by the header of the simulated disk
-//! (`gabion_platform::SimDisk`); the [`atlas`] keeps it within what the geometry must bear, so that any loss is a bug.
+//! (`gabion_platform::SimDisk`); the `atlas` keeps it within what the geometry must bear, so that any loss is a bug.
 //!
 //! A run is a sequence of *lives* of one process. Each opens the store, checks that everything that was acknowledged is there, lets
 //! clients work in *phases* that end in a full check, and ends in a clean shutdown, by the death of the process or by power loss
