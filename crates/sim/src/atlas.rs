@@ -1,8 +1,8 @@
 //! What breaks, and when: never more at a time than the geometry must bear.
 //!
 //! A target that failed in any way, or on which anything was damaged, is *afflicted*, and stays so: nothing says that all of it is
-//! whole again. At most `m` targets are. The others lose what was not synced when the power goes out, get slow and full, and
-//! nothing else. So whatever was acknowledged can be read, and any loss is a bug.
+//! whole again. At most `m` targets are; one that gets full is one of them, since new segments do without it, and have less
+//! parity until they are repaired. The others lose what was not synced when the power goes out, and get slow. So whatever was acknowledged can be read, and any loss is a bug.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +53,11 @@ impl Atlas {
         let any = dice.below(machine.disks.len() as u64) as usize;
         match dice.below(12) {
             0 => self.slow(any, machine, dice, trace),
-            1 => self.fill(any, machine, dice, trace),
+            1 => {
+                if let Some(target) = self.victim(any, dice) {
+                    self.fill(target, machine, dice, trace);
+                }
+            }
             2 => self.relieve(machine, trace),
             3 => {
                 trace.say(format!("an image of target {any} is taken"));
@@ -170,10 +174,6 @@ impl Atlas {
     }
 
     fn fill(&mut self, target: usize, machine: &Machine, dice: &mut Dice, trace: &mut Trace) {
-        // A run without failing targets shows that no request fails then.
-        if self.afflicted_max == 0 {
-            return;
-        }
         let disk = &machine.disks[target];
         let room = dice.below(4 << 20);
         trace.say(format!("target {target} has {room} bytes left"));
