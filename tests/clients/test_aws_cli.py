@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 
 import pytest
 from conftest import content, tree
@@ -28,12 +29,14 @@ def aws(server, tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """Files of all kinds below one directory."""
+    """Files of all kinds below one directory, a minute old: `aws s3 sync` compares with Last-Modified, which has no fractions of a second."""
+    written = time.time() - 60
     root = tmp_path / "files"
     for name, size in [("empty", 0), ("small.txt", 1000), ("dir/deep/a b ü.bin", 70_000), ("dir/large.bin", 20 * MIB + 3)]:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content(size, len(name)))
+        os.utime(path, (written, written))
     return root
 
 

@@ -25,7 +25,7 @@ cargo xtask sim [OPTIONS]
   --steps N        operations of clients in each run, instead of what the seed has
   --geometry K+M   geometry, instead of what the seed has
   --calm           no target fails: crashes, restarts and loss of the index only
-  --unmended       also what has findings that are not mended: compaction, repair, scrubs, older copies of the state directory
+  --unmended       also what has findings that are not mended: compaction, repair, scrubs, older copies of the state directory, stale targets where m >= k
   --regressions    the named regressions first
   --jobs N         runs at a time (as many as there are CPUs)
   --loud           print the trace as it comes
