@@ -83,8 +83,8 @@ impl State {
         if fs::read_to_string(&path).is_ok_and(|known| known == text) {
             return Ok(());
         }
-        let written = fs::write(&path, text).and_then(|()| File::open(&path)?.sync_all());
-        written.map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))
+        write_private(&path, &text)
+            .map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))
     }
 
     /// The token for changes over the admin port: of the file, or a new one.
@@ -100,7 +100,9 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(Failure::failed(format!("{} can not be read: {error}", path.display()))),
         }
-        let token = random_hex(entropy);
+        let mut random = [0; TOKEN_BYTES];
+        entropy.fill(&mut random);
+        let token = hex::encode(random);
         write_private(&path, &format!("{token}\n"))
             .map_err(|error| Failure::failed(format!("{} can not be written: {error}", path.display())))?;
         Ok(SecretKey::new(token))
@@ -138,13 +140,6 @@ fn sync_name(dir: &Path) -> io::Result<()> {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
     }
-}
-
-/// Lower-case hexadecimal digits of so much randomness.
-fn random_hex(entropy: &dyn Entropy) -> String {
-    let mut random = [0; TOKEN_BYTES];
-    entropy.fill(&mut random);
-    random.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The deployment that was served from the state directory `dir`; nothing if none was, or the note of it is gone.

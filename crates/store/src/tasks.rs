@@ -15,6 +15,25 @@ use crate::{
     store::Inner,
 };
 
+/// Whether a failure is the one that was told last: one that lasts is told once.
+#[derive(Default)]
+pub(crate) struct Told(String);
+
+impl Told {
+    /// Whether `error` is another one than before; from now on it is the one that was told.
+    pub(crate) fn is_new(&mut self, error: &dyn std::fmt::Display) -> bool {
+        let error = error.to_string();
+        let is_new = error != self.0;
+        self.0 = error;
+        is_new
+    }
+
+    /// It works again.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// Makes a checkpoint every interval, or earlier when much was written, while there is work.
 pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
     let Some(interval_ms) = store.upgrade().map(|inner| inner.config.checkpoint_interval_ms.max(1)) else { return };
@@ -82,8 +101,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
 
 /// Deletes dead segments when there may be some.
 pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
-    // A failure that lasts is told once.
-    let mut told = String::new();
+    let mut told = Told::default();
     loop {
         tokio::select! {
             biased;
@@ -101,11 +119,10 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
                         tracing::debug!(count, "freed dead segments");
                     }
                 }
-                Err(error) if error.to_string() == told => {}
-                Err(error) => {
-                    told = error.to_string();
+                Err(error) if told.is_new(&error) => {
                     tracing::warn!(%error, "dead segments could not be freed; they are tried again later");
                 }
+                Err(_) => {}
             }
         }
     }
@@ -114,8 +131,7 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
 /// Compacts segments when there is enough to gain.
 pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
     let Some(interval_ms) = store.upgrade().map(|inner| inner.config.compaction.interval_ms.max(1)) else { return };
-    // A failure that lasts is told once.
-    let mut told = String::new();
+    let mut told = Told::default();
     loop {
         tokio::select! {
             biased;
@@ -135,8 +151,7 @@ pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
                 }
                 Err(error) => {
                     inner.metrics.compaction_failures.add(1);
-                    if error.to_string() != told {
-                        told = error.to_string();
+                    if told.is_new(&error) {
                         tracing::warn!(%error, "a compaction failed; it is tried again later");
                     }
                 }

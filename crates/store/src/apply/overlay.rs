@@ -13,7 +13,7 @@ use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
 use super::{Outcome, Segment, Segments, segments, snapshot::Covered};
-use crate::StoreError;
+use crate::{StoreError, pages::Pages};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;
@@ -78,15 +78,9 @@ impl<'a> Overlay<'a> {
     /// All rows whose keys begin with `prefix`, in order.
     pub(crate) fn rows_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Rows, StoreError> {
         let mut found = BTreeMap::new();
-        let mut range = ScanRange::prefix(table, prefix);
-        loop {
-            let page = self.index.scan(range.clone(), PAGE_ROWS)?;
-            let last = page.last().map(|(key, _)| key.clone()).filter(|_| page.len() == PAGE_ROWS);
+        let mut pages = Pages::new(ScanRange::prefix(table, prefix), PAGE_ROWS);
+        while let Some(page) = pages.next(|range, limit| self.index.scan(range, limit))? {
             found.extend(page);
-            match last {
-                Some(last) => range = range.after(&last),
-                None => break,
-            }
         }
         let changed = self.rows[table as usize].range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
         for (key, row) in changed.take_while(|(key, _)| key.starts_with(prefix)) {

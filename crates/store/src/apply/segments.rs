@@ -10,7 +10,7 @@ use gabion_segment::{KnownSegment, Seal, SegmentInfo};
 use gabion_types::{SegmentId, Seq, ShardCopy};
 
 use super::snapshot::{self, Covered};
-use crate::StoreError;
+use crate::{StoreError, pages::Pages};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;
@@ -50,18 +50,14 @@ impl Segments {
     /// Reads all rows.
     pub(crate) fn load(index: &dyn Index) -> Result<Self, StoreError> {
         let mut table = BTreeMap::new();
-        let mut range = ScanRange::all(Table::Segment);
-        loop {
-            let rows = index.scan(range.clone(), PAGE_ROWS)?;
+        let mut pages = Pages::new(ScanRange::all(Table::Segment), PAGE_ROWS);
+        while let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? {
             for (key, row) in &rows {
                 let id = keys::decode_segment(key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 table.insert(id, Segment { row: SegmentRow::decode(row)?, sealed_epoch: 0 });
             }
-            match rows.last() {
-                Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
-                _ => return Ok(Self { table, snapshot: snapshot::load(index)?, pending: None }),
-            }
         }
+        Ok(Self { table, snapshot: snapshot::load(&*index.snapshot())?, pending: None })
     }
 
     pub(crate) fn get(&self, id: SegmentId) -> Option<&Segment> {

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use gabion_metadata::{
-    Index, IndexSnapshot, Table, keys,
+    IndexSnapshot, Table, keys,
     rows::{LaneKind, Row, SegmentState, SnapshotRow},
 };
 use gabion_types::{Extent, SegmentId};
@@ -63,23 +63,22 @@ impl Apply {
 }
 
 /// What the row of the newest snapshot says it covers; nothing when there is none.
-pub(super) fn load(index: &dyn Index) -> Result<Option<Covered>, StoreError> {
+pub(super) fn load(index: &dyn IndexSnapshot) -> Result<Option<Covered>, StoreError> {
     Ok(snapshot_row(index)?.map(|row| row.covered.into_iter().collect()))
 }
 
 /// Segments that the newest snapshot refers to: they are not to be compacted, since the next snapshot leaves them by itself.
-pub(crate) fn segments_of_snapshot(index: &dyn Index) -> Result<HashSet<SegmentId>, StoreError> {
+pub(crate) fn segments_of_snapshot(index: &dyn IndexSnapshot) -> Result<HashSet<SegmentId>, StoreError> {
     let Some(row) = snapshot_row(index)? else { return Ok(HashSet::new()) };
     Ok(row.extents.iter().map(|extent| extent.segment).chain([row.home.segment]).collect())
 }
 
 /// Where the newest snapshot lies.
 pub(crate) fn extents_of_snapshot(index: &dyn IndexSnapshot) -> Result<Vec<Extent>, StoreError> {
-    let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
-    Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?.map_or_else(Vec::new, |row| row.extents))
+    Ok(snapshot_row(index)?.map_or_else(Vec::new, |row| row.extents))
 }
 
-fn snapshot_row(index: &dyn Index) -> Result<Option<SnapshotRow>, StoreError> {
+fn snapshot_row(index: &dyn IndexSnapshot) -> Result<Option<SnapshotRow>, StoreError> {
     let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
     Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?)
 }

@@ -197,7 +197,7 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
     // What is moved must find room before anything is given back; half of it, as others write, too.
     let bounds = Bounds { live_ratio_max, live_bytes_max: config.round_bytes_max.min(room.moved_bytes / 2) };
     let mut choosable = sealed(inner);
-    let kept = segments_of_snapshot(&*inner.index)?;
+    let kept = segments_of_snapshot(&*inner.index.snapshot())?;
     choosable.retain(|segment| !kept.contains(&segment.id));
     let victims = choose(choosable, bounds);
     let holes = holes(inner);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use gabion_metadata::{
-    Index, Rows, ScanRange, Table, Value, keys,
+    Rows, ScanRange, Table, Value, keys,
     rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row, UploadRow},
 };
 use gabion_types::{BucketName, Extent, ObjectKey, UploadId, limits::INLINE_BYTES_MAX};
 use tokio::sync::Semaphore;
 
 use super::{PAUSE_EVERY_BYTES, Round, UNIT_BYTES, UNITS_PER_ROW_MIN, relocate::relocate};
-use crate::{StoreError, tasks};
+use crate::{StoreError, pages::Pages, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;
@@ -51,8 +51,8 @@ impl RowPlace {
 /// A row that comes to refer to a victim behind the pass (a copy) is found by the next one.
 pub(super) async fn over_rows(round: &Arc<Round>, budget: &Arc<Semaphore>) -> Result<(), StoreError> {
     let mut moves = Moves { round, budget, unpaused_bytes: 0 };
-    let mut pages = Pages::new(ScanRange::all(Table::Bucket));
-    while let Some(rows) = pages.next(&*round.inner.index)? {
+    let mut pages = Pages::new(ScanRange::all(Table::Bucket), PAGE_ROWS);
+    while let Some(rows) = round.next(&mut pages)? {
         for (key, value) in rows {
             let row = BucketRow::decode(&value)?;
             if round.is_victim(row.home) {
@@ -61,16 +61,16 @@ pub(super) async fn over_rows(round: &Arc<Round>, budget: &Arc<Semaphore>) -> Re
             }
         }
     }
-    let mut pages = Pages::new(ScanRange::all(Table::Upload));
-    while let Some(rows) = pages.next(&*round.inner.index)? {
+    let mut pages = Pages::new(ScanRange::all(Table::Upload), PAGE_ROWS);
+    while let Some(rows) = round.next(&mut pages)? {
         for (key, value) in rows {
             over_upload(&mut moves, &key, value).await?;
         }
         round.check()?;
         tokio::task::yield_now().await;
     }
-    let mut pages = Pages::new(ScanRange::all(Table::Object));
-    while let Some(rows) = tasks::blocking(|| pages.next(&*round.inner.index))? {
+    let mut pages = Pages::new(ScanRange::all(Table::Object), PAGE_ROWS);
+    while let Some(rows) = tasks::blocking(|| round.next(&mut pages))? {
         for (key, value) in rows {
             let row = ObjectRow::decode(&value)?;
             if round.is_victim(row.home) || round.layout_refers(&row.layout)? || round.parts_refer(row.parts)? {
@@ -90,8 +90,8 @@ async fn over_upload(moves: &mut Moves<'_>, key: &[u8], value: Value) -> Result<
     let round = moves.round;
     let (bucket, object, upload) = keys::decode_upload(key).map_err(|error| malformed(&error))?;
     let bucket = bucket_name(bucket)?;
-    let mut pages = Pages::new(ScanRange::prefix(Table::Part, &keys::parts_of(upload)));
-    while let Some(rows) = pages.next(&*round.inner.index)? {
+    let mut pages = Pages::new(ScanRange::prefix(Table::Part, &keys::parts_of(upload)), PAGE_ROWS);
+    while let Some(rows) = round.next(&mut pages)? {
         for (key, value) in rows {
             let row = PartRow::decode(&value)?;
             if round.is_victim(row.home) || round.layout_refers(&row.layout)? {
@@ -165,8 +165,8 @@ impl Round {
     }
 
     fn any_row(&self, range: ScanRange, is_it: impl Fn(&[u8]) -> Result<bool, StoreError>) -> Result<bool, StoreError> {
-        let mut pages = Pages::new(range);
-        while let Some(rows) = pages.next(&*self.inner.index)? {
+        let mut pages = Pages::new(range, PAGE_ROWS);
+        while let Some(rows) = self.next(&mut pages)? {
             for (_, row) in rows {
                 if is_it(&row)? {
                     return Ok(true);
@@ -175,24 +175,9 @@ impl Round {
         }
         Ok(false)
     }
-}
 
-/// A range of rows, some at a time.
-struct Pages(Option<ScanRange>);
-
-impl Pages {
-    fn new(range: ScanRange) -> Self {
-        Self(Some(range))
-    }
-
-    fn next(&mut self, index: &dyn Index) -> Result<Option<Rows>, StoreError> {
-        let Some(range) = self.0.take() else { return Ok(None) };
-        let rows = index.scan(range.clone(), PAGE_ROWS)?;
-        self.0 = match rows.last() {
-            Some((last, _)) if rows.len() == PAGE_ROWS => Some(range.after(last)),
-            _ => None,
-        };
-        Ok((!rows.is_empty()).then_some(rows))
+    fn next(&self, pages: &mut Pages) -> Result<Option<Rows>, StoreError> {
+        Ok(pages.next(|range, limit| self.inner.index.scan(range, limit))?)
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use gabion_metadata::{
-    ScanRange, Table, keys,
-    rows::{LaneKind, Layout, ManifestPage, ObjectRow, PartRow, Row, SegmentState},
+    ScanRange, Table,
+    rows::{LaneKind, SegmentState},
 };
 use gabion_segment::LogError;
 use gabion_types::{Extent, SegmentId};
@@ -20,6 +20,8 @@ use gabion_types::{Extent, SegmentId};
 use crate::{
     StoreError,
     apply::{Segment, extents_of_snapshot},
+    pages::Pages,
+    references::References,
     store::Inner,
     tasks,
 };
@@ -74,39 +76,16 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
     };
     extents_of_snapshot(&*index)?.iter().for_each(&mut note);
     for table in [Table::Object, Table::Part, Table::Manifest] {
-        let mut range = ScanRange::all(table);
-        loop {
-            let rows = tasks::blocking(|| index.scan(range.clone(), PAGE_ROWS))?;
+        let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
+        while let Some(rows) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
             for (key, row) in &rows {
-                extents_of_row(table, key, row, &mut note)?;
-            }
-            match rows.last() {
-                Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
-                _ => break,
+                References::of_row(table, key, row)?.extents.iter().for_each(&mut note);
             }
             inner.require_open()?;
             tokio::task::yield_now().await;
         }
     }
     Ok(live)
-}
-
-/// Calls `with` for each extent that stands in a row.
-fn extents_of_row(table: Table, key: &[u8], row: &[u8], mut with: impl FnMut(&Extent)) -> Result<(), StoreError> {
-    let layout = match table {
-        Table::Object => ObjectRow::decode(row)?.layout,
-        Table::Part => PartRow::decode(row)?.layout,
-        _ => {
-            if let Ok((_, keys::ManifestKey::Page(_))) = keys::decode_manifest(key) {
-                ManifestPage::decode(row)?.extents.iter().for_each(&mut with);
-            }
-            return Ok(());
-        }
-    };
-    if let Layout::Extents(extents) = layout {
-        extents.iter().for_each(&mut with);
-    }
-    Ok(())
 }
 
 /// Whether it is holes that give back the space of a segment, and not moving what is live: it holds large objects, and enough of them.

@@ -21,6 +21,7 @@ use crate::{
     Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError,
     apply::Apply,
     holds::Holds,
+    pages::Pages,
     snapshot::{self, Restored},
     store::Parts,
 };
@@ -236,13 +237,9 @@ fn startup(error: &dyn std::error::Error) -> StoreError {
 }
 
 fn count(index: &dyn Index, table: Table) -> Result<u64, StoreError> {
-    let (mut range, mut count) = (ScanRange::all(table), 0);
-    loop {
-        let rows = index.scan(range.clone(), PAGE_ROWS)?;
+    let (mut pages, mut count) = (Pages::new(ScanRange::all(table), PAGE_ROWS), 0);
+    while let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? {
         count += rows.len() as u64;
-        match rows.last() {
-            Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
-            _ => return Ok(count),
-        }
     }
+    Ok(count)
 }

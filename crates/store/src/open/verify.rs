@@ -10,7 +10,8 @@ use gabion_segment::LogTarget;
 
 use super::{Opened, PAGE_ROWS, open_index, startup};
 use crate::{
-    Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, snapshot::SNAPSHOT_ROW,
+    Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, pages::Pages,
+    snapshot::SNAPSHOT_ROW,
 };
 
 /// Differences that a report names; beyond it they are counted.
@@ -42,25 +43,20 @@ pub(crate) async fn verify(
 /// The rows of a table, page by page.
 struct Cursor<'a> {
     index: &'a dyn Index,
-    range: Option<ScanRange>,
+    pages: Pages,
     page: std::vec::IntoIter<(Vec<u8>, Value)>,
 }
 
 impl<'a> Cursor<'a> {
     fn new(index: &'a dyn Index, table: Table) -> Self {
-        Self { index, range: Some(ScanRange::all(table)), page: Rows::new().into_iter() }
+        Self { index, pages: Pages::new(ScanRange::all(table), PAGE_ROWS), page: Rows::new().into_iter() }
     }
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
         if let Some(row) = self.page.next() {
             return Ok(Some(row));
         }
-        let Some(range) = self.range.take() else { return Ok(None) };
-        let page = self.index.scan(range.clone(), PAGE_ROWS)?;
-        if let Some((last, _)) = page.last().filter(|_| page.len() == PAGE_ROWS) {
-            self.range = Some(range.after(last));
-        }
-        self.page = page.into_iter();
+        self.page = self.pages.next(|range, limit| self.index.scan(range, limit))?.unwrap_or_default().into_iter();
         Ok(self.page.next())
     }
 }

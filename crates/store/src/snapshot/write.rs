@@ -15,6 +15,7 @@ use crate::{
     apply::Begun,
     holds::Hold,
     mutation::{IndexSnapshotMutation, Mutation},
+    pages::Pages,
     store::Inner,
     tasks,
 };
@@ -93,19 +94,14 @@ impl Stripes<'_> {
         let (mut encoder, mut out) = Encoder::new(self.inner.log.deployment());
         let mut bytes = 0;
         for table in Table::ALL {
-            let mut range = ScanRange::all(table);
-            loop {
-                let page = tasks::blocking(|| index.scan(range.clone(), PAGE_ROWS))?;
+            let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
+            while let Some(page) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
                 for (key, row) in &page {
                     encoder.put(table, key, row, &mut out);
                 }
                 bytes += out.len() as u64;
                 self.put(&out).await?;
                 out.clear();
-                match page.last() {
-                    Some((last, _)) if page.len() == PAGE_ROWS => range = range.after(last),
-                    _ => break,
-                }
             }
         }
         let rows = encoder.rows();

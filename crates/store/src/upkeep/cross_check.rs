@@ -2,15 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use gabion_metadata::{
-    ScanRange, Table, keys,
-    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentState, UploadRow},
-};
+use gabion_metadata::{ScanRange, Table, rows::SegmentState};
 use gabion_segment::Strays;
-use gabion_types::{Extent, SegmentId};
+use gabion_types::SegmentId;
 use serde::Serialize;
 
-use crate::{Store, StoreError, store::Inner, tasks};
+use crate::{Store, StoreError, pages::Pages, references::References, store::Inner, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;
@@ -54,13 +51,6 @@ impl CrossCheck {
             self.examples.push(example);
         }
     }
-}
-
-/// What a row needs of the log.
-#[derive(Default)]
-struct Needs {
-    homes: Vec<Home>,
-    extents: Vec<Extent>,
 }
 
 enum Fault {
@@ -110,18 +100,17 @@ fn unmatched(inner: &Inner) -> (BTreeSet<SegmentId>, BTreeSet<SegmentId>) {
 }
 
 async fn check_rows(inner: &Inner, table: Table, report: &mut CrossCheck) -> Result<(), StoreError> {
-    let mut range = ScanRange::all(table);
-    loop {
-        let rows = tasks::blocking(|| inner.index.scan(range.clone(), PAGE_ROWS))?;
+    let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
+    while let Some(rows) = tasks::blocking(|| pages.next(|range, limit| inner.index.scan(range, limit)))? {
         let ends = inner.log.ends();
         for (key, row) in &rows {
             report.rows += 1;
-            if fault(&needs(table, key, row)?, &ends).is_none() {
+            if fault(&References::of_row(table, key, row)?, &ends).is_none() {
                 continue;
             }
             // It may have moved, or gone, between the two looks.
             let Some(row) = inner.index.get(table, key)? else { continue };
-            let Some(fault) = fault(&needs(table, key, &row)?, &inner.log.ends()) else { continue };
+            let Some(fault) = fault(&References::of_row(table, key, &row)?, &inner.log.ends()) else { continue };
             let name = String::from_utf8_lossy(key).into_owned();
             match fault {
                 Fault::NoSegment(id) => {
@@ -134,45 +123,14 @@ async fn check_rows(inner: &Inner, table: Table, report: &mut CrossCheck) -> Res
                 }
             }
         }
-        match rows.last() {
-            Some((last, _)) if rows.len() == PAGE_ROWS => range = range.after(last),
-            _ => return Ok(()),
-        }
         tokio::task::yield_now().await;
     }
-}
-
-fn needs(table: Table, key: &[u8], row: &[u8]) -> Result<Needs, StoreError> {
-    let laid_out = |home: Home, layout: Layout| {
-        let extents = if let Layout::Extents(extents) = layout { extents } else { Vec::new() };
-        Needs { homes: vec![home], extents }
-    };
-    let home = |home: Home| Needs { homes: vec![home], extents: Vec::new() };
-    Ok(match table {
-        Table::Bucket => home(BucketRow::decode(row)?.home),
-        Table::Upload => home(UploadRow::decode(row)?.home),
-        Table::Object => {
-            let row = ObjectRow::decode(row)?;
-            laid_out(row.home, row.layout)
-        }
-        Table::Part => {
-            let row = PartRow::decode(row)?;
-            laid_out(row.home, row.layout)
-        }
-        Table::Manifest => match keys::decode_manifest(key) {
-            Ok((_, keys::ManifestKey::Part(_))) => home(ManifestPart::decode(row)?.home),
-            Ok((_, keys::ManifestKey::Page(_))) => {
-                Needs { homes: Vec::new(), extents: ManifestPage::decode(row)?.extents }
-            }
-            Err(error) => return Err(StoreError::Corrupt(format!("the index: {error}"))),
-        },
-        _ => Needs::default(),
-    })
+    Ok(())
 }
 
 /// The first thing that the log does not have.
-fn fault(needs: &Needs, ends: &HashMap<SegmentId, Option<u64>>) -> Option<Fault> {
-    let homes = needs.homes.iter().filter(|home| home.bytes > 0).map(|home| (home.segment, 0));
+fn fault(needs: &References, ends: &HashMap<SegmentId, Option<u64>>) -> Option<Fault> {
+    let homes = needs.home.iter().filter(|home| home.bytes > 0).map(|home| (home.segment, 0));
     let extents = needs.extents.iter().map(|extent| (extent.segment, extent.stripe_offset));
     homes.chain(extents).find_map(|(id, offset)| match ends.get(&id) {
         None => Some(Fault::NoSegment(id)),

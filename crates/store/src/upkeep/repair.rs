@@ -9,7 +9,7 @@ use gabion_segment::RepairPass;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Store, StoreError, store::Inner};
+use crate::{Store, StoreError, store::Inner, tasks::Told};
 
 /// Damage is often noted by many readers at once: it is looked at together, this long after the first.
 const GATHER_MS: u64 = 200;
@@ -20,8 +20,7 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
     if interval_ms == 0 {
         return;
     }
-    // A failure that lasts is told once.
-    let mut told = String::new();
+    let mut told = Told::default();
     loop {
         tokio::select! {
             biased;
@@ -52,11 +51,8 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
                     );
                 }
             }
-            Err(error) if error.to_string() == told => {}
-            Err(error) => {
-                told = error.to_string();
-                tracing::warn!(%error, "repair stopped; it is tried again");
-            }
+            Err(error) if told.is_new(&error) => tracing::warn!(%error, "repair stopped; it is tried again"),
+            Err(_) => {}
         }
     }
 }

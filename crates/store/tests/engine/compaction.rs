@@ -6,8 +6,8 @@ use gabion_metadata::{
     rows::{Layout, ObjectRow, Row},
 };
 use gabion_store::{
-    CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, GetObject, ListParts,
-    ObjectBody, ReadConditions, Silent, Store, StoreError, UploadPart, UploadRef, WriteConditions,
+    CompleteUpload, CompletedPart, CreateUpload, GetObject, ListParts, ObjectBody, Silent, Store, StoreError,
+    UploadPart, UploadRef, WriteConditions,
 };
 
 use crate::harness::{truth::check_counters, *};
@@ -116,18 +116,6 @@ async fn a_deletion_after_the_move_holds_in_every_replay() {
     assert_eq!(keys(&store, "bucket").await.len(), 10);
 }
 
-fn copy(from: &str, to: &str) -> CopyObject {
-    CopyObject {
-        source: CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() },
-        bucket: bucket("bucket"),
-        key: key(to),
-        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-        changes_otherwise: false,
-        conditions: WriteConditions::default(),
-        checksum_algorithm: None,
-    }
-}
-
 fn extents(world: &World, name: &str) -> Vec<gabion_types::Extent> {
     let index = world.index.current.lock().clone();
     let row_key = gabion_metadata::keys::object(&bucket("bucket"), &key(name));
@@ -148,7 +136,7 @@ async fn copies_share_their_bytes_after_a_move_as_before() {
         }
         store = world.restart(store).await;
         for name in ["1 copy", "2 copy"] {
-            store.copy_object(copy("0 source", name)).await.unwrap();
+            store.copy_object(copy_request("0 source", name)).await.unwrap();
         }
         delete(&store, "bucket", "dead").await;
         store = world.restart(store).await;
@@ -478,7 +466,7 @@ async fn dead_stripes_are_punched_out_where_they_lie() {
 #[tokio::test]
 async fn what_a_copy_or_a_body_on_its_way_needs_is_not_punched_out() {
     let (mut world, mut store) = holed(33, (2, 1)).await;
-    store.copy_object(copy("0", "copy")).await.unwrap();
+    store.copy_object(copy_request("0", "copy")).await.unwrap();
     delete(&store, "bucket", "0").await;
     let (send, receive) = futures::channel::mpsc::unbounded();
     let slow = ObjectBody::from_stream(Box::pin(receive), None);

@@ -1,23 +1,8 @@
 //! Copies: what they share, what they change, and what is refused.
 
-use gabion_store::{
-    Attributes, ChecksumAlgorithm, CopyMetadata, CopyObject, CopySource, EtagMatch, GetObject, ReadConditions, Store,
-    StoreError, WriteConditions,
-};
+use gabion_store::{Attributes, ChecksumAlgorithm, CopyMetadata, CopyObject, EtagMatch, GetObject, Store, StoreError};
 
 use crate::harness::{truth::check_counters, *};
-
-fn request(from: &str, to: &str) -> CopyObject {
-    CopyObject {
-        source: CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() },
-        bucket: bucket("bucket"),
-        key: key(to),
-        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-        changes_otherwise: false,
-        conditions: WriteConditions::default(),
-        checksum_algorithm: None,
-    }
-}
 
 async fn fresh(seed: u64) -> (World, Store) {
     let world = World::new(seed, config(2, 1));
@@ -32,7 +17,7 @@ async fn a_copy_outlives_its_source() {
     for (name, size) in [("small", 5000), ("large", 5_000_000), ("empty", 0)] {
         put(&store, "bucket", name, &bytes(size as u64, size)).await;
         let stored = store.log_metrics().stored_bytes.get();
-        store.copy_object(request(name, &format!("{name} copy"))).await.unwrap();
+        store.copy_object(copy_request(name, &format!("{name} copy"))).await.unwrap();
         assert!(store.log_metrics().stored_bytes.get() - stored < 100_000, "no bytes move");
         delete(&store, "bucket", name).await;
         store = world.restart(store).await;
@@ -55,18 +40,18 @@ async fn attributes_are_copied_or_replaced() {
         let store = store.clone();
         async move { store.head_object(GetObject::whole(bucket("bucket"), key(name))).await.unwrap().info.attributes }
     };
-    store.copy_object(request("from", "copied")).await.unwrap();
+    store.copy_object(copy_request("from", "copied")).await.unwrap();
     let copied = head("copied").await;
     assert_eq!((copied.content_type.as_deref(), copied.user.len()), (Some("a/b"), 1));
     assert_eq!((copied.storage_class, copied.website_redirect), (None, None));
     let replaced = Attributes { content_type: Some("c/d".into()), ..Attributes::default() };
     let metadata = CopyMetadata::Replace(Box::new(replaced.clone()));
-    store.copy_object(CopyObject { metadata, ..request("from", "from") }).await.unwrap();
+    store.copy_object(CopyObject { metadata, ..copy_request("from", "from") }).await.unwrap();
     assert_eq!(head("from").await, replaced);
     assert_eq!(get(&store, "bucket", "from").await.unwrap(), bytes(1, 10));
-    let to_itself = store.copy_object(request("from", "from")).await;
+    let to_itself = store.copy_object(copy_request("from", "from")).await;
     assert!(matches!(to_itself, Err(StoreError::InvalidRequest(_))));
-    let otherwise = CopyObject { changes_otherwise: true, ..request("from", "from") };
+    let otherwise = CopyObject { changes_otherwise: true, ..copy_request("from", "from") };
     store.copy_object(otherwise).await.unwrap();
 }
 
@@ -75,13 +60,13 @@ async fn conditions_hold_on_both_sides() {
     let (_world, store) = fresh(3).await;
     put(&store, "bucket", "from", &bytes(1, 10)).await;
     put(&store, "bucket", "to", &bytes(2, 10)).await;
-    let mut stale = request("from", "to");
+    let mut stale = copy_request("from", "to");
     stale.source.conditions.if_match = Some(EtagMatch::parse("other"));
     assert!(matches!(store.copy_object(stale).await, Err(StoreError::PreconditionFailed("If-Match"))));
-    let mut same = request("from", "to");
+    let mut same = copy_request("from", "to");
     same.source.conditions.if_none_match = Some(EtagMatch::Any);
     assert!(matches!(store.copy_object(same).await, Err(StoreError::PreconditionFailed("If-None-Match"))));
-    let mut exists = request("from", "to");
+    let mut exists = copy_request("from", "to");
     exists.conditions.if_none_match_any = true;
     assert!(matches!(store.copy_object(exists).await, Err(StoreError::PreconditionFailed("If-None-Match"))));
     assert_eq!(get(&store, "bucket", "to").await.unwrap(), bytes(2, 10));
@@ -94,7 +79,7 @@ async fn a_checksum_that_the_source_lacks_is_computed() {
         let body = bytes(1, size);
         put(&store, "bucket", "from", &body).await;
         for algorithm in ChecksumAlgorithm::ALL {
-            let copy = CopyObject { checksum_algorithm: Some(algorithm), ..request("from", "to") };
+            let copy = CopyObject { checksum_algorithm: Some(algorithm), ..copy_request("from", "to") };
             let copied = store.copy_object(copy).await.unwrap();
             let mut digester = gabion_erasure::Digester::new(false, &[algorithm]);
             digester.update(&body);

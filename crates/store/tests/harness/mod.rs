@@ -13,8 +13,9 @@ use gabion_metadata::{
 use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
-    Attributes, DeleteObject, Env, GetObject, IndexFactory, ListObjects, ListedObjects, ObjectBody, OpenReport,
-    PutObject, PutResult, RangeRequest, Silent, Store, StoreConfig, StoreError, VerifyReport, WriteConditions,
+    Attributes, CopyMetadata, CopyObject, CopySource, DeleteObject, Env, GetObject, IndexFactory, ListObjects,
+    ListedObjects, ObjectBody, OpenReport, PutObject, PutResult, RangeRequest, ReadConditions, Silent, Store,
+    StoreConfig, StoreError, VerifyReport, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
@@ -208,6 +209,19 @@ pub fn put_request(bucket_name: &str, name: &str) -> PutObject {
         key: key(name),
         attributes: Attributes::default(),
         conditions: WriteConditions::default(),
+    }
+}
+
+/// A copy of an object in the bucket `bucket`, with all that it has.
+pub fn copy_request(from: &str, to: &str) -> CopyObject {
+    CopyObject {
+        source: CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() },
+        bucket: bucket("bucket"),
+        key: key(to),
+        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        changes_otherwise: false,
+        conditions: WriteConditions::default(),
+        checksum_algorithm: None,
     }
 }
 

@@ -1,0 +1,48 @@
+//! What a row needs of the log: its own record, and the bytes that it describes.
+
+use gabion_metadata::{
+    Table, keys,
+    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, UploadRow},
+};
+use gabion_types::Extent;
+
+use crate::StoreError;
+
+/// The references that stand in one row. Those of an object with a manifest stand in the manifest's rows.
+#[derive(Default)]
+pub(crate) struct References {
+    pub home: Option<Home>,
+    pub extents: Vec<Extent>,
+}
+
+impl References {
+    /// Of a row of buckets, objects, uploads, parts or manifests; rows of other tables are none of a client's.
+    ///
+    /// # Errors
+    /// `Corrupt` when it can not be decoded.
+    pub(crate) fn of_row(table: Table, key: &[u8], row: &[u8]) -> Result<Self, StoreError> {
+        let laid_out = |home: Home, layout: Layout| {
+            let extents = if let Layout::Extents(extents) = layout { extents } else { Vec::new() };
+            Self { home: Some(home), extents }
+        };
+        let at_home = |home: Home| Self { home: Some(home), extents: Vec::new() };
+        Ok(match table {
+            Table::Bucket => at_home(BucketRow::decode(row)?.home),
+            Table::Upload => at_home(UploadRow::decode(row)?.home),
+            Table::Object => {
+                let row = ObjectRow::decode(row)?;
+                laid_out(row.home, row.layout)
+            }
+            Table::Part => {
+                let row = PartRow::decode(row)?;
+                laid_out(row.home, row.layout)
+            }
+            Table::Manifest => match keys::decode_manifest(key) {
+                Ok((_, keys::ManifestKey::Part(_))) => at_home(ManifestPart::decode(row)?.home),
+                Ok((_, keys::ManifestKey::Page(_))) => Self { home: None, extents: ManifestPage::decode(row)?.extents },
+                Err(error) => return Err(StoreError::Corrupt(format!("the index: {error}"))),
+            },
+            Table::Segment | Table::Usage | Table::System => Self::default(),
+        })
+    }
+}
