@@ -7,7 +7,7 @@ use gabion_platform::{Clock, Entropy};
 use gabion_segment::LogConfig;
 use gabion_types::{
     Seq,
-    limits::{INLINE_BYTES_MAX, PART_BYTES_MIN},
+    limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PART_BYTES_MIN},
 };
 
 /// Configuration of a store.
@@ -49,6 +49,8 @@ pub struct StoreConfig {
     pub key_locks: usize,
     /// Compaction.
     pub compaction: CompactionConfig,
+    /// Longest description of an object that compaction writes in one record, in bytes, at most `MUTATION_BYTES_MAX`; smaller in tests.
+    pub move_bytes_max: usize,
     /// Smallest part that is not the last one of its upload, in bytes (AWS: 5 MiB); smaller in tests.
     pub part_bytes_min: u64,
 }
@@ -74,6 +76,7 @@ impl StoreConfig {
             read_ahead_stripes: 3,
             key_locks: 4096,
             compaction: CompactionConfig::default(),
+            move_bytes_max: MUTATION_BYTES_MAX,
             part_bytes_min: PART_BYTES_MIN,
         }
     }

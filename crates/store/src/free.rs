@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use crate::{
     StoreError,
-    mutation::{EndUploadMutation, Mutation},
+    mutation::{CompleteUploadMutation, EndUploadMutation, MovedRow, Mutation},
     store::Inner,
 };
 
@@ -239,22 +239,24 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
             if is_there && deleted.uploads.is_empty() { Needed::No } else { Needed::Carry(bytes.clone()) }
         }
         Mutation::EndUpload(_) => Needed::Carry(bytes.clone()),
-        // Its object was replaced or deleted by a newer mutation; that the upload ended is said by no other.
-        Mutation::CompleteUpload(completed) => {
-            let ended = EndUploadMutation {
-                bucket: completed.bucket.clone(),
-                key: completed.key.clone(),
-                upload: completed.upload,
-            };
-            Needed::Carry(Mutation::EndUpload(ended).encode().into())
-        }
-        Mutation::Move(_)
-        | Mutation::CreateBucket(_)
+        Mutation::CompleteUpload(completed) => carry_end(*completed),
+        Mutation::Move(moved) => match moved.row {
+            // The parts of the move are those of an upload, too.
+            MovedRow::Completed(completed) => carry_end(completed),
+            _ => Needed::No,
+        },
+        Mutation::CreateBucket(_)
         | Mutation::PutObject(_)
         | Mutation::CreateUpload(_)
         | Mutation::PutPart(_)
         | Mutation::IndexSnapshot(_) => Needed::No,
     })
+}
+
+/// A completion's object was replaced or deleted by a newer mutation; that the upload ended is said by no other.
+fn carry_end(completed: CompleteUploadMutation) -> Needed {
+    let ended = EndUploadMutation { bucket: completed.bucket, key: completed.key, upload: completed.upload };
+    Needed::Carry(Mutation::EndUpload(ended).encode().into())
 }
 
 fn name(name: &str) -> Result<BucketName, StoreError> {

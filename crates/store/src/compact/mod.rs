@@ -8,6 +8,7 @@
 //!
 //! Memory is bounded by the rows in flight; nothing of a round outlives it but what it wrote.
 
+mod by_parts;
 mod choose;
 mod moved;
 mod pass;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::{
+    by_parts::Assemblies,
     choose::{Bounds, Sealed, choose},
     moved::MovedExtents,
     punch::{Punching, punchable_bytes},
@@ -64,6 +66,7 @@ pub(crate) struct Compaction {
     /// Victims that something in them was live of after a round, and how often.
     attempts: Mutex<HashMap<SegmentId, u32>>,
     punching: Punching,
+    assemblies: Assemblies,
 }
 
 /// What a round did.
@@ -123,6 +126,7 @@ pub(super) enum Fate {
 /// Runs one round, if there is anything worth it.
 pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, StoreError> {
     let _run = inner.compaction.run.lock().await;
+    by_parts::end_left_overs(inner).await?;
     let Some(Plan { victims, holes, is_short }) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
     inner.metrics.compactions.add(1);
     // First what costs nothing.

@@ -1,7 +1,7 @@
 //! Moving one row: its bytes are written again, and its mutation is logged again as a move.
 
 use bytes::Bytes;
-use gabion_erasure::crc64_combine;
+use gabion_erasure::{Crc64, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, Table,
     rows::{BucketRow, Layout, ObjectRow, PartRow, Row, UploadRow},
@@ -10,13 +10,14 @@ use gabion_segment::{LogError, NewRecord};
 use gabion_types::{Extent, Seq, limits::INLINE_BYTES_MAX};
 
 use super::{
-    Fate, Round,
+    Fate, Round, by_parts,
     moved::hold_all,
     pass::{Found, RowPlace},
 };
 use crate::{
     StoreError,
     copy::{copied_parts, extents_of},
+    get::pieces::Piece,
     holds::Hold,
     locks::{Lockable, Mode},
     mutation::{
@@ -45,13 +46,41 @@ pub(super) struct Content {
     pub written_bytes: u64,
 }
 
+/// Which bytes of a row are left where they lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stays {
+    /// Those that do not lie in a victim.
+    Elsewhere,
+    /// None: the row takes as few extents as its bytes need.
+    Nothing,
+}
+
+impl Stays {
+    pub(super) fn stays(self, round: &Round, piece: &Piece) -> bool {
+        self == Stays::Elsewhere && piece.is_whole() && !round.victims.contains(&piece.extent.segment)
+    }
+}
+
 /// Moves a row, unless it is not any more what was found.
 pub(super) async fn relocate(round: &Round, found: &Found) -> Result<Fate, StoreError> {
+    if by_parts::is_due(round, found)? {
+        return by_parts::relocate(round, found).await;
+    }
+    match relocate_whole(round, found, Stays::Elsewhere).await? {
+        Fate::TooLarge if by_parts::is_possible(found)? => by_parts::relocate(round, found).await,
+        // It was put when stripes were larger, or has more extents than a body that is put now.
+        Fate::TooLarge => relocate_whole(round, found, Stays::Nothing).await,
+        fate => Ok(fate),
+    }
+}
+
+/// Moves a row with one record.
+async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fate, StoreError> {
     let inner = &round.inner;
-    let Some(prepared) = prepare(round, found).await? else { return Ok(Fate::Changed) };
+    let Some(prepared) = prepare(round, found, stays).await? else { return Ok(Fate::Changed) };
     let Prepared { mutation, content, before } = prepared;
     let encoded = mutation.encode();
-    if !Mutation::fits(&encoded) {
+    if encoded.len() > inner.config.move_bytes_max {
         return Ok(Fate::TooLarge);
     }
     let record_bytes = encoded.len() as u64 + content.record.iter().map(|part| part.len() as u64).sum::<u64>();
@@ -82,7 +111,7 @@ pub(super) async fn relocate(round: &Round, found: &Found) -> Result<Fate, Store
 }
 
 /// Waits for the locks that a change of the row takes.
-async fn lock(round: &Round, place: &RowPlace) -> crate::locks::Guards {
+pub(super) async fn lock(round: &Round, place: &RowPlace) -> crate::locks::Guards {
     let locks = &round.inner.locks;
     match place {
         RowPlace::Bucket(bucket) => locks.lock(&[(Lockable::Bucket(bucket), Mode::Exclusive)]).await,
@@ -102,13 +131,13 @@ async fn lock(round: &Round, place: &RowPlace) -> crate::locks::Guards {
     }
 }
 
-fn is_unchanged(index: &dyn IndexSnapshot, found: &Found) -> Result<bool, StoreError> {
+pub(super) fn is_unchanged(index: &dyn IndexSnapshot, found: &Found) -> Result<bool, StoreError> {
     let (table, key) = found.place.row_key();
     Ok(index.get(table, &key)?.is_some_and(|value| value == found.value))
 }
 
 /// Reads the row's bytes and writes those that lie in stripes; nothing when the row changed meanwhile.
-async fn prepare(round: &Round, found: &Found) -> Result<Option<Prepared>, StoreError> {
+async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Prepared>, StoreError> {
     let no_data = || Content {
         data: Data::Record,
         record: Vec::new(),
@@ -144,7 +173,9 @@ async fn prepare(round: &Round, found: &Found) -> Result<Option<Prepared>, Store
         RowPlace::Part(_, upload, part_number) => {
             let row = PartRow::decode(&found.value)?;
             let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
-            let Some(content) = unless_changed(round, found, rewrite(round, &before).await)? else { return Ok(None) };
+            let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
+            let content = rewrite(round, &pieces, stays).await;
+            let Some(content) = unless_changed(round, found, content)? else { return Ok(None) };
             let mutation = PutPartMutation {
                 upload: *upload,
                 part_number: *part_number,
@@ -160,7 +191,9 @@ async fn prepare(round: &Round, found: &Found) -> Result<Option<Prepared>, Store
             let row = ObjectRow::decode(&found.value)?;
             let parts = copied_parts(&*round.inner.index.snapshot(), &row)?;
             let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
-            let Some(content) = unless_changed(round, found, rewrite(round, &before).await)? else { return Ok(None) };
+            let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
+            let content = rewrite(round, &pieces, stays).await;
+            let Some(content) = unless_changed(round, found, content)? else { return Ok(None) };
             let mutation = PutObjectMutation {
                 bucket: bucket.as_str().to_owned(),
                 key: key.as_str().to_owned(),
@@ -196,7 +229,7 @@ fn extents(round: &Round, found: &Found, layout: &Layout, size: u64) -> Result<O
 }
 
 /// A row that changed has bytes that may be gone: that is no damage.
-fn unless_changed(
+pub(super) fn unless_changed(
     round: &Round,
     found: &Found,
     content: Result<Content, StoreError>,
@@ -210,57 +243,61 @@ fn unless_changed(
     }
 }
 
-/// Sees to it that none of the bytes of `extents` lie in a victim.
-async fn rewrite(round: &Round, extents: &[Extent]) -> Result<Content, StoreError> {
+/// Sees to it that all of `pieces` lie where they may stay.
+pub(super) async fn rewrite(round: &Round, pieces: &[Piece], stays: Stays) -> Result<Content, StoreError> {
     let inner = &round.inner;
-    let mut content = Content {
-        data: Data::Extents(extents.to_vec()),
-        record: Vec::new(),
-        record_crc64: 0,
-        hold: inner.holds.hold(),
-        written_bytes: 0,
-    };
-    if extents.is_empty() {
-        content.data = Data::Record;
+    let mut content =
+        Content { data: Data::Record, record: Vec::new(), record_crc64: 0, hold: inner.holds.hold(), written_bytes: 0 };
+    if pieces.is_empty() {
         return Ok(content);
     }
-    if !round.any_victim(extents) {
+    if pieces.iter().all(|piece| stays.stays(round, piece)) {
+        content.data = Data::Extents(pieces.iter().map(|piece| piece.extent).collect());
         return Ok(content);
     }
-    if let Some((extents, hold)) = shared(round, extents).await {
+    if let Some((extents, hold)) = shared(round, pieces, stays).await {
         inner.metrics.compaction_extents_shared.add(extents.len() as u64);
         return Ok(Content { data: Data::Extents(extents), hold, ..content });
     }
-    let bytes: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
-    if bytes > INLINE_BYTES_MAX as u64 {
-        return super::restripe::restripe(round, extents).await;
+    let bytes: usize = pieces.iter().map(Piece::len).sum();
+    if bytes > INLINE_BYTES_MAX {
+        return super::restripe::restripe(round, pieces, stays).await;
     }
-    for extent in extents {
-        content.record.extend(read(round, extent).await?);
+    for piece in pieces {
+        let bytes = read(round, piece).await?;
         // What was checked when it was read is checked again when it is written: no bit changes in between unnoticed.
-        content.record_crc64 = crc64_combine(content.record_crc64, extent.crc64, extent.len.into());
+        let crc64 = if piece.is_whole() { piece.extent.crc64 } else { crc64_of(&bytes) };
+        content.record_crc64 = crc64_combine(content.record_crc64, crc64, piece.len() as u64);
+        content.record.extend(bytes);
     }
-    content.data = Data::Record;
     Ok(content)
 }
 
+fn crc64_of(bytes: &[Bytes]) -> u64 {
+    let mut crc = Crc64::new();
+    bytes.iter().for_each(|bytes| crc.update(bytes));
+    crc.finish()
+}
+
 /// Where extents are already that another row shares.
-async fn shared(round: &Round, extents: &[Extent]) -> Option<(Vec<Extent>, Hold)> {
-    let moved = |extent: &Extent| {
-        if round.victims.contains(&extent.segment) { round.moved.get(extent) } else { Some(*extent) }
+async fn shared(round: &Round, pieces: &[Piece], stays: Stays) -> Option<(Vec<Extent>, Hold)> {
+    let moved = |piece: &Piece| match stays.stays(round, piece) {
+        true => Some(piece.extent),
+        false if piece.is_whole() && stays == Stays::Elsewhere => round.moved.get(&piece.extent),
+        false => None,
     };
-    let moved: Vec<Extent> = extents.iter().map(moved).collect::<Option<_>>()?;
+    let moved: Vec<Extent> = pieces.iter().map(moved).collect::<Option<_>>()?;
     let mut hold = round.inner.holds.hold();
     hold_all(&round.inner, &moved, &mut hold).await.then_some((moved, hold))
 }
 
-/// The bytes of an extent, verified.
-pub(super) async fn read(round: &Round, extent: &Extent) -> Result<Vec<Bytes>, StoreError> {
-    let bytes = round.inner.log.read(extent, 0..extent.len).await.map_err(|error| match error {
+/// The bytes of a piece, verified.
+pub(super) async fn read(round: &Round, piece: &Piece) -> Result<Vec<Bytes>, StoreError> {
+    let bytes = round.inner.log.read(&piece.extent, piece.from..piece.to).await.map_err(|error| match error {
         error @ LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
         error => error.into(),
     })?;
-    round.inner.metrics.compaction_read_bytes.add(u64::from(extent.len));
+    round.inner.metrics.compaction_read_bytes.add(piece.len() as u64);
     Ok(bytes)
 }
 

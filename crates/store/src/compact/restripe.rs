@@ -1,4 +1,4 @@
-//! Writing bytes that do not go into a record: extents that lie in victims are packed into new stripes, in order.
+//! Writing bytes that do not go into a record: what lies in victims is packed into new stripes, in order.
 
 use gabion_erasure::Crc64;
 use gabion_segment::StripeBuffer;
@@ -6,20 +6,20 @@ use gabion_types::Extent;
 
 use super::{
     Round,
-    relocate::{Content, read},
+    relocate::{Content, Stays, read},
 };
-use crate::{StoreError, holds::Hold, mutation::Data};
+use crate::{StoreError, get::pieces::Piece, holds::Hold, mutation::Data};
 
-/// Writes the bytes of those of `extents` that lie in victims again; the others stay where they are.
-pub(super) async fn restripe(round: &Round, extents: &[Extent]) -> Result<Content, StoreError> {
+/// Writes the bytes of `pieces` again, but for those that stay where they are.
+pub(super) async fn restripe(round: &Round, pieces: &[Piece], stays: Stays) -> Result<Content, StoreError> {
     let _turn = round.restripes.acquire().await.expect("the semaphore is never closed");
     let mut stripes = Stripes { round, filling: None, extents: Vec::new(), hold: round.inner.holds.hold(), bytes: 0 };
-    for extent in extents {
-        if round.victims.contains(&extent.segment) {
-            stripes.put(extent).await?;
-        } else {
+    for piece in pieces {
+        if stays.stays(round, piece) {
             stripes.send().await?;
-            stripes.extents.push(*extent);
+            stripes.extents.push(piece.extent);
+        } else {
+            stripes.put(piece).await?;
         }
     }
     stripes.send().await?;
@@ -49,14 +49,14 @@ struct Filling {
 }
 
 impl Stripes<'_> {
-    async fn put(&mut self, extent: &Extent) -> Result<(), StoreError> {
-        // An extent that fits into a stripe is not cut: it stays one, and can be shared.
+    async fn put(&mut self, piece: &Piece) -> Result<(), StoreError> {
+        // What fits into a stripe is not cut: it stays one extent, and can be shared.
         let room = self.round.inner.log.stripe_payload_bytes();
-        if self.filling.as_ref().is_some_and(|filling| filling.bytes + extent.len as usize > room) {
+        if self.filling.as_ref().is_some_and(|filling| filling.bytes + piece.len() > room) {
             self.send().await?;
         }
         let mut put = Crc64::new();
-        for bytes in read(self.round, extent).await? {
+        for bytes in read(self.round, piece).await? {
             put.update(&bytes);
             let mut rest = &bytes[..];
             while !rest.is_empty() {
@@ -76,7 +76,7 @@ impl Stripes<'_> {
                 }
             }
         }
-        if put.finish() != extent.crc64 {
+        if piece.is_whole() && put.finish() != piece.extent.crc64 {
             return Err(StoreError::Internal("bytes changed in memory while they were moved".into()));
         }
         Ok(())

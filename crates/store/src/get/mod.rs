@@ -1,6 +1,6 @@
 //! GetObject, HeadObject and GetObjectAttributes.
 
-mod pieces;
+pub(crate) mod pieces;
 mod stream;
 
 use std::sync::Arc;

@@ -27,8 +27,18 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// All of an extent.
+    pub(crate) fn whole(extent: Extent) -> Self {
+        Self { extent, from: 0, to: extent.len }
+    }
+
+    /// Whether it is all of its extent.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.from == 0 && self.to == self.extent.len
+    }
+
     /// Its bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         (self.to - self.from) as usize
     }
 }
@@ -50,7 +60,7 @@ struct Pages {
 
 impl Pieces {
     /// From extents that begin at the object's first byte; with the segments that they lie in.
-    pub(super) fn listed(extents: &[Extent], range: ByteRange) -> (Self, BTreeSet<SegmentId>) {
+    pub(crate) fn listed(extents: &[Extent], range: ByteRange) -> (Self, BTreeSet<SegmentId>) {
         let mut at_hand = VecDeque::new();
         cut(extents, 0, range, &mut at_hand);
         let segments = at_hand.iter().map(|piece| piece.extent.segment).collect();
@@ -58,7 +68,7 @@ impl Pieces {
     }
 
     /// From the pages of a manifest; with the segments that they lie in. Nothing when the manifest is not whole.
-    pub(super) fn paged(
+    pub(crate) fn paged(
         index: Arc<dyn IndexSnapshot>,
         manifest: ManifestId,
         range: ByteRange,
@@ -89,7 +99,7 @@ impl Pieces {
     }
 
     /// The next piece; nothing after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         while self.at_hand.is_empty() {
             let Some(pages) = &mut self.later else { return Ok(None) };
             if !pages.read(&mut self.at_hand)? {

@@ -12,7 +12,7 @@ use gabion_store::{
 
 use crate::harness::{truth::check_counters, *};
 
-async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
+pub async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
     let world = World::new(seed, config(geometry.0, geometry.1));
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
@@ -20,7 +20,7 @@ async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
 }
 
 /// Two thirds of what is written is dead; every segment is sealed.
-async fn half_dead(world: &mut World, mut store: Store, size: usize) -> Store {
+pub async fn half_dead(world: &mut World, mut store: Store, size: usize) -> Store {
     for i in 0..60 {
         put(&store, "bucket", &format!("{i}"), &bytes(i, size)).await;
     }
@@ -31,7 +31,7 @@ async fn half_dead(world: &mut World, mut store: Store, size: usize) -> Store {
     world.restart(store).await
 }
 
-async fn check_half_dead(store: &Store, size: usize) {
+pub async fn check_half_dead(store: &Store, size: usize) {
     let expected: Vec<String> = (0..60).filter(|i| i % 3 == 0).map(|i| format!("{i}")).collect();
     let mut found = keys(store, "bucket").await;
     found.retain(|name| name.parse::<u64>().is_ok());
@@ -43,7 +43,7 @@ async fn check_half_dead(store: &Store, size: usize) {
 }
 
 /// The index that is rebuilt from the segments alone is the one that is there, row for row.
-async fn check_rebuild(world: &mut World, store: Store) -> Store {
+pub async fn check_rebuild(world: &mut World, store: Store) -> Store {
     store.shutdown().await;
     drop(store);
     let before = world.rows();
@@ -157,21 +157,21 @@ async fn copies_share_their_bytes_after_a_move_as_before() {
     }
 }
 
-async fn begin(store: &Store, name: &str) -> UploadRef {
+pub async fn begin(store: &Store, name: &str) -> UploadRef {
     let (bucket, key) = (bucket("bucket"), key(name));
     let request =
         CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: Default::default(), checksum: None };
     UploadRef { bucket, key, upload: store.create_upload(request).await.unwrap() }
 }
 
-async fn upload(store: &Store, target: &UploadRef, part_number: u16, size: usize) -> CompletedPart {
+pub async fn upload(store: &Store, target: &UploadRef, part_number: u16, size: usize) -> CompletedPart {
     let request = UploadPart { target: target.clone(), part_number };
     let body = ObjectBody::from_bytes(bytes(part_number.into(), size));
     let part = store.upload_part(request, body).await.unwrap();
     CompletedPart { part_number, etag: part.etag.to_string(), checksums: Vec::new() }
 }
 
-async fn complete(store: &Store, target: &UploadRef, parts: Vec<CompletedPart>) {
+pub async fn complete(store: &Store, target: &UploadRef, parts: Vec<CompletedPart>) {
     let request = CompleteUpload {
         target: target.clone(),
         parts,
@@ -411,7 +411,7 @@ async fn deletions_go_on_when_compaction_finds_no_room() {
 }
 
 /// Large objects, a third of them left, in a world that punches holes.
-async fn holed(seed: u64, geometry: (usize, usize)) -> (World, Store) {
+pub async fn holed(seed: u64, geometry: (usize, usize)) -> (World, Store) {
     let mut config = config(geometry.0, geometry.1);
     config.compaction.punch_holes = true;
     let mut world = World::new(seed, config);

@@ -11,6 +11,7 @@ mod concurrency;
 mod conditional;
 mod copies;
 mod format;
+mod large_moves;
 mod listing;
 mod model;
 mod multipart;

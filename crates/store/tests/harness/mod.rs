@@ -10,7 +10,7 @@ use gabion_metadata::{
     Index, IndexError, MemoryIndex, ScanRange, Table, Write, keys as keys_of,
     rows::{Row, SegmentRow},
 };
-use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk};
+use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk, SimPower};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
     Attributes, CopyMetadata, CopyObject, CopySource, DeleteObject, Env, GetObject, IndexFactory, ListObjects,
@@ -26,6 +26,8 @@ pub const START_MS: u64 = 1_750_000_000_000;
 /// A deployment.
 pub struct World {
     pub disks: Vec<SimDisk>,
+    /// What all disks hang on.
+    pub power: SimPower,
     pub index: Arc<SharedIndex>,
     pub clock: Arc<ManualClock>,
     pub config: StoreConfig,
@@ -75,8 +77,10 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
 impl World {
     pub fn new(seed: u64, config: StoreConfig) -> Self {
         let shards = config.log.geometry.shards() as u64;
+        let power = SimPower::new();
         Self {
-            disks: (0..shards).map(|disk| SimDisk::new(seed * 1000 + disk)).collect(),
+            disks: (0..shards).map(|disk| SimDisk::powered(seed * 1000 + disk, &power)).collect(),
+            power,
             index: Arc::default(),
             clock: Arc::new(ManualClock::new(START_MS)),
             config,
@@ -124,6 +128,7 @@ impl World {
             disk.crash(self.crashes * 100 + number as u64);
             *disk = disk.reopen();
         }
+        self.power.restore();
         drop(store);
         let index = self.index.current.lock().clone();
         index.crash(keep_commits);
