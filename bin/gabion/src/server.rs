@@ -158,8 +158,13 @@ async fn serve(config: Config) -> Result<(), Failure> {
 }
 
 fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3Service, Failure> {
-    let options = S3Options { region: config.region.clone(), domains: config.domain.clone(), sigv2: config.sigv2 };
-    S3Service::new(store, Arc::new(credentials), options, &OsEntropy)
+    let options = S3Options {
+        region: config.region.clone(),
+        domains: config.domain.clone(),
+        sigv2: config.sigv2,
+        fast_path: true,
+    };
+    S3Service::new(store, Arc::new(credentials), options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))
 }
 

@@ -1,15 +1,16 @@
 //! Access keys and their secrets.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The secret of an access key. Neither shown nor compared with `==`.
 #[derive(Clone)]
-pub struct SecretKey(Box<str>);
+pub struct SecretKey(Arc<str>);
 
 impl SecretKey {
     /// Wraps a secret.
     #[must_use]
-    pub fn new(secret: impl Into<Box<str>>) -> Self {
+    pub fn new(secret: impl Into<Arc<str>>) -> Self {
         Self(secret.into())
     }
 
@@ -17,6 +18,11 @@ impl SecretKey {
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Whether `other` is a clone of this one. Equal secrets that were made apart are not: nothing is compared.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -38,7 +44,7 @@ pub struct Credentials {
 impl Credentials {
     /// From an access key and its secret.
     #[must_use]
-    pub fn new(access_key: impl Into<String>, secret_key: impl Into<Box<str>>) -> Self {
+    pub fn new(access_key: impl Into<String>, secret_key: impl Into<Arc<str>>) -> Self {
         Self { access_key: access_key.into(), secret_key: SecretKey::new(secret_key) }
     }
 }

@@ -5,19 +5,17 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt};
+use futures::Stream;
 use gabion_erasure::Digester;
 use gabion_store::{BodyError, Checksum, ChecksumAlgorithm, DigestKind, ObjectBody, ObjectStream, StoreError};
 use http::Version;
-use s3s::stream::aws_chunked_stream::AwsChunkedStreamError;
-use s3s::stream::upload_stream::UploadStreamError;
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{Body, StdError};
 
 use super::call::Call;
 use super::checksums::{self, BodyDigests};
+use super::content::Content;
 use crate::error::{S3Code, S3Error};
-use crate::http::Stalled;
 
 /// Largest document that a request may carry, in bytes: 10 000 parts with SHA-256 checksums have less than 2.5 MiB, 1000 keys
 /// of 1024 bytes that are not all to be escaped less than 2.
@@ -53,11 +51,11 @@ fn length(call: &Call) -> Result<Option<u64>, S3Error> {
     }
     // HTTP/2 may leave the header out and still end a stream at its head; HTTP/1.1 clients have to say it, as on AWS.
     let known = call.routed.version >= Version::HTTP_2;
-    Ok(call.body.remaining_length().exact().filter(|_| known).map(|length| length as u64))
+    Ok(call.body.exact().filter(|_| known))
 }
 
 /// The bytes of a body, of which there must be `length`.
-fn counted(body: Body, length: u64) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
+fn counted(body: Content, length: u64) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
     let state = Some((body, length));
     futures::stream::unfold(state, |state| async move {
         let (mut body, left) = state?;
@@ -66,7 +64,7 @@ fn counted(body: Body, length: u64) -> impl Stream<Item = Result<Bytes, BodyErro
                 Some(left) => Some((Ok(bytes), Some((body, left)))),
                 None => Some((Err(BodyError::Incomplete), None)),
             },
-            Some(Err(error)) => Some((Err(body_error(&*error)), None)),
+            Some(Err(error)) => Some((Err(error), None)),
             None if left > 0 => Some((Err(BodyError::Incomplete), None)),
             None => None,
         }
@@ -103,14 +101,14 @@ pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<B
         return Err(S3Code::MaxMessageLengthExceeded.into());
     }
     let mut body = std::mem::take(&mut call.body);
-    if length.is_none() && body.remaining_length().exact() != Some(0) {
+    if length.is_none() && body.exact() != Some(0) {
         return Err(S3Code::MissingContentLength.into());
     }
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     let mut digester = Digester::new(digests.md5.is_some(), expected.as_slice());
     let mut document = BytesMut::new();
     while let Some(bytes) = body.next().await {
-        let bytes = bytes.map_err(|error| body_error(&*error))?;
+        let bytes = bytes?;
         if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(S3Code::MaxMessageLengthExceeded.into());
         }
@@ -132,42 +130,6 @@ pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<B
         Some(given) => Err(StoreError::BadDigest(DigestKind::Checksum(given.algorithm())).into()),
         None => Ok(document.freeze()),
     }
-}
-
-/// What a broken body means: s3s's own errors, ours below them, or the connection's.
-pub(super) fn body_error(error: &(dyn std::error::Error + 'static)) -> BodyError {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<UploadStreamError>() {
-            match error {
-                UploadStreamError::Sha256Mismatch => return BodyError::Sha256Mismatch,
-                UploadStreamError::LengthMismatch | UploadStreamError::Incomplete => return BodyError::Incomplete,
-                UploadStreamError::Underlying(_) => {}
-            }
-        } else if let Some(error) = error.downcast_ref::<AwsChunkedStreamError>() {
-            match error {
-                AwsChunkedStreamError::SignatureMismatch => return BodyError::BadChunkSignature,
-                AwsChunkedStreamError::ChunkMetaTooLarge(..) | AwsChunkedStreamError::ChunkDataTooLarge(..) => {
-                    return BodyError::TooLarge;
-                }
-                AwsChunkedStreamError::TrailersTooLarge(..) | AwsChunkedStreamError::TooManyTrailerHeaders(..) => {
-                    return BodyError::Malformed("The trailers are too large.".into());
-                }
-                AwsChunkedStreamError::Underlying(_) => {}
-                AwsChunkedStreamError::FormatError
-                | AwsChunkedStreamError::Incomplete
-                | AwsChunkedStreamError::LengthMismatch => return BodyError::Incomplete,
-            }
-        } else if error.is::<Stalled>() {
-            return BodyError::TimedOut;
-        }
-        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        next = match inner {
-            Some(inner) => Some(inner as &(dyn std::error::Error + 'static)),
-            None => error.source(),
-        };
-    }
-    BodyError::Incomplete
 }
 
 /// The bytes of an object on their way to a client.
@@ -211,31 +173,15 @@ impl ByteStream for Sending {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures::StreamExt;
 
-    #[test]
-    fn broken_bodies_say_why() {
-        let boxed = |error: StdError| UploadStreamError::Underlying(error);
-        let table: Vec<(StdError, BodyError)> = vec![
-            (UploadStreamError::Sha256Mismatch.into(), BodyError::Sha256Mismatch),
-            (UploadStreamError::Incomplete.into(), BodyError::Incomplete),
-            (AwsChunkedStreamError::SignatureMismatch.into(), BodyError::BadChunkSignature),
-            (AwsChunkedStreamError::FormatError.into(), BodyError::Incomplete),
-            (AwsChunkedStreamError::ChunkDataTooLarge(2, 1).into(), BodyError::TooLarge),
-            (boxed(Stalled.into()).into(), BodyError::TimedOut),
-            (boxed(std::io::Error::other(Stalled).into()).into(), BodyError::TimedOut),
-            (AwsChunkedStreamError::Underlying(Stalled.into()).into(), BodyError::TimedOut),
-            (std::io::Error::other("reset").into(), BodyError::Incomplete),
-        ];
-        for (error, expected) in table {
-            assert_eq!(body_error(&*error), expected, "{error}");
-        }
-    }
+    use super::*;
 
     #[tokio::test]
     async fn a_body_has_the_length_that_was_announced() {
         for (announced, ok) in [(5, true), (4, false), (6, false)] {
-            let chunks: Vec<_> = counted(Body::from(Bytes::from_static(b"hello")), announced).collect().await;
+            let chunks: Vec<_> =
+                counted(Content::of_s3s(Body::from(Bytes::from_static(b"hello"))), announced).collect().await;
             assert_eq!(chunks.iter().all(Result::is_ok), ok, "{announced}");
         }
     }

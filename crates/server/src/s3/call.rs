@@ -1,34 +1,31 @@
 //! An authenticated request, as the adapters of operations read it.
 
-use std::sync::Arc;
-
 use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
-use s3s::{Body, S3Request, TrailingHeaders};
 
+use super::content::{Content, TakeTrailers};
 use super::query::Query;
 use super::route::Routed;
 use crate::error::{S3Code, S3Error};
 
 /// A request whose signature was verified.
 pub(crate) struct Call {
-    pub(super) routed: Arc<Routed>,
+    pub(super) routed: Routed,
     /// Headers, those that a presigned URL carries in its query included.
     headers: HeaderMap,
     /// The body, decoded from aws-chunked framing.
-    pub(super) body: Body,
+    pub(super) body: Content,
     /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
-    pub(super) trailers: Option<TrailingHeaders>,
+    pub(super) trailers: Option<TakeTrailers>,
 }
 
 impl Call {
-    /// Takes over a request that s3s verified.
-    pub(super) fn new(routed: Arc<Routed>, request: S3Request<Body>) -> Self {
-        let mut headers = request.headers;
+    /// Takes over a request that was verified.
+    pub(super) fn new(routed: Routed, mut headers: HeaderMap, body: Content, trailers: Option<TakeTrailers>) -> Self {
         for (name, value) in &routed.hoisted {
             headers.append(name.clone(), value.clone());
         }
-        Self { routed, headers, body: request.input, trailers: request.trailing_headers }
+        Self { routed, headers, body, trailers }
     }
 
     pub(super) fn headers(&self) -> &HeaderMap {

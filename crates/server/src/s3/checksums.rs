@@ -8,6 +8,7 @@ use gabion_store::{BodyError, BodyTrailers, Checksum, ChecksumAlgorithm, Checksu
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::call::Call;
+use super::content::TakeTrailers;
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name};
 
@@ -129,8 +130,8 @@ fn trailer(value: Option<&str>) -> Result<Option<ChecksumAlgorithm>, S3Error> {
 }
 
 /// Reads the trailers when the body has ended: exactly the checksum that was announced, if one was.
-pub(super) fn expected_trailers(announced: Option<ChecksumAlgorithm>, trailers: s3s::TrailingHeaders) -> BodyTrailers {
-    Box::new(move || read_trailers(announced, &trailers.take().unwrap_or_default()))
+pub(super) fn expected_trailers(announced: Option<ChecksumAlgorithm>, take: TakeTrailers) -> BodyTrailers {
+    Box::new(move || read_trailers(announced, &take().unwrap_or_default()))
 }
 
 fn read_trailers(announced: Option<ChecksumAlgorithm>, trailers: &HeaderMap) -> Result<Vec<Checksum>, BodyError> {

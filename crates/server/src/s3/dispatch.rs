@@ -8,13 +8,15 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result};
 
 use super::answer::{self, About};
 use super::call::Call;
+use super::content::{Content, TakeTrailers};
 use super::route::{Operation, Routed};
 use super::{buckets, copies, listing, object_attributes, objects, unsupported, uploads};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
-/// All requests go this way: s3s verifies them and hands them over as they are, so that headers that it would read more
-/// strictly than AWS, and documents that it would write less faithfully, are ours to read and to write.
+/// Runs operations for those who were authenticated: by `crate::auth::sigv4`, or by s3s, which hands requests over as they are, so that
+/// headers that it would read more strictly than AWS, and documents that it would write less faithfully, are ours to read and to write.
+#[derive(Clone)]
 pub(super) struct Dispatch {
     pub(super) ops: Arc<Ops>,
 }
@@ -39,17 +41,21 @@ impl S3Route for Dispatch {
         Ok(())
     }
 
-    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let resource = request.uri.path().to_owned();
+    async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let headless = request.method == Method::HEAD;
         let id = request.extensions.get::<RequestId>().map_or_else(|| "".into(), |id| Arc::clone(&id.0));
-        let answered = match authorized(&request) {
-            Ok(routed) => self.run(Call::new(routed, request)).await,
-            Err(error) => Err(error),
+        let about = About { resource: request.uri.path(), request_id: &id, region: &self.ops.region, headless };
+        // Without credentials nothing is told, not even whether there is such an operation.
+        let routed = request.extensions.remove::<Routed>().filter(|_| request.credentials.is_some());
+        let response = match routed {
+            Some(routed) => {
+                let trailers = request.trailing_headers.take();
+                let take = trailers.map(|trailers| Box::new(move || trailers.take()) as TakeTrailers);
+                let body = Content::of_s3s(request.input);
+                self.answer(Call::new(routed, request.headers, body, take), &about).await
+            }
+            None => answer::error(&S3Code::AccessDenied.into(), &about),
         };
-        let response = answered.unwrap_or_else(|error| {
-            answer::error(&error, &About { resource: &resource, request_id: &id, region: &self.ops.region, headless })
-        });
         let (parts, body) = response.into_parts();
         let mut response = S3Response::with_status(body, parts.status);
         response.headers = parts.headers;
@@ -58,15 +64,12 @@ impl S3Route for Dispatch {
     }
 }
 
-/// What is to be done, if the one who asks may ask.
-fn authorized(request: &S3Request<Body>) -> Result<Arc<Routed>, S3Error> {
-    match request.extensions.get::<Arc<Routed>>() {
-        Some(routed) if request.credentials.is_some() => Ok(Arc::clone(routed)),
-        _ => Err(S3Code::AccessDenied.into()),
-    }
-}
-
 impl Dispatch {
+    /// Runs the operation; failures are answers too.
+    pub(super) async fn answer(&self, call: Call, about: &About<'_>) -> Response<Body> {
+        self.run(call).await.unwrap_or_else(|error| answer::error(&error, about))
+    }
+
     async fn run(&self, mut call: Call) -> Result<Response<Body>, S3Error> {
         let operation = call.routed.operation.clone()?;
         let ops = &*self.ops;

@@ -1,7 +1,8 @@
 //! S3 on HTTP: from a request to an operation of `crate::ops` and back.
 //!
-//! A request passes `route` (what is asked for), `crate::auth` (checks that s3s lacks), s3s (signatures, framing of
-//! bodies), `dispatch` (headers, queries and documents to values, values to answers). Errors before s3s, in s3s and
+//! A request passes `route` (what is asked for), `crate::auth` (checks that s3s lacks), then either `crate::auth::sigv4` (the
+//! operations that are asked for most) or s3s (all others, and all that are refused) for signatures and the framing of
+//! bodies, and `dispatch` (headers, queries and documents to values, values to answers). Errors before s3s, in s3s and
 //! behind it look the same to a client. The body is not polled before the request was found good, so that a client that
 //! waits for `100 Continue` sends it only then.
 
@@ -12,6 +13,7 @@ mod buckets;
 mod call;
 mod checksums;
 mod conditions;
+mod content;
 mod copies;
 pub(crate) mod date;
 mod dispatch;
@@ -32,7 +34,7 @@ mod xml;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gabion_platform::Entropy;
+use gabion_platform::{Clock, Entropy};
 use gabion_store::Store;
 use http::header::{CONNECTION, EXPECT, SERVER};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
@@ -43,12 +45,15 @@ use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
 
 use crate::auth;
+use crate::auth::sigv4::Framing;
 use crate::credentials::CredentialStore;
 use crate::error::{S3Code, S3Error};
 use crate::http::{Handler, OperationName, Peer, RequestBody};
 use crate::ops::Ops;
 
 use answer::{About, Rendered};
+use call::Call;
+use content::Content;
 use dispatch::{Dispatch, Nowhere, RequestId};
 use host::Domains;
 pub(crate) use query::Query;
@@ -71,6 +76,8 @@ pub struct S3Options {
     pub domains: Vec<String>,
     /// Whether Signature Version 2 is accepted.
     pub sigv2: bool,
+    /// Whether the operations that are asked for most are verified by `auth::sigv4`; if not, s3s verifies all. The answers are the same.
+    pub fast_path: bool,
 }
 
 /// Why a service was not made.
@@ -94,7 +101,11 @@ pub struct S3Service {
 }
 
 struct Inner {
-    verifier: s3s::service::S3Service,
+    /// Verifies and dispatches.
+    s3s: s3s::service::S3Service,
+    /// Verifies the operations that are asked for most.
+    verifier: Option<auth::sigv4::Verifier>,
+    dispatch: Dispatch,
     domains: Domains,
     region: String,
     sigv2: bool,
@@ -110,6 +121,7 @@ impl S3Service {
         store: Store,
         credentials: Arc<dyn CredentialStore>,
         options: S3Options,
+        clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
     ) -> Result<Self, S3ServiceError> {
         let domains = Domains::new(&options.domains)?;
@@ -121,14 +133,18 @@ impl S3Service {
         config.custom_route_max_body_size = None;
         config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
         let mut builder = S3ServiceBuilder::new(Nowhere);
+        let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), clock, &options.region);
         builder.set_auth(auth::Provider(credentials));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if !options.domains.is_empty() {
             builder.set_host(domains.clone());
         }
-        builder.set_route(Dispatch { ops: Arc::new(Ops { store, region: options.region.clone() }) });
+        let dispatch = Dispatch { ops: Arc::new(Ops { store, region: options.region.clone() }) };
+        builder.set_route(dispatch.clone());
         let inner = Inner {
-            verifier: builder.build(),
+            s3s: builder.build(),
+            verifier: options.fast_path.then_some(verifier),
+            dispatch,
             domains,
             region: options.region,
             sigv2: options.sigv2,
@@ -149,21 +165,28 @@ impl S3Service {
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
         let (body, received) = Received::watch(body);
-        let resource = parts.uri.path().to_owned();
-        let about = About { resource: &resource, request_id: &id, region: &self.inner.region, headless };
+        let uri = parts.uri.clone();
+        let about = About { resource: uri.path(), request_id: &id, region: &self.inner.region, headless };
         let mut operation = OperationName::UNKNOWN;
-        let mut response = match self.admit(&mut parts, peer, &mut operation) {
-            Ok(()) => {
-                parts.extensions.insert(RequestId(Arc::clone(&id)));
-                let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
-                match self.inner.verifier.call(Request::from_parts(parts, body)).await {
-                    Ok(response) => response,
-                    Err(error) => {
-                        tracing::error!(%error, "a request could not be answered");
-                        answer::error(&S3Code::InternalError.into(), &about)
+        let mut response = match self.admit(&parts, peer, &mut operation) {
+            Ok(routed) => match self.verify(&parts, &routed) {
+                Some(framing) => {
+                    let (content, trailers) = Content::framed(body, framing);
+                    self.inner.dispatch.answer(Call::new(routed, parts.headers, content, trailers), &about).await
+                }
+                None => {
+                    parts.extensions.insert(RequestId(Arc::clone(&id)));
+                    parts.extensions.insert(routed);
+                    let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
+                    match self.inner.s3s.call(Request::from_parts(parts, body)).await {
+                        Ok(response) => response,
+                        Err(error) => {
+                            tracing::error!(%error, "a request could not be answered");
+                            answer::error(&S3Code::InternalError.into(), &about)
+                        }
                     }
                 }
-            }
+            },
             Err(error) => answer::error(&error, &about),
         };
         if !response.status().is_success() && response.extensions().get::<Rendered>().is_none() {
@@ -188,17 +211,23 @@ impl S3Service {
     /// Routes a request and checks what s3s does not.
     fn admit(
         &self,
-        parts: &mut http::request::Parts,
+        parts: &http::request::Parts,
         peer: Peer,
         operation: &mut OperationName,
-    ) -> Result<(), S3Error> {
+    ) -> Result<Routed, S3Error> {
         let routed = Routed::new(parts, &self.inner.domains, peer.tls)?;
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }
         auth::check(parts, &routed.query, self.inner.sigv2)?;
-        parts.extensions.insert(Arc::new(routed));
-        Ok(())
+        Ok(routed)
+    }
+
+    /// How the body comes, when the request is one of those that are asked for most and in order.
+    fn verify(&self, parts: &http::request::Parts, routed: &Routed) -> Option<Framing> {
+        let verifier = self.inner.verifier.as_ref()?;
+        let often = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
+        if often { verifier.verify(parts, &routed.path, &routed.query) } else { None }
     }
 }
 

@@ -54,6 +54,11 @@ impl Query {
         count(name, self.get(name)?)
     }
 
+    /// All names and values, as a slice.
+    pub(crate) fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// All names and values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))

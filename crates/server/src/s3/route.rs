@@ -21,6 +21,12 @@ macro_rules! operations {
             pub(crate) const fn name(self) -> &'static str {
                 match self { $(Operation::$name => stringify!($name),)* }
             }
+
+            /// Whether it is one of those that are asked for most.
+            pub(crate) const fn is_frequent(self) -> bool {
+                use Operation::{DeleteObject, GetObject, HeadObject, PutObject, UploadPart};
+                matches!(self, GetObject | HeadObject | PutObject | DeleteObject | UploadPart)
+            }
         }
     };
 }
@@ -105,6 +111,8 @@ pub(crate) struct Routed {
     /// `Host`, as sent.
     pub(crate) host: String,
     pub(crate) version: Version,
+    /// The path, decoded.
+    pub(crate) path: String,
 }
 
 impl Routed {
@@ -116,13 +124,14 @@ impl Routed {
         let host = host(parts);
         let path = percent_decode_str(parts.uri.path()).decode_utf8().map_err(|_| S3Error::new(S3Code::InvalidURI))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default())?;
-        let path = path.strip_prefix('/').unwrap_or(&path);
+        let path = path.into_owned();
+        let resource = path.strip_prefix('/').unwrap_or(&path);
         let named = domains.bucket(&host);
         let virtual_host = named.is_some();
         let (bucket, key) = match named {
-            Some(bucket) => (bucket, path.to_owned()),
+            Some(bucket) => (bucket, resource.to_owned()),
             None => {
-                let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+                let (bucket, key) = resource.split_once('/').unwrap_or((resource, ""));
                 (bucket.to_owned(), key.to_owned())
             }
         };
@@ -135,7 +144,7 @@ impl Routed {
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
         let scheme = if tls { "https" } else { "http" };
-        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version })
+        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version, path })
     }
 }
 

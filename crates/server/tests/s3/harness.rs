@@ -71,11 +71,13 @@ impl S3 {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut S3Options)) -> Self {
-        let mut options = S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false };
+        let mut options =
+            S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: crate::FAST_PATH };
         change(&mut options);
         let (store, disk) = store().await;
         let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));
-        let service = S3Service::new(store, credentials, options, &SeededEntropy::new(9)).unwrap();
+        let service =
+            S3Service::new(store, credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();
         Self { service, disk }
     }
 

@@ -1,13 +1,19 @@
 //! S3 from the outside: raw requests, signed here, against a store on a simulated disk. docs/SEMANTICS.md names these tests.
+//!
+//! `tests/slow_path` runs the same with s3s in front of all operations.
 #![allow(clippy::unwrap_used)]
 
 mod auth;
 mod bodies;
 mod buckets;
 mod copies;
+mod differential;
 mod errors;
 mod harness;
 mod listing;
 mod multipart;
 mod objects;
 mod wire;
+
+/// Whether the operations that are asked for most go by s3s.
+const FAST_PATH: bool = true;

@@ -1,0 +1,299 @@
+//! aws-chunked bodies: framing off, signatures verified, as the bytes arrive.
+//!
+//! A chunk is `hex-size[;chunk-signature=hex]\r\n bytes \r\n`; the last one is empty, and trailers may follow it. Unsigned chunks pass as they come; a signed one is
+//! kept until its signature was verified, so its size is limited. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
+//! Payload in Multiple Chunks" and "Working with trailing headers".
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use futures::Stream;
+use gabion_store::BodyError;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use subtle::ConstantTimeEq;
+
+use super::{ChunkSigning, SERVICE, from_hex};
+
+/// Longest line with a chunk's size, in bytes.
+const LINE_BYTES_MAX: usize = 1024;
+/// Longest trailers, in bytes.
+const TRAILER_BYTES_MAX: usize = 16 * 1024;
+/// Most trailers.
+const TRAILERS_MAX: usize = 100;
+const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
+const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
+
+/// The trailers, once the body was read to its end.
+pub(super) type Trailers = Arc<Mutex<Option<HeaderMap>>>;
+
+/// Where in the framing the next byte stands.
+enum State {
+    Size,
+    /// In an unsigned chunk with so many bytes left.
+    Passing(usize),
+    /// In a signed one, with so many bytes left.
+    Holding(usize, Held),
+    /// Behind a chunk, with so many bytes of the line break seen.
+    Break(usize, Option<Held>),
+    Trailers,
+    Ended,
+}
+
+/// A signed chunk, of which nothing is given out before it was verified.
+struct Held {
+    bytes: Vec<Bytes>,
+    /// As it was sent.
+    signature: [u8; 64],
+}
+
+/// The bytes of an aws-chunked body.
+pub(crate) struct Chunks<S> {
+    frames: S,
+    signing: ChunkSigning,
+    chunk_bytes_max: usize,
+    state: State,
+    /// Arrived, not looked at.
+    arrived: Bytes,
+    /// A line that is not there in full, or the trailers.
+    line: Vec<u8>,
+    /// Verified, not given out; the last one comes first.
+    verified: Vec<Bytes>,
+    trailers: Trailers,
+}
+
+impl<S> Chunks<S> {
+    /// Takes the framing off `frames`. A signed chunk may have up to `chunk_bytes_max` bytes.
+    pub(crate) fn new(frames: S, signing: ChunkSigning, chunk_bytes_max: usize) -> Self {
+        Self {
+            frames,
+            signing,
+            chunk_bytes_max,
+            state: State::Size,
+            arrived: Bytes::new(),
+            line: Vec::new(),
+            verified: Vec::new(),
+            trailers: Trailers::default(),
+        }
+    }
+
+    /// Where the trailers will be.
+    pub(crate) fn trailers(&self) -> Trailers {
+        Arc::clone(&self.trailers)
+    }
+
+    /// Goes on with what has arrived.
+    ///
+    /// Returns bytes to give out, or nothing when more must arrive.
+    fn step(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            if let Some(bytes) = self.verified.pop() {
+                return Ok(Some(bytes));
+            }
+            if self.arrived.is_empty() {
+                return Ok(None);
+            }
+            match &mut self.state {
+                State::Size => {
+                    let Some(end) = self.arrived.iter().position(|&byte| byte == b'\n') else {
+                        let rest = mem::take(&mut self.arrived);
+                        self.extend_line(&rest)?;
+                        return Ok(None);
+                    };
+                    let rest = self.arrived.split_to(end + 1);
+                    self.extend_line(&rest)?;
+                    self.state = self.begin_chunk()?;
+                    self.line.clear();
+                }
+                State::Passing(left) => {
+                    let bytes = self.arrived.split_to(self.arrived.len().min(*left));
+                    *left -= bytes.len();
+                    if *left == 0 {
+                        self.state = State::Break(0, None);
+                    }
+                    return Ok(Some(bytes));
+                }
+                State::Holding(left, held) => {
+                    let bytes = self.arrived.split_to(self.arrived.len().min(*left));
+                    *left -= bytes.len();
+                    held.bytes.push(bytes);
+                    if *left == 0 {
+                        let held = Held { bytes: mem::take(&mut held.bytes), signature: held.signature };
+                        self.state = State::Break(0, Some(held));
+                    }
+                }
+                State::Break(seen, held) => {
+                    if self.arrived[0] != b"\r\n"[*seen] {
+                        return Err(BodyError::Incomplete);
+                    }
+                    self.arrived.advance(1);
+                    *seen += 1;
+                    if *seen == 2 {
+                        if let Some(held) = held.take() {
+                            self.signing.verify_chunk(&held.bytes, &held.signature)?;
+                            self.verified = held.bytes;
+                            self.verified.reverse();
+                        }
+                        self.state = State::Size;
+                    }
+                }
+                State::Trailers => {
+                    if self.line.len() + self.arrived.len() > TRAILER_BYTES_MAX {
+                        return Err(BodyError::Malformed("The trailers are too large.".into()));
+                    }
+                    self.line.extend_from_slice(&self.arrived);
+                    self.arrived = Bytes::new();
+                }
+                // Nothing is asked for behind the end.
+                State::Ended => self.arrived = Bytes::new(),
+            }
+        }
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
+        if self.line.len() + bytes.len() > LINE_BYTES_MAX {
+            return Err(BodyError::TooLarge);
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// What the line with a chunk's size begins.
+    fn begin_chunk(&mut self) -> Result<State, BodyError> {
+        let (size, signature) = parse_size(&self.line).ok_or(BodyError::Incomplete)?;
+        let Some(signature) = signature else {
+            return match size {
+                _ if self.signing.required => Err(BodyError::Incomplete),
+                0 => Ok(State::Trailers),
+                _ => Ok(State::Passing(size)),
+            };
+        };
+        if size > self.chunk_bytes_max {
+            return Err(BodyError::TooLarge);
+        }
+        if size > 0 {
+            return Ok(State::Holding(size, Held { bytes: Vec::new(), signature }));
+        }
+        self.signing.verify_chunk(&[], &signature)?;
+        Ok(State::Trailers)
+    }
+
+    /// The body has come to its end.
+    fn end(&mut self) -> Result<(), BodyError> {
+        match mem::replace(&mut self.state, State::Ended) {
+            State::Ended => return Ok(()),
+            State::Trailers => {}
+            // The last, empty chunk is missing.
+            _ => return Err(BodyError::Incomplete),
+        }
+        if !self.line.is_empty() && self.line != b"\r\n" {
+            *self.trailers.lock() = Some(self.read_trailers()?);
+        }
+        Ok(())
+    }
+
+    fn read_trailers(&self) -> Result<HeaderMap, BodyError> {
+        let mut signature = None;
+        let mut trailers = Vec::new();
+        let lines = self.line.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        for line in lines {
+            if trailers.len() == TRAILERS_MAX {
+                return Err(BodyError::Malformed("The trailers are too large.".into()));
+            }
+            let text = std::str::from_utf8(line).map_err(|_| BodyError::Incomplete)?;
+            let (name, value) = text.split_once(':').ok_or(BodyError::Incomplete)?;
+            let (name, value) = (name.to_ascii_lowercase(), value.trim_ascii());
+            if name == TRAILER_SIGNATURE {
+                signature = Some(value);
+            } else {
+                trailers.push((name, value));
+            }
+        }
+        trailers.sort_by(|a, b| a.0.cmp(&b.0));
+        match signature {
+            Some(signature) => {
+                let canonical: String = trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+                self.signing.verify_trailers(&canonical, signature)?;
+            }
+            None if self.signing.required => return Err(BodyError::Incomplete),
+            None => {}
+        }
+        let mut map = HeaderMap::new();
+        for (name, value) in trailers {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| BodyError::Incomplete)?;
+            map.append(name, HeaderValue::from_str(value).map_err(|_| BodyError::Incomplete)?);
+        }
+        Ok(map)
+    }
+}
+
+/// Size and signature of a chunk.
+fn parse_size(line: &[u8]) -> Option<(usize, Option<[u8; 64]>)> {
+    let line = line.strip_suffix(b"\r\n")?;
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    // Eight digits are 4 GiB, as much as s3s reads.
+    if !(1..=8).contains(&digits) {
+        return None;
+    }
+    let size = usize::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()?;
+    match &line[digits..] {
+        [] => Some((size, None)),
+        rest => Some((size, Some(rest.strip_prefix(SIGNATURE_FIELD)?.try_into().ok()?))),
+    }
+}
+
+impl ChunkSigning {
+    fn verify_chunk(&mut self, data: &[Bytes], sent: &[u8]) -> Result<(), BodyError> {
+        let previous = hex::encode(self.previous);
+        let text = s3s_sigv4::create_chunk_string_to_sign(&self.date, &self.region, SERVICE, &previous, data);
+        self.previous = self.compare(&text, sent)?;
+        Ok(())
+    }
+
+    fn verify_trailers(&self, canonical: &str, sent: &str) -> Result<(), BodyError> {
+        let previous = hex::encode(self.previous);
+        let text = s3s_sigv4::create_trailer_string_to_sign(
+            &self.date,
+            &self.region,
+            SERVICE,
+            &previous,
+            canonical.as_bytes(),
+        );
+        self.compare(&text, sent.as_bytes()).map(drop)
+    }
+
+    fn compare(&self, text: &str, sent: &[u8]) -> Result<[u8; 32], BodyError> {
+        let signature = s3s_sigv4::calculate_signature_with_key(text, &self.key);
+        let is_same = from_hex(sent).is_some_and(|sent| signature.ct_eq(&sent).into());
+        if is_same { Ok(signature) } else { Err(BodyError::BadChunkSignature) }
+    }
+}
+
+impl<S> Stream for Chunks<S>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    type Item = Result<Bytes, BodyError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            match this.step() {
+                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+                Ok(None) => {}
+                Err(error) => {
+                    this.state = State::Ended;
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+            match ready!(Pin::new(&mut this.frames).poll_next(cx)) {
+                Some(Ok(bytes)) => this.arrived = bytes,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(this.end().err().map(Err)),
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The fast path against s3s: the same requests, good, malformed and wrongly signed, get the same answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use gabion_platform::{Clock, Dice, SeededEntropy, SystemClock};
+use gabion_server::credentials::{CredentialStore, Credentials, SecretKey};
+use gabion_server::s3::{S3Options, S3Service};
+use http::{HeaderName, HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full};
+
+use crate::harness::{ACCESS_KEY, Call, Payload, REGION, S3, SECRET_KEY, Sign, crc32, peer, store};
+
+/// Body of the requests that have one.
+fn content() -> Vec<u8> {
+    (0..3000).map(|i: u32| (i * 7 + i / 251) as u8).collect()
+}
+
+/// Requests that are in order, of all kinds that the fast path serves.
+fn good() -> Vec<(&'static str, Call)> {
+    let put = |payload| Call::new("PUT", "/bkt/a%20key%2B").body(content()).payload(payload);
+    let trailer = || ("x-amz-checksum-crc32", crc32(&content()));
+    vec![
+        ("signed", put(Payload::Signed).header("x-amz-meta-a", "some text").header("content-type", "text/plain")),
+        ("unsigned", put(Payload::Unsigned).md5()),
+        ("signed chunks", put(Payload::SignedChunks { chunk_bytes: 1000, trailer: None })),
+        ("signed chunks, trailer", put(Payload::SignedChunks { chunk_bytes: 1024, trailer: Some(trailer()) })),
+        ("unsigned chunks", put(Payload::UnsignedChunks { chunk_bytes: 1024, trailer: trailer() })),
+        ("presigned put", put(Payload::Signed).sign(Sign::Query(60))),
+        ("empty", Call::new("PUT", "/bkt/empty")),
+        ("get", Call::new("GET", "/bkt/a%20key%2B?x-id=GetObject")),
+        ("range", Call::new("GET", "/bkt/a%20key%2B").header("range", "bytes=10-19")),
+        ("presigned get", Call::new("GET", "/bkt/a%20key%2B?response-content-type=text%2Fcsv").sign(Sign::Query(60))),
+        ("not modified", Call::new("GET", "/bkt/a%20key%2B").header("if-none-match", "*")),
+        ("missing", Call::new("GET", "/bkt/missing")),
+        ("head", Call::new("HEAD", "/bkt/a%20key%2B")),
+        ("head of missing", Call::new("HEAD", "/bkt/missing")),
+        ("part", Call::new("PUT", "/bkt/k?partNumber=1&uploadId=00000000000000000000000000000000").body("part")),
+        ("delete", Call::new("DELETE", "/bkt/empty")),
+    ]
+}
+
+/// What a client sees of an answer, without what differs from request to request.
+async fn ask(s3: &S3, request: Request<Vec<u8>>) -> (u16, Vec<(String, String)>, String) {
+    let (parts, body) = request.into_parts();
+    let body = Full::new(Bytes::from(body));
+    let (parts, body) = s3.service.call(Request::from_parts(parts, body), peer()).await.into_parts();
+    let mut headers: Vec<(String, String)> = Vec::new();
+    for (name, value) in &parts.headers {
+        let value = match name.as_str() {
+            "x-amz-request-id" | "last-modified" => String::new(),
+            _ => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        };
+        headers.push((name.to_string(), value));
+    }
+    headers.sort();
+    let text = String::from_utf8_lossy(&body.collect().await.unwrap().to_bytes()).into_owned();
+    let text = text.split("<RequestId>").next().unwrap_or_default().to_owned();
+    (parts.status.as_u16(), headers, text)
+}
+
+/// One with the fast path and one without; both with a bucket and an object.
+async fn pair() -> (S3, S3) {
+    let fast = S3::with(|options| options.fast_path = true).await;
+    let slow = S3::with(|options| options.fast_path = false).await;
+    for s3 in [&fast, &slow] {
+        s3.put("/bkt").send(s3).await.expect(200);
+        s3.put("/bkt/a%20key%2B").body(content()).send(s3).await.expect(200);
+    }
+    (fast, slow)
+}
+
+/// All single changes to a request's head, and some to its body.
+fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<Vec<u8>>)> {
+    let mut changed = Vec::new();
+    let mut change = |what: String, change: &mut dyn FnMut(&mut Request<Vec<u8>>)| {
+        let mut request = request.clone();
+        change(&mut request);
+        changed.push((what, request));
+    };
+    let names: Vec<HeaderName> = request.headers().keys().cloned().collect();
+    for name in &names {
+        let value = request.headers()[name].as_bytes().to_vec();
+        change(format!("without {name}"), &mut |r| drop(r.headers_mut().remove(name)));
+        change(format!("{name} twice"), &mut |r| {
+            let again = HeaderValue::from_bytes(&value).unwrap();
+            r.headers_mut().append(name, again);
+        });
+        let lower = value.to_ascii_lowercase();
+        for (what, other) in [
+            ("empty", Vec::new()),
+            ("upper", value.to_ascii_uppercase()),
+            ("lower", lower),
+            ("spaced", [b" ", &value[..], b" "].concat()),
+            ("longer", [&value[..], b"0"].concat()),
+            ("shorter", value[..value.len().saturating_sub(1)].to_vec()),
+            ("not UTF-8", [&value[..], b"\xff"].concat()),
+            ("a plus", [b"+", &value[..]].concat()),
+        ] {
+            change(format!("{name} {what}"), &mut |r| {
+                r.headers_mut().insert(name, HeaderValue::from_bytes(&other).unwrap());
+            });
+        }
+        for _ in 0..12 {
+            let (at, bit) = (dice.below(value.len().max(1) as u64) as usize, 1_u8 << dice.below(5));
+            let mut other = value.clone();
+            other.get_mut(at).into_iter().for_each(|byte| *byte ^= bit);
+            if let Ok(other) = HeaderValue::from_bytes(&other) {
+                change(format!("{name} with another byte {at}"), &mut |r| {
+                    r.headers_mut().insert(name, other.clone());
+                });
+            }
+        }
+    }
+    for (name, value) in [
+        ("x-amz-meta-added", "1"),
+        ("x-amz-date", "20200101T000000Z"),
+        ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+        ("x-amz-decoded-content-length", "3000"),
+        ("x-amz-trailer", "x-amz-checksum-crc32"),
+        ("x-amz-copy-source", "/bkt/a%20key%2B"),
+        ("x-amz-security-token", "token"),
+        ("x-amz-acl", "public-read"),
+        ("content-length", "3"),
+        ("host", "other.test"),
+        ("authorization", "AWS4-HMAC-SHA256 Credential=a/b/c/d/aws4_request, SignedHeaders=host, Signature=0"),
+        ("expect", "100-continue"),
+    ] {
+        change(format!("{name} added"), &mut |r| {
+            r.headers_mut().append(name, HeaderValue::from_static(value));
+        });
+    }
+    for method in [Method::GET, Method::HEAD, Method::PUT, Method::DELETE, Method::POST, Method::PATCH] {
+        change(format!("as {method}"), &mut |r| *r.method_mut() = method.clone());
+    }
+    let target = request.uri().to_string();
+    let and = if target.contains('?') { '&' } else { '?' };
+    for other in [
+        format!("{target}{and}versionId=null"),
+        format!("{target}{and}acl"),
+        format!("{target}{and}X-Amz-Signature=00"),
+        format!("{target}{and}X-Amz-Expires=60"),
+        format!("{target}{and}a=%ff"),
+        target.replace("bkt", "Bkt"),
+        target.replace("bkt", "other"),
+        target.replace("%20", "+"),
+        target.replace("%2B", "+"),
+        target.replace("X-Amz-Expires=60", "X-Amz-Expires=0"),
+        target.replace("X-Amz-Expires=60", "X-Amz-Expires=60&X-Amz-Expires=60"),
+        target.replace("X-Amz-Algorithm=AWS4-HMAC-SHA256", "X-Amz-Algorithm=AWS4-ECDSA-P256-SHA256"),
+        target.to_uppercase(),
+    ] {
+        change(format!("at {other}"), &mut |r| *r.uri_mut() = other.parse().unwrap());
+    }
+    let body = request.body();
+    for _ in 0..60 {
+        let at = dice.below(body.len().max(1) as u64) as usize;
+        change(format!("body cut at {at}"), &mut |r| r.body_mut().truncate(at));
+        let bit = 1_u8 << dice.below(8);
+        change(format!("body with another byte {at}"), &mut |r| {
+            r.body_mut().get_mut(at).into_iter().for_each(|byte| *byte ^= bit);
+        });
+        change(format!("body with one byte more at {at}"), &mut |r| {
+            let at = at.min(r.body().len());
+            r.body_mut().insert(at, b'0');
+        });
+    }
+    // Framing lies at the end, too.
+    for back in 0..body.len().min(200) {
+        change(format!("body without its last {back} bytes"), &mut |r| {
+            let len = r.body().len() - back;
+            r.body_mut().truncate(len);
+        });
+    }
+    changed
+}
+
+#[tokio::test]
+async fn both_paths_answer_alike() {
+    let (fast, slow) = pair().await;
+    let mut dice = Dice::new(1);
+    let (mut asked, mut refused, mut stricter) = (0, 0, 0);
+    for (kind, call) in good() {
+        let request = call.build();
+        let mut requests = changes(&request, &mut dice);
+        requests.push(("unchanged".into(), request));
+        for (what, request) in requests {
+            let (found, expected) = (ask(&fast, request.clone()).await, ask(&slow, request.clone()).await);
+            asked += 1;
+            refused += u32::from(expected.0 >= 400);
+            // s3s takes a body whose last, empty chunk is missing for a whole one, with no trailers; AWS and the fast path do not.
+            let lacks_trailers = expected.2.contains("<Code>MalformedTrailerError</Code>");
+            if kind.contains("chunks") && found.2.contains("IncompleteBody") && (expected.0 == 200 || lacks_trailers) {
+                assert!(what.starts_with("body"), "{kind}, {what}");
+                stricter += 1;
+                continue;
+            }
+            assert_eq!(found, expected, "{kind}, {what}: {:?}", request.uri());
+        }
+    }
+    assert!(asked > 4000 && refused > asked / 2 && stricter > 0, "{asked} {refused} {stricter}");
+}
+
+/// Counts how often it is asked.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Clock for Counting {
+    fn now_ms(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        SystemClock.now_ms()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        SystemClock.monotonic_ns()
+    }
+}
+
+struct CountingCredentials(Credentials, Arc<AtomicU64>);
+
+impl CredentialStore for CountingCredentials {
+    fn secret_for(&self, access_key: &str) -> Option<SecretKey> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.secret_for(access_key)
+    }
+}
+
+/// s3s asks another clock: when ours and the secret were asked for once, the fast path has let the request in.
+#[tokio::test]
+async fn what_is_in_order_takes_the_fast_path() {
+    let (clock, secrets) = (Arc::new(Counting::default()), Arc::new(AtomicU64::new(0)));
+    let credentials = CountingCredentials(Credentials::new(ACCESS_KEY, SECRET_KEY), Arc::clone(&secrets));
+    let (store, disk) = store().await;
+    let options = S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: true };
+    let service =
+        S3Service::new(store, Arc::new(credentials), options, Arc::clone(&clock) as _, &SeededEntropy::new(9)).unwrap();
+    let s3 = S3 { service, disk };
+    s3.put("/bkt").send(&s3).await.expect(200);
+    for (kind, call) in good() {
+        let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
+        call.send(&s3).await;
+        let after = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
+        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1), "{kind}");
+    }
+}

@@ -1,0 +1,26 @@
+//! The tests of `tests/s3` with s3s in front of all operations.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../s3/auth.rs"]
+mod auth;
+#[path = "../s3/bodies.rs"]
+mod bodies;
+#[path = "../s3/buckets.rs"]
+mod buckets;
+#[path = "../s3/copies.rs"]
+mod copies;
+#[path = "../s3/errors.rs"]
+mod errors;
+#[path = "../s3/harness.rs"]
+mod harness;
+#[path = "../s3/listing.rs"]
+mod listing;
+#[path = "../s3/multipart.rs"]
+mod multipart;
+#[path = "../s3/objects.rs"]
+mod objects;
+#[path = "../s3/wire.rs"]
+mod wire;
+
+/// Whether the operations that are asked for most go by s3s.
+const FAST_PATH: bool = false;
