@@ -128,7 +128,7 @@ impl Log {
     /// # Errors
     /// `Invalid` when the stripe is empty or of another log; `NoSpace`, `Unavailable`: no extent names the bytes, they are dead.
     pub async fn append(&self, payload: StripeBuffer) -> Result<Extent, LogError> {
-        self.append_for(Purpose::Data, payload).await
+        self.append_for(Purpose::Data, payload, false).await
     }
 
     /// As [`Log::append`], for object bytes that compaction moves; see [`Log::commit_moved`].
@@ -136,17 +136,31 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub async fn append_moved(&self, payload: StripeBuffer) -> Result<Extent, LogError> {
-        self.append_for(Purpose::Moved, payload).await
+        self.append_for(Purpose::Moved, payload, false).await
     }
 
-    async fn append_for(&self, purpose: Purpose, payload: StripeBuffer) -> Result<Extent, LogError> {
+    /// As [`Log::append`], for one of a run of stripes that will die together: it lies in segments that hold nothing else. They end with the
+    /// last one, so that the next run has others.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub async fn append_apart(&self, payload: StripeBuffer, is_last: bool) -> Result<Extent, LogError> {
+        self.append_for(Purpose::Apart, payload, is_last).await
+    }
+
+    async fn append_for(
+        &self,
+        purpose: Purpose,
+        payload: StripeBuffer,
+        ends_segment: bool,
+    ) -> Result<Extent, LogError> {
         let core = &self.handle.core;
         if payload.is_empty() || payload.chunks.len() != core.config.geometry.data() {
             return Err(LogError::Invalid("a stripe without payload, or of another geometry".to_owned()));
         }
         // Coded in the submitter's task: so several stripes are coded at once, and the lane only writes.
         let payload = LargePayload::new(payload, &core.media.codec(core.config.geometry), &core.buffers);
-        self.handle.lanes.append(core, purpose, payload).await
+        self.handle.lanes.append(core, purpose, payload, ends_segment).await
     }
 
     /// An empty buffer for one stripe; waits until the memory budget has room for it. Cancel safe.

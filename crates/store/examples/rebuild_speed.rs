@@ -62,7 +62,7 @@ impl Deployment {
         let mut log = LogConfig::new(self.geometry);
         log.target_reserve_bytes = 0;
         // Taken when it is asked for, and not in between.
-        StoreConfig { index_snapshot_bytes: 0, ..StoreConfig::new(log) }
+        StoreConfig { index_snapshot_bytes: u64::MAX, ..StoreConfig::new(log) }
     }
 
     fn env() -> Env {

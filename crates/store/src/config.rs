@@ -23,8 +23,11 @@ pub struct StoreConfig {
     pub checkpoint_interval_ms: u64,
     /// Bytes written to the log after which a checkpoint is made before its time.
     pub checkpoint_bytes: u64,
-    /// Bytes written to the log after which the index is written to it as well; more if the index is large. 0: never.
+    /// Bytes written to the log after which the index is written to it as well; more if the index is large. 0: never, and what was written is
+    /// given back.
     pub index_snapshot_bytes: u64,
+    /// Hours after which it is written in any case, if anything changed; 0: never.
+    pub index_snapshot_interval_h: u64,
     /// Whether an index that is lost is begun with the newest snapshot in the log, and not with nothing.
     pub index_snapshot_restore: bool,
     /// Room that the index' file system keeps, in bytes: below it nothing new is taken in (`NoSpace`), deletions go on. Looked at with
@@ -66,6 +69,7 @@ impl StoreConfig {
             checkpoint_interval_ms: 1000,
             checkpoint_bytes: 256 << 20,
             index_snapshot_bytes: 16 << 30,
+            index_snapshot_interval_h: 24,
             index_snapshot_restore: true,
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,

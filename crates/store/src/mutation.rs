@@ -205,6 +205,7 @@ pub(crate) struct EndUploadMutation {
 }
 
 /// A snapshot of the index is whole, and takes the place of the one before. It changes no object: who lost the index begins with it.
+/// One without extents says that there is none any more.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub(crate) struct IndexSnapshotMutation {
     /// Number of its rows.
@@ -245,6 +246,9 @@ pub(crate) enum MovedRow {
     /// for this move.
     #[n(4)]
     Completed(#[n(0)] CompleteUploadMutation),
+    /// What says that there is a snapshot of the index; its bytes stay where they are.
+    #[n(5)]
+    IndexSnapshot(#[n(0)] IndexSnapshotMutation),
 }
 
 /// Why bytes are no mutation.
@@ -292,8 +296,9 @@ impl Mutation {
             | Mutation::PutObject(_)
             | Mutation::CreateUpload(_)
             | Mutation::PutPart(_)
-            | Mutation::CompleteUpload(_)
-            | Mutation::Move(_) => true,
+            | Mutation::CompleteUpload(_) => true,
+            // What rows a snapshot may bring back is told apart, by what it covers.
+            Mutation::Move(moved) => !matches!(moved.row, MovedRow::IndexSnapshot(_)),
             Mutation::DeleteBucket(_)
             | Mutation::DeleteObject(_)
             | Mutation::EndUpload(_)
@@ -389,6 +394,10 @@ mod tests {
                     data: Data::Extents(vec![extent]),
                 }),
             })),
+            Mutation::Move(Box::new(MoveMutation {
+                seq: Seq::from_u64(5),
+                row: MovedRow::IndexSnapshot(IndexSnapshotMutation { rows: 0, extents: vec![], covered: vec![] }),
+            })),
         ]
     }
 
@@ -430,7 +439,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_no_panic(which in 0_usize..10, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_changed_byte_is_no_panic(which in 0_usize..11, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut bytes = samples()[which].encode();
             let at = at.index(bytes.len());
             bytes[at] = byte;

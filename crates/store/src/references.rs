@@ -2,11 +2,11 @@
 
 use gabion_metadata::{
     Table, keys,
-    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, UploadRow},
+    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
 };
 use gabion_types::Extent;
 
-use crate::StoreError;
+use crate::{StoreError, snapshot::SNAPSHOT_ROW};
 
 /// The references that stand in one row. Those of an object with a manifest stand in the manifest's rows.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Of a row of buckets, objects, uploads, parts or manifests; rows of other tables are none of a client's.
+    /// Of a row of buckets, objects, uploads, parts or manifests, or of the snapshot of the index; other rows need nothing.
     ///
     /// # Errors
     /// `Corrupt` when it can not be decoded.
@@ -42,6 +42,10 @@ impl References {
                 Ok((_, keys::ManifestKey::Page(_))) => Self { home: None, extents: ManifestPage::decode(row)?.extents },
                 Err(error) => return Err(StoreError::Corrupt(format!("the index: {error}"))),
             },
+            Table::System if key == SNAPSHOT_ROW.as_bytes() => {
+                let row = SnapshotRow::decode(row)?;
+                Self { home: Some(row.home), extents: row.extents }
+            }
             Table::Segment | Table::Usage | Table::System => Self::default(),
         })
     }

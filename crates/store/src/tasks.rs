@@ -58,17 +58,33 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
 /// A snapshot of the index costs at most this share of all that is written: one in so many bytes.
 const SNAPSHOT_SHARE: u64 = 16;
 
-/// Writes the index to the log when enough else was written.
+/// Writes the index to the log when enough else was written, or it is time to; or withdraws what is there if none is wanted.
 pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
-    let Some(bytes) = store.upgrade().map(|inner| inner.config.index_snapshot_bytes).filter(|&bytes| bytes > 0) else {
-        return;
-    };
-    apply.work().snapshot_after(bytes);
-    loop {
-        tokio::select! {
+    let Some(inner) = store.upgrade() else { return };
+    let (bytes, interval_h) = (inner.config.index_snapshot_bytes, inner.config.index_snapshot_interval_h);
+    if bytes == 0 {
+        let withdrawn = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = apply.work().snapshot.notified() => {}
+            withdrawn = snapshot::withdraw(&inner) => withdrawn,
+        };
+        if let Err(error) = withdrawn {
+            tracing::warn!(%error, "the snapshot of the index in the log stays until the next start, although none is wanted");
+        }
+        return;
+    }
+    drop(inner);
+    apply.work().snapshot_after(bytes);
+    let interval = if interval_h == 0 { Duration::MAX } else { Duration::from_secs(interval_h.saturating_mul(3600)) };
+    loop {
+        let is_timed = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = apply.work().snapshot.notified() => false,
+            () = tokio::time::sleep(interval) => true,
+        };
+        if is_timed && !apply.work().changed_since_snapshot() {
+            continue;
         }
         let Some(inner) = store.upgrade() else { return };
         // While it is written, and until it is known how long it is, none is due.

@@ -172,7 +172,9 @@ settings! {
     "index.journal_bytes" => index_journal_bytes: ByteCount = "64MiB",
         "Length of the index' journal, which a start after a crash must read; at least 64MiB.";
     "index.snapshot_bytes" => index_snapshot_bytes: ByteCount = "16GiB",
-        "Bytes written to the targets after which the index is written there, too, so that one that is lost is soon rebuilt; 0: never.";
+        "Bytes written to the targets after which the index is written there, too, so that one that is lost is soon rebuilt; 0: never, and what was written is given back.";
+    "index.snapshot_interval_hours" => index_snapshot_interval_hours: usize = "24",
+        "Hours after which the index is written there in any case, if anything changed; 0: never.";
     "repair.delay" => repair_delay: Span = "10m",
         "How long a target may be absent or failed before what it held is built anew on others.";
     "repair.bytes_per_s" => repair_bytes_per_s: ByteCount = "0",

@@ -61,6 +61,7 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.memory_wait.0.as_millis(), u128::from(store.memory_wait_ms));
     assert_eq!(config.index_reserve_bytes.0, store.index_reserve_bytes);
     assert_eq!(config.index_snapshot_bytes.0, store.index_snapshot_bytes);
+    assert_eq!(config.index_snapshot_interval_hours as u64, store.index_snapshot_interval_h);
     assert_eq!(config.checkpoint_interval.millis(), store.checkpoint_interval_ms);
     assert_eq!(config.checkpoint_bytes.0, store.checkpoint_bytes);
     assert_eq!(config.region, store.region);

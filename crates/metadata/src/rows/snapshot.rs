@@ -24,6 +24,17 @@ pub struct SnapshotRow {
     /// mutations took away.
     #[n(4)]
     pub covered: Vec<SegmentId>,
+    /// The commit that moved its record last; nothing as long as it lies where it was first written.
+    #[n(5)]
+    pub moved: Option<Seq>,
+}
+
+impl SnapshotRow {
+    /// Whether there is one: a row without bytes says that there is none any more.
+    #[must_use]
+    pub fn is_withdrawn(&self) -> bool {
+        self.extents.is_empty()
+    }
 }
 
 row!(SnapshotRow, "snapshot", version 1);

@@ -20,6 +20,8 @@ use crate::segment_info::LaneKind;
 /// A stripe that waits for its lane.
 pub(crate) struct PendingStripe {
     pub(crate) payload: LargePayload,
+    /// Whether its segment ends with it.
+    pub(crate) ends_segment: bool,
     pub(crate) answer: oneshot::Sender<Result<Extent, LogError>>,
 }
 
@@ -45,7 +47,7 @@ pub(crate) async fn run_large_lane(
         if pending.is_empty() {
             writer.retire().await;
         }
-        for PendingStripe { payload, answer } in pending {
+        for PendingStripe { payload, ends_segment, answer } in pending {
             let in_flight = InFlight(Arc::clone(&queue));
             let written = write_stripe(&mut writer, &payload).await;
             let crc64 = payload.crc64;
@@ -66,6 +68,9 @@ pub(crate) async fn run_large_lane(
                         drop(in_flight);
                     });
                     writer.hand_over(ApplyJob::Stripe { stripe, answer }).await;
+                    if ends_segment {
+                        writer.finish_segment().await;
+                    }
                 }
                 Err(error) => {
                     if matches!(error, LogError::NoSpace) {

@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     Moved,
     /// Records without data, out of the room that data leaves.
     Reserve,
+    /// A run of stripes that dies as a whole: it lies apart from everything else, and takes no more room than data.
+    Apart,
 }
 
 /// A segment that a lane writes.
@@ -74,7 +76,7 @@ impl Core {
     pub(crate) async fn open_segment(&self, kind: LaneKind, purpose: Purpose) -> Result<OpenSegment, LogError> {
         let geometry = self.config.geometry;
         let wanted_bytes = match purpose {
-            Purpose::Data | Purpose::Moved => self.left_bytes(purpose) + self.shard_bytes_min(),
+            Purpose::Data | Purpose::Moved | Purpose::Apart => self.left_bytes(purpose) + self.shard_bytes_min(),
             Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
         };
         // Targets that failed, and whether it was for want of space.
@@ -198,7 +200,7 @@ impl Core {
         let reserve_bytes = self.config.reserve_bytes.unwrap_or((shard_bytes / 8).min(RESERVE_BYTES_MAX));
         let data_limit = match (info.kind, purpose) {
             (_, Purpose::Reserve) => 0,
-            (LaneKind::Large, Purpose::Data) | (_, Purpose::Moved) => limit,
+            (LaneKind::Large, Purpose::Data) | (_, Purpose::Moved | Purpose::Apart) => limit,
             (LaneKind::Small, Purpose::Data) => limit.saturating_sub(reserve_bytes),
         };
         let end = Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
@@ -208,7 +210,7 @@ impl Core {
     /// What a segment leaves on each of its targets, in bytes.
     pub(crate) fn left_bytes(&self, purpose: Purpose) -> u64 {
         match purpose {
-            Purpose::Data => self.config.target_reserve_bytes,
+            Purpose::Data | Purpose::Apart => self.config.target_reserve_bytes,
             Purpose::Moved => self.config.target_reserve_bytes / DATALESS_SHARE,
             Purpose::Reserve => 0,
         }
@@ -232,7 +234,7 @@ impl Core {
 
     fn shard_bytes(&self, room: u64, purpose: Purpose) -> u64 {
         let shard_bytes = match purpose {
-            Purpose::Data | Purpose::Moved => {
+            Purpose::Data | Purpose::Moved | Purpose::Apart => {
                 let share = room.saturating_sub(self.left_bytes(purpose)) / ROOM_SHARE;
                 share.clamp(self.shard_bytes_min(), self.shard_bytes_full())
             }

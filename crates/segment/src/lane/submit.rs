@@ -38,6 +38,8 @@ pub(crate) struct Lanes {
     /// data may not.
     moved_small: Arc<Queue<PendingRecord>>,
     moved_large: Arc<Queue<PendingStripe>>,
+    /// Runs of stripes that die as a whole have segments of their own: nothing else is kept by them, and they by nothing else.
+    apart: Arc<Queue<PendingStripe>>,
     budget: Arc<Semaphore>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -62,6 +64,7 @@ impl Lanes {
             large: (0..config.large_lanes).map(|_| large()).collect(),
             moved_small: small(),
             moved_large: large(),
+            apart: large(),
             budget: Arc::new(Semaphore::new(units as usize)),
             tasks: Mutex::default(),
         }
@@ -77,7 +80,8 @@ impl Lanes {
         };
         let small = self.small.iter().map(|queue| (queue, Purpose::Data)).chain([(&self.moved_small, Purpose::Moved)]);
         let small: Vec<_> = small.map(|(queue, purpose)| (Arc::clone(queue), purpose, applies())).collect();
-        let large = self.large.iter().map(|queue| (queue, Purpose::Data)).chain([(&self.moved_large, Purpose::Moved)]);
+        let large = self.large.iter().map(|queue| (queue, Purpose::Data));
+        let large = large.chain([(&self.moved_large, Purpose::Moved), (&self.apart, Purpose::Apart)]);
         let large: Vec<_> = large.map(|(queue, purpose)| (Arc::clone(queue), purpose, applies())).collect();
         for (queue, purpose, applies) in small {
             tasks.push(tokio::spawn(run_small_lane(Arc::clone(core), queue, purpose, applies)));
@@ -96,7 +100,7 @@ impl Lanes {
     ) -> Result<Committed, LogError> {
         let lane = match purpose {
             Purpose::Moved => &*self.moved_small,
-            Purpose::Data | Purpose::Reserve => gathering(core, &self.small),
+            Purpose::Data | Purpose::Reserve | Purpose::Apart => gathering(core, &self.small),
         };
         let answer = self.submit(core, lane, submission)?;
         answer.await.unwrap_or_else(|_| Err(gone(core)))
@@ -151,12 +155,13 @@ impl Lanes {
         }
     }
 
-    /// Writes one stripe of a large object.
+    /// Writes one stripe of a large object; with the last one of a run the segment ends.
     pub(crate) async fn append(
         &self,
         core: &Core,
         purpose: Purpose,
         payload: LargePayload,
+        ends_segment: bool,
     ) -> Result<Extent, LogError> {
         core.check_poison()?;
         let (answer, answered) = oneshot::channel();
@@ -164,8 +169,9 @@ impl Lanes {
         let lane = match purpose {
             Purpose::Moved => &*self.moved_large,
             Purpose::Data | Purpose::Reserve => shortest(&self.large),
+            Purpose::Apart => &*self.apart,
         };
-        lane.push(PendingStripe { payload, answer }, bytes).map_err(|_| gone(core))?;
+        lane.push(PendingStripe { payload, ends_segment, answer }, bytes).map_err(|_| gone(core))?;
         answered.await.unwrap_or_else(|_| Err(gone(core)))
     }
 
@@ -183,13 +189,13 @@ impl Lanes {
     pub(crate) fn close(&self) {
         self.budget.close();
         self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.close());
-        self.large.iter().chain([&self.moved_large]).for_each(|queue| queue.close());
+        self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.close());
     }
 
     /// Wakes the lanes: a target that they write to may be about to leave.
     pub(crate) fn look_again(&self) {
         self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.wake());
-        self.large.iter().chain([&self.moved_large]).for_each(|queue| queue.wake());
+        self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.wake());
     }
 
     /// Waits until all that was queued is answered.
@@ -210,7 +216,7 @@ impl Lanes {
         };
         let small = self.small.iter().chain([&self.moved_small]);
         let small = small.map(|queue| lane(LaneKind::Small, queue.depth()));
-        let large = self.large.iter().chain([&self.moved_large]);
+        let large = self.large.iter().chain([&self.moved_large, &self.apart]);
         let large = large.map(|queue| lane(LaneKind::Large, queue.depth()));
         small.chain(large).collect()
     }

@@ -98,6 +98,11 @@ impl Writer {
         }
     }
 
+    /// Ends the open segment: what comes next is to lie in another one.
+    pub(crate) async fn finish_segment(&mut self) {
+        self.seal(SealReason::Complete).await;
+    }
+
     /// Room for records without data where no segment can be opened for more.
     async fn reserve_position(&mut self, stored_bytes: u64, refusal: LogError) -> Position {
         if let Some(open) = &self.open {

@@ -33,7 +33,7 @@ use crate::{
 
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
-pub(crate) use snapshot::{Begun, extents_of_snapshot, segments_of_snapshot};
+pub(crate) use snapshot::{Begun, snapshot_row};
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
 pub(crate) struct Apply {
@@ -61,6 +61,8 @@ pub(crate) struct Work {
     /// Bytes stored by stripes applied since the last snapshot of the index was begun, and how many make the next one due.
     snapshot_stored_bytes: AtomicU64,
     snapshot_bytes: AtomicU64,
+    /// Mutations applied since then: one of them is its own.
+    changes: AtomicU64,
     /// Rings when a snapshot of the index is due.
     pub(crate) snapshot: Notify,
     /// Rings when so much was stored that a checkpoint should not wait for its time.
@@ -89,6 +91,12 @@ impl Work {
     /// What was stored until now counts no more for the next one.
     pub(crate) fn snapshot_begins(&self) {
         self.snapshot_stored_bytes.store(0, Ordering::Relaxed);
+        self.changes.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether anything changed since the last one was begun.
+    pub(crate) fn changed_since_snapshot(&self) -> bool {
+        self.changes.load(Ordering::Relaxed) > 1
     }
 
     /// Bytes stored since the last one was begun.
@@ -121,6 +129,7 @@ impl Apply {
         let work = Work { checkpoint_bytes, snapshot_bytes: AtomicU64::new(u64::MAX), ..Work::default() };
         // What the newest snapshot does not cover would have to be replayed over it.
         work.snapshot_stored_bytes.store(segments.uncovered_bytes(), Ordering::Relaxed);
+        work.changes.store(segments.uncovered_bytes(), Ordering::Relaxed);
         Ok(Self {
             index,
             holds,
@@ -220,6 +229,9 @@ impl Applier for Apply {
             Ok(())
         })
         .map_err(|error| ApplyError(error.to_string()))?;
+        let is_mutation = |record: &&AppliedRecord| matches!(record.body, RecordBody::Mutation(_));
+        let mutations = stripe.records.iter().filter(is_mutation).count() as u64;
+        self.work.changes.fetch_add(mutations, Ordering::Relaxed);
         self.work.stored(stripe.stored_bytes);
         Ok(())
     }
@@ -284,6 +296,7 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
                 MovedRow::Upload(mutation) => upload::create(overlay, &at, mutation),
                 MovedRow::Part(mutation) => upload::put_part(overlay, &at, mutation),
                 MovedRow::Completed(mutation) => upload::complete(overlay, &at, mutation),
+                MovedRow::IndexSnapshot(mutation) => snapshot::apply(overlay, &at, mutation),
             }
         }
     }
@@ -320,7 +333,7 @@ pub(crate) struct Outcome {
     writes: Vec<Write>,
     segments: segments::Changes,
     buckets: isize,
-    covered: Option<snapshot::Covered>,
+    covered: Option<Option<snapshot::Covered>>,
 }
 
 #[cfg(test)]

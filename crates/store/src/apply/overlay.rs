@@ -28,7 +28,7 @@ pub(crate) struct Overlay<'a> {
     /// Change of objects and bytes per bucket.
     usage: HashMap<Vec<u8>, (i64, i64)>,
     buckets: isize,
-    covered: Option<Covered>,
+    covered: Option<Option<Covered>>,
 }
 
 /// Whether a reference comes or goes.
@@ -230,8 +230,8 @@ impl<'a> Overlay<'a> {
         self.segments.insert(id, None);
     }
 
-    /// The newest snapshot of the index covers these segments.
-    pub(crate) fn covers(&mut self, covered: Covered) {
+    /// The newest snapshot of the index covers these segments; nothing when there is none any more.
+    pub(crate) fn covers(&mut self, covered: Option<Covered>) {
         self.covered = Some(covered);
     }
 

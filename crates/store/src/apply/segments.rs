@@ -88,9 +88,9 @@ impl Segments {
         self.table.values().any(|segment| segment.row.state == SegmentState::Freeing)
     }
 
-    /// There is a new snapshot of the index.
-    pub(crate) fn set_snapshot(&mut self, covered: Covered) {
-        self.snapshot = Some(covered);
+    /// There is a new snapshot of the index, or none any more.
+    pub(crate) fn set_snapshot(&mut self, covered: Option<Covered>) {
+        self.snapshot = covered;
     }
 
     /// One is being written, or none any more.

@@ -6,7 +6,7 @@ use gabion_metadata::{
     IndexSnapshot, Table, keys,
     rows::{LaneKind, Row, SegmentState, SnapshotRow},
 };
-use gabion_types::{Extent, SegmentId};
+use gabion_types::SegmentId;
 
 use super::{Apply, At, Overlay, overlay::Count};
 use crate::{StoreError, mutation::IndexSnapshotMutation, snapshot::SNAPSHOT_ROW};
@@ -64,21 +64,11 @@ impl Apply {
 
 /// What the row of the newest snapshot says it covers; nothing when there is none.
 pub(super) fn load(index: &dyn IndexSnapshot) -> Result<Option<Covered>, StoreError> {
-    Ok(snapshot_row(index)?.map(|row| row.covered.into_iter().collect()))
+    Ok(snapshot_row(index)?.filter(|row| !row.is_withdrawn()).map(|row| row.covered.into_iter().collect()))
 }
 
-/// Segments that the newest snapshot refers to: they are not to be compacted, since the next snapshot leaves them by itself.
-pub(crate) fn segments_of_snapshot(index: &dyn IndexSnapshot) -> Result<HashSet<SegmentId>, StoreError> {
-    let Some(row) = snapshot_row(index)? else { return Ok(HashSet::new()) };
-    Ok(row.extents.iter().map(|extent| extent.segment).chain([row.home.segment]).collect())
-}
-
-/// Where the newest snapshot lies.
-pub(crate) fn extents_of_snapshot(index: &dyn IndexSnapshot) -> Result<Vec<Extent>, StoreError> {
-    Ok(snapshot_row(index)?.map_or_else(Vec::new, |row| row.extents))
-}
-
-fn snapshot_row(index: &dyn IndexSnapshot) -> Result<Option<SnapshotRow>, StoreError> {
+/// The row of the newest snapshot.
+pub(crate) fn snapshot_row(index: &dyn IndexSnapshot) -> Result<Option<SnapshotRow>, StoreError> {
     let row = index.get(Table::System, &keys::system(SNAPSHOT_ROW))?;
     Ok(row.map(|row| SnapshotRow::decode(&row)).transpose()?)
 }
@@ -86,7 +76,7 @@ fn snapshot_row(index: &dyn IndexSnapshot) -> Result<Option<SnapshotRow>, StoreE
 pub(super) fn apply(overlay: &mut Overlay<'_>, at: &At<'_>, m: IndexSnapshotMutation) -> Result<(), StoreError> {
     let key = keys::system(SNAPSHOT_ROW);
     if let Some(before) = overlay.get::<SnapshotRow>(Table::System, &key)? {
-        if before.seq >= at.seq {
+        if (before.seq, before.moved) >= at.version() {
             return Ok(());
         }
         overlay.count_home(before.home, Count::Down);
@@ -94,8 +84,10 @@ pub(super) fn apply(overlay: &mut Overlay<'_>, at: &At<'_>, m: IndexSnapshotMuta
     }
     overlay.count_home(at.home, Count::Up);
     overlay.count_extents(&m.extents, Count::Up);
-    overlay.covers(m.covered.iter().copied().collect());
-    let row = SnapshotRow { seq: at.seq, home: at.home, extents: m.extents, rows: m.rows, covered: m.covered };
+    let covered = m.covered.iter().copied().collect();
+    let (seq, moved) = at.version();
+    let row = SnapshotRow { seq, home: at.home, extents: m.extents, rows: m.rows, covered: m.covered, moved };
+    overlay.covers((!row.is_withdrawn()).then_some(covered));
     overlay.put(Table::System, key, &row);
     Ok(())
 }

@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     StoreError,
-    apply::{Segment, segments_of_snapshot},
+    apply::{Segment, snapshot_row},
     free,
     store::Inner,
 };
@@ -201,8 +201,11 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
     // What is moved must find room before anything is given back; half of it, as others write, too.
     let bounds = Bounds { live_ratio_max, live_bytes_max: config.round_bytes_max.min(room.moved_bytes / 2) };
     let mut choosable = sealed(inner);
-    let kept = segments_of_snapshot(&*inner.index.snapshot())?;
-    choosable.retain(|segment| !kept.contains(&segment.id));
+    // They hold nothing else, and die as a whole with the next one.
+    if let Some(snapshot) = snapshot_row(&*inner.index.snapshot())? {
+        let kept: HashSet<SegmentId> = snapshot.extents.iter().map(|extent| extent.segment).collect();
+        choosable.retain(|segment| !kept.contains(&segment.id));
+    }
     let victims = choose(choosable, bounds);
     let holes = holes(inner);
     let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use gabion_metadata::{
     Rows, ScanRange, Table, Value, keys,
-    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row, UploadRow},
+    rows::{
+        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row, SnapshotRow,
+        UploadRow,
+    },
 };
 use gabion_types::{BucketName, Extent, ObjectKey, UploadId, limits::INLINE_BYTES_MAX};
 use tokio::sync::Semaphore;
 
 use super::{PAUSE_EVERY_BYTES, Round, UNIT_BYTES, UNITS_PER_ROW_MIN, relocate::relocate};
-use crate::{StoreError, pages::Pages, tasks};
+use crate::{StoreError, pages::Pages, snapshot::SNAPSHOT_ROW, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;
@@ -32,6 +35,7 @@ pub(super) enum RowPlace {
     /// A part of an upload of this bucket.
     Part(BucketName, UploadId, u16),
     Object(BucketName, ObjectKey),
+    IndexSnapshot,
 }
 
 impl RowPlace {
@@ -42,6 +46,7 @@ impl RowPlace {
             RowPlace::Upload(bucket, key, upload) => (Table::Upload, keys::upload(bucket, key, *upload)),
             RowPlace::Part(_, upload, part_number) => (Table::Part, keys::part(*upload, *part_number)),
             RowPlace::Object(bucket, key) => (Table::Object, keys::object(bucket, key)),
+            RowPlace::IndexSnapshot => (Table::System, keys::system(SNAPSHOT_ROW)),
         }
     }
 }
@@ -51,6 +56,12 @@ impl RowPlace {
 /// A row that comes to refer to a victim behind the pass (a copy) is found by the next one.
 pub(super) async fn over_rows(round: &Arc<Round>, budget: &Arc<Semaphore>) -> Result<(), StoreError> {
     let mut moves = Moves { round, budget, unpaused_bytes: 0 };
+    let (table, key) = RowPlace::IndexSnapshot.row_key();
+    if let Some(value) = round.inner.index.get(table, &key)?
+        && round.is_victim(SnapshotRow::decode(&value)?.home)
+    {
+        moves.begin(Found { place: RowPlace::IndexSnapshot, value, size: 0 }).await?;
+    }
     let mut pages = Pages::new(ScanRange::all(Table::Bucket), PAGE_ROWS);
     while let Some(rows) = round.next(&mut pages)? {
         for (key, value) in rows {

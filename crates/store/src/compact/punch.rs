@@ -17,14 +17,7 @@ use gabion_metadata::{
 use gabion_segment::LogError;
 use gabion_types::{Extent, SegmentId};
 
-use crate::{
-    StoreError,
-    apply::{Segment, extents_of_snapshot},
-    pages::Pages,
-    references::References,
-    store::Inner,
-    tasks,
-};
+use crate::{StoreError, apply::Segment, pages::Pages, references::References, store::Inner, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;
@@ -68,14 +61,13 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
         return Ok(live);
     }
     let index = inner.index.snapshot();
-    // Nor are those dead that hold the index' own snapshot.
     let mut note = |extent: &Extent| {
         if let Some(stripes) = live.get_mut(&extent.segment) {
             stripes.insert(extent.stripe_offset);
         }
     };
-    extents_of_snapshot(&*index)?.iter().for_each(&mut note);
-    for table in [Table::Object, Table::Part, Table::Manifest] {
+    // Nor are those dead that hold the index' own snapshot.
+    for table in [Table::Object, Table::Part, Table::Manifest, Table::System] {
         let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
         while let Some(rows) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
             for (key, row) in &rows {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gabion_erasure::{Crc64, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, Table,
-    rows::{BucketRow, Layout, ObjectRow, PartRow, Row, UploadRow},
+    rows::{BucketRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
 };
 use gabion_segment::{LogError, NewRecord};
 use gabion_types::{Extent, Seq, limits::INLINE_BYTES_MAX};
@@ -19,10 +19,10 @@ use crate::{
     copy::{copied_parts, extents_of},
     get::pieces::Piece,
     holds::Hold,
-    locks::{Lockable, Mode},
+    locks::{Guards, Lockable, Mode},
     mutation::{
-        CreateBucketMutation, CreateUploadMutation, Data, MoveMutation, MovedRow, Mutation, PutObjectMutation,
-        PutPartMutation,
+        CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MoveMutation, MovedRow, Mutation,
+        PutObjectMutation, PutPartMutation,
     },
 };
 
@@ -111,9 +111,11 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
 }
 
 /// Waits for the locks that a change of the row takes.
-pub(super) async fn lock(round: &Round, place: &RowPlace) -> crate::locks::Guards {
+pub(super) async fn lock(round: &Round, place: &RowPlace) -> Guards {
     let locks = &round.inner.locks;
     match place {
+        // A newer one is newer, whatever the order in which they are applied, and nothing deletes it.
+        RowPlace::IndexSnapshot => Guards::default(),
         RowPlace::Bucket(bucket) => locks.lock(&[(Lockable::Bucket(bucket), Mode::Exclusive)]).await,
         RowPlace::Upload(bucket, _, upload) => {
             let upload = (Lockable::Upload(*upload), Mode::Exclusive);
@@ -146,6 +148,11 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
         written_bytes: 0,
     };
     let (seq, row, content, before) = match &found.place {
+        RowPlace::IndexSnapshot => {
+            let SnapshotRow { seq, extents, rows, covered, .. } = SnapshotRow::decode(&found.value)?;
+            let mutation = IndexSnapshotMutation { rows, extents, covered };
+            (seq, MovedRow::IndexSnapshot(mutation), no_data(), Vec::new())
+        }
         RowPlace::Bucket(bucket) => {
             let row = BucketRow::decode(&found.value)?;
             let mutation = CreateBucketMutation {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Progress, StoreError,
-    mutation::{IndexSnapshotMutation, Mutation},
+    mutation::{IndexSnapshotMutation, MovedRow, Mutation},
     open::State,
     tasks,
 };
@@ -98,9 +98,9 @@ async fn find(
     segments.sort_by_key(|segment| std::cmp::Reverse(segment.seal.max_seq));
     let all: u64 = segments.iter().map(|segment| segment.seal.written_bytes).sum();
     let (limit, mut looked_through) = (looked_through_min.max(all / LOOKED_THROUGH_SHARE), 0);
-    let mut newest: Option<(Seq, IndexSnapshotMutation)> = None;
+    let mut newest: Option<((Seq, Option<Seq>), IndexSnapshotMutation)> = None;
     for segment in segments {
-        let has_newer = newest.as_ref().is_none_or(|(seq, _)| segment.seal.max_seq > *seq);
+        let has_newer = newest.as_ref().is_none_or(|((seq, _), _)| segment.seal.max_seq > *seq);
         if !has_newer || (newest.is_none() && looked_through > limit) {
             break;
         }
@@ -108,19 +108,31 @@ async fn find(
         while let Some(stripe) = stripes.next().await? {
             for record in &stripe.records {
                 let RecordBody::Mutation(bytes) = &record.body else { continue };
-                let is_newer = newest.as_ref().is_none_or(|(seq, _)| record.seq > *seq);
-                if !is_newer {
+                if newest.as_ref().is_some_and(|((seq, _), _)| record.seq <= *seq) {
                     continue;
                 }
                 let mutation = Mutation::decode(bytes).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-                if let Mutation::IndexSnapshot(found) = mutation {
-                    newest = Some((record.seq, found));
+                let Some((version, found)) = snapshot_in(mutation, record.seq) else { continue };
+                if newest.as_ref().is_none_or(|(newest, _)| version > *newest) {
+                    newest = Some((version, found));
                 }
             }
         }
         looked_through += segment.seal.written_bytes;
     }
-    Ok(newest.map(|(_, found)| found))
+    Ok(newest.map(|(_, found)| found).filter(|found| !found.extents.is_empty()))
+}
+
+/// The snapshot that a record names, by its commit and its last move.
+fn snapshot_in(mutation: Mutation, seq: Seq) -> Option<((Seq, Option<Seq>), IndexSnapshotMutation)> {
+    match mutation {
+        Mutation::IndexSnapshot(found) => Some(((seq, None), found)),
+        Mutation::Move(moved) => match moved.row {
+            MovedRow::IndexSnapshot(found) => Some(((moved.seq, Some(seq)), found)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Why the rows could not be read.

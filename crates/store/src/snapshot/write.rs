@@ -12,7 +12,7 @@ use gabion_types::{Extent, Seq};
 use super::{EXTENTS_MAX, stream::Encoder};
 use crate::{
     SnapshotReport, StoreError,
-    apply::Begun,
+    apply::{Begun, snapshot_row},
     holds::Hold,
     mutation::{IndexSnapshotMutation, Mutation},
     pages::Pages,
@@ -49,6 +49,23 @@ pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, 
     inner.metrics.index_snapshots.add(1);
     inner.metrics.index_snapshot_bytes.add(bytes);
     Ok(Some(SnapshotReport { rows, bytes, seq: committed }))
+}
+
+/// Says that there is none any more, if there is one: what it keeps is given back.
+///
+/// # Errors
+/// Those of the log and the index: it still counts.
+pub(crate) async fn withdraw(inner: &Arc<Inner>) -> Result<(), StoreError> {
+    let _one = inner.snapshotting.lock().await;
+    if snapshot_row(&*inner.index.snapshot())?.is_none_or(|row| row.is_withdrawn()) {
+        return Ok(());
+    }
+    let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows: 0, extents: Vec::new(), covered: Vec::new() });
+    let committing = Arc::clone(inner);
+    inner.run(async move { committing.commit(&mutation).await }).await?;
+    inner.frees.reconsider();
+    inner.apply.work().free.notify_one();
+    Ok(())
 }
 
 async fn commit(inner: &Inner, begun: Begun, extents: Vec<Extent>, rows: u64, hold: Hold) -> Result<Seq, StoreError> {
@@ -107,34 +124,33 @@ impl Stripes<'_> {
         let rows = encoder.rows();
         let end = encoder.finish();
         self.put(&end).await?;
-        self.flush().await?;
+        self.flush(true).await?;
         Ok((rows, bytes + end.len() as u64))
     }
 
     async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         while !bytes.is_empty() {
-            let mut filling = match self.filling.take() {
+            // Not before something comes behind it: the last one is told.
+            if self.filling.as_ref().is_some_and(StripeBuffer::is_full) {
+                self.flush(false).await?;
+            }
+            let filling = match &mut self.filling {
                 Some(filling) => filling,
-                None => self.inner.log.stripe_buffer().await?,
+                empty => empty.insert(self.inner.log.stripe_buffer().await?),
             };
             let taken = filling.put(bytes);
             bytes = &bytes[taken..];
-            let is_full = filling.is_full();
-            self.filling = Some(filling);
-            if is_full {
-                self.flush().await?;
-            }
         }
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), StoreError> {
+    async fn flush(&mut self, is_last: bool) -> Result<(), StoreError> {
         let Some(filled) = self.filling.take() else { return Ok(()) };
         if self.extents.len() == EXTENTS_MAX {
             return Err(StoreError::Unavailable("the index is too large for a snapshot in the log".into()));
         }
         let _appending = self.inner.holds.append();
-        let extent = self.inner.log.append(filled).await?;
+        let extent = self.inner.log.append_apart(filled, is_last).await?;
         self.hold.add(extent.segment);
         self.extents.push(extent);
         Ok(())

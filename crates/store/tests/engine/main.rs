@@ -18,5 +18,6 @@ mod multipart;
 mod real;
 mod recovery;
 mod snapshot;
+mod snapshot_space;
 mod space;
 mod upkeep;

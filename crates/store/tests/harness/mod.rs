@@ -65,7 +65,8 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
     let mut config = StoreConfig::new(log);
     config.checkpoint_interval_ms = u64::MAX / 1_000_000;
     config.checkpoint_bytes = u64::MAX;
-    config.index_snapshot_bytes = 0;
+    config.index_snapshot_bytes = u64::MAX;
+    config.index_snapshot_interval_h = 0;
     config.compaction.interval_ms = u64::MAX / 1_000_000;
     config.repair_interval_ms = 0;
     config.scrub_interval_h = 0;
