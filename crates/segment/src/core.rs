@@ -78,6 +78,12 @@ impl Core {
         }
         // It is not gone, it is lost: no row that names it is out of date.
         if self.unreadable.lock().contains(&id) {
+            if !self.media.targets.missing_members().is_empty() {
+                return Err(LogError::unreadable(
+                    id,
+                    "too many of its shards are lost, or on targets that are not there",
+                ));
+            }
             return Err(LogError::corrupt(id, "too many of its shards are lost"));
         }
         Err(LogError::NotFound(id))

@@ -17,9 +17,17 @@ pub enum LogError {
     /// The log can not serve this now. Whether a submitted record took effect is unknown; it did as a whole or not at all.
     #[error("the log is unavailable: {0}")]
     Unavailable(String),
-    /// Bytes are lost: more chunks are missing or bad than parity can replace.
+    /// Bytes are lost: more chunks were read and are wrong, or are gone for good, than parity can replace.
     #[error("segment {segment} is corrupt: {detail}")]
     Corrupt {
+        /// The segment.
+        segment: SegmentId,
+        /// What was found.
+        detail: String,
+    },
+    /// Bytes can not be read now: too many of the targets that hold them fail or are away, and they may come back.
+    #[error("segment {segment} can not be read now: {detail}")]
+    Unreadable {
         /// The segment.
         segment: SegmentId,
         /// What was found.
@@ -57,5 +65,9 @@ impl LogError {
 
     pub(crate) fn corrupt(segment: SegmentId, detail: impl Into<String>) -> Self {
         Self::Corrupt { segment, detail: detail.into() }
+    }
+
+    pub(crate) fn unreadable(segment: SegmentId, detail: impl Into<String>) -> Self {
+        Self::Unreadable { segment, detail: detail.into() }
     }
 }

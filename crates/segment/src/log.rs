@@ -351,12 +351,23 @@ impl Log {
     }
 
     /// Reads the first sealed segment after `after` (of all, if that is nothing) to its end and checks every byte; damage is queued for repair.
-    /// Nothing when there is no further one. At `scrub_bytes_per_s`.
+    /// Nothing when there is no further one. At `scrub_bytes_per_s`. Targets that do not answer are passed over.
     ///
     /// # Errors
     /// `Busy` when this machine lacks descriptors or memory.
     pub async fn scrub_next(&self, after: Option<SegmentId>) -> Result<Option<ScrubbedSegment>, LogError> {
         scrub::next(&self.handle.core, after).await
+    }
+
+    /// A scrub of all segments begins: damage that could not be noted for want of room will be found by it.
+    pub fn scrub_begins(&self) {
+        self.handle.core.media.repairs.scrub_begins();
+    }
+
+    /// Whether more damage was found than could be noted, and there is room for it by now: a scrub would find it.
+    #[must_use]
+    pub fn wants_scrub(&self) -> bool {
+        self.handle.core.media.repairs.wants_scrub()
     }
 
     /// Looks for files under the names of shards that belong to no segment, or not to the target that they lie on.

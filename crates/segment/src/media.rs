@@ -22,6 +22,7 @@ use crate::segment_info::SegmentInfo;
 use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
 use crate::target::TargetSet;
+use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE};
 
 /// A bug on purpose, which the simulator must find (docs/TESTING.md).
 pub(crate) const VERIFIES_NOTHING: bool = cfg!(feature = "planted-skip-verify");
@@ -173,6 +174,15 @@ impl Media {
         let bytes = self.raw(info, header.shard.into(), offset, range.len()).await?;
         check_blocks(header, range, &bytes)?;
         Ok(bytes)
+    }
+
+    /// Whether a target shows that it is one. A directory that can not be read, or that is empty, is that of a drive that failed or is not
+    /// mounted: what is missing there is not lost.
+    pub(crate) async fn answers(&self, target: TargetId) -> bool {
+        match self.targets.disk(target) {
+            Some(disk) => disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await.is_ok(),
+            None => false,
+        }
     }
 
     /// Counts damage and asks for its repair.

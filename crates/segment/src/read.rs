@@ -9,6 +9,7 @@ use gabion_types::limits::BLOCK_BYTES;
 use gabion_types::{Extent, Place};
 
 use crate::cells::Cells;
+use crate::degraded::Failed;
 use crate::error::LogError;
 use crate::format::chunk_header_bytes;
 use crate::media::{ChunkError, Media, VERIFIES_NOTHING, check_blocks};
@@ -65,7 +66,7 @@ impl Media {
         let Some(start) = start.checked_sub(header_bytes) else {
             return Err(LogError::Invalid(format!("{extent:?} begins in a chunk's header")));
         };
-        let bytes = self.reconstruct(info, extent.stripe_offset, shard, start..start + len).await?;
+        let bytes = self.reconstruct(info, extent.stripe_offset, shard, &error, start..start + len).await?;
         if crc64(&bytes) != extent.crc64 {
             return Err(LogError::corrupt(info.id, format!("{extent:?} has a wrong checksum even when it is rebuilt")));
         }
@@ -75,11 +76,15 @@ impl Media {
     /// Length of the chunk headers of a stripe, from whichever shard has one.
     async fn header_bytes(&self, info: &SegmentInfo, stripe_offset: u64) -> Result<usize, LogError> {
         let headers = join_all((0..info.geometry.shards()).map(|shard| self.header(info, stripe_offset, shard))).await;
-        match headers.iter().flatten().next() {
-            Some(header) => Ok(header.shape.header_bytes()),
-            None if headers.iter().any(|header| matches!(header, Err(ChunkError::Exhausted(_)))) => Err(LogError::Busy),
-            None => Err(LogError::corrupt(info.id, format!("stripe at {stripe_offset}: no chunk has a valid header"))),
+        if let Some(header) = headers.iter().flatten().next() {
+            return Ok(header.shape.header_bytes());
         }
+        if headers.iter().any(|header| matches!(header, Err(ChunkError::Exhausted(_)))) {
+            return Err(LogError::Busy);
+        }
+        let failed: Vec<Failed> =
+            headers.into_iter().enumerate().filter_map(|(shard, header)| Some((shard, header.err()?))).collect();
+        Err(self.too_few(info, &format!("headers of the stripe at {stripe_offset}"), 0, 1, &failed).await)
     }
 
     /// A range of a stripe that was dealt in cells: one read per chunk that it touches.
@@ -103,7 +108,7 @@ impl Media {
                 Ok(run) => run,
                 Err(error) => {
                     self.damaged(info, shard, &error);
-                    let bytes = self.reconstruct(info, extent.stripe_offset, shard, touched.clone()).await?;
+                    let bytes = self.reconstruct(info, extent.stripe_offset, shard, &error, touched.clone()).await?;
                     let crcs = if whole { bytes.chunks(BLOCK_BYTES).map(crc64).collect() } else { Vec::new() };
                     (bytes, crcs)
                 }

@@ -1,6 +1,8 @@
-//! Shards that were found damaged or missing: a bounded set, so that a broken target can not grow the server.
+//! Shards that were found damaged or missing: a bounded set, so that a broken target can not grow the server. That there was more is remembered:
+//! a scrub finds it again.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -11,17 +13,20 @@ use crate::status::RepairEntry;
 pub(crate) struct RepairQueue {
     entries: Mutex<BTreeSet<RepairEntry>>,
     max: usize,
+    /// Something was left out since a scrub began.
+    overflowed: AtomicBool,
 }
 
 impl RepairQueue {
     pub(crate) fn new(max: usize) -> Self {
-        Self { entries: Mutex::default(), max }
+        Self { entries: Mutex::default(), max, overflowed: AtomicBool::new(false) }
     }
 
     /// Adds a shard; false if there is no room for it.
     pub(crate) fn add(&self, entry: RepairEntry) -> bool {
         let mut entries = self.entries.lock();
         if entries.len() >= self.max && !entries.contains(&entry) {
+            self.overflowed.store(true, Ordering::SeqCst);
             return false;
         }
         entries.insert(entry);
@@ -36,6 +41,21 @@ impl RepairQueue {
     /// Drops the entries of a segment that is gone.
     pub(crate) fn forget(&self, segment: gabion_types::SegmentId) {
         self.entries.lock().retain(|entry| entry.segment != segment);
+    }
+
+    /// Whether there is damage that is not in the set.
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.overflowed.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is damage that is not in the set, and room for it by now.
+    pub(crate) fn wants_scrub(&self) -> bool {
+        self.has_overflowed() && self.entries.lock().len() <= self.max / 2
+    }
+
+    /// All damage is looked for anew.
+    pub(crate) fn scrub_begins(&self) {
+        self.overflowed.store(false, Ordering::SeqCst);
     }
 
     pub(crate) fn snapshot(&self) -> Vec<RepairEntry> {
@@ -54,9 +74,14 @@ mod tests {
         let queue = RepairQueue::new(2);
         let entry = |segment, shard| RepairEntry { segment: SegmentId::from_u128(segment), shard };
         assert!(queue.add(entry(1, 0)) && queue.add(entry(1, 0)) && queue.add(entry(2, 0)));
+        assert!(!queue.has_overflowed());
         assert!(!queue.add(entry(3, 0)));
         assert!(queue.add(entry(2, 0)));
+        assert!(queue.has_overflowed() && !queue.wants_scrub(), "what is noted is repaired first");
         queue.forget(SegmentId::from_u128(2));
         assert_eq!(queue.snapshot(), [entry(1, 0)]);
+        assert!(queue.wants_scrub());
+        queue.scrub_begins();
+        assert!(!queue.wants_scrub());
     }
 }

@@ -63,7 +63,7 @@ impl MutationStream {
     /// The next stripe; `None` after the last.
     ///
     /// # Errors
-    /// `Corrupt` when a record can not be read even with parity. The stream then goes on after that stripe, or ends if no header is
+    /// `Corrupt` or `Unreadable` when a record can not be had even with parity. The stream then goes on after that stripe, or ends if no header is
     /// left that leads on.
     pub async fn next(&mut self) -> Result<Option<AppliedStripe>, LogError> {
         if self.stripe_index >= self.end.stripes {
@@ -122,19 +122,26 @@ fn applied(shape: &StripeShape, record: Record) -> AppliedRecord {
 }
 
 /// What any one valid header says of the stripe `stripe_index` at `stripe_offset`.
+///
+/// # Errors
+/// `Unreadable` or `Corrupt` when there is none.
 pub(crate) async fn any_shape(
     media: &Media,
     info: &SegmentInfo,
     stripe_offset: u64,
     stripe_index: u32,
 ) -> Result<StripeShape, LogError> {
+    let mut failed = Vec::new();
     for shard in 0..info.geometry.shards() {
         match header_at(media, info, shard, stripe_offset, stripe_index, CHUNK_ALIGN_BYTES).await {
             Ok((shape, _)) => return Ok(shape),
-            Err(error) => media.damaged(info, shard, &error),
+            Err(error) => {
+                media.damaged(info, shard, &error);
+                failed.push((shard, error));
+            }
         }
     }
-    Err(LogError::corrupt(info.id, format!("no header of stripe {stripe_index} can be read")))
+    Err(media.too_few(info, &format!("headers of stripe {stripe_index}"), 0, 1, &failed).await)
 }
 
 /// The header of a chunk, which must be of this stripe, and the first bytes that it was read with.
@@ -164,21 +171,16 @@ pub(crate) async fn read_stripe(
     stripe_index: u32,
 ) -> Result<(StripeShape, Vec<Record>), LogError> {
     let heads = join_all((0..info.geometry.data()).map(async |shard| {
-        match header_at(media, info, shard, stripe_offset, stripe_index, HEAD_BYTES).await {
-            Ok(head) => Some(head),
-            Err(error) => {
-                media.damaged(info, shard, &error);
-                None
-            }
-        }
+        let head = header_at(media, info, shard, stripe_offset, stripe_index, HEAD_BYTES).await;
+        head.inspect_err(|error| media.damaged(info, shard, error))
     }))
     .await;
     let shape = match heads.iter().flatten().next() {
         Some((shape, _)) => shape.clone(),
         None => any_shape(media, info, stripe_offset, stripe_index).await?,
     };
-    let areas = join_all(heads.iter().enumerate().map(|(shard, head)| {
-        let head = head.as_ref().map(|(_, head)| head.clone());
+    let areas = join_all(heads.into_iter().enumerate().map(|(shard, head)| {
+        let head = head.map(|(_, head)| head);
         records_of_chunk(media, info, &shape, shard, head)
     }))
     .await;
@@ -189,13 +191,13 @@ pub(crate) async fn read_stripe(
     Ok((shape, records))
 }
 
-/// The records of one chunk; `head` is its first bytes, if they can be read.
+/// The records of one chunk; `head` is its first bytes, or why they can not be had.
 async fn records_of_chunk(
     media: &Media,
     info: &SegmentInfo,
     shape: &StripeShape,
     shard: usize,
-    head: Option<Bytes>,
+    head: Result<Bytes, ChunkError>,
 ) -> Result<Vec<Record>, LogError> {
     let index_bytes = shape.spans[shard].index_bytes as usize;
     if index_bytes == 0 {
@@ -206,16 +208,22 @@ async fn records_of_chunk(
         let records = decode_records(binding, area)?;
         if records.iter().all(|record| fits(shape, record)) { Ok(records) } else { Err(FormatError::Field("pieces")) }
     };
-    if let Some(head) = head {
-        let area = index_area(media, info, shape, shard, head, index_bytes).await;
-        let records =
-            area.and_then(|area| decode(area).map_err(|error| ChunkError::Corrupt(format!("record: {error}"))));
-        match records {
-            Ok(records) => return Ok(records),
-            Err(error) => media.damaged(info, shard, &error),
+    let own = match head {
+        Ok(head) => {
+            let area = index_area(media, info, shape, shard, head, index_bytes).await;
+            let records =
+                area.and_then(|area| decode(area).map_err(|error| ChunkError::Corrupt(format!("record: {error}"))));
+            match records {
+                Ok(records) => return Ok(records),
+                Err(error) => {
+                    media.damaged(info, shard, &error);
+                    error
+                }
+            }
         }
-    }
-    let area = media.reconstruct(info, shape.stripe_offset, shard, 0..index_bytes).await?;
+        Err(error) => error,
+    };
+    let area = media.reconstruct(info, shape.stripe_offset, shard, &own, 0..index_bytes).await?;
     decode(area).map_err(|error| {
         LogError::corrupt(info.id, format!("stripe {}: a rebuilt record is bad: {error}", shape.stripe_index))
     })

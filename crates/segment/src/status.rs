@@ -104,6 +104,10 @@ pub struct RepairStatus {
     pub shards_left: usize,
     /// Their bytes.
     pub bytes_left: u64,
+    /// Shards that are missing and not among those: their targets may come back, and are waited for.
+    pub shards_waiting: usize,
+    /// More damage was found than could be noted: the next scrub finds it.
+    pub overflowed: bool,
     /// Bytes built per second in this pass; 0 while that is not known.
     pub bytes_per_s: u64,
     /// Seconds until all is done at this rate.

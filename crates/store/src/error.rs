@@ -80,7 +80,7 @@ pub enum StoreError {
     /// A queue is full: try again soon.
     #[error("too busy")]
     Busy,
-    /// The store takes no writes (shutting down, too few targets, index failed) until an operator acts.
+    /// The store can not do this now (shutting down, too few targets, index failed), and perhaps not until an operator acts.
     #[error("unavailable: {0}")]
     Unavailable(String),
     /// Stored bytes are lost beyond what parity can rebuild.
@@ -138,6 +138,8 @@ impl From<LogError> for StoreError {
             LogError::NoSpace => StoreError::NoSpace,
             LogError::Busy => StoreError::Busy,
             LogError::Unavailable(reason) => StoreError::Unavailable(reason),
+            error @ LogError::Unreadable { .. } => StoreError::Unavailable(error.to_string()),
+            LogError::Io { source, .. } => StoreError::Unavailable(format!("a target failed: {}", source.kind())),
             error @ LogError::Corrupt { .. } => StoreError::Corrupt(error.to_string()),
             error => StoreError::Internal(error.to_string()),
         }

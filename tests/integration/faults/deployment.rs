@@ -12,7 +12,7 @@ use aws_sdk_s3::{
     primitives::ByteStream,
     types::{CompletedMultipartUpload, CompletedPart},
 };
-use gabion_tests::{Content, Server, Setup, bytes_of, failure};
+use gabion_tests::{Content, Outcome, Server, Setup, bytes_of, failure};
 use tokio::sync::OnceCell;
 
 use crate::BUCKET;
@@ -111,13 +111,18 @@ impl Filled {
         verify(client, &self.objects).await
     }
 
-    /// Reads everything that can be read: what is served must be right. Returns how many objects were not served.
-    pub(super) async fn verify_served(&self, client: &Client) -> anyhow::Result<usize> {
-        let mut lost = 0;
+    /// Reads everything that can be read: what is served must be right. Returns how many objects were not served, and the answers of those that were
+    /// refused at once.
+    pub(super) async fn verify_served(&self, client: &Client) -> anyhow::Result<(usize, Vec<Outcome>)> {
+        let (mut lost, mut refusals) = (0, Vec::new());
         for (key, parts) in &self.objects {
-            let Ok(got) = client.get_object().bucket(BUCKET).key(key).send().await else {
-                lost += 1;
-                continue;
+            let got = match client.get_object().bucket(BUCKET).key(key).send().await {
+                Ok(got) => got,
+                refused => {
+                    lost += 1;
+                    refusals.push(failure(refused));
+                    continue;
+                }
             };
             match bytes_of(got).await {
                 // An older state of a key is a lost write, and not wrong bytes.
@@ -129,7 +134,7 @@ impl Filled {
                 Err(_) => lost += 1,
             }
         }
-        Ok(lost)
+        Ok((lost, refusals))
     }
 }
 
@@ -204,7 +209,7 @@ const NEW_KEY: &str = "new";
 const NEW: Content = Content { seed: 4711, len: 2_500_000 };
 
 /// Writes something, large and small.
-pub(super) async fn put_new(client: &Client) -> Result<(), gabion_tests::Outcome> {
+pub(super) async fn put_new(client: &Client) -> Result<(), Outcome> {
     let body = ByteStream::from(NEW.bytes());
     let put = client.put_object().bucket(BUCKET).key(NEW_KEY).body(body).send().await;
     put.map(drop).map_err(|error| failure(Err::<(), _>(error)))

@@ -70,7 +70,7 @@ async fn check(row: &Row, filled: &Filled, server: &mut Server) -> anyhow::Resul
         }
         Outcome::NeverWrong => {
             if started.is_ok() {
-                let lost = filled.verify_served(&server.client()).await?;
+                let (lost, _) = filled.verify_served(&server.client()).await?;
                 println!("{}: {lost} objects are not served", row.fault);
             }
         }

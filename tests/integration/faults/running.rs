@@ -153,10 +153,16 @@ async fn three_drives_that_fail_at_once_lose_nothing_when_they_are_back() {
     for disk in &disks {
         disk.cut_power().unwrap();
     }
-    let lost = filled.verify_served(&server.client()).await.unwrap();
+    let (lost, refusals) = filled.verify_served(&server.client()).await.unwrap();
     println!("{lost} objects can not be read while three drives are away");
+    // They are not lost, and nobody is told so.
+    let is_unavailable = |refused: &gabion_tests::Outcome| {
+        *refused == gabion_tests::Outcome::Refused(503, "ServiceUnavailable".to_owned())
+    };
+    assert!(!refusals.is_empty() && refusals.iter().all(is_unavailable), "{refusals:?}");
     let refused = put_new(&server.client()).await.unwrap_err();
-    assert!(refused.status().is_some_and(|status| status >= 500), "{refused:?}");
+    assert_eq!(refused.status(), Some(503), "{refused:?}");
+    assert!(!server.log().contains("corrupt"), "{}", server.log_tail());
     server.kill().await;
     let refused = server.spawn_degraded().await.unwrap_err().to_string();
     assert!(refused.contains("exit status: 4") && refused.contains("can do without 2 at most"), "{refused}");

@@ -19,6 +19,8 @@ struct Progress {
     segments_done: u64,
     segments_total: u64,
     errors_found: u64,
+    #[serde(default)]
+    unread_shards: u64,
 }
 
 /// Begins a scrub; waits for its end if that is asked for.
@@ -44,9 +46,13 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
         }
     };
     bar.finish_and_clear();
-    match progress.errors_found {
-        0 => output::print(&format!("{} segments read, nothing is wrong\n", progress.segments_done)),
-        found => Err(Failure::impaired(format!(
+    match (progress.errors_found, progress.unread_shards) {
+        (0, 0) => output::print(&format!("{} segments read, nothing is wrong\n", progress.segments_done)),
+        (0, unread) => Err(Failure::impaired(format!(
+            "{} segments read, nothing is wrong with what could be read; {unread} shards could not, for their targets do not answer",
+            progress.segments_done
+        ))),
+        (found, _) => Err(Failure::impaired(format!(
             "{} segments read, {found} bad shards found; they are being repaired",
             progress.segments_done
         ))),

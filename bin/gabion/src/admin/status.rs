@@ -84,6 +84,10 @@ struct Repair {
     eta_s: Option<u64>,
     #[serde(default)]
     blocked: u64,
+    #[serde(default)]
+    shards_waiting: u64,
+    #[serde(default)]
+    overflowed: bool,
     last_error: Option<String>,
 }
 
@@ -93,6 +97,8 @@ struct Scrub {
     segments_done: u64,
     segments_total: u64,
     errors_found: u64,
+    #[serde(default)]
+    unread_shards: u64,
     finished_ms: Option<u64>,
 }
 
@@ -236,6 +242,12 @@ impl Store {
             if repair.blocked > 0 {
                 say(format!("{} have no target to be rebuilt on", count(repair.blocked, "shard")), "a-drive-died");
             }
+            if repair.overflowed {
+                say(
+                    "more damage was found than could be noted: the next scrub finds the rest".to_owned(),
+                    "checksums-mismatch",
+                );
+            }
             if let Some(error) = &repair.last_error {
                 say(format!("the last repair failed: {error}"), "a-drive-died");
             }
@@ -280,18 +292,29 @@ impl Target {
 
 impl Repair {
     fn text(&self) -> String {
+        let waiting = match self.shards_waiting {
+            0 => String::new(),
+            shards => format!("; {} wait for targets that may come back", count(shards, "shard")),
+        };
         if self.segments_left == 0 {
-            return String::from("nothing to do");
+            return format!("nothing to do{waiting}");
         }
         let left = format!("{} and {} left", count(self.segments_left, "segment"), bytes(self.bytes_left));
         let eta = self.eta_s.map(|seconds| format!(", done in {}", duration(seconds))).unwrap_or_default();
-        if self.running { format!("{left}, {}/s{eta}", bytes(self.bytes_per_s)) } else { format!("{left}, waiting") }
+        if self.running {
+            format!("{left}, {}/s{eta}{waiting}", bytes(self.bytes_per_s))
+        } else {
+            format!("{left}, waiting{waiting}")
+        }
     }
 }
 
 impl Scrub {
     fn text(&self) -> String {
-        let errors = format!("{} found", count(self.errors_found, "bad shard"));
+        let mut errors = format!("{} found", count(self.errors_found, "bad shard"));
+        if self.unread_shards > 0 {
+            errors += &format!(", {} not read", count(self.unread_shards, "shard"));
+        }
         match (self.running, self.finished_ms) {
             (true, _) => format!("{} of {} segments read, {errors}", self.segments_done, self.segments_total),
             (false, Some(_)) => format!("complete: {}, {errors}", count(self.segments_done, "segment")),
@@ -378,7 +401,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 10] = [
+        let table: [(Change, &str); 11] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -393,6 +416,13 @@ mod tests {
                         "bytes_per_s": 1, "eta_s": 1, "blocked": 2, "last_error": null });
                 },
                 "2 shards have no target",
+            ),
+            (
+                |v| {
+                    v["store"]["log"]["repair"] = json!({ "running": false, "segments_left": 0, "bytes_left": 0,
+                        "bytes_per_s": 0, "eta_s": null, "overflowed": true, "last_error": null });
+                },
+                "the next scrub finds the rest",
             ),
             (
                 |v| {
@@ -412,6 +442,36 @@ mod tests {
         }
         let starting = Status { version: "0".into(), phase: "starting".into(), store: None };
         assert!(starting.troubles()[0].contains("starting"));
+    }
+
+    #[test]
+    fn what_is_waited_for_and_not_read_is_said() {
+        let repair = |left: u64, waiting: u64| Repair {
+            running: true,
+            segments_left: left,
+            bytes_left: left << 20,
+            bytes_per_s: 1 << 20,
+            eta_s: Some(left),
+            blocked: 0,
+            shards_waiting: waiting,
+            overflowed: false,
+            last_error: None,
+        };
+        assert_eq!(repair(0, 0).text(), "nothing to do");
+        assert_eq!(repair(0, 2).text(), "nothing to do; 2 shards wait for targets that may come back");
+        assert_eq!(
+            repair(3, 1).text(),
+            "3 segments and 3.0 MiB left, 1.0 MiB/s, done in 3 s; 1 shard wait for targets that may come back"
+        );
+        let scrub = Scrub {
+            running: false,
+            segments_done: 4,
+            segments_total: 4,
+            errors_found: 0,
+            unread_shards: 3,
+            finished_ms: Some(1),
+        };
+        assert_eq!(scrub.text(), "complete: 4 segments, 0 bad shards found, 3 shards not read");
     }
 
     #[test]

@@ -12,8 +12,6 @@ use crate::IndexError;
 
 /// Name of fjall's lock file in a database directory.
 const LOCK_FILE: &str = "lock";
-/// The device could not read or write: the error of a bad sector.
-const EIO: i32 = 5;
 
 /// Runs a call into fjall; an error or a panic becomes ours.
 pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, fjall::Error>) -> Result<T, IndexError> {
@@ -24,6 +22,9 @@ pub(super) fn guarded<T>(call: impl FnOnce() -> Result<T, fjall::Error>) -> Resu
 }
 
 /// What the caller of the index does about an error of fjall's.
+///
+/// Damage is what was read and is wrong, and files that are not there. A device that does not read is no damage: a cable, a path or a server behind it
+/// may be at fault, and an index is not thrown away for that.
 pub(super) fn fault(error: fjall::Error) -> IndexError {
     match error {
         fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => {
@@ -37,7 +38,7 @@ pub(super) fn fault(error: fjall::Error) -> IndexError {
                     | ErrorKind::IsADirectory
                     | ErrorKind::NotADirectory
             );
-            if is_damage || error.raw_os_error() == Some(EIO) {
+            if is_damage {
                 return IndexError::Corrupt(error.to_string());
             }
             IndexError::Io(error)
@@ -65,4 +66,27 @@ pub(super) fn unless_locked(database: &Path) -> Result<(), IndexError> {
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_read_and_is_wrong_is_corrupt() {
+        const EIO: i32 = 5;
+        for (error, is_corrupt) in [
+            (io::Error::from_raw_os_error(EIO), false),
+            (io::Error::from(ErrorKind::TimedOut), false),
+            (io::Error::from(ErrorKind::PermissionDenied), false),
+            (io::Error::from(ErrorKind::UnexpectedEof), true),
+            (io::Error::from(ErrorKind::NotFound), true),
+            (io::Error::from(ErrorKind::InvalidData), true),
+        ] {
+            let text = error.to_string();
+            assert_eq!(matches!(fault(fjall::Error::Io(error)), IndexError::Corrupt(_)), is_corrupt, "{text}");
+        }
+    }
 }

@@ -51,11 +51,6 @@ impl Listing {
         info.copies().all(|copy| self.is_listed(copy.target) || !core.media.targets.is_member(copy.target))
     }
 
-    /// Members of the deployment that are not listed.
-    pub(super) fn absent(&self) -> usize {
-        self.absent
-    }
-
     /// Whether all members of the deployment are listed.
     pub(super) fn is_complete(&self) -> bool {
         self.absent == 0

@@ -9,6 +9,7 @@ use gabion_platform::Durable;
 use gabion_types::limits::BLOCK_BYTES;
 
 use crate::core::Core;
+use crate::degraded::GatherError;
 use crate::error::LogError;
 use crate::format::{ChunkHeader, StripeShape};
 use crate::media::ChunkError;
@@ -53,7 +54,14 @@ pub(super) async fn rebuild_chunk(
     let mut header = ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: Vec::new() };
     let codec = core.media.codec(info.geometry);
     for range in pieces(shape.payload_bytes(shard)) {
-        let have = core.media.gather(info, shape, valid, shard, range.clone()).await?;
+        let have = match core.media.gather(info, shape, valid, shard, range.clone()).await {
+            Ok(have) => have,
+            Err(GatherError::Busy) => return Err(LogError::Busy),
+            Err(GatherError::TooFew { have, failed }) => {
+                let what = format!("stripe {}", shape.stripe_index);
+                return Err(core.media.too_few(info, &what, have, info.geometry.data(), &failed).await);
+            }
+        };
         let have: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
         let mut rebuilt = vec![0; range.len()];
         codec

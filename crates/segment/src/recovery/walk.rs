@@ -59,16 +59,11 @@ pub(super) async fn recover_segment(
     }
     let shards = match Shards::look(core, listing, id, known).await {
         Headers::Shards(shards) => shards,
-        // All headers are durable before the first stripe. If more of them are blank or out of sight than may be lost, there never was
-        // one; with every target in sight, too.
-        Headers::Blank
-            if listing.is_complete() || listing.found(id).len() + listing.absent() > core.config.geometry.parity() =>
-        {
-            return Ok(Outcome::Empty);
-        }
-        Headers::Blank => {
-            return Ok(Outcome::Unreadable("its shard files are blank, and targets are absent".to_owned()));
-        }
+        // It was never opened. All headers are durable before the first stripe, so if a stripe of it was acknowledged, every shard whose target was
+        // neither lost nor damaged since shows its header, and there are `k` of these at least. None of those in sight shows one: they all would
+        // have to be damaged, besides the targets that are absent. And should that be, a blank file is still no loss: should the others come back,
+        // their headers tell what it was, and its shard is built anew.
+        Headers::Blank => return Ok(Outcome::Empty),
         Headers::Lost(detail) => return Ok(Outcome::Unreadable(detail)),
     };
     let start = shard_header_bytes(shards.info.geometry.shards()) as u64;
@@ -90,7 +85,8 @@ pub(super) async fn recover_segment(
     let needed = shards.info.geometry.data();
     let present = shards.present().count();
     if present < needed {
-        return few_shards(core, shards, seal, start).await;
+        let is_applied = known.is_some_and(|known| known.applied_stripes > 0);
+        return few_shards(core, shards, seal, start, is_applied).await;
     }
     // A parity chunk or the longest data chunk is among any k shards: the longest file reaches to the end of all stripes.
     let longest = shards.files.iter().flatten().max().copied().unwrap_or(0);
@@ -135,10 +131,19 @@ fn without_files(core: &Core, listing: &Listing, known: &KnownSegment) -> Outcom
 }
 
 /// A segment with fewer than `k` shard files: the rest of an interrupted opening, or of one that is half freed or lost.
-async fn few_shards(core: &Core, shards: Shards, seal: Option<Seal>, start: u64) -> Result<Outcome, LogError> {
+///
+/// Where no file has anything behind its header the opening was interrupted, also with targets absent: of a segment with an acknowledged stripe `k`
+/// shards show that stripe, or more are lost than it bears. Files that can not be read show nothing, and are no proof.
+async fn few_shards(
+    core: &Core,
+    shards: Shards,
+    seal: Option<Seal>,
+    start: u64,
+    is_applied: bool,
+) -> Result<Outcome, LogError> {
     let heads = shards.heads(core, start).await;
     let untouched = shards.present().all(|shard| matches!(heads[shard], Head::Nothing)) && seal.is_none();
-    if untouched && shards.in_sight {
+    if untouched && (shards.in_sight || (!is_applied && shards.present().next().is_some())) {
         return Ok(Outcome::Empty);
     }
     Ok(Outcome::Unreadable(format!(

@@ -21,7 +21,7 @@ pub(crate) use open::open_targets;
 
 use crate::placement::Candidate;
 use crate::status::{TargetState, TargetStatus};
-use membership::{Member, Membership};
+use membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
 
 const PROBE_FILE: &str = "gabion.probe";
 
@@ -77,8 +77,8 @@ pub(crate) enum Standing {
     Here,
     /// It is there, and its shards are to be moved away.
     Leaving,
-    /// It is absent or failed since this moment of the monotonic clock.
-    Down { since_ns: u64 },
+    /// It is absent or failed since this moment of the monotonic clock; `given_up` if it is drained or replaced: it is not waited for.
+    Down { since_ns: u64, given_up: bool },
     /// It is no member: what it held is lost.
     Gone,
 }
@@ -194,14 +194,20 @@ impl TargetSet {
 
     /// What can be expected of the target `id`.
     pub(crate) fn standing(&self, id: TargetId) -> Standing {
-        if !self.is_member(id) {
+        let (is_member, given_up) = {
+            let roster = self.roster.lock();
+            let member = roster.members.iter().find(|member| member.id == id);
+            let is_replaced = || roster.members.iter().any(|member| member.replaces == id);
+            (member.is_some(), member.is_some_and(|member| member.draining || is_replaced()))
+        };
+        if !is_member {
             return Standing::Gone;
         }
-        let Some(number) = self.find(id) else { return Standing::Down { since_ns: self.opened_ns } };
+        let Some(number) = self.find(id) else { return Standing::Down { since_ns: self.opened_ns, given_up } };
         let target = self.at(number);
         let health = target.health.lock();
         match health.down_since_ns {
-            Some(since_ns) => Standing::Down { since_ns },
+            Some(since_ns) => Standing::Down { since_ns, given_up },
             None if target.is_draining() => Standing::Leaving,
             None => Standing::Here,
         }
@@ -213,14 +219,14 @@ impl TargetSet {
         targets[number].is_draining() || targets[number].gone.load(Ordering::SeqCst)
     }
 
-    /// Notes that a write, sync or creation failed.
+    /// Notes that a write, sync or creation failed, or that the target does not answer.
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
         let target = self.at(number);
         let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
         let state = if full { TargetState::Full } else { TargetState::Failed };
         let mut health = target.health.lock();
         if health.state != state {
-            tracing::error!(target_name = %target.name, %error, ?state, "a target failed a write");
+            tracing::error!(target_name = %target.name, %error, ?state, "a target failed");
         }
         health.state = state;
         health.failed_at_ms = self.clock.now_ms();
@@ -287,8 +293,14 @@ impl TargetSet {
             }
             health.failed_at_ms = now_ms;
         }
-        let outcome =
-            disk.write_file(PROBE_FILE, Bytes::from_static(b"gabion asks whether this target takes writes\n")).await;
+        // A directory without the list of members is that of a drive that is not mounted: what is written there is lost when it is.
+        let outcome = match disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await {
+            Ok(_) => {
+                let text = Bytes::from_static(b"gabion asks whether this target takes writes\n");
+                disk.write_file(PROBE_FILE, text).await
+            }
+            Err(error) => Err(error),
+        };
         let mut health = target.health.lock();
         match outcome {
             Ok(()) => {

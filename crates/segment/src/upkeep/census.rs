@@ -27,6 +27,8 @@ pub(crate) struct Census {
     pub(crate) redundancy: Vec<usize>,
     /// Segments that lack shards, and of which no further one may be lost.
     pub(crate) at_risk: usize,
+    /// Shards that are missing and whose targets are waited for.
+    pub(crate) waiting: usize,
     /// What can be done something about, the most endangered segments first.
     pub(crate) needs: Vec<Need>,
     shards_on: HashMap<TargetId, usize>,
@@ -66,7 +68,8 @@ impl Census {
         let damaged: BTreeSet<RepairEntry> = core.media.repairs.snapshot().into_iter().collect();
         let segments: Vec<Arc<Segment>> = core.segments.lock().values().cloned().collect();
         let mut standings: HashMap<TargetId, Standing> = HashMap::new();
-        let mut this = Self { redundancy: Vec::new(), at_risk: 0, needs: Vec::new(), shards_on: HashMap::new() };
+        let mut this =
+            Self { redundancy: Vec::new(), at_risk: 0, waiting: 0, needs: Vec::new(), shards_on: HashMap::new() };
         for segment in segments {
             let Some(seal) = segment.settled_seal() else { continue };
             let info = segment.info();
@@ -77,11 +80,14 @@ impl Census {
                 let is_damaged = damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
                 let (is_missing, is_due) = match standing {
                     Standing::Gone => (true, true),
-                    Standing::Down { since_ns } => (true, now_ns.saturating_sub(since_ns) >= patience_ns),
+                    Standing::Down { since_ns, given_up } => {
+                        (true, given_up || now_ns.saturating_sub(since_ns) >= patience_ns)
+                    }
                     Standing::Leaving => (is_damaged, true),
                     Standing::Here => (is_damaged, is_damaged),
                 };
                 missing += usize::from(is_missing);
+                this.waiting += usize::from(is_missing && !is_due);
                 if is_due {
                     shards.push(shard as u8);
                 }

@@ -75,6 +75,9 @@ pub(crate) async fn install(
     }
     if built.lost_stripes == 0 {
         core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
+    } else {
+        // It has holes: what could not be read may be read another time.
+        core.media.ask_repair(info.id, shard);
     }
     Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes })
 }

@@ -2,7 +2,8 @@
 //!
 //! A chunk that is whole where the shard lies now is copied; else it is reconstructed from any `k` others, all of whose blocks are
 //! checked. A stripe that can not be had at all is left out where there is no file to be replaced, so that it costs only itself; where
-//! there is one, nothing is replaced: what is left of it may be all that there is.
+//! there is one, nothing is replaced: what is left of it may be all that there is. Nothing is left out for targets that do not answer: they are
+//! waited for.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use super::Pace;
 use super::check::ShardToCheck;
 use crate::core::Core;
+use crate::degraded::{Failed, GatherError};
 use crate::error::LogError;
 use crate::format::{
     ChunkHeader, SHARD_HEADER_BYTES_MAX, SealBlock, SealReason, ShardHeader, StripeShape, shard_header_bytes,
@@ -51,6 +53,22 @@ pub(super) struct Built {
 struct Stripe {
     shape: StripeShape,
     headers: Vec<Option<Arc<ChunkHeader>>>,
+    /// What is wrong with the others.
+    failed: Vec<Failed>,
+}
+
+/// What became of a chunk.
+enum Chunk {
+    Written,
+    /// Nothing needs its stripe.
+    NotNeeded,
+    Lost(Loss),
+}
+
+/// Why a chunk can not be had.
+struct Loss {
+    told: LogError,
+    failed: Vec<Failed>,
 }
 
 impl Rebuild<'_> {
@@ -66,17 +84,22 @@ impl Rebuild<'_> {
             }
             let stripe = self.stripe(offset, stripe_index).await?;
             let is_live = || self.core.is_live(self.info.id, offset);
-            let is_built = is_live() && (self.copy(file, &stripe).await? || self.reconstruct(file, &stripe).await?);
-            if !is_built && is_live() {
-                if self.replaces_a_file {
-                    return Err(LogError::corrupt(
-                        self.info.id,
-                        format!("too many chunks of stripe {stripe_index} are lost"),
-                    ));
+            let outcome = if !is_live() {
+                Chunk::NotNeeded
+            } else if self.copy(file, &stripe).await? {
+                Chunk::Written
+            } else {
+                self.reconstruct(file, &stripe).await?
+            };
+            match outcome {
+                Chunk::Written => {}
+                Chunk::Lost(error) if is_live() => {
+                    if self.replaces_a_file || self.is_one_silent(&error.failed).await {
+                        return Err(error.told);
+                    }
+                    built.lost_stripes += 1;
                 }
-                built.lost_stripes += 1;
-            } else if !is_built {
-                self.write_dead_header(file, &stripe).await?;
+                Chunk::Lost(_) | Chunk::NotNeeded => self.write_dead_header(file, &stripe).await?,
             }
             built.bytes += stripe.shape.written_bytes(self.shard) as u64;
             offset = stripe.shape.next_offset();
@@ -144,23 +167,45 @@ impl Rebuild<'_> {
     async fn stripe(&self, offset: u64, stripe_index: u32) -> Result<Stripe, LogError> {
         let (core, info) = (self.core, self.info);
         let headers = join_all((0..info.geometry.shards()).map(async |shard| {
-            match core.media.raw(info, shard, offset, CHUNK_ALIGN_BYTES).await {
-                Ok(bytes) => {
-                    let header = decode_header(info, offset, shard, &bytes).ok();
-                    Ok(header.filter(|header| header.shape.stripe_index == stripe_index).map(Arc::new))
-                }
-                Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
-                Err(_) => Ok(None),
+            let bytes = core.media.raw(info, shard, offset, CHUNK_ALIGN_BYTES).await?;
+            match decode_header(info, offset, shard, &bytes) {
+                Ok(header) if header.shape.stripe_index == stripe_index => Ok(Arc::new(header)),
+                Ok(_) => Err(ChunkError::Corrupt("chunk header: it is of another stripe".to_owned())),
+                Err(error) => Err(ChunkError::Corrupt(format!("chunk header: {error}"))),
             }
         }))
-        .await
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
-        let Some(shape) = headers.iter().flatten().next().map(|header| header.shape.clone()) else {
-            return Err(LogError::corrupt(info.id, format!("no header of stripe {stripe_index} can be read")));
-        };
-        let headers = headers.into_iter().map(|header| header.filter(|header| header.shape == shape)).collect();
-        Ok(Stripe { shape, headers })
+        .await;
+        let (mut found, mut failed) = (vec![None; headers.len()], Vec::new());
+        let mut shape: Option<StripeShape> = None;
+        for (shard, header) in headers.into_iter().enumerate() {
+            match header {
+                Ok(header) if header.shape == *shape.get_or_insert_with(|| header.shape.clone()) => {
+                    found[shard] = Some(header);
+                }
+                Ok(_) => {
+                    failed.push((shard, ChunkError::Corrupt("chunk header: it disagrees with another".to_owned())))
+                }
+                Err(ChunkError::Exhausted(_)) => return Err(LogError::Busy),
+                Err(error) => failed.push((shard, error)),
+            }
+        }
+        match shape {
+            Some(shape) => Ok(Stripe { shape, headers: found, failed }),
+            None => Err(core.media.too_few(info, &format!("headers of stripe {stripe_index}"), 0, 1, &failed).await),
+        }
+    }
+
+    /// Whether one of the targets that these chunks lie on does not answer: it may come back, and with it what is missing.
+    async fn is_one_silent(&self, failed: &[Failed]) -> bool {
+        let targets = &self.core.media.targets;
+        for (shard, error) in failed {
+            let target = self.info.targets[*shard];
+            let is_silent = || async { targets.is_member(target) && !self.core.media.answers(target).await };
+            if *shard != self.shard && !matches!(error, ChunkError::Corrupt(_)) && is_silent().await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Copies the chunk from where the shard lies now; false if it is not whole there.
@@ -180,8 +225,8 @@ impl Rebuild<'_> {
         Ok(true)
     }
 
-    /// Reconstructs the chunk from the others; false if too few of them are good.
-    async fn reconstruct(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<bool, LogError> {
+    /// Reconstructs the chunk from the others.
+    async fn reconstruct(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<Chunk, LogError> {
         let (core, shape) = (self.core, &stripe.shape);
         let front = shape.stripe_offset + shape.header_bytes() as u64;
         let codec = core.media.codec(self.info.geometry);
@@ -191,8 +236,13 @@ impl Rebuild<'_> {
             let _room = core.media.rebuild_room(range.len().saturating_mul(self.info.geometry.data() + 1)).await;
             let have = match core.media.gather(self.info, shape, &stripe.headers, self.shard, range.clone()).await {
                 Ok(have) => have,
-                Err(LogError::Busy) => return Err(LogError::Busy),
-                Err(_) => return Ok(false),
+                Err(GatherError::Busy) => return Err(LogError::Busy),
+                Err(GatherError::TooFew { have, failed: more }) => {
+                    let failed: Vec<Failed> = stripe.failed.iter().cloned().chain(more).collect();
+                    let what = format!("stripe {}", shape.stripe_index);
+                    let told = core.media.too_few(self.info, &what, have, self.info.geometry.data(), &failed).await;
+                    return Ok(Chunk::Lost(Loss { told, failed }));
+                }
             };
             let have: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
             let mut rebuilt = vec![0; range.len()];
@@ -201,15 +251,17 @@ impl Rebuild<'_> {
                 .map_err(|error| LogError::corrupt(self.info.id, error.to_string()))?;
             // Where the chunk's own header survived it must agree.
             if let Some(own) = &stripe.headers[self.shard]
-                && check_blocks(own, range.clone(), &rebuilt).is_err()
+                && let Err(error) = check_blocks(own, range.clone(), &rebuilt)
             {
-                return Ok(false);
+                let told =
+                    LogError::corrupt(self.info.id, format!("a rebuilt chunk disagrees with its own header: {error}"));
+                return Ok(Chunk::Lost(Loss { told, failed: Vec::new() }));
             }
             header.block_crcs.extend(rebuilt.chunks(BLOCK_BYTES).map(crc64));
             write(file, front + range.start as u64, vec![rebuilt.into()]).await.map_err(|error| self.failed(error))?;
         }
         self.write_header(file, &header).await?;
-        Ok(true)
+        Ok(Chunk::Written)
     }
 
     /// Of a stripe that nothing needs there is only the header: by it whoever walks the segment finds the next stripe.

@@ -129,6 +129,8 @@ impl Repair {
             segments_left: census.needs.iter().filter(|need| !need.shards.is_empty()).count(),
             shards_left: census.needs.iter().map(|need| need.shards.len()).sum(),
             bytes_left,
+            shards_waiting: census.waiting,
+            overflowed: core.media.repairs.has_overflowed(),
             bytes_per_s,
             eta_s: (bytes_per_s > 0).then(|| bytes_left / bytes_per_s),
             blocked: progress.blocked,

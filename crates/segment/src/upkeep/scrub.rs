@@ -4,6 +4,7 @@
 //! of a stripe are what was written, so is their parity.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::sync::Arc;
 
 use gabion_types::SegmentId;
@@ -14,6 +15,7 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::recovery::list_target;
 use crate::segment::{Pin, Segment};
+use crate::target::Standing;
 
 /// A segment that was read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,6 +29,8 @@ pub struct ScrubbedSegment {
     pub bad_shards: u64,
     /// Chunks that are not what was written.
     pub bad_chunks: u64,
+    /// Shards that could not be read because their targets are absent or do not answer.
+    pub unread_shards: u64,
 }
 
 /// Files under shards' names that belong to nothing that is known.
@@ -49,6 +53,12 @@ const EXAMPLES_MAX: usize = 10;
 
 /// Scrubs the first sealed segment after `after`, or the first of all; nothing when there is none.
 pub(crate) async fn next(core: &Core, after: Option<SegmentId>) -> Result<Option<ScrubbedSegment>, LogError> {
+    if after.is_none() {
+        // Targets that failed are asked whether they work again.
+        for (number, _) in core.media.targets.all() {
+            core.media.targets.room(number).await;
+        }
+    }
     let mut after = after;
     loop {
         let Some(segment) = following(core, after) else { return Ok(None) };
@@ -71,12 +81,20 @@ fn following(core: &Core, after: Option<SegmentId>) -> Option<Arc<Segment>> {
 
 /// Reads all shards whose targets are there; nothing if the segment goes meanwhile.
 async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>, LogError> {
-    let mut scrubbed = ScrubbedSegment { segment: segment.id, bytes: 0, bad_shards: 0, bad_chunks: 0 };
+    let mut scrubbed =
+        ScrubbedSegment { segment: segment.id, bytes: 0, bad_shards: 0, bad_chunks: 0, unread_shards: 0 };
     for shard in 0..segment.info().geometry.shards() {
         let Some(seal) = segment.settled_seal() else { return Ok(None) };
         let info = segment.info();
-        if core.media.targets.find(info.targets[shard]).is_none() {
-            continue;
+        let target = info.targets[shard];
+        match core.media.targets.standing(target) {
+            // It is missing, and repair knows it.
+            Standing::Gone => continue,
+            Standing::Down { .. } => {
+                scrubbed.unread_shards += 1;
+                continue;
+            }
+            Standing::Here | Standing::Leaving => {}
         }
         let damage = match check_current(core, &info, seal, shard, &core.scrub_pace).await {
             Ok(checked) => {
@@ -85,16 +103,23 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
                 scrubbed.bad_chunks += checked.bad_chunks;
                 checked.damage
             }
-            Err(error @ LogError::Corrupt { .. }) => Some(error.to_string()),
+            Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => Some(error.to_string()),
             Err(error) => return Err(error),
         };
         // A shard that moved meanwhile was whole when it did.
-        if let Some(damage) = damage.filter(|_| segment.info().targets[shard] == info.targets[shard]) {
-            scrubbed.bad_shards += 1;
-            core.media.metrics.scrub_bad_shards.add(1);
-            tracing::warn!(segment = %segment.id, shard, target = %info.targets[shard], %damage, "scrub found damage");
-            core.media.ask_repair(segment.id, shard);
+        let Some(damage) = damage.filter(|_| segment.info().targets[shard] == target) else { continue };
+        if !core.media.answers(target).await {
+            // It is the target that fails, not the shard: the others are not read one by one to find that out.
+            if let Some(number) = core.media.targets.find(target) {
+                core.media.targets.failed(number, &io::Error::other(damage));
+            }
+            scrubbed.unread_shards += 1;
+            continue;
         }
+        scrubbed.bad_shards += 1;
+        core.media.metrics.scrub_bad_shards.add(1);
+        tracing::warn!(segment = %segment.id, shard, %target, %damage, "scrub found damage");
+        core.media.ask_repair(segment.id, shard);
     }
     Ok(Some(scrubbed))
 }

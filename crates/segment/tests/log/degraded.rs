@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gabion_platform::Disk;
 use gabion_segment::{Committed, Log, LogError};
 use gabion_types::{Extent, Place};
 
@@ -102,30 +103,103 @@ fn any_m_targets_may_be_gone_at_the_start() {
     }
 }
 
+/// What comes of reading the extents of what was written.
+async fn outcomes(log: &Log, written: &Written) -> (usize, usize, usize) {
+    let (mut good, mut unreadable, mut corrupt) = (0, 0, 0);
+    let records = written.records.iter().flat_map(|(_, _, committed)| &committed.extents);
+    for extent in records.chain(written.stripes.iter().map(|(_, extent)| extent)) {
+        match read(log, extent, 0..extent.len).await {
+            Ok(_) => good += 1,
+            Err(LogError::Unreadable { .. }) => unreadable += 1,
+            Err(LogError::Corrupt { .. }) => corrupt += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (good, unreadable, corrupt)
+}
+
 #[test]
-fn more_than_m_lost_is_an_error_and_not_wrong_bytes() {
-    let mut world = World::new("4+2", 3);
+fn more_than_m_silent_is_an_error_that_passes_and_not_wrong_bytes() {
+    type Fault = fn(&World);
+    let faults: [(&str, Fault, Fault); 2] = [
+        (
+            "offline",
+            |world| world.disks[..3].iter().for_each(|disk| disk.offline(true)),
+            |world| world.disks[..3].iter().for_each(|disk| disk.offline(false)),
+        ),
+        (
+            "read errors",
+            |world| world.disks[..3].iter().for_each(|disk| disk.fail_reads(u32::MAX, std::io::ErrorKind::Other)),
+            |world| world.disks[..3].iter().for_each(|disk| disk.fail_reads(0, std::io::ErrorKind::Other)),
+        ),
+    ];
+    for (number, (name, fault, end)) in faults.into_iter().enumerate() {
+        let mut world = World::new("4+2", 3 + number as u64);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            let written = write_some(&log).await;
+            fault(&world);
+            let (_, unreadable, corrupt) = outcomes(&log, &written).await;
+            assert!(unreadable > 0 && corrupt == 0, "{name}: {unreadable} {corrupt}");
+            end(&world);
+            check(&log, &written, name).await;
+        });
+    }
+}
+
+/// What was read and is wrong, and files that are gone from targets that are there, are lost; what was not read may make up for it, or not.
+#[test]
+fn corrupt_is_what_no_target_that_comes_back_can_heal() {
+    let mut world = World::new("4+2", 7);
     life(async {
         let book = Arc::new(Book::default());
         let (log, _) = world.start(&book).await;
         let written = write_some(&log).await;
-        for disk in &world.disks[..3] {
-            disk.offline(true);
-        }
-        let mut corrupt = 0;
-        for extent in written
-            .records
-            .iter()
-            .flat_map(|(_, _, committed)| &committed.extents)
-            .chain(written.stripes.iter().map(|(_, extent)| extent))
-        {
-            match read(&log, extent, 0..extent.len).await {
-                Ok(_) => {}
-                Err(LogError::Corrupt { .. }) => corrupt += 1,
-                Err(other) => panic!("{other}"),
-            }
-        }
-        assert!(corrupt > 0);
+        let extent = written.stripes.last().unwrap().1;
+        let holders: Vec<usize> = (0..6)
+            .map(|shard| {
+                let suffix = format!("{}.{shard:03}", extent.segment);
+                world.disks.iter().position(|disk| disk.paths().iter().any(|path| path.ends_with(&suffix))).unwrap()
+            })
+            .collect();
+        let refused = async || read(&log, &extent, 0..extent.len).await.unwrap_err();
+        let (rotten, silent) =
+            (|shard| world.rot(&extent, shard, 100_000), |shard: usize, is| world.disks[holders[shard]].offline(is));
+        rotten(0);
+        rotten(1);
+        silent(5, true);
+        assert!(matches!(refused().await, LogError::Unreadable { .. }), "three good ones and one that may come back");
+        silent(4, true);
+        silent(2, true);
+        assert!(matches!(refused().await, LogError::Unreadable { .. }), "one good one and three that may come back");
+        (2..6).for_each(|shard| silent(shard, false));
+        rotten(4);
+        assert!(matches!(refused().await, LogError::Corrupt { .. }), "three good ones");
+        silent(5, true);
+        assert!(matches!(refused().await, LogError::Corrupt { .. }), "it does not help if that comes back");
+        silent(5, false);
+        rotten(4);
+        read(&log, &extent, 0..extent.len).await.unwrap();
+        // A file that is gone from a target that is there will not come back; one that is not mounted may.
+        silent(3, true);
+        read(&log, &extent, 0..extent.len).await.unwrap_err();
+        silent(3, false);
+        let (disk, path) = world.find(&format!("{}.003", extent.segment)).unwrap();
+        disk.unlink(&path).await.unwrap();
+        assert!(matches!(refused().await, LogError::Corrupt { .. }), "a file is gone");
+        disk.unlink("gabion.json").await.unwrap();
+        assert!(matches!(refused().await, LogError::Unreadable { .. }), "all of it is gone");
+    });
+}
+
+#[test]
+fn a_log_does_not_open_with_more_than_m_absent() {
+    let mut world = World::new("4+2", 8);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 100).await.unwrap();
     });
     world.kill();
     world.absent = vec![0, 1, 2];
@@ -227,7 +301,7 @@ fn a_lost_segment_is_reported_not_guessed_at() {
     let segment = written.records[0].2.home.segment;
     for shard in [0, 2] {
         let (disk, path) = world.find(&format!("{segment}.{shard:03}")).unwrap();
-        life(gabion_platform::Disk::unlink(disk, &path)).unwrap();
+        life(disk.unlink(&path)).unwrap();
     }
     let rebuilt = Arc::new(Book::default());
     life(async {

@@ -220,6 +220,33 @@ fn a_target_that_works_is_replaced_while_it_serves() {
     });
 }
 
+/// Who replaces a target has decided: its shards are not waited for, though it is still a member and may come back.
+#[test]
+fn a_failed_target_that_is_replaced_is_not_waited_for() {
+    let (mut world, book) = written("2+1", 3, 9);
+    world.config.upkeep.repair_delay_ms = 3_600_000;
+    life(async {
+        let (log, _) = world.start(&book).await;
+        world.disks[1].offline(true);
+        for name in 50..54 {
+            let _ = put(&log, name, 1000).await;
+        }
+        let status = log.status();
+        assert_eq!(status.targets[1].state, gabion_segment::TargetState::Failed);
+        assert_eq!(log.repair(false).await.unwrap().shards_built, 0);
+        assert!(status.repair.shards_left == 0 && status.repair.shards_waiting > 0, "{:?}", status.repair);
+        let old = id_of(&log, 1);
+        log.target_replace(old, newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        let repair = log.status().repair;
+        assert!(repair.shards_left > 0 && repair.shards_waiting == 0, "{repair:?}");
+        let pass = log.repair(false).await.unwrap();
+        assert_eq!((pass.shards_built, pass.shards_failed, pass.lost_stripes), (repair.shards_left, 0, 0));
+        let repair = log.status().repair;
+        assert_eq!((repair.shards_left, repair.bytes_left, repair.shards_waiting), (0, 0, 0));
+        book.verify(&log).await;
+    });
+}
+
 #[test]
 fn readers_and_writers_go_on_while_shards_move() {
     for seed in 0..6 {

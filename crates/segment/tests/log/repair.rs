@@ -390,3 +390,29 @@ fn a_lost_shard_is_built_as_far_as_it_can_be() {
         check_redundancy(&world, &log, &book).await;
     });
 }
+
+/// A shard is not built with holes where the others are only away for a moment; a bad sector costs its own stripe.
+#[test]
+fn nothing_is_left_out_of_a_shard_for_targets_that_do_not_answer() {
+    let (mut world, book) = written("2+1", 0, 11);
+    let id = segments(&book)[0];
+    let holder = world
+        .disks
+        .iter()
+        .position(|disk| disk.paths().iter().any(|path| path.ends_with(&format!("{id}.000"))))
+        .unwrap();
+    unlink(&world, &format!("{id}.002"));
+    life(async {
+        let (log, _) = world.start(&book).await;
+        world.disks[holder].offline(true);
+        let pass = log.repair(true).await.unwrap();
+        assert_eq!((pass.shards_built, pass.lost_stripes), (0, 0), "{pass:?}");
+        assert!(pass.shards_failed > 0 && log.metrics().repair_lost_stripes.get() == 0, "{pass:?}");
+        world.disks[holder].offline(false);
+        world.clock.advance(std::time::Duration::from_secs(60));
+        // It is not one of those that are left alone for an hour.
+        assert_eq!(log.repair(false).await.unwrap().shards_built, 1);
+        check_redundancy(&world, &log, &book).await;
+    });
+    check_files(&world, &book);
+}

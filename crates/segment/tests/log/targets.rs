@@ -166,3 +166,46 @@ fn an_opened_segment_without_stripes_leaves_nothing_behind() {
         });
     }
 }
+
+/// The power fails while a segment is opened, and before the next start a target goes: what was not opened holds nothing, wherever its other
+/// files are, and is no loss.
+#[test]
+fn an_opening_that_was_cut_off_is_no_loss_with_targets_absent() {
+    let mut acknowledged = 0;
+    for (absent, step) in
+        [vec![0], vec![2, 5]].into_iter().flat_map(|lost| (0..70).map(move |step| (lost.clone(), step)))
+    {
+        let mut world = World::new("4+2", 700 + step);
+        let book = Arc::new(Book::default());
+        let is_acknowledged = life(async {
+            let (log, _) = world.start(&book).await;
+            let outcome = tokio::select! {
+                biased;
+                outcome = put(&log, 1, 10) => Some(outcome.is_ok()),
+                () = steps(step) => None,
+            };
+            world.crash(step);
+            outcome == Some(true)
+        });
+        acknowledged += usize::from(is_acknowledged);
+        world.absent = absent.clone();
+        for book in [Arc::new(Book::default()), book] {
+            life(async {
+                let (log, recovery) = world.start(&book).await;
+                assert!(recovery.unreadable.is_empty(), "{absent:?}, step {step}: {:?}", recovery.unreadable);
+                book.verify(&log).await;
+                assert!(!is_acknowledged || !book.mutations().is_empty(), "{absent:?}, step {step}");
+            });
+            world.kill();
+        }
+        world.absent.clear();
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert!(recovery.unreadable.is_empty(), "{absent:?}, step {step}, later: {:?}", recovery.unreadable);
+            book.verify(&log).await;
+            assert!(!is_acknowledged || !book.mutations().is_empty(), "{absent:?}, step {step}, later");
+        });
+    }
+    assert!(acknowledged > 10, "{acknowledged}");
+}

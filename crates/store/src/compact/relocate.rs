@@ -301,7 +301,8 @@ async fn shared(round: &Round, pieces: &[Piece], stays: Stays) -> Option<(Vec<Ex
 /// The bytes of a piece, verified.
 pub(super) async fn read(round: &Round, piece: &Piece) -> Result<Vec<Bytes>, StoreError> {
     let bytes = round.inner.log.read(&piece.extent, piece.from..piece.to).await.map_err(|error| match error {
-        error @ LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
+        // What one row's bytes suffer from says nothing of the others, though they may come back.
+        error @ (LogError::NotFound(_) | LogError::Unreadable { .. }) => StoreError::Corrupt(error.to_string()),
         error => error.into(),
     })?;
     round.inner.metrics.compaction_read_bytes.add(piece.len() as u64);

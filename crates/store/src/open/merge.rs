@@ -120,8 +120,9 @@ impl<'a> Merge<'a> {
                     return Ok(());
                 }
                 Ok(false) => break,
-                Err(error @ (LogError::Corrupt { .. } | LogError::NotFound(_))) => {
-                    tracing::error!(%error, "mutations are lost: more targets are lost or damaged than parity replaces");
+                // Its segment stays unsealed in the index and is noted: it is read again when it can be.
+                Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. } | LogError::NotFound(_))) => {
+                    tracing::error!(%error, "mutations are missing: more targets are lost, damaged or silent than parity replaces");
                     if self.lost.last() != Some(&cursor.source.segment) {
                         self.lost.push(cursor.source.segment);
                     }

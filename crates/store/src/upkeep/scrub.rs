@@ -34,6 +34,8 @@ pub struct ScrubReport {
     pub bad_shards: u64,
     /// Chunks that were not what was written.
     pub bad_chunks: u64,
+    /// Shards that were not read because their targets are absent or do not answer.
+    pub unread_shards: u64,
     /// Shards that were built anew at its end, for whatever reason.
     pub shards_repaired: u64,
     /// What the comparison of index and log found; nothing if it was not made, or before this start of the server.
@@ -53,6 +55,8 @@ pub struct ScrubStatus {
     pub bytes: u64,
     /// Shards that it found bad.
     pub errors_found: u64,
+    /// Shards that it could not read because their targets are absent or do not answer.
+    pub unread_shards: u64,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it ended; nothing while it is under way.
@@ -96,6 +100,9 @@ struct Cursor {
     bad_chunks: u64,
     #[n(7)]
     shards_repaired: u64,
+    /// Not in rows of earlier versions.
+    #[n(8)]
+    unread_shards: Option<u64>,
 }
 
 impl Cursor {
@@ -107,6 +114,7 @@ impl Cursor {
             bytes: self.bytes,
             bad_shards: self.bad_shards,
             bad_chunks: self.bad_chunks,
+            unread_shards: self.unread_shards.unwrap_or(0),
             shards_repaired: self.shards_repaired,
             cross_check,
         }
@@ -156,8 +164,11 @@ pub(crate) async fn scrubs(store: Weak<Inner>, stop: CancellationToken) {
     }
 }
 
-/// Whether a scrub is under way, or the last one is long ago. The first one of a deployment comes an interval after it is first asked for.
+/// Whether a scrub is under way, or the last one is long ago, or there is damage that only a scrub finds again. The first one of a deployment comes an interval after it is first asked for.
 fn is_due(inner: &Inner, interval_h: u64) -> bool {
+    if inner.log.wants_scrub() {
+        return true;
+    }
     let now_ms = inner.env.clock.now_ms();
     match Cursor::load(&*inner.index) {
         Ok(Some(Cursor { finished_ms: Some(finished_ms), .. })) => {
@@ -183,6 +194,9 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
         Some(cursor) if !anew && cursor.finished_ms.is_none() => cursor,
         _ => started,
     };
+    if cursor.after.is_none() {
+        inner.log.scrub_begins();
+    }
     let _running = Running::begin(inner, cursor.report(None));
     while let Some(scrubbed) = inner.log.scrub_next(cursor.after).await? {
         cursor.after = Some(scrubbed.segment);
@@ -190,6 +204,7 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
         cursor.bytes += scrubbed.bytes;
         cursor.bad_shards += scrubbed.bad_shards;
         cursor.bad_chunks += scrubbed.bad_chunks;
+        *cursor.unread_shards.get_or_insert(0) += scrubbed.unread_shards;
         cursor.store(&*inner.index)?;
         inner.scrub.state.lock().current = cursor.report(None);
     }
@@ -198,7 +213,10 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
         tracing::error!(?compared, "index and log do not agree");
     }
     if cursor.bad_shards > 0 {
-        cursor.shards_repaired = inner.log.repair(false).await?.shards_built as u64;
+        match inner.log.repair(false).await {
+            Ok(pass) => cursor.shards_repaired = pass.shards_built as u64,
+            Err(error) => tracing::warn!(%error, "what the scrub found could not be repaired; it is tried again"),
+        }
     }
     cursor.finished_ms = Some(inner.env.clock.now_ms());
     cursor.store(&*inner.index)?;
@@ -246,6 +264,7 @@ pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
         segments_total: (sealed_segments as u64).max(current.segments),
         bytes: current.bytes,
         errors_found: current.bad_shards,
+        unread_shards: current.unread_shards,
         started_ms: current.started_ms,
         finished_ms: last.as_ref().and_then(|last| last.finished_ms),
         last,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gabion_metadata::{Index, ScanRange, Table, Write};
 use gabion_platform::{Disk, SimDisk};
 use gabion_segment::LogTarget;
-use gabion_store::{Store, TargetMode};
+use gabion_store::{ObjectBody, Store, StoreError, TargetMode, TargetState};
 
 use crate::harness::{truth::check_counters, *};
 
@@ -62,6 +62,51 @@ async fn a_scrub_finds_rot_that_nobody_reads_and_heals_it() {
     let store = world.restart(store).await;
     let status = store.status().scrub;
     assert!(!status.running && status.last.unwrap().segments == clean.segments);
+}
+
+#[tokio::test]
+async fn a_scrub_passes_over_a_target_that_does_not_answer() {
+    let (mut world, store) = filled(5).await;
+    let whole = store.scrub_now().await.unwrap();
+    let rotten = rot(&world);
+    world.disks[0].offline(true);
+    let partly = store.scrub_now().await.unwrap();
+    assert_eq!((partly.segments, partly.unread_shards), (whole.segments, rotten), "{partly:?}");
+    assert_eq!(partly.bad_shards, rotten, "and it finds what is wrong on the others");
+    let status = store.status();
+    assert_eq!(status.log.targets[0].state, TargetState::Failed, "it was asked once, not shard by shard");
+    assert_eq!(status.scrub.unread_shards, rotten);
+    // When it is back, all is read, and what was rotten is healed.
+    world.disks[0].offline(false);
+    world.clock.advance(std::time::Duration::from_secs(60));
+    store.repair_now().await.unwrap();
+    let again = store.scrub_now().await.unwrap();
+    assert_eq!((again.unread_shards, again.bad_shards, again.bytes), (0, 0, whole.bytes));
+    let store = world.restart(store).await;
+    check_objects(&store).await;
+}
+
+/// What can not be read now is told as that, and not as lost, to whoever reads and whoever writes.
+#[tokio::test]
+async fn targets_that_do_not_answer_are_no_corruption() {
+    let (world, store) = filled(6).await;
+    let (silent, talking) = (&world.disks[..2], |is| move |disk: &SimDisk| disk.offline(is));
+    silent.iter().for_each(talking(true));
+    let (mut refused, mut read) = (0, 0);
+    for i in 0..6 {
+        for name in [format!("small {i}"), format!("large {i}")] {
+            match get(&store, "bucket", &name).await {
+                Ok(_) => read += 1,
+                Err(StoreError::Unavailable(_)) => refused += 1,
+                Err(other) => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+    assert!(refused >= 6, "{refused} refused, {read} read");
+    let written = store.put_object(put_request("bucket", "new"), ObjectBody::from_bytes(bytes(1, 100))).await;
+    assert!(matches!(written, Err(StoreError::Unavailable(_))), "{written:?}");
+    silent.iter().for_each(talking(false));
+    check_objects(&store).await;
 }
 
 #[tokio::test]
