@@ -1,7 +1,7 @@
 //! The bytes of a simulated file: sparse, since segments are preallocated to a gigabyte and hold a few kilobytes in
 //! a test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entropy::Dice;
 
@@ -12,11 +12,24 @@ const PAGE_BYTES: u64 = 4096;
 pub(super) struct Content {
     len: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES as usize]>>,
+    /// Whole pages that were punched out and not written since: they take no room.
+    holes: BTreeSet<u64>,
 }
 
 impl Content {
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// The room that it takes: its length without the holes that were punched.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.len - self.holes.len() as u64 * PAGE_BYTES
+    }
+
+    /// The room that a write would take beyond that.
+    pub(super) fn growth_bytes(&self, offset: u64, len: u64) -> u64 {
+        let refilled = self.holes.range(offset / PAGE_BYTES..(offset + len).div_ceil(PAGE_BYTES)).count() as u64;
+        (offset + len).saturating_sub(self.len) + refilled * PAGE_BYTES
     }
 
     /// Up to `len` bytes at `offset`, fewer at the end.
@@ -37,6 +50,7 @@ impl Content {
             return;
         }
         for (page, within, range) in pages_of(offset, bytes.len()) {
+            self.holes.remove(&page);
             let page = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE_BYTES as usize]));
             page[within..within + range.len()].copy_from_slice(&bytes[range]);
         }
@@ -46,6 +60,7 @@ impl Content {
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.pages.split_off(&len.div_ceil(PAGE_BYTES));
+            self.holes.split_off(&(len / PAGE_BYTES));
             if let Some(page) = self.pages.get_mut(&(len / PAGE_BYTES)) {
                 page[(len % PAGE_BYTES) as usize..].fill(0);
             }
@@ -63,10 +78,10 @@ impl Content {
 
     /// Makes `len` bytes at `offset`, both multiples of a page, zeros without changing the length.
     pub(super) fn punch(&mut self, offset: u64, len: u64) {
-        let holes: Vec<u64> =
-            self.pages.range(offset / PAGE_BYTES..(offset + len) / PAGE_BYTES).map(|(&page, _)| page).collect();
+        let holes = offset / PAGE_BYTES..((offset + len) / PAGE_BYTES).min(self.len / PAGE_BYTES);
         for page in holes {
             self.pages.remove(&page);
+            self.holes.insert(page);
         }
     }
 
@@ -100,6 +115,22 @@ fn pages_of(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::o
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn holes_take_no_room_until_they_are_written() {
+        let mut content = Content::default();
+        content.set_len(10 * PAGE_BYTES + 100);
+        content.punch(2 * PAGE_BYTES, 4 * PAGE_BYTES);
+        content.punch(9 * PAGE_BYTES, 9 * PAGE_BYTES);
+        assert_eq!(content.allocated_bytes(), 5 * PAGE_BYTES + 100, "the end of the file is no whole page");
+        assert_eq!(content.growth_bytes(0, 2 * PAGE_BYTES), 0);
+        assert_eq!(content.growth_bytes(2 * PAGE_BYTES - 1, 2), PAGE_BYTES);
+        assert_eq!(content.growth_bytes(9 * PAGE_BYTES, 2 * PAGE_BYTES), 2 * PAGE_BYTES - 100);
+        content.write(3 * PAGE_BYTES + 7, &[1]);
+        assert_eq!(content.allocated_bytes(), 6 * PAGE_BYTES + 100);
+        content.set_len(4 * PAGE_BYTES + 1);
+        assert_eq!(content.allocated_bytes(), 3 * PAGE_BYTES + 1);
+    }
 
     #[test]
     fn agrees_with_a_vector() {

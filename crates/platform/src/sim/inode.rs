@@ -43,6 +43,16 @@ impl Inode {
         self.cached.len()
     }
 
+    /// See [`Content::allocated_bytes`].
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        self.cached.allocated_bytes()
+    }
+
+    /// See [`Content::growth_bytes`].
+    pub(super) fn growth_bytes(&self, offset: u64, len: u64) -> u64 {
+        self.cached.growth_bytes(offset, len)
+    }
+
     /// The place of some byte that was ever written.
     pub(super) fn any_offset(&self, dice: &mut Dice) -> Option<u64> {
         self.cached.any_offset(dice)

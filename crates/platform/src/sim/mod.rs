@@ -26,7 +26,7 @@
 //! - **Misdirected writes**: a write says that it succeeded and has hit another file of the disk, at the same offset.
 //! - **Slow**: an operation waits many turns before a step, while others overtake it.
 //! - **Full**: what would make the lengths of all files exceed a capacity fails with `StorageFull` and changes
-//!   nothing.
+//!   nothing. Holes that were punched do not count, until they are written again.
 //! - **Offline**: every operation fails with `NotConnected`, until it is online again.
 //! - **Rot**: a bit of a file flips, on the medium and in the cache; given, or anywhere ([`SimDisk::rot`]): in data, headers,
 //!   seals, memberships.
@@ -183,7 +183,7 @@ impl SimDisk {
         self.state.lock().digest()
     }
 
-    /// Lengths of all files together.
+    /// The room that all files take together: their lengths without the holes that were punched.
     pub fn used_bytes(&self) -> u64 {
         self.state.lock().used_bytes()
     }

@@ -141,7 +141,7 @@ impl State {
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
-        self.live.values().map(|inode| inode.lock().len()).sum()
+        self.live.values().map(|inode| inode.lock().allocated_bytes()).sum()
     }
 
     pub(super) fn paths(&self) -> Vec<String> {
@@ -267,14 +267,13 @@ impl State {
         let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         self.note(7, offset, bytes);
         let failed = self.faults.writes.step().and_then(|()| self.rates.write_fails.strikes(&mut self.dice));
-        let end = offset + bytes;
         let inode = &match self.rates.misdirected_writes.hits(&mut self.dice) {
             true => self.any_file().unwrap_or_else(|| Arc::clone(inode)),
             false => Arc::clone(inode),
         };
         let mut at = offset;
         if failed.is_ok() {
-            let growth = end.saturating_sub(inode.lock().len());
+            let growth = inode.lock().growth_bytes(offset, bytes);
             self.check_room(growth)?;
         }
         let mut inode = inode.lock();

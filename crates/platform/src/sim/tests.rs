@@ -277,6 +277,22 @@ fn a_full_disk_refuses_growth_and_nothing_else() {
 }
 
 #[test]
+fn a_hole_makes_room_for_others_until_it_is_written_again() {
+    let disk = SimDisk::new(1);
+    let file = create(&disk, "f");
+    write(&file, 0, &[1; 8 * 4096], Durable::Yes).unwrap();
+    disk.full_at(disk.used_bytes());
+    assert_eq!(kind(block_on(disk.create("g", 1))), io::ErrorKind::StorageFull);
+    block_on(file.punch(4096, 3 * 4096)).unwrap();
+    assert_eq!(block_on(disk.space()).unwrap().available_bytes, 3 * 4096);
+    block_on(disk.create("g", 2 * 4096)).unwrap();
+    assert_eq!(kind(write(&file, 4096, &[2; 2 * 4096], Durable::Yes)), io::ErrorKind::StorageFull);
+    write(&file, 4096, &[2; 4096], Durable::Yes).unwrap();
+    assert_eq!(block_on(disk.space()).unwrap().available_bytes, 0);
+    write(&file, 0, &[3; 4096], Durable::Yes).unwrap();
+}
+
+#[test]
 fn an_offline_disk_answers_nothing_until_it_is_back() {
     let disk = SimDisk::new(1);
     let file = create(&disk, "f");
