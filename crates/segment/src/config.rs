@@ -17,7 +17,8 @@ pub enum Durability {
     /// After every chunk of its stripe is synced: survives power loss.
     #[default]
     Sync,
-    /// After every chunk is written: survives the end of the process; power loss may take what came after the last [`crate::Log::sync`].
+    /// After every chunk is written: survives the end of the process; power loss may take what came after the last [`crate::Log::sync`],
+    /// from some record on. There is one lane of small records, whatever `small_lanes` says.
     Relaxed,
 }
 

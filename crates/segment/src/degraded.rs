@@ -12,6 +12,7 @@ use crate::error::LogError;
 use crate::format::{ChunkHeader, StripeShape};
 use crate::media::{ChunkError, Media, check_blocks};
 use crate::segment_info::SegmentInfo;
+use crate::status::MemoryUse;
 
 /// Memory for rebuilding chunks, in bytes; one rebuild of the widest geometry may take more, alone.
 const REBUILD_MEMORY_BYTES: usize = 256 << 20;
@@ -118,6 +119,11 @@ impl Media {
             return Err(lost(format!("rebuilt shard {shard} disagrees with its own header: {error}")));
         }
         Ok(Bytes::from(rebuilt).slice(range.start - start..range.end - start))
+    }
+
+    /// The memory for rebuilding chunks at this moment.
+    pub(crate) fn rebuild_memory(&self) -> MemoryUse {
+        MemoryUse::of("rebuilds", &self.rebuilds, REBUILD_MEMORY_BYTES / BLOCK_BYTES, BLOCK_BYTES)
     }
 
     /// Waits for a share of the memory for rebuilding chunks: of all there is when that is less.

@@ -26,7 +26,7 @@ use crate::replay::MutationStream;
 use crate::room::{Room, room};
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
-use crate::status::LogStatus;
+use crate::status::{LogStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
 use crate::target::open_targets;
 use crate::upkeep::Liveness;
@@ -269,6 +269,15 @@ impl Log {
         self.handle.core.sync_written().await
     }
 
+    /// Makes what was appended to `segments` durable, before a mutation that refers to it is committed: or else, with relaxed durability, a
+    /// power cut might take the bytes and leave the mutation. Free with [`crate::Durability::Sync`].
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub async fn sync_segments(&self, segments: &[SegmentId]) -> Result<(), LogError> {
+        self.handle.core.sync_segments(segments).await
+    }
+
     /// Builds missing and damaged shards anew, and moves those of targets that are drained, until nothing is left that can be done now. Targets that are
     /// absent or failed are waited for as long as `repair_delay_ms` says, or not at all if `at_once`. May be dropped at any moment.
     ///
@@ -449,6 +458,12 @@ impl Log {
             repairs: core.media.repairs.snapshot(),
             poisoned: core.poisoned().map(str::to_owned),
         }
+    }
+
+    /// The budgets of memory that large stripes and the rebuilding of chunks share.
+    #[must_use]
+    pub fn memory(&self) -> [MemoryUse; 2] {
+        [self.handle.lanes.memory(), self.handle.core.media.rebuild_memory()]
     }
 
     /// The counters.

@@ -2,6 +2,7 @@
 
 use gabion_types::{SegmentId, TargetId};
 use serde::{Serialize, Serializer};
+use tokio::sync::Semaphore;
 
 use crate::segment_info::LaneKind;
 
@@ -91,6 +92,25 @@ pub struct LaneStatus {
     pub queued_bytes: usize,
     /// Records or stripes being written or applied.
     pub in_flight: usize,
+}
+
+/// A budget of memory at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
+    /// What it is for.
+    pub name: &'static str,
+    /// What is taken of it, in bytes: nothing while nothing is asked.
+    pub used_bytes: u64,
+    /// Most that can be taken.
+    pub limit_bytes: u64,
+}
+
+impl MemoryUse {
+    /// Of a semaphore that had `units` permits of `unit_bytes` each.
+    pub fn of(name: &'static str, semaphore: &Semaphore, units: usize, unit_bytes: usize) -> Self {
+        let used = units.saturating_sub(semaphore.available_permits());
+        Self { name, used_bytes: used as u64 * unit_bytes as u64, limit_bytes: units as u64 * unit_bytes as u64 }
+    }
 }
 
 /// Repair at one moment.

@@ -189,6 +189,8 @@ pub struct SnapshotReport {
     pub rows: u64,
     /// Its length in bytes.
     pub bytes: u64,
+    /// What writing it stored on all targets, with parity and headers, in bytes: so much at most.
+    pub stored_bytes: u64,
     /// The commit that made it the newest.
     pub seq: Seq,
 }

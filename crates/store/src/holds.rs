@@ -76,6 +76,11 @@ impl Hold {
         }
     }
 
+    /// What it holds.
+    pub(crate) fn segments(&self) -> &[SegmentId] {
+        &self.segments
+    }
+
     /// Holds on until the process ends: whether the mutation took effect is unknown until the next start.
     pub(crate) fn leak(mut self) {
         self.segments.clear();

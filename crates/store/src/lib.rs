@@ -68,4 +68,6 @@ pub use upkeep::{CrossCheck, ScrubReport, ScrubStatus};
 
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
 pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
-pub use gabion_segment::{LogMetrics, LogTarget, RepairPass, RepairStatus, TargetMode, TargetPlan, TargetState};
+pub use gabion_segment::{
+    LogMetrics, LogTarget, MemoryUse, RepairPass, RepairStatus, TargetMode, TargetPlan, TargetState, TargetStatus,
+};

@@ -15,7 +15,7 @@ use gabion_metadata::{
     Index, IndexStats, Table, Value, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
-use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, NewRecord, StripeBuffer};
+use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, MemoryUse, NewRecord, StripeBuffer};
 use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, limits::INLINE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
@@ -136,6 +136,11 @@ impl Budget {
     async fn take(&self, bytes: usize) -> Share {
         let wanted = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.permits);
         Arc::clone(&self.semaphore).acquire_many_owned(wanted).await.expect("the semaphore is never closed")
+    }
+
+    /// How much of it is taken.
+    fn memory(&self, name: &'static str) -> MemoryUse {
+        MemoryUse::of(name, &self.semaphore, self.permits as usize, PERMIT_BYTES)
     }
 
     /// A share of `bytes` if that much is free.
@@ -357,6 +362,18 @@ impl Store {
         status
     }
 
+    /// All budgets of memory: what is taken of each, and how much there is.
+    #[must_use]
+    pub fn memory(&self) -> Vec<MemoryUse> {
+        let inner = &self.inner;
+        let own = [
+            inner.put_memory.memory("bodies"),
+            inner.read_memory.memory("reads"),
+            inner.read_ahead_memory.memory("reads ahead"),
+        ];
+        own.into_iter().chain(inner.log.memory()).collect()
+    }
+
     /// The store's own figures.
     #[must_use]
     pub fn metrics(&self) -> &StoreMetrics {
@@ -513,6 +530,7 @@ impl Inner {
         if !Mutation::fits(&encoded) {
             return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));
         }
+        self.log.sync_segments(hold.segments()).await?;
         let committed = self.log.commit(NewRecord { mutation: encoded.into(), data, data_crc64 }).await;
         committed.map_err(|error| {
             if !matches!(error, LogError::Busy | LogError::Invalid(_)) {

@@ -97,7 +97,8 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
         let next_bytes = match written {
             Ok(Some(report)) => {
                 tracing::info!(rows = report.rows, bytes = report.bytes, "the index was written to the log");
-                report.bytes.saturating_mul(SNAPSHOT_SHARE)
+                // What it stored itself was counted, too: it makes no other one due, or else one would follow the other for ever.
+                report.stored_bytes.saturating_add(bytes.max(report.stored_bytes.saturating_mul(SNAPSHOT_SHARE)))
             }
             Ok(None) => {
                 // There is a reason to have none now, which may last: no more than a look every so many bytes.

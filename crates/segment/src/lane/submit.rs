@@ -14,13 +14,13 @@ use super::large::{PendingStripe, run_large_lane};
 use super::open::Purpose;
 use super::small::{PendingRecord, run_small_lane};
 use crate::applier::{Applier, Committed, RecordBody};
-use crate::config::LogConfig;
+use crate::config::{Durability, LogConfig};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::format::record_bytes;
 use crate::queue::{Queue, Refusal};
 use crate::segment_info::LaneKind;
-use crate::status::LaneStatus;
+use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
 
 /// Unit of the stripe memory budget: a semaphore counts in 32 bits.
@@ -41,6 +41,7 @@ pub(crate) struct Lanes {
     /// Runs of stripes that die as a whole have segments of their own: nothing else is kept by them, and they by nothing else.
     apart: Arc<Queue<PendingStripe>>,
     budget: Arc<Semaphore>,
+    budget_units: usize,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -58,14 +59,15 @@ impl Lanes {
         let small = || Arc::new(Queue::new(config.queue_records_max, config.queue_bytes_max));
         // What waits here is bounded by the budget already.
         let large = || Arc::new(Queue::new(usize::MAX, usize::MAX));
-        let units = (config.stripe_memory_bytes / BUDGET_UNIT_BYTES as u64).min(Semaphore::MAX_PERMITS as u64);
+        let units = (config.stripe_memory_bytes / BUDGET_UNIT_BYTES as u64).min(Semaphore::MAX_PERMITS as u64) as usize;
         Self {
-            small: (0..config.small_lanes).map(|_| small()).collect(),
+            small: (0..small_lanes(config)).map(|_| small()).collect(),
             large: (0..config.large_lanes).map(|_| large()).collect(),
             moved_small: small(),
             moved_large: large(),
             apart: large(),
-            budget: Arc::new(Semaphore::new(units as usize)),
+            budget: Arc::new(Semaphore::new(units)),
+            budget_units: units,
             tasks: Mutex::default(),
         }
     }
@@ -207,6 +209,11 @@ impl Lanes {
         }
     }
 
+    /// The memory for large stripes at this moment.
+    pub(crate) fn memory(&self) -> MemoryUse {
+        MemoryUse::of("stripes", &self.budget, self.budget_units, BUDGET_UNIT_BYTES)
+    }
+
     pub(crate) fn status(&self) -> Vec<LaneStatus> {
         let lane = |kind, depth: crate::queue::Depth| LaneStatus {
             kind,
@@ -219,6 +226,15 @@ impl Lanes {
         let large = self.large.iter().chain([&self.moved_large, &self.apart]);
         let large = large.map(|queue| lane(LaneKind::Large, queue.depth()));
         small.chain(large).collect()
+    }
+}
+
+/// Lanes of small records. With relaxed durability there is one: a power cut then takes the last of its records and leaves all before them, so that
+/// none survives one that it follows from, such as an object its bucket.
+fn small_lanes(config: &LogConfig) -> usize {
+    match config.durability {
+        Durability::Sync => config.small_lanes,
+        Durability::Relaxed => 1,
     }
 }
 

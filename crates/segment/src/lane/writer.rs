@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::Durable;
+use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 
 use super::apply::ApplyJob;
@@ -250,6 +251,26 @@ impl Core {
         }
         self.check_poison()?;
         let writing: Vec<_> = self.writing.lock().values().cloned().collect();
+        self.sync_each(&writing).await
+    }
+
+    /// The same for what was written to some segments.
+    ///
+    /// # Errors
+    /// As [`Core::sync_files`].
+    pub(crate) async fn sync_segments(&self, segments: &[SegmentId]) -> Result<(), LogError> {
+        if self.config.durability == Durability::Sync || segments.is_empty() {
+            return Ok(());
+        }
+        self.check_poison()?;
+        let writing: Vec<_> = {
+            let writing = self.writing.lock();
+            segments.iter().filter_map(|segment| writing.get(segment).cloned()).collect()
+        };
+        self.sync_each(&writing).await
+    }
+
+    async fn sync_each(&self, writing: &[Arc<ShardFiles>]) -> Result<(), LogError> {
         let outcomes = join_all(writing.iter().map(|files| self.sync_files(files))).await;
         outcomes.into_iter().collect()
     }

@@ -86,6 +86,7 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
     let record_bytes = encoded.len() as u64 + content.record.iter().map(|part| part.len() as u64).sum::<u64>();
     let record = NewRecord { mutation: encoded.into(), data: content.record.clone(), data_crc64: content.record_crc64 };
 
+    inner.log.sync_segments(content.hold.segments()).await?;
     // From here on nobody else changes the row: what is committed is ordered as it is applied.
     let _guards = lock(round, &found.place).await;
     // A bug on purpose, which the simulator must find (docs/TESTING.md).

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use gabion_metadata::{IndexSnapshot, ScanRange, Table};
 use gabion_segment::StripeBuffer;
-use gabion_types::{Extent, Seq};
+use gabion_types::{Extent, Seq, limits::CHUNK_ALIGN_BYTES};
 
 use super::{EXTENTS_MAX, stream::Encoder};
 use crate::{
@@ -25,6 +25,10 @@ const PAGE_ROWS: usize = 1024;
 /// How often the last step is tried while the queues of the log are full, and how long is waited in between.
 const COMMIT_ATTEMPTS: usize = 100;
 const COMMIT_RETRY: Duration = Duration::from_millis(100);
+/// What an extent, or a segment that is covered, takes in the mutation, at most.
+const MUTATION_ENTRY_BYTES: usize = 56;
+/// What a chunk takes beside its payload, at most: its header and records, and the padding of both.
+const STRIPE_HEAD_BYTES_MAX: usize = 4 * CHUNK_ALIGN_BYTES;
 
 /// Writes one; `None` when the index lacks what is in the log and can not be read, so that it is no place to begin from, or when it is
 /// unknown what became of the last attempt.
@@ -40,6 +44,9 @@ pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, 
     let mut stripes = Stripes { inner, filling: None, extents: Vec::new(), hold: inner.holds.hold() };
     let (rows, bytes) = stripes.write_rows(&*begun.index).await?;
     let Stripes { extents, hold, .. } = stripes;
+    let mutation_bytes = (extents.len() + begun.covered.len()) * MUTATION_ENTRY_BYTES;
+    let stripe_bytes = extents.iter().map(|extent| extent.len as usize).chain([mutation_bytes]);
+    let stored_bytes = stripe_bytes.map(|bytes| stored_bytes(inner, bytes)).sum();
     let committing = Arc::clone(inner);
     // From here on it may come to count: that is not to be forgotten half-way.
     let committed = inner.run(async move { commit(&committing, begun, extents, rows, hold).await }).await?;
@@ -48,7 +55,14 @@ pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, 
     inner.apply.work().free.notify_one();
     inner.metrics.index_snapshots.add(1);
     inner.metrics.index_snapshot_bytes.add(bytes);
-    Ok(Some(SnapshotReport { rows, bytes, seq: committed }))
+    Ok(Some(SnapshotReport { rows, bytes, stored_bytes, seq: committed }))
+}
+
+/// What a stripe of so much payload takes on all targets, at most.
+fn stored_bytes(inner: &Inner, payload_bytes: usize) -> u64 {
+    let geometry = inner.config.log.geometry;
+    let chunk_bytes = payload_bytes.div_ceil(geometry.data()) + STRIPE_HEAD_BYTES_MAX;
+    (geometry.shards() * chunk_bytes) as u64
 }
 
 /// Says that there is none any more, if there is one: what it keeps is given back.

@@ -190,6 +190,29 @@ async fn snapshots_are_written_when_enough_else_was() {
     store.shutdown().await;
 }
 
+/// What a snapshot stores itself once made the next one due, when `index_snapshot_bytes` was small: for ever, and all dead segments were read
+/// again after each (found by the simulator).
+#[tokio::test]
+async fn a_snapshot_makes_no_other_one_due() {
+    let mut config = config(4, 2);
+    config.index_snapshot_bytes = 16 << 10;
+    let world = World::new(12, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put_many(&store, 0..3).await;
+    let settle = async || {
+        for _ in 0..2000 {
+            tokio::task::yield_now().await;
+        }
+        store.metrics().index_snapshots.get()
+    };
+    let written = settle().await;
+    assert!(written > 0, "there was enough for one");
+    assert_eq!(settle().await, written, "nobody asked for anything");
+    put_many(&store, 3..10).await;
+    store.shutdown().await;
+}
+
 #[tokio::test]
 async fn rows_that_are_not_what_the_log_says_are_found() {
     let (world, store) = fresh(7, (1, 0)).await;
