@@ -47,6 +47,11 @@ impl Atlas {
         !self.afflicted.is_empty() || !self.full.is_empty()
     }
 
+    /// Whether a target is damaged, or may be.
+    pub(crate) fn is_afflicted(&self, target: usize) -> bool {
+        self.afflicted.contains(&target)
+    }
+
     /// Whether operations fail by chance, so that opening may fail too.
     pub(crate) fn is_noisy(&self) -> bool {
         !self.noisy.is_empty()
@@ -96,7 +101,8 @@ impl Atlas {
                 trace.say(format!("target {target} comes back stale"));
                 machine.disks[target].restore(image);
             }
-            _ if dice.below(3) == 0 => {
+            // An empty directory that is no member is refused, as it should be.
+            _ if dice.below(3) == 0 && !machine.is_in_doubt(target) => {
                 trace.say(format!("target {target} is replaced by an empty one"));
                 machine.disks[target].restore(&DiskImage::default());
             }

@@ -6,7 +6,7 @@ use gabion_store::{GetObject, ListObjects, ListParts, ListUploads, StoreError};
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
-    client::{BUCKETS, Client},
+    client::Client,
     machine::Machine,
     truth,
     uploads::{Life, Upload},
@@ -27,8 +27,8 @@ pub(crate) async fn full(client: &Client<'_>, machine: &Machine, all_decided: bo
     tokio::time::sleep(Duration::from_millis(20)).await;
     rest(client).await?;
     read_all(client).await;
-    for bucket in BUCKETS {
-        let bucket = BucketName::new(bucket).expect("the names are valid");
+    let buckets = client.world.borrow().buckets.clone();
+    for bucket in buckets {
         list_all(client, &bucket).await?;
         uploads(client, &bucket, all_decided).await?;
     }
@@ -53,6 +53,7 @@ async fn read_all(client: &Client<'_>) {
         match client.store.get_object(GetObject::whole(bucket, key)).await {
             Ok(read) => client.read(number, called, read, false).await,
             Err(StoreError::NoSuchKey) => client.saw(number, called, None),
+            Err(StoreError::NoSuchBucket) => client.world.borrow_mut().saw_bucket_of(number, called, false),
             Err(error) => client.read_failed(&format!("get {number}"), &error),
         }
     }
@@ -70,7 +71,15 @@ async fn list_all(client: &Client<'_>, bucket: &BucketName) -> Result<(), String
             let max = 1 + client.world.borrow_mut().dice.below(5) as usize;
             let delimiter = delimiter.clone();
             let request = ListObjects { bucket: bucket.clone(), prefix: String::new(), delimiter, after, max };
-            let page = client.store.list_objects(request).await.map_err(|error| format!("list: {error}"))?;
+            let page = match client.store.list_objects(request).await {
+                Ok(page) => page,
+                Err(StoreError::NoSuchBucket) => {
+                    client.world.borrow_mut().saw_bucket(bucket, called, false);
+                    return Ok(());
+                }
+                Err(error) => return Err(format!("list: {error}")),
+            };
+            client.world.borrow_mut().saw_bucket(bucket, called, true);
             for entry in &page.entries {
                 let is_it = |(of, key): &(BucketName, ObjectKey)| of == bucket && key.as_str() == entry.key;
                 let Some(number) = keys.iter().position(is_it) else {
@@ -119,7 +128,15 @@ async fn uploads(client: &Client<'_>, bucket: &BucketName, all_decided: bool) ->
         upload_id_marker: None,
         max: 100_000,
     };
-    let listed = client.store.list_uploads(request).await.map_err(|error| format!("list uploads: {error}"))?.uploads;
+    let called = client.world.borrow_mut().tick();
+    let listed = match client.store.list_uploads(request).await {
+        Ok(listed) => listed.uploads,
+        Err(StoreError::NoSuchBucket) => {
+            client.world.borrow_mut().saw_bucket(bucket, called, false);
+            Vec::new()
+        }
+        Err(error) => return Err(format!("list uploads: {error}")),
+    };
     let mut world = client.world.borrow_mut();
     let world = &mut *world;
     for upload in &listed {
@@ -141,12 +158,14 @@ async fn uploads(client: &Client<'_>, bucket: &BucketName, all_decided: bool) ->
     for known in world.uploads.iter_mut().filter(|known| world.keys[known.key].0 == *bucket) {
         let is_there = listed.iter().any(|upload| upload.upload == known.id);
         known.life = match (known.life, is_there) {
+            (Life::Open, false) if known.may_be_gone => Life::Ended,
             (Life::Open, false) => return Err(format!("upload {} is gone", known.id)),
             (Life::Ended, true) => return Err(format!("upload {} is back", known.id)),
             (Life::MaybeEnded, true) if all_decided => Life::Open,
             (Life::MaybeEnded, false) => Life::Ended,
             (life, _) => life,
         };
+        known.may_be_gone &= !all_decided;
     }
     if all_decided {
         world.unknown_uploads.retain(|key, _| world.keys[*key].0 != *bucket);
@@ -170,18 +189,24 @@ async fn parts(client: &Client<'_>, all_decided: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What the store does by itself comes to a rest, so that lanes are idle at some time.
+/// What the store does by itself comes to a rest, so that at some time lanes are idle and no memory is taken.
 async fn rest(client: &Client<'_>) -> Result<(), String> {
     let mut busy = None;
     for _ in 0..RESTS_MAX {
         let lanes = client.store.status().log.lanes;
-        busy = lanes.into_iter().find(|lane| lane.queued + lane.in_flight + lane.queued_bytes > 0);
-        if busy.is_none() {
+        let lane = lanes.into_iter().find(|lane| lane.queued + lane.in_flight + lane.queued_bytes > 0);
+        let memory = client.store.memory();
+        if let Some(over) = memory.iter().find(|memory| memory.used_bytes > memory.limit_bytes) {
+            return Err(format!("there is less memory than is taken: {over:?}"));
+        }
+        let taken = memory.into_iter().find(|memory| memory.used_bytes > 0);
+        if lane.is_none() && taken.is_none() {
             return Ok(());
         }
+        busy = Some((lane, taken));
         tokio::time::sleep(Duration::from_millis(7)).await;
     }
-    Err(format!("a lane is never idle: {busy:?}"))
+    Err(format!("a lane is never idle, or memory never given back: {busy:?}"))
 }
 
 /// No more files are open than there are.

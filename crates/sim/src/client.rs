@@ -1,5 +1,6 @@
 //! Clients: they ask for things at random, and write down what they were told.
 
+mod buckets;
 mod multipart;
 mod objects;
 
@@ -24,16 +25,24 @@ use crate::{
     values::{Value, Values},
 };
 
-/// Buckets that keys lie in.
-pub(crate) const BUCKETS: [&str; 2] = ["bucket-a", "bucket-b"];
+/// Buckets that keys lie in, and that stay.
+const BUCKETS: [&str; 2] = ["bucket-a", "bucket-b"];
+/// One that comes and goes.
+const CHANGING_BUCKET: &str = "bucket-c";
 
 /// What all clients know together, over all lives.
 pub(crate) struct World {
     pub(crate) dice: Dice,
     pub(crate) trace: Trace,
     pub(crate) values: Values,
+    /// The last one comes and goes, if `buckets_change`.
+    pub(crate) buckets: Vec<BucketName>,
     pub(crate) keys: Vec<(BucketName, ObjectKey)>,
+    /// Those of the keys, and one of the bucket that comes and goes.
     pub(crate) registers: Vec<Register>,
+    pub(crate) buckets_change: bool,
+    /// Deletions of that bucket that are under way, and when the last one ended.
+    deletions: Deletions,
     pub(crate) uploads: Vec<Upload>,
     /// By key: uploads that were asked for without an answer.
     pub(crate) unknown_uploads: BTreeMap<usize, usize>,
@@ -50,10 +59,19 @@ pub(crate) struct World {
     now: u64,
 }
 
+#[derive(Default)]
+struct Deletions {
+    under_way: usize,
+    last_ended: u64,
+}
+
 impl World {
     pub(crate) fn new(params: &Params, dice: Dice, is_loud: bool) -> Self {
+        let names = BUCKETS.into_iter().chain(params.buckets_change.then_some(CHANGING_BUCKET));
+        let buckets: Vec<BucketName> =
+            names.map(|name| BucketName::new(name).expect("the names above are valid")).collect();
         let key = |number: usize| {
-            let bucket = BucketName::new(BUCKETS[number % BUCKETS.len()]).expect("the names above are valid");
+            let bucket = buckets[number % buckets.len()].clone();
             let folder = ["a/", "b/", "", "a/b/"][number / 2 % 4];
             (bucket, ObjectKey::new(&format!("{folder}key-{number}")).expect("this is a valid key"))
         };
@@ -62,7 +80,10 @@ impl World {
             trace: Trace::new(is_loud),
             values: Values::new(params.seed),
             keys: (0..params.keys).map(key).collect(),
-            registers: (0..params.keys).map(|_| Register::default()).collect(),
+            registers: (0..=params.keys).map(|_| Register::default()).collect(),
+            buckets_change: params.buckets_change,
+            deletions: Deletions::default(),
+            buckets,
             uploads: Vec::new(),
             unknown_uploads: BTreeMap::new(),
             has_buckets: false,
@@ -72,6 +93,19 @@ impl World {
             refused: 0,
             now: 0,
         }
+    }
+
+    /// All that was acknowledged is durable, and nothing is asked.
+    pub(crate) fn synced(&mut self) {
+        self.trace.say("all is durable".to_owned());
+        self.registers.iter_mut().for_each(Register::synced);
+        self.uploads.iter_mut().for_each(Upload::synced);
+    }
+
+    /// The power went out: what was not synced may be lost.
+    pub(crate) fn lost_power(&mut self) {
+        self.registers.iter_mut().for_each(Register::lost_power);
+        self.uploads.iter_mut().for_each(Upload::lost_power);
     }
 
     /// The next moment.
@@ -141,10 +175,10 @@ impl Client<'_> {
             if self.power.is_out() || self.world().violation.is_some() {
                 return;
             }
-            let (kind, think_ms) = {
+            let (kind, think_ms, buckets_change) = {
                 let mut world = self.world();
                 world.ops += 1;
-                (world.dice.below(100), pick(&mut world.dice, &[0, 0, 0, 1, 10]))
+                (world.dice.below(100), pick(&mut world.dice, &[0, 0, 0, 1, 10]), world.buckets_change)
             };
             if think_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(think_ms)).await;
@@ -153,6 +187,8 @@ impl Client<'_> {
                 0..=29 => self.put().await,
                 30..=49 => self.get().await,
                 50..=53 => self.head().await,
+                54 | 55 if buckets_change => self.create_bucket().await,
+                56 | 57 if buckets_change => self.delete_bucket().await,
                 54..=64 => self.delete().await,
                 65..=70 => self.copy().await,
                 71..=74 => self.list().await,
@@ -161,6 +197,7 @@ impl Client<'_> {
                 88..=89 => self.upload_part_copy().await,
                 90..=93 => self.complete_upload().await,
                 94 => self.abort_upload().await,
+                95 if think_ms > 0 => self.upkeep("a snapshot", self.store.snapshot_index().await.map(drop)),
                 95 => self.upkeep("a checkpoint", self.store.checkpoint().await),
                 96 => self.upkeep("freeing", self.store.free_dead_segments().await.map(drop)),
                 97 if self.has_upkeep => self.upkeep("compaction", self.store.compact().await.map(drop)),

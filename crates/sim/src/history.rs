@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::linearize::{Answer, Op, Post, Pre, State, Verdict, search};
+use crate::{
+    linearize::{Answer, Op, Post, Pre, State, Verdict, search},
+    values::Value,
+};
 
 /// The history of a key.
 #[derive(Debug)]
@@ -10,6 +13,8 @@ pub(crate) struct Register {
     ops: Vec<Op>,
     /// What may be the state before `ops`.
     states: BTreeSet<State>,
+    /// What it may have been since it was last known to be durable.
+    since_sync: BTreeSet<Option<Value>>,
 }
 
 /// Names a call until it is answered.
@@ -21,13 +26,18 @@ pub(crate) struct Call {
 
 impl Default for Register {
     fn default() -> Self {
-        Self { ops: Vec::new(), states: [State { value: None, open: BTreeSet::new() }].into() }
+        Self {
+            ops: Vec::new(),
+            states: [State { value: None, open: BTreeSet::new() }].into(),
+            since_sync: [None].into(),
+        }
     }
 }
 
 impl Register {
     /// A change is asked for: from now on it may take effect.
     pub(crate) fn call(&mut self, key: usize, now: u64, pre: Pre, post: Post) -> Call {
+        self.may_be(&post);
         self.ops.push(Op { called: now, answer: Answer::None, pre, post });
         Call { key, place: self.ops.len() - 1 }
     }
@@ -39,6 +49,7 @@ impl Register {
 
     /// It was found that it took effect, or had none, as this says.
     pub(crate) fn done_as(&mut self, call: Call, now: u64, pre: Pre, post: Post) {
+        self.may_be(&post);
         let op = &mut self.ops[call.place];
         (op.pre, op.post, op.answer) = (pre, post, Answer::Done(now));
     }
@@ -56,6 +67,29 @@ impl Register {
     /// Something was seen between `called` and `now`.
     pub(crate) fn saw(&mut self, called: u64, now: u64, pre: Pre) {
         self.ops.push(Op { called, answer: Answer::Done(now), pre, post: Post::Same });
+    }
+
+    fn may_be(&mut self, post: &Post) {
+        match post {
+            Post::Put(value) => drop(self.since_sync.insert(Some(*value))),
+            Post::Delete => drop(self.since_sync.insert(None)),
+            Post::Same | Post::PutUnknown => {}
+        }
+    }
+
+    /// All that was acknowledged is durable; called while nothing is asked, after [`Register::settle`].
+    pub(crate) fn synced(&mut self) {
+        self.since_sync = self.states.iter().map(|state| state.value).collect();
+        let open: Vec<Post> = self.ops.iter().map(|op| op.post.clone()).collect();
+        open.iter().for_each(|post| self.may_be(post));
+    }
+
+    /// The power went out, and what was not synced may be lost: it may be anything that it was since.
+    pub(crate) fn lost_power(&mut self) {
+        // What a copy put that was not answered is not known: it may take effect still, for all that is known.
+        self.ops.retain(|op| op.post == Post::PutUnknown && matches!(op.answer, Answer::Unknown(_)));
+        let open: BTreeSet<usize> = (0..self.ops.len()).collect();
+        self.states = self.since_sync.iter().map(|value| State { value: *value, open: open.clone() }).collect();
     }
 
     /// The process is gone: what is under way may have taken effect.
@@ -82,6 +116,7 @@ impl Register {
                 [State { value, open: (0..unknown).collect() }].into()
             }
         };
+        self.since_sync.extend(states.iter().map(|state| state.value));
         if all_decided {
             self.states = states.into_iter().map(|state| State { open: BTreeSet::new(), ..state }).collect();
             self.ops.clear();

@@ -22,6 +22,7 @@ mod index;
 mod life;
 mod linearize;
 mod machine;
+mod operator;
 mod params;
 pub mod regressions;
 mod run;

@@ -9,13 +9,13 @@ use std::{
 use futures::future::join_all;
 use gabion_platform::Dice;
 use gabion_store::{Store, StoreError};
-use gabion_types::BucketName;
 
 use crate::{
     atlas::Atlas,
     check,
-    client::{BUCKETS, Client, World},
+    client::{Client, World},
     machine::Machine,
+    operator,
     params::Params,
 };
 
@@ -71,6 +71,7 @@ impl Life<'_> {
 
     async fn to_its_end(&self, plan: Plan, atlas: &mut Atlas, dice: &mut Dice) -> Result<End, String> {
         let store = self.open(atlas).await?;
+        operator::look(&store, self.machine);
         if atlas.writes_may_fail() {
             self.world.borrow_mut().writes_may_fail = true;
         }
@@ -81,6 +82,9 @@ impl Life<'_> {
         };
         self.create_buckets(&store).await?;
         check::full(&client(0), self.machine, true).await?;
+        self.unless_out().await;
+        // What recovery found, it has made durable.
+        self.world.borrow_mut().synced();
         for (ops, cut_after) in plan.phases {
             if let Some(steps) = cut_after {
                 self.machine.power.cut_after(steps);
@@ -88,18 +92,39 @@ impl Life<'_> {
             let clients: Vec<_> = (1..=self.params.clients).map(client).collect();
             let each = ops.div_ceil(self.params.clients);
             let work = join_all(clients.iter().map(|client| client.work(each)));
-            futures::join!(work, self.chaos(atlas, dice));
+            futures::join!(work, self.chaos(&store, atlas, dice));
             if let Some(violation) = self.world.borrow().violation.clone() {
                 return Err(violation);
             }
             check::full(&client(0), self.machine, false).await?;
             self.world.borrow_mut().trace.say("checked".to_owned());
+            self.sync(&store, dice).await?;
         }
         if !plan.is_shut_down {
             return Ok(End::Idle);
         }
         store.shutdown().await;
+        self.unless_out().await;
+        if !self.world.borrow().writes_may_fail {
+            self.world.borrow_mut().synced();
+        }
         Ok(End::ShutDown)
+    }
+
+    /// With relaxed durability: now and then a checkpoint, after which nothing that was acknowledged may be lost with the power.
+    async fn sync(&self, store: &Store, dice: &mut Dice) -> Result<(), String> {
+        if !self.params.is_relaxed || dice.coin() {
+            return Ok(());
+        }
+        let outcome = store.checkpoint().await;
+        self.unless_out().await;
+        let mut world = self.world.borrow_mut();
+        match outcome {
+            Ok(()) => world.synced(),
+            Err(error) if world.writes_may_fail => world.trace.say(format!("a checkpoint: {error}")),
+            Err(error) => return Err(format!("a checkpoint: {error}")),
+        }
+        Ok(())
     }
 
     /// The process starts.
@@ -132,8 +157,8 @@ impl Life<'_> {
     }
 
     async fn create_buckets(&self, store: &Store) -> Result<(), String> {
-        for bucket in BUCKETS {
-            let bucket = BucketName::new(bucket).expect("the names are valid");
+        let buckets = self.world.borrow().buckets.clone();
+        for bucket in buckets.into_iter().filter(|bucket| !self.world.borrow().is_changing(bucket)) {
             if store.head_bucket(&bucket).await.is_ok() {
                 continue;
             }
@@ -146,17 +171,24 @@ impl Life<'_> {
                 Err(error) => return Err(format!("create a bucket: {error}")),
             }
         }
+        if self.params.is_relaxed && !self.world.borrow().has_buckets {
+            store.checkpoint().await.map_err(|error| format!("a checkpoint: {error}"))?;
+            self.unless_out().await;
+        }
         self.world.borrow_mut().has_buckets = true;
         Ok(())
     }
 
     /// What breaks while clients are at work.
-    async fn chaos(&self, atlas: &mut Atlas, dice: &mut Dice) {
+    async fn chaos(&self, store: &Store, atlas: &mut Atlas, dice: &mut Dice) {
         for _ in 0..dice.below(4) {
             {
                 let mut world = self.world.borrow_mut();
                 atlas.strike(self.machine, dice, &mut world.trace);
                 world.writes_may_fail |= atlas.writes_may_fail();
+            }
+            if self.params.spare_targets > 0 {
+                operator::act(store, self.machine, self.world, atlas, self.params, dice).await;
             }
             tokio::time::sleep(Duration::from_millis(dice.below(30))).await;
         }

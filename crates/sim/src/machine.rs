@@ -1,12 +1,15 @@
 //! The simulated machine: disks on one power supply, a state directory, a clock.
 
-use std::sync::Arc;
+use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
 use gabion_platform::{Dice, Disk, SeededEntropy, SimDisk, SimPower};
 use gabion_segment::LogTarget;
 use gabion_store::{Env, OpenReport, Silent, Store, StoreConfig, StoreError};
 
 use crate::{clock::SimClock, index::StateDir, params::Params};
+
+/// A target that has it is one, or was.
+const MEMBERSHIP_FILE: &str = "gabion.json";
 
 /// The machine.
 pub(crate) struct Machine {
@@ -17,6 +20,12 @@ pub(crate) struct Machine {
     pub(crate) state_dir: StateDir,
     pub(crate) clock: Arc<SimClock>,
     entropy: Arc<SeededEntropy>,
+    /// Targets that the deployment is made of; those behind them are spare until they join.
+    founders: usize,
+    /// Targets that were removed, and taken off the command line.
+    left: RefCell<BTreeSet<usize>>,
+    /// Targets of which it is not known whether they are members still.
+    in_doubt: RefCell<BTreeSet<usize>>,
     pub(crate) config: StoreConfig,
 }
 
@@ -24,8 +33,11 @@ impl Machine {
     pub(crate) fn new(params: &Params, dice: &mut Dice) -> Self {
         let power = SimPower::new();
         Self {
-            disks: (0..params.targets).map(|_| SimDisk::powered(dice.word(), &power)).collect(),
-            mounted: vec![true; params.targets],
+            disks: (0..params.targets + params.spare_targets).map(|_| SimDisk::powered(dice.word(), &power)).collect(),
+            mounted: vec![true; params.targets + params.spare_targets],
+            founders: params.targets,
+            left: RefCell::default(),
+            in_doubt: RefCell::default(),
             power,
             state_dir: StateDir::default(),
             clock: Arc::default(),
@@ -38,13 +50,48 @@ impl Machine {
         Env { clock: Arc::clone(&self.clock) as _, entropy: Arc::clone(&self.entropy) as _ }
     }
 
-    fn targets(&self) -> Vec<LogTarget> {
-        let target = |(number, disk): (usize, &SimDisk)| LogTarget {
+    /// A target as it is given on the command line.
+    pub(crate) fn target(&self, number: usize) -> LogTarget {
+        LogTarget {
             name: format!("target {number}"),
-            disk: self.mounted[number].then(|| Arc::new(disk.clone()) as Arc<dyn Disk>),
+            disk: self.mounted[number].then(|| Arc::new(self.disks[number].clone()) as Arc<dyn Disk>),
             failure_domain: format!("domain {number}"),
-        };
-        self.disks.iter().enumerate().map(target).collect()
+        }
+    }
+
+    /// Whether a target is on the command line: those that joined are, and those that may have.
+    pub(crate) fn is_given(&self, number: usize) -> bool {
+        let may_have_joined = || self.disks[number].paths().iter().any(|path| path == MEMBERSHIP_FILE);
+        !self.left.borrow().contains(&number) && (number < self.founders || may_have_joined())
+    }
+
+    /// A target that was never used.
+    pub(crate) fn spare(&self) -> Option<usize> {
+        (self.founders..self.disks.len()).find(|disk| self.disks[*disk].paths().is_empty() && self.mounted[*disk])
+    }
+
+    /// A target is being removed.
+    pub(crate) fn doubt(&self, number: usize) {
+        self.in_doubt.borrow_mut().insert(number);
+    }
+
+    /// Whether it is unknown if a target is a member.
+    pub(crate) fn is_in_doubt(&self, number: usize) -> bool {
+        self.in_doubt.borrow().contains(&number)
+    }
+
+    /// It is known which targets are members.
+    pub(crate) fn is_known(&self) {
+        self.in_doubt.borrow_mut().clear();
+    }
+
+    /// A target was removed, and is taken off the command line.
+    pub(crate) fn has_left(&self, number: usize) {
+        self.left.borrow_mut().insert(number);
+    }
+
+    fn targets(&self) -> Vec<LogTarget> {
+        (0..self.disks.len()).filter(|number| self.is_given(*number)).map(|number| self.target(number)).collect()
     }
 
     /// The process starts.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use gabion_platform::Dice;
-use gabion_segment::LogConfig;
+use gabion_segment::{Durability, LogConfig};
 use gabion_store::StoreConfig;
 use gabion_types::{Geometry, limits::BLOCK_BYTES};
 
@@ -55,6 +55,13 @@ pub struct Params {
     /// Whether segments are compacted, repaired and scrubbed.
     pub has_upkeep: bool,
     compaction_interval_ms: u64,
+    index_snapshot_bytes: u64,
+    /// Whether one of the buckets comes and goes.
+    pub buckets_change: bool,
+    /// Targets that may join while clients are at work; without any, none joins or leaves.
+    pub spare_targets: usize,
+    /// Whether writes are acknowledged before they are synced.
+    pub is_relaxed: bool,
 }
 
 impl Params {
@@ -82,12 +89,18 @@ impl Params {
             batch_records_max: pick(&mut dice, &[1, 4, 1024]),
             has_upkeep: dice.below(4) > 0,
             compaction_interval_ms: pick(&mut dice, &[20, 300, 1 << 40]),
+            index_snapshot_bytes: pick(&mut dice, &[0, 16 << 10, 64 << 10, 256 << 10, 1 << 20]),
+            buckets_change: dice.below(3) == 0,
+            spare_targets: pick(&mut dice, &[0, 0, 1, 3]),
+            is_relaxed: dice.below(4) == 0,
             overrides,
         };
         params.ops = params.overrides.ops.unwrap_or(params.ops);
         params.geometry = params.overrides.geometry.unwrap_or(params.geometry);
         params.targets = params.geometry.shards() + extra_targets;
         params.has_upkeep &= params.overrides.unmended;
+        // What is drained is moved by repair.
+        params.spare_targets *= usize::from(params.has_upkeep);
         params.targets_fail &= !params.overrides.calm && params.geometry.parity() > 0;
         params
     }
@@ -103,12 +116,12 @@ impl Params {
         log.batch_records_max = self.batch_records_max;
         log.target_reserve_bytes = 0;
         log.reprobe_ms = 100;
+        log.durability = if self.is_relaxed { Durability::Relaxed } else { Durability::Sync };
         log.upkeep.repair_delay_ms = 200;
         let mut config = StoreConfig::new(log);
         config.checkpoint_interval_ms = self.checkpoint_interval_ms;
         config.checkpoint_bytes = self.checkpoint_bytes;
-        // Not yet: docs/TESTING.md says why.
-        config.index_snapshot_bytes = 0;
+        config.index_snapshot_bytes = self.index_snapshot_bytes;
         config.scrub_interval_h = 0;
         config.repair_interval_ms = if self.has_upkeep { 50 } else { 0 };
         config.compaction.interval_ms = if self.has_upkeep { self.compaction_interval_ms } else { 1 << 40 };

@@ -140,6 +140,9 @@ impl Run<'_> {
         let loses_power = dice.below(3) > 0;
         world.trace.say(format!("ended: {end:?}, power lost: {loses_power}"));
         if loses_power {
+            if self.params.is_relaxed {
+                world.lost_power();
+            }
             self.machine.lose_power(dice);
         } else {
             self.machine.restart();

@@ -26,11 +26,44 @@ pub(crate) struct Upload {
     pub(crate) is_busy: bool,
     /// A part may be something that no client knows.
     pub(crate) is_unknown: bool,
+    /// Its bucket may be deleted, and the upload with it; or its beginning may be lost with the power.
+    pub(crate) may_be_gone: bool,
+    /// Its end is known to be durable.
+    pub(crate) has_ended_for_good: bool,
 }
 
 impl Upload {
     pub(crate) fn new(id: UploadId, key: usize) -> Self {
-        Self { id, key, life: Life::Open, parts: BTreeMap::new(), is_busy: false, is_unknown: false }
+        Self {
+            id,
+            key,
+            life: Life::Open,
+            parts: BTreeMap::new(),
+            is_busy: false,
+            is_unknown: false,
+            may_be_gone: false,
+            has_ended_for_good: false,
+        }
+    }
+
+    /// What it was before a request that came to nothing; unless it ended meanwhile.
+    pub(crate) fn stays(&mut self, was: Life) {
+        if self.life != Life::Ended {
+            self.life = was;
+        }
+    }
+
+    /// All that was acknowledged is durable.
+    pub(crate) fn synced(&mut self) {
+        self.has_ended_for_good = self.life == Life::Ended;
+    }
+
+    /// The power went out, and what was not synced may be lost.
+    pub(crate) fn lost_power(&mut self) {
+        if !self.has_ended_for_good {
+            self.life = Life::MaybeEnded;
+            self.is_unknown = true;
+        }
     }
 
     /// A part is on its way: it may be this from now on, or stay what it was.

@@ -34,7 +34,7 @@ impl World {
     /// The store says that an upload is not there.
     fn upload_is_gone(&mut self, at: usize) {
         let upload = &mut self.uploads[at];
-        if upload.life == Life::Open {
+        if upload.life == Life::Open && !upload.may_be_gone {
             let id = upload.id;
             self.violate(format!("upload {id} is gone"));
         } else {
@@ -45,19 +45,27 @@ impl World {
 
 impl Client<'_> {
     pub(super) async fn create_upload(&self) {
-        let (key, request) = {
+        let (key, called, request) = {
             let mut world = self.world();
             let key = world.any_key();
+            let called = world.tick();
             *world.unknown_uploads.entry(key).or_default() += 1;
             let (bucket, name) = world.keys[key].clone();
-            (key, CreateUpload { bucket, key: name, attributes: Attributes::default(), checksum: None })
+            (key, called, CreateUpload { bucket, key: name, attributes: Attributes::default(), checksum: None })
         };
         match self.store.create_upload(request).await {
             Ok(id) => {
                 self.say(format_args!("upload {id} to {key}"));
                 let mut world = self.world();
-                world.uploads.push(Upload::new(id, key));
+                let may_be_gone = world.may_be_gone(key, called);
+                world.uploads.push(Upload { may_be_gone, ..Upload::new(id, key) });
+                world.saw_bucket_of(key, called, true);
                 *world.unknown_uploads.entry(key).or_default() -= 1;
+            }
+            Err(StoreError::NoSuchBucket) => {
+                let mut world = self.world();
+                *world.unknown_uploads.entry(key).or_default() -= 1;
+                world.saw_bucket_of(key, called, false);
             }
             Err(error) => drop(self.fate("create an upload", &error)),
         }
@@ -115,6 +123,8 @@ impl Client<'_> {
                 drop(world);
                 self.stored_part(at, number, part, Ok(etag));
             }
+            // Of the upload, or of what is copied.
+            Err(StoreError::NoSuchBucket) => self.world().uploads[at].is_unknown = was_unknown,
             Err(StoreError::NoSuchKey | StoreError::InvalidRange { .. } | StoreError::InvalidRequest(_)) => {
                 self.world().uploads[at].is_unknown = was_unknown;
             }
@@ -139,7 +149,7 @@ impl Client<'_> {
                 }
                 world.uploads[at].has(number, part);
             }
-            Err(StoreError::NoSuchUpload) => world.upload_is_gone(at),
+            Err(StoreError::NoSuchUpload | StoreError::NoSuchBucket) => world.upload_is_gone(at),
             Err(error) => {
                 drop(world);
                 self.fate("upload a part", &error);
@@ -195,25 +205,25 @@ impl Client<'_> {
                     world.violate(format!("complete {value}: the tag is {}", put.etag));
                 }
             }
-            Err(StoreError::NoSuchUpload) => {
-                world.uploads[at].life = was;
+            Err(StoreError::NoSuchUpload | StoreError::NoSuchBucket) => {
+                world.uploads[at].stays(was);
                 world.registers[call.key].refused(call, now);
                 world.upload_is_gone(at);
             }
             Err(StoreError::EntityTooSmall { .. }) if is_small => {
-                world.uploads[at].life = was;
+                world.uploads[at].stays(was);
                 world.registers[call.key].refused(call, now);
             }
             Err(error) => {
                 let because: Option<Pre> = refused_because(&pre, &error);
                 if let Some(found) = because {
-                    world.uploads[at].life = was;
+                    world.uploads[at].stays(was);
                     world.registers[call.key].done_as(call, now, found, Post::Same);
                     return;
                 }
                 drop(world);
                 if matches!(error, StoreError::Busy) {
-                    self.world().uploads[at].life = was;
+                    self.world().uploads[at].stays(was);
                 }
                 self.failed(call, &format!("complete {value}"), &error);
             }
@@ -231,14 +241,14 @@ impl Client<'_> {
         self.world().uploads[at].is_busy = false;
         match outcome {
             Ok(()) => self.world().uploads[at].life = Life::Ended,
-            Err(StoreError::NoSuchUpload) => {
+            Err(StoreError::NoSuchUpload | StoreError::NoSuchBucket) => {
                 let mut world = self.world();
-                world.uploads[at].life = was;
+                world.uploads[at].stays(was);
                 world.upload_is_gone(at);
             }
             Err(error) => {
                 if let super::Fate::Refused = self.fate("abort an upload", &error) {
-                    self.world().uploads[at].life = was;
+                    self.world().uploads[at].stays(was);
                 }
             }
         }

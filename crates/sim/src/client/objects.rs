@@ -1,18 +1,16 @@
 //! Requests about objects.
 
+use super::{Client, World, hang_up_after};
+use crate::{
+    linearize::{Post, Pre},
+    values::Value,
+};
 use bytes::Bytes;
 use futures::StreamExt;
 use gabion_metadata::rows::Attributes;
 use gabion_store::{
     BodyError, ByteRange, CopyMetadata, CopyObject, CopySource, DeleteObject, EtagMatch, GetObject, ListObjects,
     ObjectBody, ObjectRead, PutObject, RangeRequest, ReadConditions, StoreError, WriteConditions,
-};
-use gabion_types::BucketName;
-
-use super::{BUCKETS, Client, World, hang_up_after};
-use crate::{
-    linearize::{Post, Pre},
-    values::Value,
 };
 
 /// A condition of a write, as a request and as what it requires.
@@ -85,8 +83,9 @@ pub(super) fn refused_because(pre: &Pre, error: &StoreError) -> Option<Pre> {
 
 impl Client<'_> {
     pub(super) async fn put(&self) {
-        let (call, key, value, request, body, pre, polls, ends_early) = {
+        let (call, called, key, value, request, body, pre, polls, ends_early) = {
             let mut world = self.world();
+            let called = world.tick();
             let key = world.any_key();
             let len = world.any_len();
             let (value, bytes) = world.values.fresh(len);
@@ -98,7 +97,7 @@ impl Client<'_> {
             let (bucket, name) = world.keys[key].clone();
             let attributes = Attributes::default();
             let request = PutObject { bucket, key: name, attributes, conditions: condition.request };
-            (call, key, value, request, body, condition.pre, polls, ends_early)
+            (call, called, key, value, request, body, condition.pre, polls, ends_early)
         };
         let outcome = hang_up_after(polls, self.store.put_object(request, body)).await;
         let mut world = self.world();
@@ -109,6 +108,7 @@ impl Client<'_> {
             Some(Ok(put)) => {
                 world.trace.say(format!("client {number}: put {value} under {key}"));
                 world.registers[key].done(call, now);
+                world.saw_bucket_of(key, called, true);
                 if ends_early {
                     world.violate("a body that ended early was stored".to_owned());
                 } else if world.values.find(&put.etag.to_string()) != Some(value) {
@@ -117,6 +117,10 @@ impl Client<'_> {
             }
             Some(Err(StoreError::Body(BodyError::Incomplete))) if ends_early => {
                 world.registers[key].refused(call, now);
+            }
+            Some(Err(StoreError::NoSuchBucket)) => {
+                world.registers[key].refused(call, now);
+                world.saw_bucket_of(key, called, false);
             }
             Some(Err(error)) => match refused_because(&pre, &error) {
                 Some(found) => {
@@ -132,16 +136,28 @@ impl Client<'_> {
     }
 
     pub(super) async fn delete(&self) {
-        let (call, key, bucket, request, pre, polls) = {
+        let key = self.world().any_key();
+        self.delete_key(key).await;
+    }
+
+    pub(super) async fn delete_key(&self, key: usize) {
+        let (call, called, bucket, request, pre, polls) = {
             let mut world = self.world();
-            let key = world.any_key();
+            let called = world.tick();
             let (mut condition, polls) = (world.any_condition(), world.any_polls());
             if condition.request.if_none_match_any {
                 condition = Condition { request: WriteConditions::default(), pre: Pre::Any };
             }
             let call = world.call(key, condition.pre.clone(), Post::Delete);
             let (bucket, name) = world.keys[key].clone();
-            (call, key, bucket, DeleteObject { key: name, if_match: condition.request.if_match }, condition.pre, polls)
+            (
+                call,
+                called,
+                bucket,
+                DeleteObject { key: name, if_match: condition.request.if_match },
+                condition.pre,
+                polls,
+            )
         };
         let outcome = hang_up_after(polls, self.store.delete_object(bucket, request)).await;
         let mut world = self.world();
@@ -157,6 +173,11 @@ impl Client<'_> {
                     pre => pre,
                 };
                 world.registers[key].done_as(call, now, pre, Post::Delete);
+                world.saw_bucket_of(key, called, true);
+            }
+            Some(Err(StoreError::NoSuchBucket)) => {
+                world.registers[key].refused(call, now);
+                world.saw_bucket_of(key, called, false);
             }
             Some(Err(error)) => match refused_because(&pre, &error) {
                 Some(found) => world.registers[key].done_as(call, now, found, Post::Same),
@@ -201,11 +222,18 @@ impl Client<'_> {
                     return world.violate(format!("a copy has the tag {etag}, which nothing has"));
                 };
                 world.registers[to].done_as(call, now, Pre::Any, Post::Put(value));
+                world.saw_bucket_of(to, called, true);
+                world.saw_bucket_of(from, called, true);
                 world.saw(from, called, Some(value));
             }
             Err(StoreError::NoSuchKey) => {
                 world.registers[to].refused(call, now);
                 world.saw(from, called, None);
+            }
+            Err(StoreError::NoSuchBucket) => {
+                world.registers[to].refused(call, now);
+                let changing = [to, from].into_iter().find(|key| world.is_in_changing(*key));
+                world.saw_bucket_of(changing.unwrap_or(to), called, false);
             }
             Err(error) => {
                 drop(world);
@@ -232,6 +260,7 @@ impl Client<'_> {
         match self.store.get_object(request).await {
             Ok(read) => self.read(key, called, read, is_slow).await,
             Err(StoreError::NoSuchKey) => self.saw(key, called, None),
+            Err(StoreError::NoSuchBucket) => self.world().saw_bucket_of(key, called, false),
             Err(StoreError::InvalidRange { .. }) => {}
             Err(error) => self.read_failed(&format!("get {key}"), &error),
         }
@@ -273,6 +302,7 @@ impl Client<'_> {
         match self.store.head_object(request).await {
             Ok(head) => self.saw_tag(key, called, &head.info.etag.to_string(), head.info.size),
             Err(StoreError::NoSuchKey) => self.saw(key, called, None),
+            Err(StoreError::NoSuchBucket) => self.world().saw_bucket_of(key, called, false),
             Err(error) => self.read_failed(&format!("head {key}"), &error),
         }
     }
@@ -281,15 +311,20 @@ impl Client<'_> {
     pub(super) async fn list(&self) {
         let (called, bucket, max) = {
             let mut world = self.world();
-            let bucket = world.dice.below(BUCKETS.len() as u64) as usize;
-            let bucket = BucketName::new(BUCKETS[bucket]).expect("the names above are valid");
+            let bucket = {
+                let count = world.buckets.len() as u64;
+                world.dice.below(count) as usize
+            };
+            let bucket = world.buckets[bucket].clone();
             (world.tick(), bucket, 1 + world.dice.below(6) as usize)
         };
         let request = ListObjects { bucket: bucket.clone(), prefix: String::new(), delimiter: None, after: None, max };
         let page = match self.store.list_objects(request).await {
             Ok(page) => page,
+            Err(StoreError::NoSuchBucket) => return self.world().saw_bucket(&bucket, called, false),
             Err(error) => return self.read_failed("list", &error),
         };
+        self.world().saw_bucket(&bucket, called, true);
         let keys = self.world().keys.clone();
         for (number, (_, key)) in keys.iter().enumerate().filter(|(_, (of, _))| *of == bucket) {
             let is_beyond = page.next.as_ref().is_some_and(|last| key.as_str() > last.as_str());
@@ -304,6 +339,7 @@ impl Client<'_> {
     pub(crate) fn saw(&self, key: usize, called: u64, value: Option<Value>) {
         let mut world = self.world();
         self.trace_in(&mut world, format_args!("saw {value:?} under {key}"));
+        world.saw_bucket_of(key, called, true);
         world.saw(key, called, value);
     }
 
