@@ -22,6 +22,8 @@ pub(crate) struct Machine {
     entropy: Arc<SeededEntropy>,
     /// Targets that the deployment is made of; those behind them are spare until they join.
     founders: usize,
+    /// Spare targets that joined, or were to.
+    taken: RefCell<BTreeSet<usize>>,
     /// Targets that were removed, and taken off the command line.
     left: RefCell<BTreeSet<usize>>,
     /// Targets of which it is not known whether they are members still.
@@ -36,6 +38,7 @@ impl Machine {
             disks: (0..params.targets + params.spare_targets).map(|_| SimDisk::powered(dice.word(), &power)).collect(),
             mounted: vec![true; params.targets + params.spare_targets],
             founders: params.targets,
+            taken: RefCell::default(),
             left: RefCell::default(),
             in_doubt: RefCell::default(),
             power,
@@ -65,9 +68,11 @@ impl Machine {
         !self.left.borrow().contains(&number) && (number < self.founders || may_have_joined())
     }
 
-    /// A target that was never used.
-    pub(crate) fn spare(&self) -> Option<usize> {
-        (self.founders..self.disks.len()).find(|disk| self.disks[*disk].paths().is_empty() && self.mounted[*disk])
+    /// Takes a target that was never used. One that was emptied after it joined is no spare: its member is lost.
+    pub(crate) fn take_spare(&self) -> Option<usize> {
+        let spare = (self.founders..self.disks.len()).find(|disk| !self.taken.borrow().contains(disk))?;
+        self.taken.borrow_mut().insert(spare);
+        Some(spare).filter(|spare| self.mounted[*spare])
     }
 
     /// A target is being removed.

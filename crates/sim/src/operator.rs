@@ -30,13 +30,14 @@ pub(crate) async fn act(
     let members = members(store, machine);
     let staying = members.iter().filter(|member| !member.is_draining).count();
     let is_spared = staying > params.geometry.shards();
-    let spare = machine.spare();
     if members.is_empty() {
         return;
     }
     let Member { id, disk, is_draining } = members[dice.below(members.len() as u64) as usize];
     let apply = TargetMode::Apply;
-    let (what, outcome) = match (dice.below(6), spare) {
+    let kind = dice.below(6);
+    let spare = if kind < 2 { machine.take_spare() } else { None };
+    let (what, outcome) = match (kind, spare) {
         (0, Some(new)) => (format!("target {new} joins"), store.target_add(machine.target(new), apply).await),
         (1, Some(new)) => {
             machine.doubt(disk);
