@@ -3,7 +3,7 @@
 //! A change of the list of members is one durable step ([`crate::target::TargetSet::change`]); what follows from it, moving or
 //! rebuilding shards, is repair's work and has no state of its own. Every change can be asked for as a plan first.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -311,7 +311,7 @@ fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
 /// Finds a place for every shard on a target; `newcomer` is the room on one that replaces it.
 async fn plan_moves(core: &Core, id: TargetId, newcomer: Option<u64>, plan: &mut TargetPlan) {
     let targets = &core.media.targets;
-    let mut rooms: HashMap<usize, (TargetId, Candidate)> = HashMap::new();
+    let mut rooms: BTreeMap<usize, (TargetId, Candidate)> = BTreeMap::new();
     for (number, target) in targets.all() {
         if target.id == id || targets.standing(target.id) != Standing::Here {
             continue;

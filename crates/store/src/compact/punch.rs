@@ -6,7 +6,7 @@
 //! checkpoint makes that durable: no start finds a row that needs the bytes.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -99,7 +99,8 @@ pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment) -> u64 {
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
 pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
-    let live = live_stripes(inner, segments).await?;
+    // In an order, so that a simulation goes the same way each time.
+    let live: BTreeMap<_, _> = live_stripes(inner, segments).await?.into_iter().collect();
     let (mut holes, mut given_back) = (Vec::new(), 0);
     for (id, live) in live {
         inner.require_open()?;
