@@ -71,6 +71,11 @@ pub(crate) enum Action {
         token: TokenArgs,
     },
     /// Put a load on an S3 endpoint and measure it.
+    ///
+    /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
+    /// at the end. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+    ///
+    /// The first SIGINT ends the measurement, which is reported, and what was written is removed; the second ends the program.
     Bench(Box<gabion_bench::Cli>),
     /// Print the completions of a shell.
     ///

@@ -2,134 +2,424 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
-use crate::units::{parse_bytes, parse_duration};
+use crate::{
+    sizes::Sizes,
+    units::{parse_bytes, parse_duration},
+};
 
-/// What the workers do.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
-pub enum Operation {
+/// Puts a load on an S3 endpoint and reports throughput and latency.
+///
+/// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
+/// at the end (not under prefixes of others). Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
+/// AWS_SECRET_ACCESS_KEY.
+#[derive(Args, Clone, Debug)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(subcommand_value_name = "OPERATION", subcommand_help_heading = "Operations")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Compare two reports: ratios, and whether they are more than what varies from second to second.
+    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
+    pub(crate) compare: Vec<PathBuf>,
+
+    /// Write the comparison as a page with plots to this file.
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// The operations.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Command {
     /// Write new objects.
-    Put,
+    Put(LoadArgs),
     /// Read objects that were written before the measurement, and compare every byte.
-    Get,
+    Get(LoadArgs),
     /// Ask for the metadata of objects.
-    Stat,
-    /// Delete objects, each once.
-    Delete,
+    Stat(LoadArgs),
     /// List the keys, page by page.
-    List,
+    List {
+        #[command(flatten)]
+        load: LoadArgs,
+        #[command(flatten)]
+        list: ListArgs,
+    },
+    /// Delete objects, each once.
+    Delete(LoadArgs),
     /// 45 % get, 30 % stat, 15 % put, 10 % delete.
+    Mixed(LoadArgs),
+    /// Write new objects in parts, one after the other.
+    Multipart {
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Size of each part but the last; S3 wants at least 5 MiB.
+        #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "8MiB")]
+        part_size: u64,
+    },
+    /// IO500: empty objects, one prefix per worker; create, stat, delete.
+    MdtestEasy(LoadArgs),
+    /// IO500: objects of 3901 bytes under one prefix; create, stat, read, delete.
+    MdtestHard(LoadArgs),
+    /// IO500: transfers of 2 MiB, one prefix per worker; write, read.
+    IorEasy(LoadArgs),
+    /// IO500: transfers of 47008 bytes under one prefix, interleaved; write, read.
+    IorHard(LoadArgs),
+    /// A constant working set: each step looks at, reads and deletes the oldest object and writes a new one.
+    MdWorkbench {
+        #[command(flatten)]
+        load: LoadArgs,
+        /// Prefixes that each worker has.
+        #[arg(long, value_name = "SETS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        data_sets: u32,
+        /// Objects in each prefix.
+        #[arg(long, value_name = "OBJECTS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
+        precreate: u64,
+    },
+}
+
+/// A load.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Operation {
+    Put,
+    Get,
+    Stat,
+    List,
+    Delete,
     Mixed,
+    Multipart,
+    MdtestEasy,
+    MdtestHard,
+    IorEasy,
+    IorHard,
+    MdWorkbench,
+}
+
+impl Operation {
+    /// Its name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Put => "put",
+            Operation::Get => "get",
+            Operation::Stat => "stat",
+            Operation::List => "list",
+            Operation::Delete => "delete",
+            Operation::Mixed => "mixed",
+            Operation::Multipart => "multipart",
+            Operation::MdtestEasy => "mdtest-easy",
+            Operation::MdtestHard => "mdtest-hard",
+            Operation::IorEasy => "ior-easy",
+            Operation::IorHard => "ior-hard",
+            Operation::MdWorkbench => "md-workbench",
+        }
+    }
+
+    /// Size of its objects unless one is given, in bytes.
+    fn default_size(self) -> u64 {
+        match self {
+            Operation::MdtestEasy => 0,
+            Operation::MdtestHard | Operation::MdWorkbench => 3901,
+            Operation::IorEasy => 2 << 20,
+            Operation::IorHard => 47_008,
+            Operation::Multipart => 64 << 20,
+            _ => 4096,
+        }
+    }
 }
 
 /// How a request body is covered by the signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Payload {
+pub(crate) enum Payload {
     /// `UNSIGNED-PAYLOAD`: the body is not hashed, as clients do over TLS.
     Unsigned,
     /// The SHA-256 of the body is computed and signed; the time it takes is not part of the latency.
     Signed,
 }
 
-/// Puts a load on an S3 endpoint and reports throughput and latency.
-///
-/// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
-/// at the end. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
-#[derive(Args, Clone, Debug)]
-pub struct Cli {
-    /// What to measure.
-    #[arg(value_enum)]
-    pub operation: Operation,
+impl Payload {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Payload::Unsigned => "unsigned",
+            Payload::Signed => "signed",
+        }
+    }
+}
 
-    /// The S3 endpoint (plain HTTP).
-    #[arg(long, value_name = "URL", env = "GABION_ENDPOINT", default_value = "http://127.0.0.1:9000")]
-    pub endpoint: String,
+/// Where requests go, and in whose name.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Endpoint")]
+pub(crate) struct EndpointArgs {
+    /// The S3 endpoints; workers are dealt to them in turn.
+    #[arg(
+        long,
+        value_name = "URL,…",
+        env = "GABION_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:9000"
+    )]
+    pub(crate) endpoint: Vec<String>,
 
     /// Access key.
     #[arg(long, value_name = "KEY")]
-    pub access_key: Option<String>,
+    pub(crate) access_key: Option<String>,
 
     /// Secret key; better given in the environment, where other users do not see it.
     #[arg(long, value_name = "KEY", hide_env_values = true)]
-    pub secret_key: Option<String>,
+    pub(crate) secret_key: Option<String>,
 
     /// Region to sign for.
     #[arg(long, default_value = "us-east-1")]
-    pub region: String,
+    pub(crate) region: String,
 
-    /// Bucket to work in.
-    #[arg(long, default_value = "gabion-bench")]
-    pub bucket: String,
+    /// PEM file with the authorities to trust in place of the system's.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
 
-    /// What all keys begin with.
-    #[arg(long, default_value = "bench/")]
-    pub prefix: String,
-
-    /// Size of each object, e.g. 4096, 4KiB, 16MiB.
-    #[arg(long, value_parser = parse_bytes, default_value = "4KiB")]
-    pub size: u64,
-
-    /// Workers, each with a connection and one request at a time.
-    #[arg(long, short = 'c', default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub concurrency: u32,
-
-    /// How long to measure, e.g. 500ms, 10s, 2m.
-    #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
-    pub duration: Duration,
-
-    /// Stop after this many operations, however long they take.
-    #[arg(long, short = 'n', conflicts_with = "duration")]
-    pub count: Option<u64>,
-
-    /// How long to run before measuring.
-    #[arg(long, value_parser = parse_duration, default_value = "1s")]
-    pub warmup: Duration,
-
-    /// Objects to write before the measurement of get, stat, delete, list and mixed [default: 1000, at most 1 GiB].
-    #[arg(long)]
-    pub objects: Option<u64>,
-
-    /// Take the objects that an earlier run with --keep left, instead of writing them.
-    #[arg(long)]
-    pub no_prepare: bool,
-
-    /// Leave the objects and the bucket behind.
-    #[arg(long)]
-    pub keep: bool,
-
-    /// Whether request bodies are signed.
-    #[arg(long, value_enum, default_value = "unsigned")]
-    pub payload: Payload,
-
-    /// Do not compare what is read with what was written.
-    #[arg(long)]
-    pub no_verify: bool,
+    /// Take any certificate of an https endpoint.
+    #[arg(long, conflicts_with = "ca")]
+    pub(crate) insecure: bool,
 
     /// Longest time one request may take before it counts as an error.
     #[arg(long, value_parser = parse_duration, default_value = "60s")]
-    pub timeout: Duration,
+    pub(crate) timeout: Duration,
+}
 
-    /// Seed of the content and of the order of reads.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+/// What all loads have in common.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    pub(crate) target: EndpointArgs,
 
-    /// Threads of the client [default: the number of cores, at most 4].
+    /// Bucket to work in.
+    #[arg(long, default_value = "gabion-bench")]
+    pub(crate) bucket: String,
+
+    /// What all keys begin with.
+    #[arg(long, default_value = "bench/")]
+    pub(crate) prefix: String,
+
+    /// Size of objects: one (4KiB), a range uniform in the logarithm (4KiB..16MiB), or sizes with weights (4KiB:70,1MiB:25,16MiB:5) [default: 4KiB, or
+    /// what the pattern has].
+    #[arg(long, value_name = "SIZES")]
+    pub(crate) size: Option<Sizes>,
+
+    /// Workers, each with a connection and one request at a time.
+    #[arg(long, short = 'c', default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) concurrency: u32,
+
+    /// How long to measure, e.g. 500ms, 10s, 2m; in patterns of several phases: how long to write.
+    #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
+    pub(crate) duration: Duration,
+
+    /// Stop after this many operations, however long they take.
+    #[arg(long, short = 'n', conflicts_with = "duration")]
+    pub(crate) count: Option<u64>,
+
+    /// How long to run before measuring; delete and patterns of several phases have none.
+    #[arg(long, value_parser = parse_duration, default_value = "1s")]
+    pub(crate) warmup: Duration,
+
+    /// Objects to write before the measurement of get, stat, delete, list and mixed [default: 1000, at most 1 GiB; delete: 10000].
     #[arg(long)]
-    pub threads: Option<usize>,
+    pub(crate) objects: Option<u64>,
+
+    /// Spread these objects over folders of so many each.
+    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) per_folder: Option<u64>,
+
+    /// Take the objects that an earlier run with --keep left, instead of writing them.
+    #[arg(long)]
+    pub(crate) no_prepare: bool,
+
+    /// Leave the objects and the bucket behind.
+    #[arg(long)]
+    pub(crate) keep: bool,
+
+    /// Whether request bodies are signed.
+    #[arg(long, value_enum, default_value = "unsigned")]
+    pub(crate) payload: Payload,
+
+    /// Do not compare what is read with what was written.
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    /// Seed of the content, the sizes and the order of reads.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Threads of each client process [default: the number of cores, at most 4].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+
+    /// Client processes, among which the workers are divided.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) processes: u32,
+
+    /// Processes of the server, if they run on this machine: their CPU time is reported, too.
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pub(crate) server_pid: Vec<u32>,
 
     /// Write the report as JSON to this file; `-` is the standard output, in place of the text.
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the report as a page with plots to this file; it needs no other.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
-impl Cli {
+/// What is listed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ListArgs {
+    /// List folders, not what is in them: the text that ends a folder's name.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) delimiter: Option<String>,
+
+    /// Keys per page.
+    #[arg(long, value_name = "KEYS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) max_keys: u32,
+}
+
+/// One load with all that was asked of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) operation: Operation,
+    pub(crate) load: LoadArgs,
+    pub(crate) delimiter: Option<String>,
+    pub(crate) max_keys: u32,
+    pub(crate) part_bytes: u64,
+    pub(crate) sets: u32,
+    pub(crate) set_objects: u64,
+}
+
+/// Most parts of one object in S3.
+const PARTS_MAX: u64 = 10_000;
+
+impl Settings {
+    pub(crate) fn new(operation: Operation, load: LoadArgs) -> Self {
+        Self { operation, load, delimiter: None, max_keys: 1000, part_bytes: 1, sets: 1, set_objects: 1 }
+    }
+
+    /// Refuses what can not go together.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.load.processes > self.load.concurrency {
+            let (processes, workers) = (self.load.processes, self.load.concurrency);
+            return Err(format!("--processes {processes} is more than --concurrency {workers}: each needs a worker"));
+        }
+        if self.operation == Operation::Multipart {
+            if self.part_bytes == 0 {
+                return Err("--part-size must not be 0".to_owned());
+            }
+            let parts = self.sizes().largest().div_ceil(self.part_bytes);
+            if parts > PARTS_MAX {
+                return Err(format!("{parts} parts are more than S3's {PARTS_MAX}: give a larger --part-size"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sizes(&self) -> Sizes {
+        self.load.size.clone().unwrap_or_else(|| Sizes::fixed(self.operation.default_size()))
+    }
+
     /// Objects that exist before the measurement begins.
     pub(crate) fn prepared_objects(&self) -> u64 {
         match self.operation {
-            Operation::Put => 0,
-            Operation::Delete => self.objects.or(self.count).unwrap_or(10_000),
-            _ => self.objects.unwrap_or_else(|| ((1 << 30) / self.size.max(1)).clamp(1, 1000)),
+            Operation::Get | Operation::Stat | Operation::List | Operation::Mixed => {
+                self.load.objects.unwrap_or_else(|| ((1 << 30) / self.sizes().mean().max(1)).clamp(1, 1000))
+            }
+            Operation::Delete => self.load.objects.or(self.load.count).unwrap_or(10_000),
+            _ => 0,
+        }
+    }
+}
+
+impl Command {
+    /// The load that this is.
+    pub(crate) fn into_settings(self) -> Settings {
+        match self {
+            Command::Put(load) => Settings::new(Operation::Put, load),
+            Command::Get(load) => Settings::new(Operation::Get, load),
+            Command::Stat(load) => Settings::new(Operation::Stat, load),
+            Command::List { load, list } => {
+                Settings { delimiter: list.delimiter, max_keys: list.max_keys, ..Settings::new(Operation::List, load) }
+            }
+            Command::Delete(load) => Settings::new(Operation::Delete, load),
+            Command::Mixed(load) => Settings::new(Operation::Mixed, load),
+            Command::Multipart { load, part_size } => {
+                Settings { part_bytes: part_size, ..Settings::new(Operation::Multipart, load) }
+            }
+            Command::MdtestEasy(load) => Settings::new(Operation::MdtestEasy, load),
+            Command::MdtestHard(load) => Settings::new(Operation::MdtestHard, load),
+            Command::IorEasy(load) => Settings::new(Operation::IorEasy, load),
+            Command::IorHard(load) => Settings::new(Operation::IorHard, load),
+            Command::MdWorkbench { load, data_sets, precreate } => {
+                Settings { sets: data_sets, set_objects: precreate, ..Settings::new(Operation::MdWorkbench, load) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[derive(clap::Parser)]
+pub(crate) struct Program {
+    #[command(flatten)]
+    pub(crate) cli: Cli,
+}
+
+#[cfg(test)]
+impl Settings {
+    pub(crate) fn for_tests(operation: Operation, flags: &[&str]) -> Self {
+        use clap::Parser;
+        Program::parse_from([&["bench", operation.name()], flags].concat()).cli.command.unwrap().into_settings()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Program::command().debug_assert();
+        let compare = Program::parse_from(["bench", "--compare", "a.json", "b.json"]).cli;
+        assert_eq!(compare.compare.len(), 2);
+        for wrong in
+            [&["--compare", "a.json"][..], &["put", "--size", "fast"], &["put", "-n", "1", "-d", "1s"], &["fly"]]
+        {
+            assert!(Program::try_parse_from(["bench"].iter().chain(wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_go_together_is_refused() {
+        let refuse = |operation, flags: &[&str], expected: &str| {
+            let error = Settings::for_tests(operation, flags).check().unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        };
+        refuse(Operation::Put, &["-c", "2", "--processes", "3"], "--concurrency 2");
+        refuse(Operation::Multipart, &["--size", "1TiB", "--part-size", "5MiB"], "larger --part-size");
+        refuse(Operation::Multipart, &["--part-size", "0"], "must not be 0");
+        Settings::for_tests(Operation::Multipart, &[]).check().unwrap();
+    }
+
+    #[test]
+    fn patterns_have_the_sizes_that_they_are_known_for() {
+        for (operation, bytes) in [
+            (Operation::Put, 4096),
+            (Operation::MdtestEasy, 0),
+            (Operation::MdtestHard, 3901),
+            (Operation::IorEasy, 2 << 20),
+            (Operation::IorHard, 47_008),
+            (Operation::MdWorkbench, 3901),
+        ] {
+            assert_eq!(Settings::for_tests(operation, &[]).sizes().mean(), bytes);
         }
     }
 }

@@ -4,19 +4,11 @@
 //! objects differ; the pool's length is a prime above 1 MiB, so that no two stripes or parts of one object are equal and bytes that come back from
 //! the wrong place are noticed. Bodies are slices of the pool: a put copies nothing, a verified get costs one comparison per byte.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-
 /// Bytes of the pool: the smallest prime above 2^20.
 const POOL_BYTES: usize = 1_048_583;
 
-/// Largest frame handed to the connection at once, in bytes.
-const FRAME_BYTES: usize = 256 * 1024;
+/// Largest slice in bytes; the pool is repeated for that long, so that only its length decides where a slice ends.
+const SLICE_BYTES: usize = 256 * 1024;
 
 /// A small generator of good statistical quality (SplitMix64, Steele et al. 2014), one per worker.
 #[derive(Clone, Debug)]
@@ -38,62 +30,91 @@ impl Random {
     }
 }
 
-fn mix(mut z: u64) -> u64 {
+/// A hash of 64 bits in which every bit of `z` decides every bit.
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// The pool that all objects of one run are windows of. Cheap to clone.
-#[derive(Clone)]
+/// The pool that all objects of one run are windows of.
 pub(crate) struct Content {
-    pool: Bytes,
+    pool: Vec<u8>,
     seed: u64,
 }
 
 impl Content {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut pool = Vec::with_capacity(POOL_BYTES + 8);
+        let mut pool = Vec::with_capacity(POOL_BYTES + SLICE_BYTES);
         while pool.len() < POOL_BYTES {
             pool.extend_from_slice(&random.next().to_le_bytes());
         }
         pool.truncate(POOL_BYTES);
-        Self { pool: pool.into(), seed }
+        pool.extend_from_within(..SLICE_BYTES);
+        Self { pool, seed }
     }
 
-    /// The bytes of `key`, `len` of them, from the first on.
-    pub(crate) fn of(&self, key: &str, len: u64) -> Window {
-        let hash = key.bytes().fold(mix(self.seed), |hash, byte| mix(hash ^ u64::from(byte)));
-        let start = usize::try_from(hash % POOL_BYTES as u64).expect("below POOL_BYTES");
-        Window { pool: self.pool.clone(), position: start, remaining: len }
+    /// What the content and the size of `key` follow from.
+    pub(crate) fn hash(&self, key: &str) -> u64 {
+        let start = mix(self.seed);
+        let (words, rest) = key.as_bytes().as_chunks::<8>();
+        let hash = words.iter().fold(start, |hash, word| mix(hash ^ u64::from_le_bytes(*word)));
+        rest.iter().fold(hash, |hash, byte| mix(hash ^ u64::from(*byte)))
+    }
+
+    /// The bytes of the key with this hash, `len` of them, from the first on.
+    pub(crate) fn of(&self, hash: u64, len: u64) -> Window<'_> {
+        let position = usize::try_from(hash % POOL_BYTES as u64).expect("below POOL_BYTES");
+        Window { pool: &self.pool, position, remaining: len }
     }
 }
 
-/// What is still to come of an object: an iterator of slices, a request body, or what a response is compared with.
-#[derive(Clone)]
-pub(crate) struct Window {
-    pool: Bytes,
+/// What is still to come of an object: a request body, or what a response is compared with.
+#[derive(Clone, Copy)]
+pub(crate) struct Window<'a> {
+    pool: &'a [u8],
     position: usize,
     remaining: u64,
 }
 
-impl Window {
+impl std::fmt::Debug for Window<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes from {}", self.remaining, self.position)
+    }
+}
+
+impl<'a> Window<'a> {
     /// Takes up to `limit` bytes that lie in one piece; empty at the end.
-    fn take(&mut self, limit: usize) -> Bytes {
+    fn take(&mut self, limit: usize) -> &'a [u8] {
         let whole = usize::try_from(self.remaining).unwrap_or(usize::MAX);
-        let len = limit.min(POOL_BYTES - self.position).min(whole);
-        let slice = self.pool.slice(self.position..self.position + len);
+        let len = limit.min(SLICE_BYTES).min(whole);
+        let slice = &self.pool[self.position..self.position + len];
         self.position = (self.position + len) % POOL_BYTES;
         self.remaining -= len as u64;
         slice
+    }
+
+    /// The next bytes in one piece; empty at the end.
+    pub(crate) fn next_slice(&mut self) -> &'a [u8] {
+        self.take(SLICE_BYTES)
+    }
+
+    /// The next `len` bytes as a window of their own; moves past them.
+    pub(crate) fn split_to(&mut self, len: u64) -> Window<'a> {
+        let len = len.min(self.remaining);
+        let part = Window { remaining: len, ..*self };
+        let step = usize::try_from(len % POOL_BYTES as u64).expect("below POOL_BYTES");
+        self.position = (self.position + step) % POOL_BYTES;
+        self.remaining -= len;
+        part
     }
 
     /// Whether the next bytes of the object are `bytes`; moves past them.
     pub(crate) fn matches(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let expected = self.take(bytes.len());
-            if expected.is_empty() || expected != bytes[..expected.len()] {
+            if expected.is_empty() || expected != &bytes[..expected.len()] {
                 return false;
             }
             bytes = &bytes[expected.len()..];
@@ -107,67 +128,56 @@ impl Window {
     }
 }
 
-impl Iterator for Window {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        (self.remaining > 0).then(|| self.take(FRAME_BYTES))
-    }
-}
-
-impl Body for Window {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(self.next().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.remaining == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.remaining)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bytes_of(content: &Content, key: &str, len: u64) -> Vec<u8> {
-        content.of(key, len).flat_map(|slice| slice.to_vec()).collect()
+    fn bytes_of(mut window: Window<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while window.remaining() > 0 {
+            bytes.extend_from_slice(window.next_slice());
+        }
+        bytes
+    }
+
+    fn body(content: &Content, key: &str, len: u64) -> Vec<u8> {
+        bytes_of(content.of(content.hash(key), len))
     }
 
     #[test]
     fn the_same_key_and_seed_give_the_same_bytes_and_others_differ() {
         let content = Content::new(7);
-        let first = bytes_of(&content, "a/1", 3 << 20);
+        let first = body(&content, "a/1", 3 << 20);
         assert_eq!(first.len(), 3 << 20);
-        assert_eq!(first, bytes_of(&Content::new(7), "a/1", 3 << 20));
-        assert_ne!(first, bytes_of(&content, "a/2", 3 << 20));
-        assert_ne!(first, bytes_of(&Content::new(8), "a/1", 3 << 20));
+        assert_eq!(first, body(&Content::new(7), "a/1", 3 << 20));
+        assert_ne!(first, body(&content, "a/2", 3 << 20));
+        assert_ne!(first, body(&Content::new(8), "a/1", 3 << 20));
         assert_ne!(first[..1 << 20], first[1 << 20..2 << 20], "a MiB never repeats the one before it");
     }
 
     #[test]
-    fn a_response_is_matched_whatever_its_frames_are() {
+    fn a_response_is_matched_whatever_its_pieces_are() {
         let content = Content::new(1);
-        let body = bytes_of(&content, "key", 2_500_000);
-        for frame in [1, 7, 4096, 1_048_583, 2_500_000] {
-            if frame == 1 && body.len() > 100_000 {
-                let mut window = content.of("key", 1000);
-                assert!(body[..1000].chunks(1).all(|chunk| window.matches(chunk)));
-                continue;
-            }
-            let mut window = content.of("key", 2_500_000);
-            assert!(body.chunks(frame).all(|chunk| window.matches(chunk)), "frames of {frame}");
+        let hash = content.hash("key");
+        let body = body(&content, "key", 2_500_000);
+        for piece in [7, 4096, 1_048_583, 2_500_000] {
+            let mut window = content.of(hash, 2_500_000);
+            assert!(body.chunks(piece).all(|chunk| window.matches(chunk)), "pieces of {piece}");
             assert_eq!(window.remaining(), 0);
             assert!(!window.matches(b"x"), "a body that is too long");
         }
         let mut damaged = body.clone();
         damaged[2_000_000] ^= 1;
-        assert!(!content.of("key", 2_500_000).matches(&damaged));
+        assert!(!content.of(hash, 2_500_000).matches(&damaged));
+    }
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        let content = Content::new(3);
+        let mut window = content.of(content.hash("key"), 5_000_000);
+        let whole = bytes_of(window);
+        let parts: Vec<u8> = (0..3).flat_map(|_| bytes_of(window.split_to(2_000_000))).collect();
+        assert!(whole == parts);
+        assert_eq!(window.remaining(), 0);
     }
 }

@@ -1,188 +1,230 @@
 //! A whole run: prepare, measure, report, clean up.
 
 use std::{
+    future::Future,
     io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use anyhow::{Context, bail};
-use tokio::task::JoinSet;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    cli::{Cli, Operation},
-    clock::Stamp,
-    connection::{Connection, Endpoint},
-    content::Content,
+    cli::{Cli, Operation, Settings},
+    clock::{Stamp, unix_seconds},
+    factory::Factory,
+    failure::Failure,
+    processes::{self, Processes},
+    progress::{Progress, Whole},
     report::Report,
-    s3::{Client, Failure},
-    sign::Identity,
+    s3::{Client, Listing},
     stats::Stats,
-    worker::{End, Load, Worker},
+    threads::{Outcome, Threads},
+    workload::{End, Load, Phase, STOP, Share, phases},
 };
 
-/// Runs the load that `cli` describes and writes its report. Starts a runtime of its own: not to be called from within one.
+/// Why a run ended without a result.
+#[derive(Debug)]
+pub enum BenchError {
+    /// What was asked for makes no sense.
+    Usage(String),
+    /// It was tried and failed.
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for BenchError {
+    fn from(error: anyhow::Error) -> Self {
+        BenchError::Failed(error)
+    }
+}
+
+/// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// When the endpoint can not be reached or refuses the preparation, when no operation succeeded, or when a body read was not
+/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, or when a body read was not
 /// the one written.
-pub fn run(cli: Cli) -> anyhow::Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cli.threads.unwrap_or(cores.min(4)).max(1))
-        .enable_all()
-        .build()
-        .context("starting the client's threads")?;
-    runtime.block_on(run_all(&cli))
-}
-
-async fn run_all(cli: &Cli) -> anyhow::Result<()> {
-    let factory = ClientFactory::new(cli)?;
-    let mut client = factory.client();
-    let created = client.create_bucket().await.with_context(|| format!("preparing the bucket {:?}", cli.bucket))?;
-    let load = measure_after_preparation(cli, &factory).await;
-    let cleaned = if cli.keep { Ok(()) } else { clean_up(cli, &mut client, created).await };
-    let stats = load?;
-    publish(cli, &Report::new(cli, &stats))?;
-    cleaned.context("removing what was written")?;
-    judge(&stats)
-}
-
-/// Makes clients, one per worker.
-struct ClientFactory {
-    endpoint: Endpoint,
-    timeout: Duration,
-    identity: Identity,
-    bucket: String,
-}
-
-impl ClientFactory {
-    fn new(cli: &Cli) -> anyhow::Result<Self> {
-        let pick = |flag: &Option<String>, names: [&str; 2], what: &str| {
-            let from_environment = || names.iter().find_map(|name| std::env::var(name).ok());
-            flag.clone()
-                .or_else(from_environment)
-                .with_context(|| format!("no {what}: give {} or {} in the environment", names[0], names[1]))
-        };
-        Ok(Self {
-            endpoint: Endpoint::parse(&cli.endpoint)?,
-            timeout: cli.timeout,
-            identity: Identity {
-                access_key: pick(&cli.access_key, ["GABION_ACCESS_KEY", "AWS_ACCESS_KEY_ID"], "access key")?,
-                secret_key: pick(&cli.secret_key, ["GABION_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"], "secret key")?,
-                region: cli.region.clone(),
-            },
-            bucket: cli.bucket.clone(),
-        })
-    }
-
-    fn client(&self) -> Client {
-        let connection = Connection::new(self.endpoint.clone(), self.timeout);
-        Client::new(connection, self.identity.clone(), &self.bucket)
-    }
-}
-
-async fn measure_after_preparation(cli: &Cli, factory: &ClientFactory) -> anyhow::Result<Stats> {
-    let mut load = Load {
-        operation: cli.operation,
-        content: Content::new(cli.seed),
-        prefix: cli.prefix.clone(),
-        size: cli.size,
-        seed: cli.seed,
-        workers: cli.concurrency as usize,
-        payload: cli.payload,
-        verify: !cli.no_verify,
-        prepared: cli.prepared_objects(),
-        next_delete: AtomicU64::new(0),
-        begun: AtomicU64::new(0),
-        start: Stamp::now(),
-        end: End::After(0),
+pub fn run(cli: Cli) -> Result<(), BenchError> {
+    let Some(command) = cli.command else {
+        return Ok(crate::compare::run(&cli.compare, cli.html.as_deref())?);
     };
-    if !cli.no_prepare {
-        load = prepare(load, factory).await.context("writing the objects that the load needs")?;
-    }
-    // Every object can be deleted once: a warm-up would only use them up.
-    let warmup = if cli.operation == Operation::Delete { Duration::ZERO } else { cli.warmup };
-    load.start = Stamp::now().plus(warmup);
-    load.end = cli.count.map_or_else(|| End::At(load.start.plus(cli.duration)), End::After);
-    let load = Arc::new(load);
-    let mut workers = JoinSet::new();
-    for number in 0..load.workers {
-        let worker = Worker::new(number, factory.client(), &load);
-        let load = Arc::clone(&load);
-        workers.spawn(async move { worker.run(&load).await });
-    }
-    let mut stats = Stats::new(load.start);
-    while let Some(worker) = workers.join_next().await {
-        stats.merge(&worker.context("a worker panicked")?);
-    }
-    Ok(stats)
+    let settings = command.into_settings();
+    settings.check().map_err(BenchError::Usage)?;
+    Ok(run_load(&settings)?)
 }
 
-/// Writes the prepared objects with all workers.
-async fn prepare(load: Load, factory: &ClientFactory) -> anyhow::Result<Load> {
-    let load = Arc::new(load);
-    let next = Arc::new(AtomicU64::new(0));
-    let mut workers = JoinSet::new();
-    for _ in 0..load.workers.min(usize::try_from(load.prepared).unwrap_or(usize::MAX)) {
-        let (load, next, mut client) = (Arc::clone(&load), Arc::clone(&next), factory.client());
-        workers.spawn(async move {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= load.prepared {
-                    return Ok(());
-                }
-                let key = load.key(index);
-                load.put(&mut client, &key).await.1.with_context(|| format!("put {key}"))?;
+/// Threads of each client process.
+fn threads(settings: &Settings) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    settings.load.threads.unwrap_or(cores.min(4)).max(1)
+}
+
+fn run_load(settings: &Settings) -> anyhow::Result<()> {
+    let args = &settings.load;
+    let factory = Arc::new(Factory::new(&args.target, &args.bucket)?);
+    stop_when_asked()?;
+    if let Some(share) = processes::own_share()? {
+        return processes::serve(settings, &factory, threads(settings), share);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    let mut client = factory.client(0);
+    let created = limited(&runtime, &factory, client.create_bucket())
+        .with_context(|| format!("preparing the bucket {:?} at {}", args.bucket, args.target.endpoint[0]))?;
+    let started = unix_seconds();
+    let measured = measure(settings, &factory);
+    let cleaned = if args.keep { Ok(()) } else { clean_up(settings, &runtime, &factory, &mut client, created) };
+    let outcomes = measured?;
+    publish(settings, &Report::new(settings, threads(settings) * args.processes as usize, started, &outcomes))?;
+    cleaned.context("removing what was written")?;
+    judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))
+}
+
+/// The first SIGINT ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
+fn stop_when_asked() -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                STOP.store(true, Ordering::Relaxed);
+            }
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(130);
             }
         });
-    }
-    while let Some(worker) = workers.join_next().await {
-        let done: anyhow::Result<()> = worker.context("a worker panicked")?;
-        done?;
-    }
-    Ok(Arc::into_inner(load).expect("all workers have ended"))
-}
-
-/// Deletes every object under the prefix, and the bucket if this run created it.
-async fn clean_up(cli: &Cli, client: &mut Client, created: bool) -> Result<(), Failure> {
-    loop {
-        let page = client.within_limit(async |client| client.list(&cli.prefix, None).await).await?;
-        if page.keys.is_empty() {
-            break;
-        }
-        client.within_limit(async |client| client.delete_keys(&page.keys).await).await?;
-    }
-    if created { client.within_limit(async |client| client.delete_bucket().await).await } else { Ok(()) }
-}
-
-fn publish(cli: &Cli, report: &Report) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    match &cli.json {
-        Some(path) if path.as_os_str() == "-" => {
-            serde_json::to_writer_pretty(&mut stdout, report)?;
-            writeln!(stdout)?;
-        }
-        Some(path) => {
-            std::fs::write(path, serde_json::to_vec_pretty(report)?).with_context(|| path.display().to_string())?;
-            write!(stdout, "{}", report.text())?;
-        }
-        None => write!(stdout, "{}", report.text())?,
-    }
-    stdout.flush()?;
+    });
     Ok(())
 }
 
+fn limited<T>(
+    runtime: &Runtime,
+    factory: &Factory,
+    request: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    runtime.block_on(async { factory.limit().run(Stamp::now(), request).await })
+}
+
+/// Start and end of a phase for which all are ready at `ready`.
+pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp, End) {
+    let args = &settings.load;
+    // What a delete or a phase of a pattern uses up or leaves behind belongs to the measurement.
+    let warm = phase.timed && phases(settings.operation).len() == 1 && settings.operation != Operation::Delete;
+    let start = ready.plus(if warm { args.warmup } else { Duration::ZERO });
+    let end = match (phase.timed, args.count) {
+        (false, _) => End::Done,
+        (true, Some(count)) => End::After(count),
+        (true, None) => End::At(start.plus(args.duration)),
+    };
+    (start, end)
+}
+
+fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&'static str, Outcome)>> {
+    let args = &settings.load;
+    let load = Arc::new(Load::new(settings, Share::WHOLE));
+    let threads = Threads { factory, count: threads(settings), server_pids: &args.server_pid };
+    if !args.no_prepare && load.prepared > 0 {
+        let mut progress = Progress::new("preparing", Whole::Operations(load.prepared));
+        threads.prepare(&load, &mut |tick| progress.tick(tick)).context("writing the objects that the load needs")?;
+        progress.finish();
+    }
+    let mut processes = if args.processes > 1 { Some(Processes::start(settings)?) } else { None };
+    let mut outcomes = Vec::new();
+    for (index, phase) in phases(settings.operation).iter().enumerate() {
+        let name = if phase.name.is_empty() { settings.operation.name() } else { phase.name };
+        let whole = match bounds(settings, *phase, Stamp::now()).1 {
+            End::At(_) => Whole::Time(args.duration),
+            End::After(count) => Whole::Operations(count),
+            End::Done => Whole::Unknown,
+        };
+        let progress = std::cell::RefCell::new(Progress::new(name, whole));
+        let mut tick = |tick| progress.borrow_mut().tick(tick);
+        let outcome = match &mut processes {
+            Some(processes) => {
+                processes.run(index, *phase, settings, |start| progress.borrow_mut().starts(start), &mut tick)?
+            }
+            None => {
+                let begin = || {
+                    let bounds = bounds(settings, *phase, Stamp::now());
+                    progress.borrow_mut().starts(bounds.0);
+                    Ok(bounds)
+                };
+                threads.run(&load, *phase, begin, &mut tick)?
+            }
+        };
+        progress.into_inner().finish();
+        outcomes.push((phase.name, outcome));
+    }
+    Ok(outcomes)
+}
+
+/// Deletes every object under the prefix, and the bucket if this run created it.
+fn clean_up(
+    settings: &Settings,
+    runtime: &Runtime,
+    factory: &Factory,
+    client: &mut Client,
+    created: bool,
+) -> Result<(), Failure> {
+    let prefix = &settings.load.prefix;
+    let listing = Listing { prefix, delimiter: None, max_keys: 1000, token: None };
+    let mut progress = Progress::new("cleaning up", Whole::Unknown);
+    let mut tick = crate::threads::Tick::default();
+    loop {
+        limited(runtime, factory, client.list(listing))?;
+        let keys = client.listed_keys();
+        if keys.is_empty() {
+            break;
+        }
+        limited(runtime, factory, client.delete_keys(&keys))?;
+        tick.operations += keys.len() as u64;
+        progress.tick(tick);
+    }
+    progress.finish();
+    if created { limited(runtime, factory, client.delete_bucket()) } else { Ok(()) }
+}
+
+fn publish(settings: &Settings, report: &Report) -> anyhow::Result<()> {
+    let args = &settings.load;
+    let mut text = true;
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(report)? + "\n";
+        if path == Path::new("-") {
+            print(&json)?;
+            text = false;
+        } else {
+            std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
+        }
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, crate::html::page(&[report])).with_context(|| format!("writing {}", path.display()))?;
+    }
+    if text { print(&report.text()) } else { Ok(()) }
+}
+
+/// Writes a text to the standard output.
+///
+/// # Errors
+/// When nobody reads it.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
 /// A load that did nothing right, or read wrong bytes, is no measurement.
-fn judge(stats: &Stats) -> anyhow::Result<()> {
-    let mismatches: u64 = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind())).sum();
+fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
+    let (mut mismatches, mut succeeded, mut in_vain) = (0, 0, false);
+    for stats in phases {
+        let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
+        mismatches += wrong.sum::<u64>();
+        let (good, bad) = stats.counts();
+        succeeded += good;
+        in_vain |= good == 0 && bad > 0;
+    }
     if mismatches > 0 {
         bail!("{mismatches} objects were not read as they were written");
     }
-    if stats.series.values().all(|series| series.latency_ns.is_empty()) {
+    if in_vain || succeeded == 0 {
         bail!("no operation succeeded");
     }
     Ok(())

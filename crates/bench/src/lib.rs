@@ -9,15 +9,26 @@
 
 mod cli;
 mod clock;
-mod connection;
+mod compare;
 mod content;
+mod cpu;
 mod driver;
+mod factory;
+mod failure;
+mod html;
+mod http;
+mod limit;
+mod processes;
+mod progress;
 mod report;
 mod s3;
 mod sign;
+mod sizes;
 mod stats;
+mod threads;
 mod units;
-mod worker;
+mod workload;
+mod xml;
 
-pub use cli::{Cli, Operation, Payload};
-pub use driver::run;
+pub use cli::Cli;
+pub use driver::{BenchError, run};

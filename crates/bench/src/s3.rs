@@ -1,171 +1,186 @@
-//! The few S3 requests that a load needs, each signed and sent on the worker's own connection.
+//! The S3 requests that a load needs, each signed and sent on the worker's own connection.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use bytes::Bytes;
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Either, Full, Limited};
-use hyper::body::Incoming;
 use sha2::{Digest, Sha256};
 
 use crate::{
     clock,
-    connection::{Connection, RequestBody},
     content::Window,
+    failure::Failure,
+    http::{Body, Connection, Head},
     sign::{
-        EMPTY_SHA256, Identity, Signer, UNSIGNED_PAYLOAD, Unsigned, amz_date, encode_path, encode_query, sha256_hex,
+        EMPTY_SHA256, Identity, Signer, UNSIGNED_PAYLOAD, Unsigned, amz_date, encode_path, encode_query, push_hex,
+        sha256_hex,
     },
+    xml::{elements, escape, unescape},
 };
 
 /// Largest answer that is read into memory (a page of a listing, an error), in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-
-/// Why an operation failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The endpoint answered with an error.
-    Status { status: u16, code: String },
-    /// The connection could not be opened or broke.
-    Connection(String),
-    /// No answer within the time limit.
-    Timeout,
-    /// The body read is not the one that was written.
-    Mismatch,
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Status { status, code } => write!(f, "{status} {code}"),
-            Failure::Connection(reason) => write!(f, "connection: {reason}"),
-            Failure::Timeout => f.write_str("timeout"),
-            Failure::Mismatch => f.write_str("content mismatch"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl Failure {
-    /// The name under which it is counted.
-    pub(crate) fn kind(&self) -> String {
-        match self {
-            Failure::Connection(_) => "connection".to_owned(),
-            other => other.to_string(),
-        }
-    }
-}
-
-fn broken(error: &(impl std::fmt::Display + ?Sized)) -> Failure {
-    Failure::Connection(error.to_string())
-}
+/// Most headers that are signed.
+const SIGNED_HEADERS_MAX: usize = 6;
 
 /// One page of a listing.
+#[derive(Debug)]
 pub(crate) struct Page {
-    pub(crate) keys: Vec<String>,
+    /// Keys and common prefixes on it.
+    pub(crate) entries: u64,
     pub(crate) next: Option<String>,
     pub(crate) bytes: u64,
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listing<'a> {
+    pub(crate) prefix: &'a str,
+    pub(crate) delimiter: Option<&'a str>,
+    pub(crate) max_keys: u32,
+    pub(crate) token: Option<&'a str>,
 }
 
 /// An S3 client for one bucket, used by one worker.
 pub(crate) struct Client {
     connection: Connection,
     signer: Signer,
-    bucket: String,
+    /// `/BUCKET`, encoded.
+    root: String,
+    /// The second that `date` shows.
+    second: u64,
+    date: String,
+    path: String,
+    head: String,
+    answer: Vec<u8>,
 }
 
 /// A request before it is signed.
 struct Call<'a> {
-    method: Method,
+    method: &'static str,
     /// Key of the object, or empty for the bucket.
     key: &'a str,
     /// Encoded and sorted.
-    query: String,
+    query: &'a str,
     /// Lower-case names, beyond those that every request has.
-    headers: Vec<(&'static str, String)>,
-    body: RequestBody,
+    headers: &'a [(&'a str, &'a str)],
+    body: Body<'a>,
     payload_hash: &'a str,
 }
 
 impl<'a> Call<'a> {
-    fn new(method: Method, key: &'a str) -> Self {
-        let body = Either::Left(Full::new(Bytes::new()));
-        Self { method, key, query: String::new(), headers: Vec::new(), body, payload_hash: EMPTY_SHA256 }
+    fn new(method: &'static str, key: &'a str) -> Self {
+        Self { method, key, query: "", headers: &[], body: Body::EMPTY, payload_hash: EMPTY_SHA256 }
     }
 }
 
 impl Client {
     pub(crate) fn new(connection: Connection, identity: Identity, bucket: &str) -> Self {
-        Self { connection, signer: Signer::new(identity), bucket: bucket.to_owned() }
+        let mut root = String::from("/");
+        encode_path(&mut root, bucket);
+        Self {
+            connection,
+            signer: Signer::new(identity),
+            root,
+            second: 0,
+            date: amz_date(0),
+            path: String::new(),
+            head: String::new(),
+            answer: Vec::new(),
+        }
+    }
+
+    /// Connects, so that the first request does not have to.
+    ///
+    /// # Errors
+    /// When the endpoint can not be reached.
+    pub(crate) async fn connect(&mut self) -> std::io::Result<()> {
+        self.connection.open().await
     }
 
     /// Creates the bucket; `false` when it was there.
     pub(crate) async fn create_bucket(&mut self) -> Result<bool, Failure> {
-        match self.finish(Call::new(Method::HEAD, "")).await {
-            Ok(_) => return Ok(false),
+        match self.finish(Call::new("HEAD", "")).await {
+            Ok(()) => return Ok(false),
             Err(Failure::Status { status: 404, .. }) => {}
             Err(error) => return Err(error),
         }
-        match self.finish(Call::new(Method::PUT, "")).await {
-            Ok(_) => Ok(true),
+        match self.finish(Call::new("PUT", "")).await {
+            Ok(()) => Ok(true),
             Err(Failure::Status { status: 409, code }) if code == "BucketAlreadyOwnedByYou" => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     pub(crate) async fn delete_bucket(&mut self) -> Result<(), Failure> {
-        self.finish(Call::new(Method::DELETE, "")).await.map(drop)
+        self.finish(Call::new("DELETE", "")).await
     }
 
     /// Writes an object. `payload_hash`: [`payload_hash`] of the content, or `None` to leave it unsigned.
-    pub(crate) async fn put(&mut self, key: &str, content: Window, payload_hash: Option<&str>) -> Result<u64, Failure> {
-        let bytes = content.remaining();
-        let mut call = Call::new(Method::PUT, key);
-        call.body = Either::Right(content);
-        call.payload_hash = payload_hash.unwrap_or(UNSIGNED_PAYLOAD);
-        self.finish(call).await?;
-        Ok(bytes)
+    pub(crate) async fn put(
+        &mut self,
+        key: &str,
+        content: Window<'_>,
+        payload_hash: Option<&str>,
+    ) -> Result<u64, Failure> {
+        let body = Body::Content(content);
+        let payload_hash = payload_hash.unwrap_or(UNSIGNED_PAYLOAD);
+        self.finish(Call { body, payload_hash, ..Call::new("PUT", key) }).await?;
+        Ok(content.remaining())
     }
 
-    /// Reads an object to its end; with `expected` every byte is compared.
-    pub(crate) async fn get(&mut self, key: &str, mut expected: Option<Window>) -> Result<u64, Failure> {
-        let mut body = self.start(Call::new(Method::GET, key)).await?.into_body();
+    /// Reads an object to its end and checks its length; with `verify` every byte is compared.
+    pub(crate) async fn get(&mut self, key: &str, mut expected: Window<'_>, verify: bool) -> Result<u64, Failure> {
+        self.start(Call::new("GET", key)).await?;
+        let length = expected.remaining();
         let mut bytes = 0;
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|error| broken(&error))?.into_data() else { continue };
-            bytes += data.len() as u64;
-            if expected.as_mut().is_some_and(|expected| !expected.matches(&data)) {
-                self.close();
+        loop {
+            let piece = self.connection.body().await?;
+            if piece.is_empty() {
+                break;
+            }
+            bytes += piece.len() as u64;
+            if verify && !expected.matches(piece) {
+                self.connection.close();
                 return Err(Failure::Mismatch);
             }
         }
-        match expected {
-            Some(rest) if rest.remaining() > 0 => Err(Failure::Mismatch),
-            _ => Ok(bytes),
+        if bytes == length { Ok(bytes) } else { Err(Failure::Mismatch) }
+    }
+
+    pub(crate) async fn stat(&mut self, key: &str, length: u64) -> Result<(), Failure> {
+        let head = self.start(Call::new("HEAD", key)).await?;
+        if head.content_length.is_some_and(|found| found != length) { Err(Failure::Mismatch) } else { Ok(()) }
+    }
+
+    pub(crate) async fn delete(&mut self, key: &str) -> Result<(), Failure> {
+        self.finish(Call::new("DELETE", key)).await
+    }
+
+    /// One page of a listing; its keys are what [`Client::listed_keys`] returns until the next request.
+    pub(crate) async fn list(&mut self, listing: Listing<'_>) -> Result<Page, Failure> {
+        let mut query = String::new();
+        if let Some(token) = listing.token {
+            query += "continuation-token=";
+            encode_query(&mut query, token);
+            query.push('&');
         }
-    }
-
-    pub(crate) async fn stat(&mut self, key: &str) -> Result<u64, Failure> {
-        self.finish(Call::new(Method::HEAD, key)).await.map(|_| 0)
-    }
-
-    pub(crate) async fn delete(&mut self, key: &str) -> Result<u64, Failure> {
-        self.finish(Call::new(Method::DELETE, key)).await.map(|_| 0)
-    }
-
-    /// One page of at most 1000 keys after the token of the page before.
-    pub(crate) async fn list(&mut self, prefix: &str, token: Option<&str>) -> Result<Page, Failure> {
-        let mut call = Call::new(Method::GET, "");
-        if let Some(token) = token {
-            call.query = format!("continuation-token={}&", encode_query(token));
+        if let Some(delimiter) = listing.delimiter {
+            query += "delimiter=";
+            encode_query(&mut query, delimiter);
+            query.push('&');
         }
-        call.query += &format!("list-type=2&prefix={}", encode_query(prefix));
-        let answer = self.finish(call).await?;
-        let text = std::str::from_utf8(&answer).map_err(|error| broken(&error))?;
-        Ok(Page {
-            keys: elements(text, "Key").map(unescape).collect(),
-            next: elements(text, "NextContinuationToken").next().map(unescape),
-            bytes: answer.len() as u64,
-        })
+        query += "list-type=2&max-keys=";
+        query += &listing.max_keys.to_string();
+        query += "&prefix=";
+        encode_query(&mut query, listing.prefix);
+        self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
+        let text = self.text()?;
+        let entries = elements(text, "Key").count() + text.matches("<CommonPrefixes>").count();
+        let next = elements(text, "NextContinuationToken").next().map(unescape);
+        Ok(Page { entries: entries as u64, next, bytes: self.answer.len() as u64 })
+    }
+
+    /// The keys of the page that was just read.
+    pub(crate) fn listed_keys(&self) -> Vec<String> {
+        self.text().map(|text| elements(text, "Key").map(unescape).collect()).unwrap_or_default()
     }
 
     /// Deletes up to 1000 keys with one request.
@@ -176,147 +191,172 @@ impl Client {
         }
         xml += "</Delete>";
         let hash = sha256_hex(xml.as_bytes());
-        let mut call = Call::new(Method::POST, "");
-        call.query = "delete=".to_owned();
-        call.headers.push(("x-amz-checksum-sha256", STANDARD.encode(Sha256::digest(xml.as_bytes()))));
-        call.headers.push(("x-amz-sdk-checksum-algorithm", "SHA256".to_owned()));
-        call.body = Either::Left(Full::new(xml.into()));
-        call.payload_hash = &hash;
-        let answer = self.finish(call).await?;
-        let text = String::from_utf8_lossy(&answer);
-        match elements(&text, "Code").next() {
+        let checksum = STANDARD.encode(Sha256::digest(xml.as_bytes()));
+        let headers = [("x-amz-checksum-sha256", checksum.as_str()), ("x-amz-sdk-checksum-algorithm", "SHA256")];
+        let body = Body::Bytes(xml.as_bytes());
+        let call = Call { query: "delete=", headers: &headers, body, payload_hash: &hash, ..Call::new("POST", "") };
+        self.finish(call).await?;
+        self.refuse_error_in_answer()
+    }
+
+    /// Begins an upload and returns its id.
+    pub(crate) async fn create_upload(&mut self, key: &str) -> Result<String, Failure> {
+        self.finish(Call { query: "uploads=", ..Call::new("POST", key) }).await?;
+        let id = elements(self.text()?, "UploadId").next().map(unescape);
+        id.ok_or_else(|| Failure::Malformed("the answer to CreateMultipartUpload names no upload".to_owned()))
+    }
+
+    /// Sends one part and returns its entity tag.
+    pub(crate) async fn upload_part(
+        &mut self,
+        key: &str,
+        upload: &str,
+        number: u32,
+        content: Window<'_>,
+        payload_hash: Option<&str>,
+    ) -> Result<String, Failure> {
+        let mut query = format!("partNumber={number}&uploadId=");
+        encode_query(&mut query, upload);
+        let payload_hash = payload_hash.unwrap_or(UNSIGNED_PAYLOAD);
+        let body = Body::Content(content);
+        self.finish(Call { query: &query, body, payload_hash, ..Call::new("PUT", key) }).await?;
+        Ok(self.connection.etag().to_owned())
+    }
+
+    /// Makes the object from parts 1, 2, … that have these entity tags.
+    pub(crate) async fn complete_upload(&mut self, key: &str, upload: &str, etags: &[String]) -> Result<(), Failure> {
+        let mut xml = String::from("<CompleteMultipartUpload>");
+        for (index, etag) in etags.iter().enumerate() {
+            xml += &format!("<Part><PartNumber>{}</PartNumber><ETag>{}</ETag></Part>", index + 1, escape(etag));
+        }
+        xml += "</CompleteMultipartUpload>";
+        let mut query = String::from("uploadId=");
+        encode_query(&mut query, upload);
+        let hash = sha256_hex(xml.as_bytes());
+        let body = Body::Bytes(xml.as_bytes());
+        self.finish(Call { query: &query, body, payload_hash: &hash, ..Call::new("POST", key) }).await?;
+        // S3 may send the head of the answer before it knows whether the upload succeeds.
+        self.refuse_error_in_answer()
+    }
+
+    pub(crate) async fn abort_upload(&mut self, key: &str, upload: &str) -> Result<(), Failure> {
+        let mut query = String::from("uploadId=");
+        encode_query(&mut query, upload);
+        self.finish(Call { query: &query, ..Call::new("DELETE", key) }).await
+    }
+
+    fn refuse_error_in_answer(&self) -> Result<(), Failure> {
+        match elements(self.text()?, "Code").next() {
             Some(code) => Err(Failure::Status { status: 200, code: code.to_owned() }),
             None => Ok(()),
         }
     }
 
-    /// Gives up the connection, whose answer was not read to its end.
-    pub(crate) fn close(&mut self) {
-        self.connection.close();
+    fn text(&self) -> Result<&str, Failure> {
+        std::str::from_utf8(&self.answer).map_err(|_| Failure::Malformed("the answer is not UTF-8".to_owned()))
     }
 
-    /// Runs one operation of this client within the time limit.
-    pub(crate) async fn within_limit<T>(
-        &mut self,
-        operation: impl AsyncFnOnce(&mut Client) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let limit = self.connection.timeout();
-        let result = tokio::time::timeout(limit, operation(self)).await.unwrap_or(Err(Failure::Timeout));
-        if matches!(result, Err(Failure::Timeout | Failure::Connection(_))) {
-            self.close();
+    /// Sends the request and reads its whole answer into `answer`.
+    async fn finish(&mut self, call: Call<'_>) -> Result<(), Failure> {
+        self.start(call).await?;
+        self.read_answer().await
+    }
+
+    async fn read_answer(&mut self) -> Result<(), Failure> {
+        self.answer.clear();
+        loop {
+            let piece = self.connection.body().await?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            if self.answer.len() + piece.len() > ANSWER_BYTES_MAX {
+                self.connection.close();
+                return Err(Failure::Malformed(format!("the answer has more than {ANSWER_BYTES_MAX} bytes")));
+            }
+            self.answer.extend_from_slice(piece);
         }
-        result
-    }
-
-    /// Sends the request and returns its whole answer.
-    async fn finish(&mut self, call: Call<'_>) -> Result<Bytes, Failure> {
-        collect(self.start(call).await?).await
     }
 
     /// Sends the request and returns the head of a successful answer.
-    async fn start(&mut self, call: Call<'_>) -> Result<Response<Incoming>, Failure> {
-        let request = self.signed(call)?;
-        let response = self.connection.send(request).await.map_err(|error| broken(&error))?;
-        if response.status().is_success() {
-            return Ok(response);
+    async fn start(&mut self, call: Call<'_>) -> Result<Head, Failure> {
+        self.write_head(&call);
+        let head = self.connection.exchange(self.head.as_bytes(), call.body, call.method == "HEAD").await?;
+        if (200..300).contains(&head.status) {
+            return Ok(head);
         }
-        let status = response.status().as_u16();
-        let answer = collect(response).await?;
-        let text = String::from_utf8_lossy(&answer);
+        self.read_answer().await?;
+        let text = String::from_utf8_lossy(&self.answer);
         let code = elements(&text, "Code").next().unwrap_or_default().to_owned();
-        Err(Failure::Status { status, code })
+        Err(Failure::Status { status: head.status, code })
     }
 
-    fn signed(&mut self, call: Call<'_>) -> Result<Request<RequestBody>, Failure> {
-        let path = if call.key.is_empty() {
-            encode_path(&format!("/{}", self.bucket))
-        } else {
-            encode_path(&format!("/{}/{}", self.bucket, call.key))
-        };
-        let date = amz_date(clock::unix_seconds());
-        let authority = self.connection.endpoint().authority.clone();
-        let mut headers: Vec<(&str, &str)> =
-            vec![("host", &authority), ("x-amz-content-sha256", call.payload_hash), ("x-amz-date", &date)];
-        headers.extend(call.headers.iter().map(|(name, value)| (*name, value.as_str())));
-        headers.sort_unstable();
-        let authorization = self.signer.authorization(
-            &date,
-            &Unsigned {
-                method: call.method.as_str(),
-                path: &path,
-                query: &call.query,
-                headers: &headers,
-                payload_hash: call.payload_hash,
-            },
-        );
-        let target = if call.query.is_empty() { path } else { format!("{path}?{}", call.query) };
-        let mut request = Request::builder().method(call.method).uri(target).header("authorization", authorization);
-        for (name, value) in headers {
-            request = request.header(name, value);
+    /// Puts the request's head together, signed.
+    fn write_head(&mut self, call: &Call<'_>) {
+        let second = clock::unix_seconds();
+        if second != self.second {
+            (self.second, self.date) = (second, amz_date(second));
         }
-        request.body(call.body).map_err(|error| broken(&error))
+        self.path.clear();
+        self.path.push_str(&self.root);
+        if !call.key.is_empty() {
+            self.path.push('/');
+            encode_path(&mut self.path, call.key);
+        }
+        let authority = self.connection.endpoint().authority.as_str();
+        let mut headers = [("", ""); SIGNED_HEADERS_MAX];
+        headers[..3].copy_from_slice(&[
+            ("host", authority),
+            ("x-amz-content-sha256", call.payload_hash),
+            ("x-amz-date", self.date.as_str()),
+        ]);
+        let count = 3 + call.headers.len();
+        headers[3..count].copy_from_slice(call.headers);
+        let headers = &mut headers[..count];
+        if !call.headers.is_empty() {
+            headers.sort_unstable();
+        }
+        let head = &mut self.head;
+        head.clear();
+        for part in [call.method, " ", &self.path, if call.query.is_empty() { "" } else { "?" }, call.query] {
+            head.push_str(part);
+        }
+        head.push_str(" HTTP/1.1\r\n");
+        for (name, value) in headers.iter() {
+            for part in [name, ": ", value, "\r\n"] {
+                head.push_str(part);
+            }
+        }
+        if call.body.len() > 0 || matches!(call.method, "PUT" | "POST") {
+            head.push_str("content-length: ");
+            push_decimal(head, call.body.len());
+            head.push_str("\r\n");
+        }
+        head.push_str("authorization: ");
+        let request = Unsigned {
+            method: call.method,
+            path: &self.path,
+            query: call.query,
+            headers,
+            payload_hash: call.payload_hash,
+        };
+        self.signer.authorize(head, &self.date, &request);
+        head.push_str("\r\n\r\n");
     }
+}
+
+/// Adds a number in decimal digits.
+pub(crate) fn push_decimal(out: &mut String, number: u64) {
+    use std::fmt::Write;
+    write!(out, "{number}").expect("writing to a string succeeds");
 }
 
 /// Hex SHA-256 of an object's content.
-pub(crate) fn payload_hash(content: Window) -> String {
+pub(crate) fn payload_hash(mut content: Window<'_>) -> String {
     let mut digest = Sha256::new();
-    for slice in content {
-        digest.update(&slice);
+    while content.remaining() > 0 {
+        digest.update(content.next_slice());
     }
-    hex::encode(digest.finalize())
-}
-
-async fn collect(response: Response<Incoming>) -> Result<Bytes, Failure> {
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    Ok(body.collect().await.map_err(|error| broken(&*error))?.to_bytes())
-}
-
-/// The texts of all elements of this name that have no children and no attributes, in order.
-fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
-    let mut rest = xml;
-    std::iter::from_fn(move || {
-        let begin = rest.find(&open)? + open.len();
-        let end = begin + rest[begin..].find(&close)?;
-        let text = &rest[begin..end];
-        rest = &rest[end + close.len()..];
-        Some(text)
-    })
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn unescape(text: &str) -> String {
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#34;", "\"")
-        .replace("&apos;", "'")
-        .replace("&#39;", "'")
-        .replace("&amp;", "&")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn elements_of_a_listing() {
-        let xml = "<R><Contents><Key>a&amp;b</Key><Size>1</Size></Contents><Contents><Key>c</Key></Contents>\
-                   <NextContinuationToken>t==</NextContinuationToken></R>";
-        assert_eq!(elements(xml, "Key").map(unescape).collect::<Vec<_>>(), ["a&b", "c"]);
-        assert_eq!(elements(xml, "NextContinuationToken").next(), Some("t=="));
-        assert_eq!(elements(xml, "Code").next(), None);
-        assert_eq!(elements("<Key>cut", "Key").next(), None);
-    }
-
-    #[test]
-    fn names_survive_xml() {
-        for key in ["plain", "a&b<c>d", "&amp;", "&lt;"] {
-            assert_eq!(unescape(&escape(key)), key);
-        }
-    }
+    let mut out = String::with_capacity(64);
+    push_hex(&mut out, &digest.finalize());
+    out
 }

@@ -1,6 +1,9 @@
 //! AWS Signature Version 4 in the `Authorization` header.
 //!
-//! Source: AWS, "Create a signed AWS API request". The signing key changes once a day and is kept.
+//! Source: AWS, "Create a signed AWS API request". The signing key changes once a day and is kept, with the state of the HMAC that begins with it; what is
+//! signed is put together in buffers that are kept.
+
+use std::fmt::Write;
 
 use hmac::{Hmac, Mac};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -45,8 +48,13 @@ pub(crate) struct Unsigned<'a> {
 
 /// A date as a signature wants it: `20260131T235959Z`.
 pub(crate) fn amz_date(unix_seconds: u64) -> String {
-    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Civil date from days since 1970 (H. Hinnant, "chrono-compatible low-level date algorithms"), valid after 1970.
+    let (year, month, day) = civil_date(unix_seconds / 86_400);
+    let second = unix_seconds % 86_400;
+    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Year, month and day from days since 1970 (H. Hinnant, "chrono-compatible low-level date algorithms").
+pub(crate) fn civil_date(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era = z / 146_097;
     let day_of_era = z % 146_097;
@@ -55,27 +63,41 @@ pub(crate) fn amz_date(unix_seconds: u64) -> String {
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
-/// Encodes a path for the request line and the signature.
-pub(crate) fn encode_path(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
+/// Adds an encoded path, for the request line and the signature.
+pub(crate) fn encode_path(out: &mut String, path: &str) {
+    out.extend(utf8_percent_encode(path, PATH));
 }
 
-/// Encodes a name or value of a query.
-pub(crate) fn encode_query(text: &str) -> String {
-    utf8_percent_encode(text, QUERY).to_string()
+/// Adds an encoded name or value of a query.
+pub(crate) fn encode_query(out: &mut String, text: &str) {
+    out.extend(utf8_percent_encode(text, QUERY));
 }
 
 /// Hex SHA-256.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex::encode(Sha256::digest(bytes))
+    let mut out = String::with_capacity(64);
+    push_hex(&mut out, &Sha256::digest(bytes));
+    out
+}
+
+/// Adds bytes as lower-case hexadecimal digits.
+pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+}
+
+fn keyed(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
 }
 
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    let mut mac = keyed(key);
     mac.update(message);
     mac.finalize().into_bytes().into()
 }
@@ -85,22 +107,33 @@ fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
 pub(crate) struct Signer {
     identity: Identity,
     day: String,
-    key: [u8; 32],
+    /// `DAY/REGION/s3/aws4_request`.
+    scope: String,
+    keyed: Hmac<Sha256>,
+    canonical: String,
+    to_sign: String,
 }
 
 impl Signer {
     pub(crate) fn new(identity: Identity) -> Self {
-        Self { identity, day: String::new(), key: [0; 32] }
+        Self {
+            identity,
+            day: String::new(),
+            scope: String::new(),
+            keyed: keyed(&[]),
+            canonical: String::new(),
+            to_sign: String::new(),
+        }
     }
 
-    /// The value of `Authorization`; `date` is the value of `x-amz-date`, which must be among the headers.
-    pub(crate) fn authorization(&mut self, date: &str, request: &Unsigned<'_>) -> String {
+    /// Adds the value of `Authorization`; `date` is the value of `x-amz-date`, which must be among the headers.
+    pub(crate) fn authorize(&mut self, out: &mut String, date: &str, request: &Unsigned<'_>) {
         let day = &date[..8];
         if self.day != day {
-            self.key = self.signing_key(day);
-            day.clone_into(&mut self.day);
+            self.begin_day(day);
         }
-        let mut canonical = String::with_capacity(512);
+        let canonical = &mut self.canonical;
+        canonical.clear();
         for part in [request.method, "\n", request.path, "\n", request.query, "\n"] {
             canonical.push_str(part);
         }
@@ -109,24 +142,41 @@ impl Signer {
                 canonical.push_str(part);
             }
         }
-        let signed_headers = request.headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        for part in ["\n", &signed_headers, "\n", request.payload_hash] {
-            canonical.push_str(part);
+        canonical.push('\n');
+        let names_begin = canonical.len();
+        for (index, (name, _)) in request.headers.iter().enumerate() {
+            canonical.push_str(if index == 0 { "" } else { ";" });
+            canonical.push_str(name);
         }
-        let scope = format!("{day}/{}/s3/aws4_request", self.identity.region);
-        let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", sha256_hex(canonical.as_bytes()));
-        let signature = hex::encode(hmac(&self.key, to_sign.as_bytes()));
-        format!(
-            "AWS4-HMAC-SHA256 Credential={}/{scope},SignedHeaders={signed_headers},Signature={signature}",
-            self.identity.access_key
-        )
+        let names_end = canonical.len();
+        canonical.push('\n');
+        canonical.push_str(request.payload_hash);
+        let to_sign = &mut self.to_sign;
+        to_sign.clear();
+        for part in ["AWS4-HMAC-SHA256\n", date, "\n", &self.scope, "\n"] {
+            to_sign.push_str(part);
+        }
+        push_hex(to_sign, &Sha256::digest(canonical.as_bytes()));
+        let mut mac = self.keyed.clone();
+        mac.update(to_sign.as_bytes());
+        let signed_headers = &canonical[names_begin..names_end];
+        for part in ["AWS4-HMAC-SHA256 Credential=", &self.identity.access_key, "/", &self.scope] {
+            out.push_str(part);
+        }
+        for part in [",SignedHeaders=", signed_headers, ",Signature="] {
+            out.push_str(part);
+        }
+        push_hex(out, &mac.finalize().into_bytes());
     }
 
-    fn signing_key(&self, day: &str) -> [u8; 32] {
+    fn begin_day(&mut self, day: &str) {
         let secret = format!("AWS4{}", self.identity.secret_key);
         let key = hmac(secret.as_bytes(), day.as_bytes());
         let key = hmac(&key, self.identity.region.as_bytes());
-        hmac(&hmac(&key, b"s3"), b"aws4_request")
+        self.keyed = keyed(&hmac(&hmac(&key, b"s3"), b"aws4_request"));
+        self.scope.clear();
+        write!(self.scope, "{day}/{}/s3/aws4_request", self.identity.region).expect("writing to a string succeeds");
+        day.clone_into(&mut self.day);
     }
 }
 
@@ -149,8 +199,10 @@ mod tests {
 
     #[test]
     fn encoding_is_that_of_s3() {
-        assert_eq!(encode_path("/b/a b+ü~(1).txt"), "/b/a%20b%2B%C3%BC~%281%29.txt");
-        assert_eq!(encode_query("a/b=c"), "a%2Fb%3Dc");
+        let mut out = String::new();
+        encode_path(&mut out, "/b/a b+ü~(1).txt");
+        encode_query(&mut out, "a/b=c");
+        assert_eq!(out, "/b/a%20b%2B%C3%BC~%281%29.txta%2Fb%3Dc");
     }
 
     /// The examples of AWS's page "Signature Calculations for the Authorization Header".
@@ -176,8 +228,13 @@ mod tests {
         let mut signer = Signer::new(identity);
         for (path, query, headers, signature) in rows {
             let request = Unsigned { method: "GET", path, query, headers, payload_hash: EMPTY_SHA256 };
-            let authorization = signer.authorization(date, &request);
+            let mut authorization = String::new();
+            signer.authorize(&mut authorization, date, &request);
             assert!(authorization.ends_with(&format!("Signature={signature}")), "{path}?{query}: {authorization}");
+            assert!(authorization.contains(&format!(
+                "SignedHeaders={}",
+                if headers.len() == 4 { "host;range;" } else { "host;x-amz-content" }
+            )));
         }
     }
 }

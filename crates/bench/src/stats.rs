@@ -1,16 +1,112 @@
-//! What was measured: latencies in HDR histograms, bytes, errors by kind, and counts per second.
+//! What was measured: latencies in HDR histograms, bytes, errors by kind, and the same for each second.
+//!
+//! Workers of one thread share one [`Stats`]; those of threads and processes are merged afterwards, exactly: histograms add up bucket by bucket.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use hdrhistogram::Histogram;
+use hdrhistogram::{
+    Histogram,
+    serialization::{Deserializer, Serializer, V2Serializer},
+};
+use serde::{Deserialize, Serialize};
 
-use crate::{cli::Operation, clock::Stamp};
+use crate::clock::Stamp;
 
-/// Operations and bytes that ended within one second of the measurement.
+/// What is counted and timed by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    Put,
+    Get,
+    Stat,
+    List,
+    Delete,
+    /// A whole upload in parts.
+    Multipart,
+    CreateUpload,
+    Part,
+    CompleteUpload,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "put",
+            Kind::Get => "get",
+            Kind::Stat => "stat",
+            Kind::List => "list",
+            Kind::Delete => "delete",
+            Kind::Multipart => "multipart",
+            Kind::CreateUpload => "create-upload",
+            Kind::Part => "part",
+            Kind::CompleteUpload => "complete-upload",
+        }
+    }
+}
+
+/// What one operation moved.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) bytes: u64,
+    /// Keys and common prefixes of a page.
+    pub(crate) entries: u64,
+}
+
+impl Done {
+    pub(crate) fn bytes(bytes: u64) -> Self {
+        Self { bytes, entries: 0 }
+    }
+}
+
+/// Operations that ended within one second of the measurement.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Second {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// Latencies in nanoseconds, two digits, serialised as V2: a histogram of its own would take some 14 KiB.
+    latency_v2: Vec<u8>,
+}
+
+impl Second {
+    /// Latencies in nanoseconds.
+    pub(crate) fn latency_ns(&self) -> Histogram<u32> {
+        decode(&self.latency_v2).unwrap_or_else(coarse)
+    }
+
+    fn merge(&mut self, other: &Second) {
+        self.operations += other.operations;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        if self.latency_v2.is_empty() {
+            self.latency_v2.clone_from(&other.latency_v2);
+        } else if !other.latency_v2.is_empty() {
+            let mut sum = self.latency_ns();
+            sum.add(other.latency_ns()).expect("the histogram resizes");
+            self.latency_v2 = encode(&sum);
+        }
+    }
+}
+
+fn fine() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are within the bounds of a histogram")
+}
+
+fn coarse() -> Histogram<u32> {
+    Histogram::new(2).expect("two digits are within the bounds of a histogram")
+}
+
+/// A histogram in the V2 form of HDR.
+pub(crate) fn encode<C: hdrhistogram::Counter>(histogram: &Histogram<C>) -> Vec<u8> {
+    let mut out = Vec::new();
+    V2Serializer::new().serialize(histogram, &mut out).expect("a histogram that was recorded here can be serialised");
+    out
+}
+
+fn decode<C: hdrhistogram::Counter>(bytes: &[u8]) -> Option<Histogram<C>> {
+    let mut histogram = Deserializer::new().deserialize(&mut &*bytes).ok()?;
+    histogram.auto(true);
+    Some(histogram)
 }
 
 /// The figures of one kind of operation.
@@ -19,19 +115,46 @@ pub(crate) struct Series {
     /// Latency in nanoseconds, three significant digits.
     pub(crate) latency_ns: Histogram<u64>,
     pub(crate) bytes: u64,
+    pub(crate) entries: u64,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) seconds: Vec<Second>,
+    /// Latencies of the last of the seconds.
+    current_ns: Histogram<u32>,
 }
 
 impl Series {
     fn new() -> Self {
-        let latency_ns = Histogram::new(3).expect("three digits are within the bounds of a histogram");
-        Self { latency_ns, bytes: 0, errors: BTreeMap::new(), seconds: Vec::new() }
+        Self {
+            latency_ns: fine(),
+            bytes: 0,
+            entries: 0,
+            errors: BTreeMap::new(),
+            seconds: Vec::new(),
+            current_ns: coarse(),
+        }
+    }
+
+    /// Goes on to `second`; ends of operations ascend within a thread.
+    fn enter(&mut self, second: usize) -> &mut Second {
+        if self.seconds.len() <= second {
+            self.seal();
+            self.seconds.resize(second + 1, Second::default());
+        }
+        self.seconds.last_mut().expect("there is at least this second")
+    }
+
+    /// Puts the latencies of the last second where they belong.
+    fn seal(&mut self) {
+        if let (Some(last), false) = (self.seconds.last_mut(), self.current_ns.is_empty()) {
+            last.latency_v2 = encode(&self.current_ns);
+            self.current_ns.reset();
+        }
     }
 
     fn merge(&mut self, other: &Series) {
         self.latency_ns.add(&other.latency_ns).expect("the histogram resizes");
         self.bytes += other.bytes;
+        self.entries += other.entries;
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
         }
@@ -39,8 +162,7 @@ impl Series {
             self.seconds.resize(other.seconds.len(), Second::default());
         }
         for (mine, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
-            mine.operations += theirs.operations;
-            mine.bytes += theirs.bytes;
+            mine.merge(theirs);
         }
     }
 
@@ -50,12 +172,12 @@ impl Series {
     }
 }
 
-/// The figures of one worker, or of all.
+/// The figures of one thread, or of all, in one phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     start: Stamp,
-    last: Stamp,
-    pub(crate) series: BTreeMap<Operation, Series>,
+    elapsed: Duration,
+    pub(crate) series: BTreeMap<Kind, Series>,
 }
 
 /// Longest measurement of which every second is kept; later seconds count to the last.
@@ -64,43 +186,133 @@ const SECONDS_MAX: usize = 24 * 3600;
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
-        Self { start, last: start, series: BTreeMap::new() }
+        Self { start, elapsed: Duration::ZERO, series: BTreeMap::new() }
     }
 
     /// Notes one operation that ran from `begin` to `end`; those that began before the start are warm-up.
-    pub(crate) fn record(&mut self, operation: Operation, begin: Stamp, end: Stamp, outcome: Result<u64, String>) {
+    pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
         if begin < self.start {
             return;
         }
-        self.last = self.last.max(end);
-        let series = self.series.entry(operation).or_insert_with(Series::new);
+        let elapsed = end.since(self.start);
+        self.elapsed = self.elapsed.max(elapsed);
+        let index = usize::try_from(elapsed.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+        let series = self.series.entry(kind).or_insert_with(Series::new);
+        let second = series.enter(index);
         match outcome {
-            Ok(bytes) => {
+            Ok(done) => {
+                second.operations += 1;
+                second.bytes += done.bytes;
                 let ns = u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX);
+                series.current_ns.record(ns).expect("the histogram resizes");
                 series.latency_ns.record(ns).expect("the histogram resizes");
-                series.bytes += bytes;
-                let second = usize::try_from(end.since(self.start).as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
-                if series.seconds.len() <= second {
-                    series.seconds.resize(second + 1, Second::default());
-                }
-                series.seconds[second].operations += 1;
-                series.seconds[second].bytes += bytes;
+                series.bytes += done.bytes;
+                series.entries += done.entries;
             }
-            Err(kind) => *series.errors.entry(kind).or_default() += 1,
+            Err(kind) => {
+                second.errors += 1;
+                *series.errors.entry(kind).or_default() += 1;
+            }
         }
     }
 
-    /// Adds the figures of another worker that measured from the same start.
+    /// No more is recorded: what was is complete.
+    pub(crate) fn finish(mut self) -> Self {
+        self.series.values_mut().for_each(Series::seal);
+        self
+    }
+
+    /// Adds the figures of others that measured from the same start. All are finished.
     pub(crate) fn merge(&mut self, other: &Stats) {
-        self.last = self.last.max(other.last);
-        for (operation, series) in &other.series {
-            self.series.entry(*operation).or_insert_with(Series::new).merge(series);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        for (kind, series) in &other.series {
+            self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
     }
 
     /// From the start to the end of the last operation.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.last.since(self.start)
+        self.elapsed
+    }
+
+    /// Operations that succeeded, and those that failed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let succeeded = self.series.values().map(|series| series.latency_ns.len()).sum();
+        (succeeded, self.series.values().map(Series::error_count).sum())
+    }
+
+    /// Bytes moved, counted once where an operation is made of others.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.series.iter().filter(|(kind, _)| **kind != Kind::Part).map(|(_, series)| series.bytes).sum()
+    }
+}
+
+/// [`Stats`] on their way from one process to another.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) struct WireStats {
+    elapsed_ns: u64,
+    series: BTreeMap<Kind, WireSeries>,
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+struct WireSeries {
+    latency_v2: String,
+    bytes: u64,
+    entries: u64,
+    errors: BTreeMap<String, u64>,
+    seconds: Vec<(u64, u64, u64, String)>,
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn bytes_of(text: &str) -> anyhow::Result<Vec<u8>> {
+    use base64::Engine;
+    Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
+}
+
+impl WireStats {
+    /// Of finished figures.
+    pub(crate) fn new(stats: &Stats) -> Self {
+        let series = stats.series.iter().map(|(kind, series)| {
+            let seconds = series.seconds.iter();
+            let wire = WireSeries {
+                latency_v2: text_of(&encode(&series.latency_ns)),
+                bytes: series.bytes,
+                entries: series.entries,
+                errors: series.errors.clone(),
+                seconds: seconds
+                    .map(|second| (second.operations, second.bytes, second.errors, text_of(&second.latency_v2)))
+                    .collect(),
+            };
+            (*kind, wire)
+        });
+        Self { elapsed_ns: u64::try_from(stats.elapsed.as_nanos()).unwrap_or(u64::MAX), series: series.collect() }
+    }
+
+    /// The figures again.
+    ///
+    /// # Errors
+    /// When a histogram is not one.
+    pub(crate) fn into_stats(self, start: Stamp) -> anyhow::Result<Stats> {
+        let mut stats = Stats { elapsed: Duration::from_nanos(self.elapsed_ns), ..Stats::new(start) };
+        for (kind, wire) in self.series {
+            let latency_ns = decode(&bytes_of(&wire.latency_v2)?);
+            let mut series = Series {
+                latency_ns: latency_ns.ok_or_else(|| anyhow::anyhow!("a histogram can not be read"))?,
+                bytes: wire.bytes,
+                entries: wire.entries,
+                errors: wire.errors,
+                ..Series::new()
+            };
+            for (operations, bytes, errors, latency) in wire.seconds {
+                series.seconds.push(Second { operations, bytes, errors, latency_v2: bytes_of(&latency)? });
+            }
+            stats.series.insert(kind, series);
+        }
+        Ok(stats)
     }
 }
 
@@ -108,23 +320,55 @@ impl Stats {
 mod tests {
     use super::*;
 
-    #[test]
-    fn warm_up_is_left_out_and_workers_add_up() {
+    const BYTES: Result<Done, String> = Ok(Done { bytes: 10, entries: 0 });
+
+    fn sample() -> (Stats, Stats) {
         let start = Stamp::now();
         let at = |ms| start.plus(Duration::from_millis(ms));
         let mut one = Stats::new(at(1000));
-        one.record(Operation::Put, at(500), at(1500), Ok(10));
-        one.record(Operation::Put, at(1000), at(1200), Ok(10));
-        one.record(Operation::Put, at(1200), at(3400), Ok(10));
+        one.record(Kind::Put, at(500), at(1500), BYTES);
+        one.record(Kind::Put, at(1000), at(1200), BYTES);
+        one.record(Kind::Put, at(1200), at(3400), BYTES);
         let mut two = Stats::new(at(1000));
-        two.record(Operation::Put, at(1100), at(1300), Err("503 SlowDown".into()));
-        two.record(Operation::Get, at(1100), at(1300), Ok(7));
+        two.record(Kind::Put, at(1100), at(1300), Err("503 SlowDown".into()));
+        two.record(Kind::Put, at(1100), at(1700), BYTES);
+        two.record(Kind::Get, at(1100), at(1300), Ok(Done::bytes(7)));
+        (one.finish(), two.finish())
+    }
+
+    fn check(sum: &Stats) {
+        assert_eq!(sum.elapsed(), Duration::from_millis(2400));
+        assert_eq!((sum.counts(), sum.bytes()), ((4, 1), 37));
+        let put = &sum.series[&Kind::Put];
+        assert_eq!((put.latency_ns.len(), put.bytes, put.error_count()), (3, 30, 1));
+        let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
+        assert_eq!(counts, [(2, 1), (0, 0), (1, 0)]);
+        let first = put.seconds[0].latency_ns();
+        assert_eq!(first.len(), 2);
+        assert!(first.equivalent(first.min(), 200_000_000) && first.equivalent(first.max(), 600_000_000));
+        assert_eq!(sum.series[&Kind::Get].bytes, 7);
+    }
+
+    #[test]
+    fn warm_up_is_left_out_and_workers_add_up() {
+        let (mut one, two) = sample();
         one.merge(&two);
-        assert_eq!(one.elapsed(), Duration::from_millis(2400));
-        let put = &one.series[&Operation::Put];
-        assert_eq!((put.latency_ns.len(), put.bytes, put.error_count()), (2, 20, 1));
-        let counts: Vec<_> = put.seconds.iter().map(|second| second.operations).collect();
-        assert_eq!(counts, [1, 0, 1]);
-        assert_eq!(one.series[&Operation::Get].bytes, 7);
+        check(&one);
+    }
+
+    #[test]
+    fn other_processes_add_up_as_threads_do() {
+        let (one, two) = sample();
+        let mut sum = Stats::new(one.start);
+        for stats in [one, two] {
+            let line = serde_json::to_string(&WireStats::new(&stats)).unwrap();
+            let wire: WireStats = serde_json::from_str(&line).unwrap();
+            sum.merge(&wire.into_stats(stats.start).unwrap());
+        }
+        check(&sum);
+        let damaged = serde_json::json!({"elapsed_ns": 1, "series": {"put":
+            {"latency_v2": "AAAA", "bytes": 0, "entries": 0, "errors": {}, "seconds": []}}});
+        let wire: WireStats = serde_json::from_value(damaged).unwrap();
+        assert!(wire.into_stats(Stamp::now()).is_err());
     }
 }

@@ -57,6 +57,34 @@ pub(crate) fn show_bytes(bytes: f64) -> String {
     format!("{value:.2} GiB")
 }
 
+/// A number of things with three digits or a thousand's sign, for people.
+pub(crate) fn show_count(count: f64) -> String {
+    let (value, sign) = match count {
+        count if count >= 9_999_500.0 => (count / 1e6, " M"),
+        count if count >= 99_950.0 => (count / 1e3, " k"),
+        count => (count, ""),
+    };
+    let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
+    format!("{value:.digits$}{sign}")
+}
+
+/// A time in the unit that fits, for people.
+pub(crate) fn show_us(us: f64) -> String {
+    let (value, unit) = match us {
+        us if us >= 999_500.0 => (us / 1e6, "s"),
+        us if us >= 999.5 => (us / 1e3, "ms"),
+        us => (us, "µs"),
+    };
+    let digits = if value >= 100.0 || value.fract() == 0.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +109,13 @@ mod tests {
         for text in ["", "s", "1d", "-1s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn shown_figures() {
+        assert_eq!([0.0, 12.34, 14_445.4, 123_456.0, 2e7].map(show_count), ["0", "12.3", "14445", "123 k", "20 M"]);
+        let times = [0.0, 5.128, 51.28, 512.8, 1000.0, 4211.0, 60e6].map(show_us);
+        assert_eq!(times, ["0 µs", "5.13 µs", "51.3 µs", "513 µs", "1 ms", "4.21 ms", "60 s"]);
     }
 
     #[test]

@@ -1,0 +1,187 @@
+//! Two reports side by side: ratios, and whether they are more than what varies from second to second.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::{
+    html,
+    report::{Figures, Report},
+};
+
+/// Fewest whole seconds that say something about how much a rate varies.
+const SECONDS_MIN: usize = 3;
+
+/// Compares the report in the second file with that in the first.
+///
+/// # Errors
+/// When a file can not be read or written, or the reports have no operation in common.
+pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> {
+    let [first, second] = files else { bail!("--compare takes two reports: A.json B.json") };
+    let (a, b) = (Report::read(first)?, Report::read(second)?);
+    let comparisons = compare(&a, &b);
+    if comparisons.is_empty() {
+        bail!(
+            "the reports have no operation in common: {} is of {}, {} of {}",
+            first.display(),
+            a.load,
+            second.display(),
+            b.load
+        );
+    }
+    if let Some(path) = page {
+        std::fs::write(path, html::page(&[&a, &b])).with_context(|| format!("writing {}", path.display()))?;
+    }
+    let heads = [(first, &a), (second, &b)].into_iter().zip(["A", "B"]).map(|((path, report), letter)| {
+        let Report { load, size, concurrency, endpoint, started, .. } = report;
+        format!(
+            "{letter}: {}: {load} of {size} with {concurrency} workers against {endpoint}, {started}\n",
+            path.display()
+        )
+    });
+    crate::driver::print(&(heads.collect::<String>() + &table(&comparisons)))
+}
+
+/// What a difference in rates means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Faster,
+    Slower,
+    WithinNoise,
+    TooShort,
+}
+
+impl Verdict {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Verdict::Faster => "B is faster",
+            Verdict::Slower => "B is slower",
+            Verdict::WithinNoise => "within noise",
+            Verdict::TooShort => "too short to tell",
+        }
+    }
+}
+
+/// One operation in both reports.
+pub(crate) struct Comparison<'a> {
+    pub(crate) a: &'a Figures,
+    pub(crate) b: &'a Figures,
+    /// Rate of B over rate of A.
+    pub(crate) ratio: f64,
+    /// Half of the 95 % interval of the ratio, if there are seconds enough.
+    pub(crate) half_width: Option<f64>,
+    pub(crate) verdict: Verdict,
+}
+
+/// All operations that both reports have, in the order of the first.
+pub(crate) fn compare<'a>(a: &'a Report, b: &'a Report) -> Vec<Comparison<'a>> {
+    let pairs = a.results.iter().filter_map(|one| {
+        let other = b.results.iter().find(|other| (&other.operation, &other.phase) == (&one.operation, &one.phase));
+        Some((one, other?))
+    });
+    pairs.map(|(a, b)| judge(a, b)).collect()
+}
+
+fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
+    let ratio = b.ops_per_s / a.ops_per_s;
+    let half_width = match (deviation(a), deviation(b)) {
+        (Some((of_a, freedom_a)), Some((of_b, freedom_b))) => {
+            Some(ratio * of_a.hypot(of_b) * t_of_95_percent(freedom_a.min(freedom_b)))
+        }
+        _ => None,
+    };
+    let verdict = match half_width {
+        None => Verdict::TooShort,
+        Some(half_width) if (ratio - 1.0).abs() <= half_width => Verdict::WithinNoise,
+        Some(_) if ratio > 1.0 => Verdict::Faster,
+        Some(_) => Verdict::Slower,
+    };
+    Comparison { a, b, ratio, half_width, verdict }
+}
+
+/// Standard error of the rate relative to it, by whole seconds, and its degrees of freedom.
+#[expect(clippy::cast_precision_loss, reason = "operations of a second")]
+fn deviation(figures: &Figures) -> Option<(f64, f64)> {
+    let rates: Vec<f64> = figures.whole_seconds().iter().map(|second| second.ops as f64).collect();
+    let count = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / count;
+    if rates.len() < SECONDS_MIN || mean <= 0.0 {
+        return None;
+    }
+    let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Some(((variance / count).sqrt() / mean, count - 1.0))
+}
+
+/// The quantile of Student's t that 95 % lie within, by the expansion of Cornish and Fisher: to 3 % from two degrees of freedom on.
+fn t_of_95_percent(freedom: f64) -> f64 {
+    1.96 + 2.37 / freedom + 2.82 / freedom.powi(2) + 2.56 / freedom.powi(3)
+}
+
+fn table(comparisons: &[Comparison<'_>]) -> String {
+    let width = comparisons.iter().map(|row| row.a.name().len()).max().unwrap_or(0).max(9);
+    let mut out =
+        format!("{:<width$}    A ops/s    B ops/s    B/A         ±   p50 B/A   p99 B/A   errors A, B\n", "operation");
+    for row in comparisons {
+        let half_width = row.half_width.map_or_else(|| "?".to_owned(), |half_width| format!("{half_width:.3}"));
+        let (a, b) = (&row.a.latency_us, &row.b.latency_us);
+        out += &format!(
+            "{:<width$} {:>10.1} {:>10.1} {:>6.3} {half_width:>9} {:>9.3} {:>9.3}   {}, {}   {}\n",
+            row.a.name(),
+            row.a.ops_per_s,
+            row.b.ops_per_s,
+            row.ratio,
+            b.p50 / a.p50,
+            b.p99 / a.p99,
+            row.a.error_count,
+            row.b.error_count,
+            row.verdict.words(),
+        );
+    }
+    out + "± is half of the 95 % interval of B/A, by how much the rate varies from second to second within each run.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{PerSecond, tests::sample};
+
+    fn of_rates(rates: &[u64]) -> Report {
+        let mut report = sample();
+        let figures = &mut report.results[0];
+        let row = |(second, ops)| PerSecond { second, ops, bytes: 0, errors: 0, p50_us: 1.0, p99_us: 2.0, max_us: 3.0 };
+        figures.per_second = rates.iter().copied().enumerate().map(row).collect();
+        figures.seconds = rates.len() as f64;
+        figures.ops_per_s = rates.iter().sum::<u64>() as f64 / figures.seconds;
+        report
+    }
+
+    fn verdict(a: &[u64], b: &[u64]) -> Verdict {
+        compare(&of_rates(a), &of_rates(b))[0].verdict
+    }
+
+    #[test]
+    fn a_difference_counts_when_it_exceeds_the_noise() {
+        let steady = [1000, 1010, 990, 1005, 995];
+        assert_eq!(verdict(&steady, &steady), Verdict::WithinNoise);
+        assert_eq!(verdict(&steady, &[1100, 1110, 1090, 1105, 1095]), Verdict::Faster);
+        assert_eq!(verdict(&[1100, 1110, 1090, 1105, 1095], &steady), Verdict::Slower);
+        assert_eq!(verdict(&steady, &[600, 1600, 900, 1800, 600]), Verdict::WithinNoise);
+        assert_eq!(verdict(&steady, &[2000, 2000]), Verdict::TooShort);
+    }
+
+    #[test]
+    fn the_interval_is_that_of_the_textbook() {
+        // Half-width of the mean of 9, 10, 11 is 4.303 / √3 of its deviation 1.
+        let steady = of_rates(&[10_000_000, 10_000_000, 10_000_000]);
+        let noisy = of_rates(&[9_000_000, 10_000_000, 11_000_000]);
+        let half_width = compare(&steady, &noisy)[0].half_width.unwrap();
+        assert!((half_width - 0.2484).abs() < 0.01, "{half_width}");
+    }
+
+    #[test]
+    fn the_table_names_the_verdict() {
+        let (a, b) = (of_rates(&[10, 10, 10]), of_rates(&[20, 20, 20]));
+        let text = table(&compare(&a, &b));
+        assert!(text.contains("B is faster") && text.contains("2.000"), "{text}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Makes clients and workers: each with a connection to its endpoint.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    cli::EndpointArgs,
+    http::{Connection, Endpoint, Trust},
+    limit::Limit,
+    s3::Client,
+    sign::Identity,
+    workload::Worker,
+};
+
+/// Endpoints and credentials.
+pub(crate) struct Factory {
+    endpoints: Vec<Arc<Endpoint>>,
+    tls: Option<TlsConnector>,
+    timeout: Duration,
+    identity: Identity,
+    bucket: String,
+}
+
+impl Factory {
+    /// # Errors
+    /// When an endpoint is no URL, credentials are missing, or there is nobody to trust.
+    pub(crate) fn new(args: &EndpointArgs, bucket: &str) -> anyhow::Result<Self> {
+        let pick = |flag: &Option<String>, names: [&str; 2], what: &str, option: &str| {
+            let from_environment = || names.iter().find_map(|name| std::env::var(name).ok());
+            flag.clone().or_else(from_environment).with_context(|| {
+                format!("no {what}: set {} or {} in the environment, or give {option}", names[0], names[1])
+            })
+        };
+        let endpoints =
+            args.endpoint.iter().map(|url| Endpoint::parse(url).map(Arc::new)).collect::<anyhow::Result<Vec<_>>>()?;
+        let secure = endpoints.iter().any(|endpoint| endpoint.tls_name.is_some());
+        let trust = Trust { ca: args.ca.clone(), insecure: args.insecure };
+        Ok(Self {
+            tls: if secure { Some(trust.connector()?) } else { None },
+            endpoints,
+            timeout: args.timeout,
+            identity: Identity {
+                access_key: pick(
+                    &args.access_key,
+                    ["GABION_ACCESS_KEY", "AWS_ACCESS_KEY_ID"],
+                    "access key",
+                    "--access-key",
+                )?,
+                secret_key: pick(
+                    &args.secret_key,
+                    ["GABION_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"],
+                    "secret key",
+                    "--secret-key",
+                )?,
+                region: args.region.clone(),
+            },
+            bucket: bucket.to_owned(),
+        })
+    }
+
+    /// The client of this worker.
+    pub(crate) fn client(&self, worker: usize) -> Client {
+        let endpoint = Arc::clone(&self.endpoints[worker % self.endpoints.len()]);
+        Client::new(Connection::new(endpoint, self.tls.clone()), self.identity.clone(), &self.bucket)
+    }
+
+    pub(crate) fn limit(&self) -> Limit {
+        Limit::new(self.timeout)
+    }
+
+    pub(crate) fn worker(&self, number: usize) -> Worker {
+        Worker::new(number, self.client(number), self.limit())
+    }
+}

@@ -1,0 +1,307 @@
+//! The report as one page that needs nothing else: no scripts, no fonts, nothing to be fetched.
+
+mod chart;
+mod scale;
+
+use chart::{Chart, Line};
+use scale::Scale;
+
+use crate::{
+    compare::{Verdict, compare},
+    report::{Figures, PerSecond, Report},
+    units::{show_bytes, show_count, show_us},
+    xml::escape,
+};
+
+/// The page of one report, or of two side by side.
+pub(crate) fn page(reports: &[&Report]) -> String {
+    let [first, ..] = reports else { return String::new() };
+    let title = match reports {
+        [_, second] if (&second.load, &second.size) != (&first.load, &first.size) => {
+            format!("{} of {} and {} of {}", first.load, first.size, second.load, second.size)
+        }
+        [_, _] => format!("{} of {}, compared", first.load, first.size),
+        _ => format!("{} of {}", first.load, first.size),
+    };
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>gabion bench: {0}</title>\n\
+         <style>{1}</style></head>\n<body><main><h1>gabion bench: {0}</h1>\n",
+        escape(&title),
+        include_str!("style.css")
+    );
+    for (letter, report) in letters(reports) {
+        out += &parameters(letter, report);
+    }
+    out += "<h2>Figures</h2><div class=\"tables\">\n";
+    if let [a, b] = reports {
+        out += &comparison(a, b);
+    }
+    out += &figures(reports);
+    out += "</div>\n";
+    for name in names(reports) {
+        out += &plots(&name, reports);
+    }
+    out + "</main></body></html>\n"
+}
+
+/// The reports with the letters that tell them apart; a lone one has none.
+fn letters<'a>(reports: &'a [&'a Report]) -> impl Iterator<Item = (&'static str, &'a Report)> {
+    let letters = if reports.len() > 1 { ["A", "B"] } else { ["", ""] };
+    letters.into_iter().zip(reports.iter().copied())
+}
+
+/// Every operation that a report has, once.
+fn names(reports: &[&Report]) -> Vec<String> {
+    let mut names = Vec::new();
+    for figures in reports.iter().flat_map(|report| &report.results) {
+        let name = figures.name();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn parameters(letter: &str, report: &Report) -> String {
+    let server = report.server_cpu_us_per_op.map_or_else(|| "not measured".to_owned(), |us| format!("{us:.1} µs"));
+    let machine = &report.machine;
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let memory = show_bytes(machine.memory_bytes as f64);
+    let rows = [
+        ("load", report.load.clone()),
+        ("size", report.size.clone()),
+        (
+            "workers / processes / threads",
+            format!("{} / {} / {}", report.concurrency, report.processes, report.threads),
+        ),
+        ("endpoint", report.endpoint.clone()),
+        ("begun", report.started.clone()),
+        ("measured", format!("{:.1} s", report.seconds)),
+        ("payload", format!("{}, reads {}", report.payload, if report.verified { "verified" } else { "not verified" })),
+        ("client CPU per request", format!("{:.1} µs", report.client_cpu_us_per_op)),
+        ("server CPU per request", server),
+        ("client's machine", format!("{}, {} CPUs, {memory}, {}", machine.cpu, machine.cpus, machine.kernel)),
+        ("gabion bench", report.version.clone()),
+    ];
+    let rows = rows.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value)));
+    let heading = if letter.is_empty() { String::new() } else { format!("<p><b>{letter}</b></p>") };
+    format!("{heading}<dl>{}</dl>\n", rows.collect::<String>())
+}
+
+fn figures(reports: &[&Report]) -> String {
+    let mut out = String::from(
+        "<table><thead><tr><th>operation</th><th>operations</th><th>per second</th><th>throughput</th><th>mean</th><th>p50</th>\
+         <th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th>errors</th></tr></thead><tbody>\n",
+    );
+    for (letter, report) in letters(reports) {
+        for row in &report.results {
+            let latency = &row.latency_us;
+            let cells = [
+                format!("{letter} {}", row.name()),
+                show_count(row.operations as f64),
+                show_count(row.ops_per_s),
+                if row.bytes_per_s > 0.0 { format!("{}/s", show_bytes(row.bytes_per_s)) } else { "–".to_owned() },
+                show_us(latency.mean),
+                show_us(latency.p50),
+                show_us(latency.p90),
+                show_us(latency.p99),
+                show_us(latency.p999),
+                show_us(latency.max),
+            ];
+            out += &format!("<tr>{}", cells.map(|cell| format!("<td>{}</td>", escape(cell.trim()))).concat());
+            let bad = if row.error_count > 0 { " class=\"bad\"" } else { "" };
+            out += &format!("<td{bad}>{}</td></tr>\n", row.error_count);
+            for (kind, count) in &row.errors {
+                out += &format!("<tr><td class=\"bad\">{count} × {}</td></tr>\n", escape(kind));
+            }
+        }
+    }
+    out + "</tbody></table>\n"
+}
+
+fn comparison(a: &Report, b: &Report) -> String {
+    let mut out = String::from(
+        "<table><thead><tr><th>operation</th><th>A per second</th><th>B per second</th><th>B/A</th><th>95 % interval</th>\
+         <th>p50 B/A</th><th>p99 B/A</th><th>meaning</th></tr></thead><tbody>\n",
+    );
+    for row in compare(a, b) {
+        let interval = row.half_width.map_or_else(|| "?".to_owned(), |half| format!("± {half:.3}"));
+        let class = match row.verdict {
+            Verdict::Faster => "good",
+            Verdict::Slower => "bad",
+            Verdict::WithinNoise | Verdict::TooShort => "",
+        };
+        out += &format!(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{interval}</td><td>{:.3}</td><td>{:.3}</td>\
+             <td class=\"{class}\">{}</td></tr>\n",
+            escape(&row.a.name()),
+            show_count(row.a.ops_per_s),
+            show_count(row.b.ops_per_s),
+            row.ratio,
+            row.b.latency_us.p50 / row.a.latency_us.p50,
+            row.b.latency_us.p99 / row.a.latency_us.p99,
+            row.verdict.words(),
+        );
+    }
+    out + "</tbody></table><p>The interval is by how much each rate varies from second to second within its run; what differs between runs of \
+           one and the same program is not in it.</p>\n"
+}
+
+/// The charts of one operation.
+fn plots(name: &str, reports: &[&Report]) -> String {
+    let of = |report: &'_ Report| report.results.iter().position(|row| row.name() == name);
+    let rows: Vec<(&str, &Figures)> =
+        letters(reports).filter_map(|(letter, report)| Some((letter, &report.results[of(report)?]))).collect();
+    let charts = [throughput(&rows), latencies(&rows), distributions(&rows)];
+    let charts: String = charts.iter().map(Chart::figure).collect();
+    format!("<h2>{}</h2><div class=\"plots\">\n{charts}</div>\n", escape(name))
+}
+
+fn legend(letter: &str, what: &str) -> String {
+    if letter.is_empty() { what.to_owned() } else { format!("{letter} {what}").trim_end().to_owned() }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pixels")]
+fn over_time(figures: &Figures, value: impl Fn(&PerSecond) -> f64) -> Vec<(f64, f64)> {
+    figures.whole_seconds().iter().map(|second| (second.second as f64 + 0.5, value(second))).collect()
+}
+
+fn seconds_scale(rows: &[(&str, &Figures)]) -> Scale {
+    let seconds = rows.iter().map(|(_, figures)| figures.whole_seconds().len()).max();
+    #[expect(clippy::cast_precision_loss, reason = "pixels")]
+    Scale::Linear(seconds.unwrap_or(0).max(1) as f64)
+}
+
+fn show_seconds(seconds: f64) -> String {
+    format!("{seconds} s")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pixels")]
+fn throughput(rows: &[(&str, &Figures)]) -> Chart {
+    let lines: Vec<Line> = rows
+        .iter()
+        .enumerate()
+        .map(|(colour, (letter, figures))| Line {
+            name: legend(letter, "operations per second"),
+            colour,
+            dashed: false,
+            points: over_time(figures, |second| second.ops as f64),
+        })
+        .collect();
+    let max = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
+    Chart {
+        title: "Throughput",
+        x_title: "since the start",
+        x: seconds_scale(rows),
+        y: Scale::linear(max),
+        show_x: show_seconds,
+        show_y: show_count,
+        filled: rows.len() == 1,
+        lines,
+    }
+}
+
+fn latencies(rows: &[(&str, &Figures)]) -> Chart {
+    type Pick = fn(&PerSecond) -> f64;
+    let picks: [(&str, Pick, usize); 3] =
+        [("p50", |second| second.p50_us, 0), ("p99", |second| second.p99_us, 1), ("max", |second| second.max_us, 3)];
+    let lines: Vec<Line> = rows
+        .iter()
+        .enumerate()
+        .flat_map(|(index, (letter, figures))| {
+            picks.iter().map(move |(name, pick, colour)| Line {
+                name: legend(letter, name),
+                colour: *colour,
+                dashed: index == 0 && rows.len() > 1,
+                points: over_time(figures, pick).into_iter().filter(|point| point.1 > 0.0).collect(),
+            })
+        })
+        .collect();
+    Chart {
+        title: "Latency",
+        x_title: "since the start",
+        x: seconds_scale(rows),
+        y: Scale::log(lines.iter().flat_map(|line| &line.points).map(|point| point.1)),
+        show_x: show_seconds,
+        show_y: show_us,
+        filled: false,
+        lines,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pixels")]
+fn distributions(rows: &[(&str, &Figures)]) -> Chart {
+    let lines: Vec<Line> = rows
+        .iter()
+        .enumerate()
+        .map(|(colour, (letter, figures))| {
+            let all = figures.operations.max(1) as f64;
+            Line {
+                name: legend(letter, "share of operations"),
+                colour,
+                dashed: false,
+                points: figures.latency_steps().map(|(us, count)| (us, count as f64 / all * 100.0)).collect(),
+            }
+        })
+        .collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    Chart {
+        title: "Distribution of latency",
+        x_title: "latency",
+        x: Scale::log(points().map(|point| point.0)),
+        y: Scale::linear(points().map(|point| point.1).fold(0.0, f64::max)),
+        show_x: show_us,
+        show_y: |percent| format!("{percent:.3}").trim_end_matches('0').trim_end_matches('.').to_owned() + " %",
+        filled: true,
+        lines,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::sample;
+
+    /// Every element that is opened is closed, in order.
+    fn assert_well_formed(page: &str) {
+        let mut open = Vec::new();
+        let mut rest = page;
+        while let Some(begin) = rest.find('<') {
+            let end = begin + rest[begin..].find('>').expect("a tag ends");
+            let tag = &rest[begin + 1..end];
+            rest = &rest[end + 1..];
+            let name = tag.split([' ', '\n']).next().unwrap();
+            match name.strip_prefix('/') {
+                Some(name) => assert_eq!(open.pop(), Some(name), "near {}", &rest[..rest.len().min(80)]),
+                None if tag.ends_with('/') || ["!doctype", "meta"].contains(&name) => {}
+                None => open.push(name),
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn the_page_is_whole_and_asks_for_nothing() {
+        let mut report = sample();
+        report.endpoint = "http://<script>&".to_owned();
+        for page in [page(&[&report]), page(&[&report, &report])] {
+            assert_well_formed(&page);
+            for foreign in ["<script", "src=", "href=", "@import", "url("] {
+                assert!(!page.contains(foreign), "{foreign}");
+            }
+            assert!(page.contains("503 SlowDown") && !page.contains("NaN") && !page.contains("inf"));
+        }
+    }
+
+    #[test]
+    fn a_run_that_did_nothing_has_a_page_too() {
+        let mut report = sample();
+        report.results[0].per_second.clear();
+        report.results[0].latency_distribution.clear();
+        report.results[0].operations = 0;
+        assert_well_formed(&page(&[&report]));
+        report.results.clear();
+        assert_well_formed(&page(&[&report]));
+    }
+}

@@ -1,0 +1,184 @@
+//! One connection that a worker owns, opened again when it broke.
+
+use std::{
+    io::{self, IoSlice},
+    sync::Arc,
+};
+
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{
+    endpoint::Endpoint,
+    response::{Head, HttpError, Reader},
+    tls::Stream,
+};
+use crate::content::Window;
+
+/// The body of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body<'a> {
+    /// Bytes at hand, maybe none.
+    Bytes(&'a [u8]),
+    /// An object's content.
+    Content(Window<'a>),
+}
+
+impl<'a> Body<'a> {
+    pub(crate) const EMPTY: Self = Body::Bytes(&[]);
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Body::Bytes(bytes) => bytes.len() as u64,
+            Body::Content(window) => window.remaining(),
+        }
+    }
+
+    /// The next bytes, in one piece; empty at the end.
+    fn next(&mut self) -> &'a [u8] {
+        match self {
+            Body::Bytes(bytes) => std::mem::take(bytes),
+            Body::Content(window) => window.next_slice(),
+        }
+    }
+}
+
+/// A worker's connection.
+pub(crate) struct Connection {
+    endpoint: Arc<Endpoint>,
+    tls: Option<TlsConnector>,
+    stream: Option<Stream>,
+    reader: Reader,
+    /// The connection has answered a request before.
+    used: bool,
+    /// The answer being read is the last one.
+    closing: bool,
+    /// A request was begun whose answer has not come: whoever waited for it has gone.
+    waiting: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, tls: Option<TlsConnector>) -> Self {
+        Self { endpoint, tls, stream: None, reader: Reader::new(), used: false, closing: false, waiting: false }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// Closes the connection: the next request needs a new one.
+    pub(crate) fn close(&mut self) {
+        self.stream = None;
+    }
+
+    /// Value of the last answer's `ETag`; empty if it had none.
+    pub(crate) fn etag(&self) -> &str {
+        self.reader.etag()
+    }
+
+    /// Opens the connection unless it is open.
+    ///
+    /// # Errors
+    /// When the endpoint can not be reached, or TLS is not agreed on.
+    pub(crate) async fn open(&mut self) -> io::Result<()> {
+        if self.stream.is_some() {
+            return Ok(());
+        }
+        let stream = TcpStream::connect(&self.endpoint.address).await?;
+        stream.set_nodelay(true)?;
+        self.stream = Some(match (&self.endpoint.tls_name, &self.tls) {
+            (Some(name), Some(tls)) => Stream::Tls(Box::new(tls.connect(name.clone(), stream).await?)),
+            _ => Stream::Plain(stream),
+        });
+        self.reader.reset();
+        (self.used, self.closing, self.waiting) = (false, false, false);
+        Ok(())
+    }
+
+    /// Sends a request and reads the head of its answer. `bodiless`: it is a HEAD.
+    ///
+    /// A server may close a connection that it thinks idle just when a request comes in: then the request is sent once more, on a new one.
+    /// After an error the connection is closed.
+    ///
+    /// # Errors
+    /// When the endpoint can not be reached, the connection breaks, or the answer is not understood.
+    pub(crate) async fn exchange(&mut self, head: &[u8], body: Body<'_>, bodiless: bool) -> Result<Head, HttpError> {
+        if !self.reader.is_at_end() || !self.reader.is_empty() || self.closing || self.waiting {
+            self.close();
+        }
+        loop {
+            self.open().await?;
+            self.waiting = true;
+            let result = self.exchange_once(head, body, bodiless).await;
+            match result {
+                Ok(answer) => {
+                    (self.used, self.closing, self.waiting) = (true, answer.close, false);
+                    return Ok(answer);
+                }
+                Err(error) => {
+                    self.close();
+                    let idle = matches!(&error, HttpError::Closed)
+                        || matches!(&error, HttpError::Io(error) if is_reset(error));
+                    if !(self.used && idle) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn exchange_once(&mut self, head: &[u8], body: Body<'_>, bodiless: bool) -> Result<Head, HttpError> {
+        let stream = self.stream.as_mut().expect("the connection was opened");
+        if let Err(error) = send(stream, head, body).await {
+            // A server that refuses a body answers, and closes while it is being sent: its answer says why.
+            return match self.reader.head(stream, bodiless).await {
+                Ok(answer) => Ok(Head { close: true, ..answer }),
+                Err(_) => Err(error.into()),
+            };
+        }
+        self.reader.head(stream, bodiless).await
+    }
+
+    /// The next bytes of the answer's body; empty at its end.
+    ///
+    /// # Errors
+    /// When the connection breaks or the body is not understood; the connection is not used again.
+    pub(crate) async fn body(&mut self) -> Result<&[u8], HttpError> {
+        match &mut self.stream {
+            Some(stream) => self.reader.body(stream).await,
+            None => Ok(&[]),
+        }
+    }
+}
+
+fn is_reset(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    )
+}
+
+/// Writes head and body, the first bytes of both with one system call.
+async fn send(stream: &mut (impl AsyncWrite + Unpin), head: &[u8], mut body: Body<'_>) -> io::Result<()> {
+    let (mut head, mut piece) = (head, body.next());
+    while !head.is_empty() || !piece.is_empty() {
+        let written = if head.is_empty() {
+            stream.write(piece).await?
+        } else {
+            stream.write_vectored(&[IoSlice::new(head), IoSlice::new(piece)]).await?
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let of_head = written.min(head.len());
+        head = &head[of_head..];
+        piece = &piece[written - of_head..];
+        if piece.is_empty() {
+            piece = body.next();
+        }
+    }
+    stream.flush().await
+}

@@ -1,0 +1,52 @@
+//! The machine that a client ran on.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// What figures are worth nothing without.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    /// CPUs that this process may use.
+    pub(crate) cpus: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) kernel: String,
+}
+
+impl Machine {
+    /// This one, as far as the kernel tells.
+    pub(crate) fn here() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = field(&cpuinfo, "model name").unwrap_or(std::env::consts::ARCH);
+        let kib =
+            field(&read("/proc/meminfo"), "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
+        Self {
+            cpu: model.to_owned(),
+            cpus: std::thread::available_parallelism()
+                .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+            memory_bytes: kib.unwrap_or(0) * 1024,
+            kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
+        }
+    }
+}
+
+/// The value of the first line `NAME : VALUE`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim_start().strip_prefix(':')?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found() {
+        let text = "processor\t: 0\nmodel name\t: AMD EPYC\nmodel name\t: other\nMemTotal:  16 kB\n";
+        assert_eq!(field(text, "model name"), Some("AMD EPYC"));
+        assert_eq!(field(text, "MemTotal"), Some("16 kB"));
+        assert_eq!(field(text, "MemFree"), None);
+        assert!(Machine::here().cpus > 0);
+    }
+}

@@ -1,0 +1,341 @@
+//! What a run found, for people and for programs.
+//!
+//! The JSON form is documented in docs/BENCHMARKS.md; fields are added, never changed.
+
+mod machine;
+mod text;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use machine::Machine;
+
+use crate::{
+    cli::Settings,
+    sign::civil_date,
+    stats::{Kind, Series, Stats, encode},
+    threads::Outcome,
+};
+
+/// The whole report: what was asked for, and the figures of each kind of operation in each phase.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Report {
+    /// Version of the client.
+    pub(crate) version: String,
+    /// When the first phase began, in UTC.
+    pub(crate) started: String,
+    /// The endpoints, with commas between them.
+    pub(crate) endpoint: String,
+    pub(crate) load: String,
+    /// Sizes as they were given.
+    pub(crate) size: String,
+    /// Average size.
+    pub(crate) size_bytes: u64,
+    pub(crate) concurrency: u32,
+    pub(crate) processes: u32,
+    /// Threads of all client processes.
+    pub(crate) threads: u32,
+    pub(crate) payload: String,
+    pub(crate) verified: bool,
+    /// All phases together.
+    pub(crate) seconds: f64,
+    /// CPU time of all client processes per request.
+    pub(crate) client_cpu_us_per_op: f64,
+    /// That of the server, if its processes are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server_cpu_us_per_op: Option<f64>,
+    pub(crate) phases: Vec<PhaseCost>,
+    pub(crate) machine: Machine,
+    pub(crate) results: Vec<Figures>,
+}
+
+/// What one phase took.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct PhaseCost {
+    pub(crate) phase: String,
+    pub(crate) seconds: f64,
+    /// Requests, good and bad.
+    pub(crate) requests: u64,
+    pub(crate) client_cpu_seconds: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server_cpu_seconds: Option<f64>,
+}
+
+/// The figures of one kind of operation in one phase.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct Figures {
+    pub(crate) operation: String,
+    /// Empty if there is only one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) phase: String,
+    pub(crate) operations: u64,
+    /// From the start of the phase to the end of its last operation.
+    pub(crate) seconds: f64,
+    pub(crate) ops_per_s: f64,
+    pub(crate) bytes_per_s: f64,
+    /// Keys and folders, of listings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) entries_per_s: Option<f64>,
+    pub(crate) latency_us: Latency,
+    pub(crate) error_count: u64,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) per_second: Vec<PerSecond>,
+    /// How many operations took up to so long, and longer than the row before says.
+    pub(crate) latency_distribution: Vec<Bucket>,
+    /// The whole histogram of nanoseconds, in HDR's V2 form, base64.
+    pub(crate) latency_ns_hdr_v2: String,
+}
+
+/// Latency of successful operations in microseconds.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub(crate) struct Latency {
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p90: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+/// What ended within one second.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub(crate) struct PerSecond {
+    pub(crate) second: usize,
+    pub(crate) ops: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+}
+
+/// A step of the distribution.
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) up_to_us: f64,
+    pub(crate) count: u64,
+}
+
+/// Steps of the distribution per factor of ten.
+const STEPS_PER_DECADE: f64 = 20.0;
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
+fn rate(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+impl Latency {
+    fn new(ns: &Histogram<u64>) -> Self {
+        let at = |quantile| us(ns.value_at_quantile(quantile));
+        let (p50, p90, p99, p999) = (at(0.5), at(0.9), at(0.99), at(0.999));
+        Self { mean: ns.mean() / 1000.0, p50, p90, p99, p999, max: us(ns.max()) }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a step of a few hundred")]
+fn distribution(ns: &Histogram<u64>) -> Vec<Bucket> {
+    let mut steps: BTreeMap<i32, u64> = BTreeMap::new();
+    for value in ns.iter_recorded() {
+        let step = us(value.value_iterated_to().max(1)).log10() * STEPS_PER_DECADE;
+        *steps.entry(step.ceil() as i32).or_default() += value.count_at_value();
+    }
+    let bucket = |(step, count)| Bucket { up_to_us: 10_f64.powf(f64::from(step) / STEPS_PER_DECADE), count };
+    steps.into_iter().map(bucket).collect()
+}
+
+impl Figures {
+    fn new(phase: &str, kind: Kind, series: &Series, seconds: f64) -> Self {
+        let latency = &series.latency_ns;
+        let per_second = series.seconds.iter().enumerate().map(|(second, counts)| {
+            let ns = counts.latency_ns();
+            PerSecond {
+                second,
+                ops: counts.operations,
+                bytes: counts.bytes,
+                errors: counts.errors,
+                p50_us: us(ns.value_at_quantile(0.5)),
+                p99_us: us(ns.value_at_quantile(0.99)),
+                max_us: us(ns.max()),
+            }
+        });
+        Self {
+            operation: kind.name().to_owned(),
+            phase: phase.to_owned(),
+            operations: latency.len(),
+            seconds,
+            ops_per_s: rate(latency.len(), seconds),
+            bytes_per_s: rate(series.bytes, seconds),
+            entries_per_s: (kind == Kind::List).then(|| rate(series.entries, seconds)),
+            latency_us: Latency::new(latency),
+            error_count: series.error_count(),
+            errors: series.errors.clone(),
+            per_second: per_second.collect(),
+            latency_distribution: distribution(latency),
+            latency_ns_hdr_v2: STANDARD.encode(encode(latency)),
+        }
+    }
+
+    /// The seconds that were measured from their first moment to their last.
+    pub(crate) fn whole_seconds(&self) -> &[PerSecond] {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
+        let whole = self.seconds as usize;
+        &self.per_second[..whole.min(self.per_second.len())]
+    }
+
+    /// The distribution without gaps: where no operation fell there is a zero.
+    pub(crate) fn latency_steps(&self) -> impl Iterator<Item = (f64, u64)> {
+        let factor = 10_f64.powf(1.0 / STEPS_PER_DECADE);
+        let mut before: Option<f64> = None;
+        self.latency_distribution.iter().flat_map(move |step| {
+            let mut steps = Vec::new();
+            let mut gap = before.replace(step.up_to_us).map_or(step.up_to_us, |before| before * factor);
+            // Halfway to the next step: both edges come from the same powers, but not from the same roundings.
+            while gap * factor.sqrt() < step.up_to_us {
+                steps.push((gap, 0));
+                gap *= factor;
+            }
+            steps.push((step.up_to_us, step.count));
+            steps
+        })
+    }
+
+    /// What it is called where several stand side by side.
+    pub(crate) fn name(&self) -> String {
+        if self.phase.is_empty() { self.operation.clone() } else { format!("{}: {}", self.phase, self.operation) }
+    }
+}
+
+/// Requests of a phase: an upload in parts is made of others.
+fn requests(stats: &Stats) -> u64 {
+    let series = stats.series.iter().filter(|(kind, _)| **kind != Kind::Multipart);
+    series.map(|(_, series)| series.latency_ns.len() + series.error_count()).sum()
+}
+
+impl Report {
+    /// Of phases with their names, begun at `started_unix_s`.
+    pub(crate) fn new(settings: &Settings, threads: usize, started_unix_s: u64, phases: &[(&str, Outcome)]) -> Self {
+        let args = &settings.load;
+        let seconds_of = |outcome: &Outcome| outcome.stats.elapsed().as_secs_f64();
+        let requests_made: u64 = phases.iter().map(|(_, outcome)| requests(&outcome.stats)).sum();
+        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        let per_request = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests_made.max(1) as f64;
+        let results = phases.iter().flat_map(|(name, outcome)| {
+            let seconds = seconds_of(outcome);
+            outcome.stats.series.iter().map(move |(kind, series)| Figures::new(name, *kind, series, seconds))
+        });
+        let costs = phases.iter().map(|(name, outcome)| PhaseCost {
+            phase: (*name).to_owned(),
+            seconds: seconds_of(outcome),
+            requests: requests(&outcome.stats),
+            client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
+            server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
+        });
+        let server_cpu: Option<Duration> = phases.iter().map(|(_, outcome)| outcome.server_cpu).sum();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: utc(started_unix_s),
+            endpoint: args.target.endpoint.join(","),
+            load: settings.operation.name().to_owned(),
+            size: settings.sizes().to_string(),
+            size_bytes: settings.sizes().mean(),
+            concurrency: args.concurrency,
+            processes: args.processes,
+            threads: u32::try_from(threads).unwrap_or(u32::MAX),
+            payload: args.payload.name().to_owned(),
+            verified: !args.no_verify,
+            seconds: phases.iter().map(|(_, outcome)| seconds_of(outcome)).sum(),
+            client_cpu_us_per_op: per_request(phases.iter().map(|(_, outcome)| outcome.client_cpu).sum()),
+            server_cpu_us_per_op: server_cpu.map(per_request),
+            phases: costs.collect(),
+            machine: Machine::here(),
+            results: results.collect(),
+        }
+    }
+
+    /// Reads a report that `--json` wrote.
+    ///
+    /// # Errors
+    /// When the file can not be read, or is none.
+    pub(crate) fn read(path: &std::path::Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
+        serde_json::from_slice(&text).with_context(|| format!("{shown} is no report of gabion bench --json"))
+    }
+}
+
+/// A moment as `2026-01-31 23:59:59 UTC`.
+fn utc(unix_seconds: u64) -> String {
+    let (year, month, day) = civil_date(unix_seconds / 86_400);
+    let second = unix_seconds % 86_400;
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{cli::Operation, clock::Stamp, stats::Done};
+
+    /// A report of two puts and a refusal.
+    pub(crate) fn sample() -> Report {
+        let settings = Settings::for_tests(Operation::Put, &["--size", "4KiB", "-c", "2"]);
+        let start = Stamp::now();
+        let mut stats = Stats::new(start);
+        for ms in [500, 1500] {
+            let end = start.plus(Duration::from_millis(ms));
+            stats.record(
+                Kind::Put,
+                end.plus(Duration::ZERO),
+                end.plus(Duration::from_millis(500)),
+                Ok(Done::bytes(4096)),
+            );
+        }
+        let end = start.plus(Duration::from_millis(1900));
+        stats.record(Kind::Put, start, end, Err("503 SlowDown".into()));
+        let client_cpu = Duration::from_micros(60);
+        let outcome = Outcome { stats: stats.finish(), client_cpu, server_cpu: Some(3 * client_cpu) };
+        Report::new(&settings, 2, 0, &[("", outcome)])
+    }
+
+    #[test]
+    fn json_has_what_its_readers_expect() {
+        let json = serde_json::to_value(sample()).unwrap();
+        let result = &json["results"][0];
+        assert_eq!(result["operation"], "put");
+        assert_eq!(result["ops_per_s"], 1.0);
+        assert_eq!(result["bytes_per_s"], 4096.0);
+        assert_eq!((&result["errors"]["503 SlowDown"], &result["error_count"]), (&1.into(), &1.into()));
+        for quantile in ["p50", "p90", "p99", "p999", "max"] {
+            let us = result["latency_us"][quantile].as_f64().unwrap();
+            assert!((us - 500_000.0).abs() < 1_000.0, "{quantile}: {us}");
+        }
+        let operations: Vec<_> =
+            result["per_second"].as_array().unwrap().iter().map(|row| row["ops"].clone()).collect();
+        assert_eq!(operations, [0, 1, 1]);
+        let cost = [&json["client_cpu_us_per_op"], &json["server_cpu_us_per_op"]].map(|cost| cost.as_f64().unwrap());
+        assert_eq!(cost, [20.0, 60.0]);
+        assert_eq!((&json["started"], &json["size_bytes"]), (&"1970-01-01 00:00:00 UTC".into(), &4096.into()));
+        let again: Report = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(again).unwrap(), json);
+    }
+
+    #[test]
+    fn the_distribution_counts_every_operation_once() {
+        let mut ns = Histogram::new(3).unwrap();
+        (1..=1000_u64).for_each(|value| ns.record(value * 1000).unwrap());
+        let steps = distribution(&ns);
+        assert_eq!(steps.iter().map(|step| step.count).sum::<u64>(), 1000);
+        assert!(steps.windows(2).all(|pair| pair[0].up_to_us < pair[1].up_to_us));
+        let below: u64 = steps.iter().filter(|step| step.up_to_us < 101.0).map(|step| step.count).sum();
+        assert!((98..=100).contains(&below), "{below}");
+    }
+}

@@ -1,0 +1,57 @@
+//! The report as a table for a terminal.
+
+use super::Report;
+use crate::units::show_bytes;
+
+impl Report {
+    /// The report as a table.
+    pub(crate) fn text(&self) -> String {
+        let processes = if self.processes > 1 { format!(" in {} processes", self.processes) } else { String::new() };
+        let mut out = format!(
+            "{} of {} with {} workers{processes} against {}, {:.1} s\n",
+            self.load, self.size, self.concurrency, self.endpoint, self.seconds
+        );
+        let width = self.results.iter().map(|row| row.name().len()).max().unwrap_or(0).max(9);
+        out += &format!(
+            "{:<width$}      ops/s       bytes/s    p50 µs    p90 µs    p99 µs  p99.9 µs    max µs  errors\n",
+            "operation"
+        );
+        for row in &self.results {
+            let latency = &row.latency_us;
+            out += &format!(
+                "{:<width$} {:>10.1} {:>11}/s {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>7}\n",
+                row.name(),
+                row.ops_per_s,
+                show_bytes(row.bytes_per_s),
+                latency.p50,
+                latency.p90,
+                latency.p99,
+                latency.p999,
+                latency.max,
+                row.error_count,
+            );
+            if let Some(entries) = row.entries_per_s {
+                out += &format!("{:width$} {entries:>10.0} keys/s\n", "");
+            }
+            for (kind, count) in &row.errors {
+                out += &format!("{:width$} {count} × {kind}\n", "");
+            }
+        }
+        out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
+        if let Some(server) = self.server_cpu_us_per_op {
+            out += &format!(", server {server:.1} µs");
+        }
+        out + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::tests::sample;
+
+    #[test]
+    fn errors_and_costs_are_told() {
+        let text = sample().text();
+        assert!(text.contains("1 × 503 SlowDown") && text.contains("client 20.0 µs, server 60.0 µs"), "{text}");
+    }
+}

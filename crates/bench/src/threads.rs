@@ -1,0 +1,251 @@
+//! The threads of one client process: each runs its share of the workers by itself.
+//!
+//! A thread has a runtime of its own, so that a worker never moves and no two threads meet: that costs the client less than a pool that steals work.
+
+use std::{
+    sync::{
+        Arc, Barrier, OnceLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use tokio::{runtime::Builder, task::JoinSet};
+
+use crate::{
+    clock::Stamp,
+    cpu,
+    factory::Factory,
+    stats::Stats,
+    workload::{End, Load, Name, Phase, Run, STOP},
+};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How far a phase is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tick {
+    pub(crate) operations: u64,
+    pub(crate) errors: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What one phase came to.
+pub(crate) struct Outcome {
+    pub(crate) stats: Stats,
+    /// CPU time of this process in the measurement, warm-up left out.
+    pub(crate) client_cpu: Duration,
+    /// That of the server's processes, if they are known.
+    pub(crate) server_cpu: Option<Duration>,
+}
+
+/// The client's threads.
+pub(crate) struct Threads<'a> {
+    pub(crate) factory: &'a Arc<Factory>,
+    pub(crate) count: usize,
+    pub(crate) server_pids: &'a [u32],
+}
+
+impl Threads<'_> {
+    /// Runs one phase. `begin` is asked for its start and end when all workers are connected; `tick` is told how far it is.
+    ///
+    /// # Errors
+    /// When a thread can not be started, and what `begin` has.
+    pub(crate) fn run(
+        &self,
+        load: &Arc<Load>,
+        phase: Phase,
+        begin: impl FnOnce() -> anyhow::Result<(Stamp, End)>,
+        tick: &mut dyn FnMut(Tick),
+    ) -> anyhow::Result<Outcome> {
+        let workers: Vec<usize> = load.own_workers().collect();
+        let count = self.count.clamp(1, workers.len().max(1));
+        let connected = Barrier::new(count + 1);
+        let released = Barrier::new(count + 1);
+        let run: OnceLock<Option<Arc<Run>>> = OnceLock::new();
+        let stats: Vec<OnceLock<Arc<Mutex<Stats>>>> = (0..count).map(|_| OnceLock::new()).collect();
+        let (ended, endings) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for index in 0..count {
+                let (connected, released, run, stats) = (&connected, &released, &run, &stats[index]);
+                let own: Vec<usize> = workers.iter().skip(index).step_by(count).copied().collect();
+                let (factory, load, ended) = (Arc::clone(self.factory), Arc::clone(load), ended.clone());
+                scope.spawn(move || {
+                    let runtime = Builder::new_current_thread().enable_all().build();
+                    let crew = runtime.map(|runtime| (runtime.block_on(connect(&factory, &own)), runtime));
+                    connected.wait();
+                    released.wait();
+                    let outcome = match (crew, run.get()) {
+                        (Err(error), _) => Err(error).context("starting a thread of the client"),
+                        (Ok((workers, runtime)), Some(Some(run))) => {
+                            let stats = Arc::clone(stats.get_or_init(|| Arc::new(Mutex::new(Stats::new(run.start)))));
+                            runtime.block_on(work(workers, &load, run, &stats))
+                        }
+                        _ => Ok(()),
+                    };
+                    // Whoever listens has ended only if it panicked.
+                    let _ = ended.send(outcome);
+                });
+            }
+            connected.wait();
+            let bounds = begin();
+            let started = bounds.as_ref().ok().map(|(start, end)| Arc::new(Run::new(phase.goal, *start, *end)));
+            run.set(started).unwrap_or_else(|_| unreachable!("it is set here alone"));
+            released.wait();
+            let (start, _) = bounds?;
+            self.watch(start, count, &endings, &stats, tick)
+        })
+    }
+
+    /// Waits for the end of all threads.
+    fn watch(
+        &self,
+        start: Stamp,
+        count: usize,
+        endings: &mpsc::Receiver<anyhow::Result<()>>,
+        stats: &[OnceLock<Arc<Mutex<Stats>>>],
+        tick: &mut dyn FnMut(Tick),
+    ) -> anyhow::Result<Outcome> {
+        let sample = || (cpu::own(), cpu::of_processes(self.server_pids));
+        let (mut before, mut warm, mut running) = (sample(), false, count);
+        while running > 0 {
+            let ahead = start.since(Stamp::now());
+            if !warm && ahead.is_zero() {
+                (before, warm) = (sample(), true);
+            }
+            match endings.recv_timeout(if warm { TICK } else { TICK.min(ahead) }) {
+                Ok(outcome) => {
+                    outcome?;
+                    running -= 1;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the client ended early"),
+            }
+            tick(so_far(stats));
+        }
+        let after = sample();
+        let mut sum = Stats::new(start);
+        for stats in stats.iter().filter_map(OnceLock::get) {
+            sum.merge(&stats.lock().clone().finish());
+        }
+        let server_cpu = match (before.1, after.1) {
+            (Some(before), Some(after)) if !self.server_pids.is_empty() => Some(after.saturating_sub(before)),
+            _ => None,
+        };
+        Ok(Outcome { stats: sum, client_cpu: after.0.saturating_sub(before.0), server_cpu })
+    }
+
+    /// Writes the objects that a load needs, with as many workers as it has.
+    ///
+    /// # Errors
+    /// That of the first object that could not be written.
+    pub(crate) fn prepare(&self, load: &Arc<Load>, tick: &mut dyn FnMut(Tick)) -> anyhow::Result<()> {
+        let workers = load.workers.min(usize::try_from(load.prepared).unwrap_or(usize::MAX));
+        let count = self.count.clamp(1, workers.max(1));
+        let next = Arc::new(AtomicU64::new(0));
+        let (ended, endings) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for index in 0..count {
+                let (factory, load, next) = (Arc::clone(self.factory), Arc::clone(load), Arc::clone(&next));
+                let ended = ended.clone();
+                let own: Vec<usize> = (0..workers).skip(index).step_by(count).collect();
+                scope.spawn(move || {
+                    let outcome = Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .context("starting a thread of the client")
+                        .and_then(|runtime| runtime.block_on(write_prepared(&factory, &own, &load, &next)));
+                    if outcome.is_err() {
+                        next.store(load.prepared, Ordering::Relaxed);
+                    }
+                    // Whoever listens has ended only if it panicked.
+                    let _ = ended.send(outcome);
+                });
+            }
+            let mut running = count;
+            while running > 0 {
+                match endings.recv_timeout(TICK) {
+                    Ok(outcome) => {
+                        outcome?;
+                        running -= 1;
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the client ended early"),
+                }
+                let written = next.load(Ordering::Relaxed).min(load.prepared);
+                tick(Tick { operations: written, ..Tick::default() });
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What all threads have counted until now.
+fn so_far(stats: &[OnceLock<Arc<Mutex<Stats>>>]) -> Tick {
+    stats.iter().filter_map(OnceLock::get).fold(Tick::default(), |sum, stats| {
+        let stats = stats.lock();
+        let (operations, errors) = stats.counts();
+        Tick { operations: sum.operations + operations, errors: sum.errors + errors, bytes: sum.bytes + stats.bytes() }
+    })
+}
+
+/// Makes the workers and connects them, all at once.
+async fn connect(factory: &Factory, numbers: &[usize]) -> Vec<crate::workload::Worker> {
+    let mut connecting = JoinSet::new();
+    for number in numbers {
+        let mut worker = factory.worker(*number);
+        connecting.spawn(async move {
+            worker.connect().await;
+            worker
+        });
+    }
+    connecting.join_all().await
+}
+
+async fn work(
+    workers: Vec<crate::workload::Worker>,
+    load: &Arc<Load>,
+    run: &Arc<Run>,
+    stats: &Arc<Mutex<Stats>>,
+) -> anyhow::Result<()> {
+    let mut tasks = JoinSet::new();
+    for mut worker in workers {
+        let (load, run, stats) = (Arc::clone(load), Arc::clone(run), Arc::clone(stats));
+        tasks.spawn(async move { worker.run(&load, &run, &stats).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a worker panicked")?;
+    }
+    Ok(())
+}
+
+async fn write_prepared(
+    factory: &Arc<Factory>,
+    numbers: &[usize],
+    load: &Arc<Load>,
+    next: &Arc<AtomicU64>,
+) -> anyhow::Result<()> {
+    let mut tasks = JoinSet::new();
+    for number in numbers {
+        let (mut worker, load, next) = (factory.worker(*number), Arc::clone(load), Arc::clone(next));
+        tasks.spawn(async move {
+            let mut key = String::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= load.prepared || STOP.load(Ordering::Relaxed) {
+                    return anyhow::Ok(());
+                }
+                load.write_key(&mut key, Name::Prepared(index));
+                worker.put(&load, &key).await.with_context(|| format!("put {key}"))?;
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a worker panicked")??;
+    }
+    Ok(())
+}

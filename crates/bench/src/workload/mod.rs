@@ -1,0 +1,322 @@
+//! What a load consists of: its phases, the names of its objects, and what all workers share.
+
+mod plan;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(crate) use plan::Action;
+pub(crate) use worker::Worker;
+
+use crate::{
+    cli::{Operation, Payload, Settings},
+    clock::Stamp,
+    content::{Content, Window},
+    sizes::Sizes,
+    stats::Kind,
+};
+
+/// One phase of a load: all workers begin it together, and the next begins when all have ended it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phase {
+    /// Empty if there is only one.
+    pub(crate) name: &'static str,
+    pub(crate) goal: Goal,
+    /// It lasts as long, or for as many operations, as was asked for; else until there is nothing left to do.
+    pub(crate) timed: bool,
+}
+
+/// What a worker does in a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Goal {
+    /// New objects, numbered by each worker.
+    Write,
+    /// New objects, each in parts.
+    Upload,
+    /// Prepared objects in random order.
+    Any(Action),
+    /// The listing, page by page, over and over.
+    List,
+    /// Every prepared object once.
+    DeletePrepared,
+    Mixed,
+    /// Every object that the first phase wrote, once: those of another worker.
+    Each(Action),
+    /// The working set is written.
+    FillSets,
+    /// The oldest object of a set is read and deleted, and a new one written.
+    TurnSets,
+    /// The working set is deleted.
+    ClearSets,
+}
+
+const fn phase(name: &'static str, goal: Goal, timed: bool) -> Phase {
+    Phase { name, goal, timed }
+}
+
+/// The phases of an operation.
+pub(crate) fn phases(operation: Operation) -> &'static [Phase] {
+    match operation {
+        Operation::Put => const { &[phase("", Goal::Write, true)] },
+        Operation::Get => const { &[phase("", Goal::Any(Action::Get), true)] },
+        Operation::Stat => const { &[phase("", Goal::Any(Action::Stat), true)] },
+        Operation::List => const { &[phase("", Goal::List, true)] },
+        Operation::Delete => const { &[phase("", Goal::DeletePrepared, true)] },
+        Operation::Mixed => const { &[phase("", Goal::Mixed, true)] },
+        Operation::Multipart => const { &[phase("", Goal::Upload, true)] },
+        Operation::MdtestEasy => {
+            const {
+                &[
+                    phase("create", Goal::Write, true),
+                    phase("stat", Goal::Each(Action::Stat), false),
+                    phase("delete", Goal::Each(Action::Delete), false),
+                ]
+            }
+        }
+        Operation::MdtestHard => {
+            const {
+                &[
+                    phase("create", Goal::Write, true),
+                    phase("stat", Goal::Each(Action::Stat), false),
+                    phase("read", Goal::Each(Action::Get), false),
+                    phase("delete", Goal::Each(Action::Delete), false),
+                ]
+            }
+        }
+        Operation::IorEasy | Operation::IorHard => {
+            const { &[phase("write", Goal::Write, true), phase("read", Goal::Each(Action::Get), false)] }
+        }
+        Operation::MdWorkbench => {
+            const {
+                &[
+                    phase("precreate", Goal::FillSets, false),
+                    phase("benchmark", Goal::TurnSets, true),
+                    phase("cleanup", Goal::ClearSets, false),
+                ]
+            }
+        }
+    }
+}
+
+/// An object's place in the order of its kind; its key follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Name {
+    /// Written before the measurement.
+    Prepared(u64),
+    /// The `number`th of this worker.
+    Written { worker: u32, number: u64 },
+    /// The `number`th of a worker's set.
+    InSet { worker: u32, set: u32, number: u64 },
+}
+
+/// What all workers of a load share, in all of its phases.
+pub(crate) struct Load {
+    pub(crate) operation: Operation,
+    pub(crate) content: Content,
+    pub(crate) prefix: String,
+    pub(crate) sizes: Sizes,
+    pub(crate) seed: u64,
+    /// Workers in all processes.
+    pub(crate) workers: usize,
+    pub(crate) payload: Payload,
+    pub(crate) verify: bool,
+    /// Objects that exist, numbered from 0.
+    pub(crate) prepared: u64,
+    /// Prepared objects that lie in one folder, if they do.
+    pub(crate) per_folder: Option<u64>,
+    pub(crate) delimiter: Option<String>,
+    pub(crate) max_keys: u32,
+    pub(crate) part_bytes: u64,
+    /// Sets of each worker.
+    pub(crate) sets: u64,
+    /// Objects of each set.
+    pub(crate) set_objects: u64,
+    /// This process and how many there are.
+    pub(crate) process: Share,
+    /// For each worker of all processes, how far it came: objects written, or steps made.
+    pub(crate) progress: Vec<AtomicU64>,
+}
+
+/// One of several that share the work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Share {
+    pub(crate) index: usize,
+    pub(crate) of: usize,
+}
+
+impl Share {
+    pub(crate) const WHOLE: Self = Share { index: 0, of: 1 };
+
+    /// This one's part of `count`.
+    pub(crate) fn part(self, count: u64) -> u64 {
+        let (index, of) = (self.index as u64, self.of as u64);
+        count / of + u64::from(index < count % of)
+    }
+}
+
+impl Load {
+    pub(crate) fn new(settings: &Settings, process: Share) -> Self {
+        let args = &settings.load;
+        let workers = args.concurrency as usize;
+        Self {
+            operation: settings.operation,
+            content: Content::new(args.seed),
+            prefix: args.prefix.clone(),
+            sizes: settings.sizes(),
+            seed: args.seed,
+            workers,
+            payload: args.payload,
+            verify: !args.no_verify,
+            prepared: settings.prepared_objects(),
+            per_folder: args.per_folder,
+            delimiter: settings.delimiter.clone(),
+            max_keys: settings.max_keys,
+            part_bytes: settings.part_bytes,
+            sets: u64::from(settings.sets),
+            set_objects: settings.set_objects,
+            process,
+            progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Numbers of the workers of this process.
+    pub(crate) fn own_workers(&self) -> impl Iterator<Item = usize> {
+        (self.process.index..self.workers).step_by(self.process.of)
+    }
+
+    /// Writes the object's key to `key`.
+    pub(crate) fn write_key(&self, key: &mut String, name: Name) {
+        key.clear();
+        key.push_str(&self.prefix);
+        match name {
+            Name::Prepared(index) => {
+                if let Some(per_folder) = self.per_folder {
+                    push_padded(key, index / per_folder, 8);
+                    key.push('/');
+                }
+                push_padded(key, index, 10);
+            }
+            Name::Written { worker, number } if self.shares_one_prefix() => {
+                push_padded(key, number, 10);
+                key.push('.');
+                push_padded(key, worker.into(), 5);
+            }
+            Name::Written { worker, number } => {
+                key.push('w');
+                push_padded(key, worker.into(), 5);
+                key.push('/');
+                push_padded(key, number, 10);
+            }
+            Name::InSet { worker, set, number } => {
+                key.push('w');
+                push_padded(key, worker.into(), 5);
+                key.push_str("/s");
+                push_padded(key, set.into(), 4);
+                key.push('/');
+                push_padded(key, number, 10);
+            }
+        }
+    }
+
+    /// All workers write to one prefix, in turn, as processes write to one directory or one file in the hard patterns.
+    fn shares_one_prefix(&self) -> bool {
+        matches!(self.operation, Operation::MdtestHard | Operation::IorHard)
+    }
+
+    /// The content that the object has.
+    pub(crate) fn content_of(&self, key: &str) -> Window<'_> {
+        let hash = self.content.hash(key);
+        self.content.of(hash, self.sizes.of(hash))
+    }
+}
+
+/// Set when the run is to end early: what is under way is finished, reported and cleaned up.
+pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
+
+/// When a phase is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    At(Stamp),
+    /// After so many operations of this process.
+    After(u64),
+    /// When there is nothing left to do.
+    Done,
+}
+
+/// One phase while it runs.
+pub(crate) struct Run {
+    pub(crate) goal: Goal,
+    pub(crate) start: Stamp,
+    pub(crate) end: End,
+    /// Operations begun, against [`End::After`].
+    begun: AtomicU64,
+    /// Prepared objects that this process has begun to delete.
+    deleted: AtomicU64,
+}
+
+impl Run {
+    pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
+        Self { goal, start, end, begun: AtomicU64::new(0), deleted: AtomicU64::new(0) }
+    }
+
+    /// Whether an operation that begins now still belongs to the phase.
+    pub(crate) fn goes_on(&self, now: Stamp) -> bool {
+        let goes_on = match self.end {
+            End::At(end) => now < end,
+            End::After(count) => now < self.start || self.begun.fetch_add(1, Ordering::Relaxed) < count,
+            End::Done => true,
+        };
+        goes_on && !STOP.load(Ordering::Relaxed)
+    }
+}
+
+/// Adds `number` with at least `digits` digits.
+fn push_padded(out: &mut String, number: u64, digits: usize) {
+    let mut text = [b'0'; 20];
+    let (mut rest, mut begin) = (number, text.len());
+    while rest > 0 || text.len() - begin < digits {
+        begin -= 1;
+        text[begin] = b'0' + u8::try_from(rest % 10).expect("one digit");
+        rest /= 10;
+    }
+    out.push_str(std::str::from_utf8(&text[begin..]).expect("digits"));
+}
+
+/// What an action is counted as.
+impl From<Action> for Kind {
+    fn from(action: Action) -> Self {
+        match action {
+            Action::Put => Kind::Put,
+            Action::Get => Kind::Get,
+            Action::Stat => Kind::Stat,
+            Action::Delete => Kind::Delete,
+            Action::List => Kind::List,
+            Action::Upload => Kind::Multipart,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_padded() {
+        for (number, digits, text) in [(0, 3, "000"), (7, 1, "7"), (12, 5, "00012"), (123_456, 3, "123456")] {
+            let mut out = String::new();
+            push_padded(&mut out, number, digits);
+            assert_eq!(out, text);
+        }
+        let mut out = String::new();
+        push_padded(&mut out, u64::MAX, 10);
+        assert_eq!(out, u64::MAX.to_string());
+    }
+
+    #[test]
+    fn shares_make_up_the_whole() {
+        for (count, of) in [(0, 1), (10, 3), (2, 4), (1_000_000, 7)] {
+            let sum: u64 = (0..of).map(|index| Share { index, of }.part(count)).sum();
+            assert_eq!(sum, count);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! One worker: a connection and one request at a time, until the phase ends.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Action, Load, Run, plan::Plan};
+use crate::{
+    cli::Payload,
+    clock::Stamp,
+    content::Window,
+    failure::Failure,
+    limit::Limit,
+    s3::{Client, Listing, payload_hash},
+    stats::{Done, Kind, Stats},
+};
+
+/// A worker and what it keeps between requests.
+pub(crate) struct Worker {
+    number: usize,
+    client: Client,
+    limit: Limit,
+    key: String,
+    /// Where its listing goes on.
+    token: Option<String>,
+}
+
+/// How long a worker waits after a failure, so that an endpoint that is down is not asked in a busy loop.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
+
+impl Worker {
+    pub(crate) fn new(number: usize, client: Client, limit: Limit) -> Self {
+        Self { number, client, limit, key: String::new(), token: None }
+    }
+
+    /// Connects ahead of the phase; if that fails, the first request will say why.
+    pub(crate) async fn connect(&mut self) {
+        let client = &mut self.client;
+        let connecting = async { client.connect().await.map_err(|error| Failure::Connection(error.to_string())) };
+        let _ = self.limit.run(Stamp::now(), connecting).await;
+    }
+
+    /// Runs until the phase ends.
+    pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
+        let mut plan = Plan::new(self.number, load, run);
+        while !plan.is_between_steps() || run.goes_on(Stamp::now()) {
+            let Some(action) = plan.choose(load, run, &mut self.key) else { break };
+            let (begin, outcome) = self.perform(load, action, stats).await;
+            let succeeded = outcome.is_ok();
+            stats.lock().record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
+            plan.done(load, run, action, succeeded);
+            if !succeeded {
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+            }
+        }
+    }
+
+    /// Writes the object `key`.
+    ///
+    /// # Errors
+    /// The request's.
+    pub(crate) async fn put(&mut self, load: &Load, key: &str) -> Result<(), Failure> {
+        key.clone_into(&mut self.key);
+        self.put_current(load).await.1.map(drop)
+    }
+
+    /// The hash of a signed body is not part of the latency.
+    async fn put_current(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
+        let content = load.content_of(&self.key);
+        let hash = signed(load, content);
+        let begin = Stamp::now();
+        let outcome = self.limit.run(begin, self.client.put(&self.key, content, hash.as_deref())).await;
+        (begin, outcome.map(Done::bytes))
+    }
+
+    async fn perform(&mut self, load: &Load, action: Action, stats: &Mutex<Stats>) -> (Stamp, Result<Done, Failure>) {
+        match action {
+            Action::Put => self.put_current(load).await,
+            Action::Get => {
+                let expected = load.content_of(&self.key);
+                let begin = Stamp::now();
+                let get = self.client.get(&self.key, expected, load.verify);
+                (begin, self.limit.run(begin, get).await.map(Done::bytes))
+            }
+            Action::Stat => {
+                let length = load.content_of(&self.key).remaining();
+                let begin = Stamp::now();
+                (begin, self.limit.run(begin, self.client.stat(&self.key, length)).await.map(|()| Done::default()))
+            }
+            Action::Delete => {
+                let begin = Stamp::now();
+                (begin, self.limit.run(begin, self.client.delete(&self.key)).await.map(|()| Done::default()))
+            }
+            Action::List => self.list(load).await,
+            Action::Upload => {
+                let begin = Stamp::now();
+                (begin, self.upload(load, stats).await)
+            }
+        }
+    }
+
+    async fn list(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
+        let token = self.token.take();
+        let listing = Listing {
+            prefix: &load.prefix,
+            delimiter: load.delimiter.as_deref(),
+            max_keys: load.max_keys,
+            token: token.as_deref(),
+        };
+        let begin = Stamp::now();
+        let page = self.limit.run(begin, self.client.list(listing)).await;
+        let outcome = page.map(|page| {
+            self.token = page.next;
+            Done { bytes: page.bytes, entries: page.entries }
+        });
+        (begin, outcome)
+    }
+
+    /// Writes one object in parts, one after the other; each request is timed by itself.
+    async fn upload(&mut self, load: &Load, stats: &Mutex<Stats>) -> Result<Done, Failure> {
+        let note = |kind, begin, outcome: &Result<u64, Failure>| {
+            let outcome = outcome.as_ref().map(|bytes| Done::bytes(*bytes)).map_err(Failure::kind);
+            stats.lock().record(kind, begin, Stamp::now(), outcome);
+        };
+        let mut content = load.content_of(&self.key);
+        let bytes = content.remaining();
+        let (client, limit, key) = (&mut self.client, &mut self.limit, &self.key);
+        let begin = Stamp::now();
+        let created = limit.run(begin, client.create_upload(key)).await;
+        note(Kind::CreateUpload, begin, &created.as_ref().map(|_| 0).map_err(Clone::clone));
+        let upload = created?;
+        let mut etags = Vec::new();
+        let sent: Result<(), Failure> = async {
+            loop {
+                let part = content.split_to(load.part_bytes);
+                let hash = signed(load, part);
+                let number = u32::try_from(etags.len() + 1).expect("an upload has at most 10000 parts");
+                let begin = Stamp::now();
+                let sent = limit.run(begin, client.upload_part(key, &upload, number, part, hash.as_deref())).await;
+                note(Kind::Part, begin, &sent.as_ref().map(|_| part.remaining()).map_err(Clone::clone));
+                etags.push(sent?);
+                if content.remaining() == 0 {
+                    break;
+                }
+            }
+            let begin = Stamp::now();
+            let completed = limit.run(begin, client.complete_upload(key, &upload, &etags)).await;
+            note(Kind::CompleteUpload, begin, &completed.as_ref().map(|()| 0).map_err(Clone::clone));
+            completed
+        }
+        .await;
+        if let Err(failure) = sent {
+            // What was sent is not kept for ever; that the upload failed is what counts.
+            let _ = limit.run(Stamp::now(), client.abort_upload(key, &upload)).await;
+            return Err(failure);
+        }
+        Ok(Done::bytes(bytes))
+    }
+}
+
+/// The hash of a body that is to be signed.
+fn signed(load: &Load, content: Window<'_>) -> Option<String> {
+    (load.payload == Payload::Signed).then(|| payload_hash(content))
+}
