@@ -1,7 +1,9 @@
-//! `cargo xtask bench first-figures` and `cargo xtask bench churn`: the tables of docs/BENCHMARKS.md.
+//! `cargo xtask bench …`: the tables of docs/BENCHMARKS.md.
 //!
-//! Two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
+//! First figures: two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
 //! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
+
+mod repair;
 
 use std::{
     fs,
@@ -30,12 +32,15 @@ const READS: &str = "gabion_log_reads_total";
 const ACCESS_KEY: &str = "benchmark";
 const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
 
-const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3]";
+const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | repair [--dir DIRECTORY] [--gib 1] [--program GABION]";
 
 struct Options {
     directory: PathBuf,
     seconds: u64,
     rounds: usize,
+    gib: u64,
+    /// A server to be measured instead of one that is built.
+    program: Option<PathBuf>,
 }
 
 /// Runs the benchmark that the first argument names.
@@ -44,19 +49,25 @@ struct Options {
 /// When the arguments are not understood, or a server or load fails.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments.first().map(String::as_str) {
-        Some("first-figures") => {}
+        Some("first-figures" | "repair") => {}
         Some("churn") if arguments.len() == 1 => return churn(),
         _ => bail!("{USAGE}"),
     }
-    let mut options = Options { directory: std::env::temp_dir(), seconds: 5, rounds: 3 };
+    let mut options = Options { directory: std::env::temp_dir(), seconds: 5, rounds: 3, gib: 1, program: None };
     for pair in arguments[1..].chunks(2) {
         let [name, value] = pair else { bail!("{USAGE}") };
         match name.as_str() {
             "--dir" => options.directory = value.into(),
             "--seconds" => options.seconds = value.parse().context(USAGE)?,
             "--rounds" => options.rounds = value.parse().context(USAGE)?,
+            "--program" => options.program = Some(value.into()),
+            "--gib" => options.gib = value.parse().context(USAGE)?,
             _ => bail!("{USAGE}"),
         }
+    }
+    if arguments[0] == "repair" {
+        let program = options.program.map_or_else(build_release, Ok)?;
+        return repair::run(&program, &options.directory, options.gib);
     }
     first_figures(&options)
 }
@@ -201,11 +212,24 @@ struct Server {
 
 impl Server {
     fn start(program: &Path, place: &Path, geometry: &'static str, targets: usize) -> anyhow::Result<Self> {
-        let place = place.join(geometry);
-        let targets: Vec<PathBuf> = (0..targets).map(|index| place.join(format!("target{index}"))).collect();
+        let directory = place.join(geometry);
+        let targets: Vec<PathBuf> = (0..targets).map(|index| directory.join(format!("target{index}"))).collect();
         for target in &targets {
             fs::create_dir_all(target)?;
         }
+        Self::open(program, place, geometry, targets, &[])
+    }
+
+    /// Starts on targets that there are.
+    fn open(
+        program: &Path,
+        place: &Path,
+        geometry: &'static str,
+        targets: Vec<PathBuf>,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let place = place.join(geometry);
+        fs::create_dir_all(&place)?;
         let (listen, admin) = (free_address()?, free_address()?);
         let log = fs::File::create(place.join("log"))?;
         let child = Command::new(program)
@@ -213,6 +237,7 @@ impl Server {
             .args(&targets)
             .args(["--geometry", geometry, "--listen", &listen, "--admin-listen", &admin, "--state"])
             .arg(place.join("state"))
+            .args(arguments)
             .env("GABION_ROOT_ACCESS_KEY", ACCESS_KEY)
             .env("GABION_ROOT_SECRET_KEY", SECRET_KEY)
             .stdin(Stdio::null())

@@ -50,6 +50,8 @@ struct Log {
     #[serde(default)]
     redundancy: Vec<u64>,
     #[serde(default)]
+    at_risk: u64,
+    #[serde(default)]
     repair: Option<Repair>,
 }
 
@@ -238,6 +240,12 @@ impl Store {
         if lacking > 0 {
             say(format!("{} without full redundancy", count(lacking, "segment")), "a-drive-died");
         }
+        if log.at_risk > 0 {
+            say(
+                format!("{} at risk: no further shard of them may be lost", count(log.at_risk, "segment")),
+                "a-drive-died",
+            );
+        }
         if let Some(repair) = &log.repair {
             if repair.blocked > 0 {
                 say(format!("{} have no target to be rebuilt on", count(repair.blocked, "shard")), "a-drive-died");
@@ -401,7 +409,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 11] = [
+        let table: [(Change, &str); 12] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -409,6 +417,7 @@ mod tests {
             (|v| v["store"]["log"]["targets"] = json!([target("online", 9)]), "only 9 B left"),
             (|v| v["store"]["log"]["missing_members"] = json!(["8"]), "1 member of the deployment"),
             (|v| v["store"]["log"]["unreadable_segments"] = json!(2), "2 segments can not be read"),
+            (|v| v["store"]["log"]["at_risk"] = json!(1), "1 segment at risk"),
             (|v| v["store"]["log"]["redundancy"] = json!([5, 3, 1]), "4 segments without full redundancy"),
             (
                 |v| {

@@ -24,7 +24,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 21] = [
+const PLAIN: [(Kind, &str, &str); 23] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -47,6 +47,8 @@ const PLAIN: [(Kind, &str, &str); 21] = [
         "Shards to be built anew or moved, without those whose targets are waited for",
     ),
     (Kind::Gauge, "gabion_repair_left_bytes", "Bytes of the shards to be built anew or moved"),
+    (Kind::Gauge, "gabion_repair_waiting_shards", "Shards that are missing and whose targets are waited for"),
+    (Kind::Gauge, "gabion_scrub_unread_shards", "Shards that the scrub under way, or the last one, could not read"),
     (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
     (Kind::Gauge, "gabion_index_available_bytes", "Bytes that may still be written to the index' file system"),
@@ -121,6 +123,8 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         count(status.log.at_risk),
         count(status.log.repair.shards_left),
         status.log.repair.bytes_left,
+        count(status.log.repair.shards_waiting),
+        status.scrub.unread_shards,
         status.index.disk_bytes,
         status.index.journal_bytes,
         status.index.available_bytes.unwrap_or(0),
