@@ -206,6 +206,7 @@ impl Moving<'_> {
         self.bytes += record_bytes + written_bytes;
         self.round.pause(record_bytes).await;
         let record = NewRecord { mutation: encoded.into(), data: record, data_crc64: record_crc64 };
+        self.round.inner.log.sync_segments(hold.segments()).await?;
         // If it takes effect although it failed, it is a part that nobody completes, and is ended as those are.
         let committed = self.round.inner.log.commit_moved(record).await?;
         drop(hold);
