@@ -62,9 +62,11 @@ pub struct LogConfig {
     pub repair_queue_max: usize,
     /// How long a failed target is left alone before it is probed again, in milliseconds.
     pub reprobe_ms: u64,
+    /// Least time between two epochs of the list of members that are for nothing but forgetting what was freed, in milliseconds.
+    pub epoch_interval_ms: u64,
     /// Repair and scrub.
     pub upkeep: UpkeepConfig,
-    /// Freed segments that the index has no row of: files of them were on a target that was absent, and go when they turn up.
+    /// Freed segments that the index has no row of, and that are not forgotten: files of them go when they turn up.
     pub forgotten: BTreeSet<SegmentId>,
 }
 
@@ -137,6 +139,7 @@ impl LogConfig {
             open_files_max: 1024,
             repair_queue_max: 64 * 1024,
             reprobe_ms: 30_000,
+            epoch_interval_ms: 60_000,
             upkeep: UpkeepConfig::default(),
             forgotten: BTreeSet::new(),
         }

@@ -12,6 +12,7 @@ use crate::applier::Applier;
 use crate::buffers::Buffers;
 use crate::config::{Env, LogConfig};
 use crate::error::LogError;
+use crate::leftovers::Leftovers;
 use crate::media::Media;
 use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
@@ -28,8 +29,10 @@ pub(crate) struct Core {
     pub(crate) segments: Mutex<BTreeMap<SegmentId, Arc<Segment>>>,
     /// The files of the segments that lanes write.
     pub(crate) writing: Mutex<BTreeMap<SegmentId, Arc<ShardFiles>>>,
-    /// Freed segments that still have files on an absent target: each later `Freed` record is joined by theirs.
-    pub(crate) leftovers: Mutex<BTreeSet<SegmentId>>,
+    /// Freed segments that are not forgotten yet.
+    pub(crate) leftovers: Mutex<Leftovers>,
+    /// When the epoch of the members was last moved on, by the monotonic clock; held while it is.
+    pub(crate) epoch_moved_ns: tokio::sync::Mutex<Option<u64>>,
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
     pub(crate) repair: Repair,
     pub(crate) scrub_pace: Pace,
@@ -57,6 +60,7 @@ impl Core {
             segments: Mutex::default(),
             writing: Mutex::default(),
             leftovers: Mutex::default(),
+            epoch_moved_ns: tokio::sync::Mutex::default(),
             unreadable: Mutex::default(),
             applier: OnceLock::new(),
             writer: u64::from_le_bytes(writer),

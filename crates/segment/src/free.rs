@@ -1,4 +1,4 @@
-//! Removing a segment: its `Freed` record is durable before the first of its files goes.
+//! Removing a segment: its `Freed` record is durable before the first of its files goes. Forgetting it: when nothing can bring it back.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::lane::submit::Lanes;
 use crate::segment::Segment;
 use crate::segment_info::SegmentChange;
 
-/// Carried records that are queued at a time: well under what a lane's queue takes.
-const CARRIED_AT_ONCE: usize = 256;
+/// Records that are queued at a time: well under what a lane's queue takes.
+const RECORDS_AT_ONCE: usize = 256;
 
 /// What is left of a freed segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,39 +29,90 @@ pub(crate) async fn free(
     segment: Arc<Segment>,
     carried: Vec<(Seq, Bytes)>,
 ) -> Result<Freed, LogError> {
-    if let Err(error) = log_freed(&core, &lanes, segment.id, carried).await {
-        segment.cancel_free();
-        return Err(error);
-    }
+    let home = match log_freed(&core, &lanes, segment.id, carried).await {
+        Ok(home) => home,
+        Err(error) => {
+            segment.cancel_free();
+            return Err(error);
+        }
+    };
     segment.begin_removal().await;
     // Only now do its shards stay where they are.
     let info = segment.info();
     let left = remove_files(&core.media, &info).await;
+    let targets = &core.media.targets;
+    let removed_at = left.is_empty().then(|| targets.written_epoch());
+    // Before it is no segment any more: its files belong to something at every moment.
+    core.leftovers.lock().insert(info.id, home, removed_at);
     core.segments.lock().remove(&info.id);
     core.media.repairs.forget(info.id);
     if left.is_empty() {
         core.media.metrics.segments_removed.add(1);
-        if let Some(applier) = core.applier.get()
-            && let Err(error) = applier.segment_changed(SegmentChange::Removed(info.id))
-        {
-            core.poison(format!("the index failed: {error}"));
+        if targets.parity() == 0 {
+            // A target that comes back as an old image is more damage than such a log bears.
+            forget(&core, &[info.id]);
         }
-    } else {
-        core.leftovers.lock().insert(info.id);
     }
     Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
 }
 
-/// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is.
-async fn log_freed(core: &Core, lanes: &Lanes, id: SegmentId, carried: Vec<(Seq, Bytes)>) -> Result<(), LogError> {
-    for group in carried.chunks(CARRIED_AT_ONCE) {
+/// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is. Returns where it says so.
+async fn log_freed(
+    core: &Core,
+    lanes: &Lanes,
+    id: SegmentId,
+    carried: Vec<(Seq, Bytes)>,
+) -> Result<Option<SegmentId>, LogError> {
+    for group in carried.chunks(RECORDS_AT_ONCE) {
         let records = group.iter().map(|(seq, mutation)| (RecordBody::Mutation(mutation.clone()), Some(*seq)));
         lanes.commit_dataless(core, records).await?;
     }
     // The records that freed the leftovers may lie in this very segment.
-    let mut freed: Vec<SegmentId> = core.leftovers.lock().iter().copied().collect();
+    let mut freed = core.leftovers.lock().told_only_in(id);
     freed.push(id);
-    lanes.commit_dataless(core, freed.into_iter().map(|id| (RecordBody::Freed(id), None))).await?;
+    let mut home = None;
+    for group in freed.chunks(RECORDS_AT_ONCE) {
+        let records = group.iter().map(|id| (RecordBody::Freed(*id), None));
+        let committed = lanes.commit_dataless(core, records).await?;
+        let mut leftovers = core.leftovers.lock();
+        for (id, committed) in group.iter().zip(committed) {
+            leftovers.told(*id, committed.home.segment);
+            home = Some(committed.home.segment);
+        }
+    }
     // Files that are gone do not come back after a power cut: nothing that lets them go may.
-    core.sync_written().await
+    core.sync_written().await?;
+    Ok(home)
+}
+
+/// Forgets the freed segments that nothing can bring back any more, and sees to it that others can be forgotten later; returns how many
+/// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it.
+pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
+    let targets = &core.media.targets;
+    let mut moved_ns = core.epoch_moved_ns.lock().await;
+    if !core.leftovers.lock().wait_for_epoch() {
+        return Ok(0);
+    }
+    let now_ns = core.media.clock.monotonic_ns();
+    let interval_ns = core.config.epoch_interval_ms.saturating_mul(1_000_000);
+    if moved_ns.is_some_and(|moved_ns| now_ns.saturating_sub(moved_ns) < interval_ns) {
+        return Ok(0);
+    }
+    *moved_ns = Some(now_ns);
+    targets.change(|_| Ok(()), None).await?;
+    let settled = core.leftovers.lock().settled(targets.settled_epoch());
+    forget(core, &settled);
+    Ok(settled.len())
+}
+
+fn forget(core: &Core, ids: &[SegmentId]) {
+    if ids.is_empty() {
+        return;
+    }
+    core.leftovers.lock().forget(ids);
+    if let Some(applier) = core.applier.get()
+        && let Err(error) = applier.segment_changed(SegmentChange::Removed(ids.to_vec()))
+    {
+        core.poison(format!("the index failed: {error}"));
+    }
 }

@@ -21,6 +21,7 @@ pub mod fuzzing;
 pub mod inspect;
 mod lane;
 mod layout;
+mod leftovers;
 mod log;
 mod media;
 mod metrics;

@@ -14,7 +14,7 @@ use crate::applier::{Applier, Committed, NewRecord, RecordBody};
 use crate::config::{Env, LogConfig, LogTarget};
 use crate::core::Core;
 use crate::error::LogError;
-use crate::free::{Freed, free};
+use crate::free::{Freed, forget_freed, free};
 use crate::lane::encode::LargePayload;
 use crate::lane::open::Purpose;
 use crate::lane::submit::{Lanes, Submission};
@@ -224,6 +224,21 @@ impl Log {
         }
         let task = tokio::spawn(free(core, lanes, found, carried));
         task.await.unwrap_or_else(|error| Err(LogError::Unavailable(format!("freeing {segment} was stopped: {error}"))))
+    }
+
+    /// The freed segments of which no file is left, and that are not forgotten yet.
+    #[must_use]
+    pub fn remembered(&self) -> BTreeSet<SegmentId> {
+        self.handle.core.leftovers.lock().removed().collect()
+    }
+
+    /// Forgets the freed segments that nothing can bring back any more ([`crate::SegmentChange::Removed`]); returns how many were. To be called now and
+    /// then: it takes two calls, `epoch_interval_ms` apart, from when a segment's files are gone.
+    ///
+    /// # Errors
+    /// `Unavailable` when the targets do not take a list of members: the segments are remembered longer.
+    pub async fn forget_freed(&self) -> Result<usize, LogError> {
+        forget_freed(&self.handle.core).await
     }
 
     /// The stripes of a sealed segment of large objects that do not begin at any offset in `live`, but for its last one: what

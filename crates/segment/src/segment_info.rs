@@ -89,9 +89,9 @@ pub enum SegmentChange {
     /// Its shards lie elsewhere now. Comes only after [`SegmentChange::Sealed`]. An index that does not know it yet still finds all
     /// shards: the log looks for them when it is opened.
     Moved(SegmentInfo),
-    /// All files of a freed segment are gone, durably: the index may forget it. Until then it must keep the row and
-    /// pass it as [`KnownSegment::freed`], so that files that survived a crash are not taken for a new segment.
-    Removed(SegmentId),
+    /// All files of these freed segments are gone, durably, and can not come back with a target: the index may forget them. Until then it must
+    /// keep the rows and pass them as [`KnownSegment::freed`], so that such files are not taken for a new segment.
+    Removed(Vec<SegmentId>),
 }
 
 impl KnownSegment {

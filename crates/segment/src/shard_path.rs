@@ -8,6 +8,9 @@ pub(crate) const SEGMENTS_DIR: &str = "segments";
 /// Ends the names of shard files that are being built.
 const UNFINISHED_SUFFIX: &str = ".rebuild";
 
+/// Ends the names of shard files of segments that count no more: their target came back as an older image of itself.
+const SET_ASIDE_SUFFIX: &str = ".stale";
+
 /// Directory of a segment's shard file: the last byte of the id, which counts, spreads them evenly.
 pub(crate) fn shard_dir(segment: SegmentId) -> String {
     format!("{SEGMENTS_DIR}/{:02x}", segment.to_bytes()[15])
@@ -21,6 +24,16 @@ pub(crate) fn shard_path(segment: SegmentId, shard: u8) -> String {
 /// Name under which a shard file is built, beside its own; `attempt` is never used twice by one process.
 pub(crate) fn unfinished_path(segment: SegmentId, shard: u8, attempt: u64) -> String {
     format!("{}.{attempt:016x}{UNFINISHED_SUFFIX}", shard_path(segment, shard))
+}
+
+/// Name of a shard file that counts no more, beside its own.
+pub(crate) fn set_aside_path(segment: SegmentId, shard: u8) -> String {
+    format!("{}{SET_ASIDE_SUFFIX}", shard_path(segment, shard))
+}
+
+/// Whether a file was set aside.
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    name.strip_suffix(SET_ASIDE_SUFFIX).is_some_and(|name| parse_shard_name(name).is_some())
 }
 
 /// Whether a file was being built when its process ended.

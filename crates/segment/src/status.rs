@@ -57,6 +57,10 @@ pub struct TargetStatus {
     /// The target whose shards it takes, if it replaces one.
     #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     pub replaces: Option<TargetId>,
+    /// It came back as an older image of itself: what was deleted meanwhile does not count on it.
+    pub stale: bool,
+    /// Files of segments that were deleted before it came back as an older image: they may be removed by hand.
+    pub set_aside_files: usize,
     /// Shards of sealed segments that lie on it.
     pub shards: usize,
     /// Bytes that may still be written, as far as was last seen.

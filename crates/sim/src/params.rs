@@ -116,6 +116,7 @@ impl Params {
         log.batch_records_max = self.batch_records_max;
         log.target_reserve_bytes = 0;
         log.reprobe_ms = 100;
+        log.epoch_interval_ms = 40;
         log.durability = if self.is_relaxed { Durability::Relaxed } else { Durability::Sync };
         log.upkeep.repair_delay_ms = 200;
         let mut config = StoreConfig::new(log);

@@ -170,9 +170,10 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
 
 /// Reads what a dead segment's mutations took away, and decides.
 async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError> {
+    let any_going = !inner.frees.state.lock().in_flight.is_empty();
     let found = inner.apply.with_segments(|segments| {
         let row = &segments.get(segment)?.row;
-        let may_matter = segments.may_create_before(segment, row.max_seq) || segments.any_freeing();
+        let may_matter = segments.may_create_before(segment, row.max_seq) || any_going;
         Some((row.kind, row.written_bytes, may_matter))
     });
     let Some((kind, written_bytes, may_matter)) = found else { return Ok(Verdict::Postpone) };
@@ -210,8 +211,8 @@ enum Needed {
 
 fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Result<Needed, StoreError> {
     let bytes = match &record.body {
-        // While the files of a segment are being removed, the log must say so. (Of those that are left on absent targets the
-        // log itself says it again with every segment that it frees.)
+        // While the files of a segment are being removed, the log must say so. (Of those that may come back with a target the log
+        // itself says it again before the record goes.)
         RecordBody::Freed(freed) => {
             let is_going = inner.frees.state.lock().in_flight.contains(freed);
             return Ok(if is_going { Needed::Here } else { Needed::No });

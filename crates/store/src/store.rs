@@ -250,6 +250,7 @@ impl Store {
         inner.background.spawn(upkeep::scrubs(Arc::downgrade(&inner), inner.stop.clone()));
         inner.background.spawn(upkeep::repairs(Arc::downgrade(&inner), wanted, inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::forgets(Arc::downgrade(&inner), inner.stop.clone()));
         inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
         Self { inner }
     }
@@ -350,8 +351,10 @@ impl Store {
             dead_segments: 0,
             freeing_segments: 0,
         };
+        // Of segments that are only remembered nothing is left to be counted.
+        let remembered = inner.log.remembered();
         inner.apply.with_segments(|segments| {
-            for (_, segment) in segments.iter() {
+            for (_, segment) in segments.iter().filter(|(id, _)| !remembered.contains(id)) {
                 status.segments += 1;
                 status.live_bytes += u64::try_from(segment.row.live_bytes).unwrap_or(0);
                 status.written_bytes += segment.row.written_bytes;

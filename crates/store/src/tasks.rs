@@ -145,6 +145,27 @@ pub(crate) async fn frees(store: Weak<Inner>, apply: Arc<Apply>, stop: Cancellat
     }
 }
 
+/// Lets the log forget freed segments that can not come back any more.
+pub(crate) async fn forgets(store: Weak<Inner>, stop: CancellationToken) {
+    let Some(interval_ms) = store.upgrade().map(|inner| inner.config.log.epoch_interval_ms.max(1)) else { return };
+    let mut told = Told::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+        }
+        let Some(inner) = store.upgrade() else { return };
+        match inner.log.forget_freed().await {
+            Ok(_) => told.clear(),
+            Err(error) if told.is_new(&error) => {
+                tracing::warn!(%error, "the epoch of the targets could not be moved on: freed segments are remembered longer");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
 /// Compacts segments when there is enough to gain.
 pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
     let Some(interval_ms) = store.upgrade().map(|inner| inner.config.compaction.interval_ms.max(1)) else { return };

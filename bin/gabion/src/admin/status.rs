@@ -67,6 +67,10 @@ struct Target {
     #[serde(default)]
     draining: bool,
     #[serde(default)]
+    stale: bool,
+    #[serde(default)]
+    set_aside_files: u64,
+    #[serde(default)]
     shards: Option<u64>,
 }
 
@@ -215,6 +219,10 @@ impl Store {
         for target in &log.targets {
             let error = target.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             match target.state.as_str() {
+                _ if target.stale => say(
+                    format!("target {} came back as an older image of itself{error}", target.name),
+                    "an-old-drive-came-back",
+                ),
                 "absent" => say(format!("target {} is not there", target.name), "a-drive-died"),
                 "failed" => say(format!("target {} failed{error}", target.name), "a-drive-died"),
                 "full" => say(format!("target {} is full", target.name), "a-drive-is-full"),
@@ -281,6 +289,10 @@ impl Log {
                 let _ = write!(out, "  {}", count(shards, "shard"));
             }
             let _ = writeln!(out, "  domain {}  id {}", target.failure_domain, target.id);
+            if target.set_aside_files > 0 {
+                let files = count(target.set_aside_files, "file");
+                let _ = writeln!(out, "  {:width$}  {files} of freed segments set aside: *.stale, may be removed", "");
+            }
         }
     }
 }

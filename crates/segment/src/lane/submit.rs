@@ -113,7 +113,7 @@ impl Lanes {
         &self,
         core: &Core,
         records: impl Iterator<Item = (RecordBody, Option<Seq>)>,
-    ) -> Result<(), LogError> {
+    ) -> Result<Vec<Committed>, LogError> {
         let lane = gathering(core, &self.small);
         let answers = records
             .map(|(body, carried)| {
@@ -121,15 +121,15 @@ impl Lanes {
                 self.submit(core, lane, submission)
             })
             .collect::<Vec<_>>();
-        let mut outcome = Ok(());
+        // All are waited for, whatever becomes of the first.
+        let mut outcomes = Vec::with_capacity(answers.len());
         for answer in answers {
-            let answer = match answer {
+            outcomes.push(match answer {
                 Ok(answer) => answer.await.unwrap_or_else(|_| Err(gone(core))),
                 Err(error) => Err(error),
-            };
-            outcome = outcome.and(answer.map(drop));
+            });
         }
-        outcome
+        outcomes.into_iter().collect()
     }
 
     fn submit(

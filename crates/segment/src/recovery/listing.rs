@@ -12,7 +12,7 @@ use gabion_types::{SegmentId, TargetId};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::segment_info::SegmentInfo;
-use crate::shard_path::{SEGMENTS_DIR, is_unfinished, parse_shard_name, shard_dir};
+use crate::shard_path::{SEGMENTS_DIR, is_set_aside, is_unfinished, parse_shard_name, shard_dir};
 use crate::target::Target;
 
 /// Directories of a target that are listed at once.
@@ -30,6 +30,8 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) shards: BTreeMap<SegmentId, Vec<Found>>,
+    /// Those of segments that count no more, see [`super::stale`].
+    pub(super) stale: BTreeMap<SegmentId, Vec<Found>>,
     listed: HashSet<TargetId>,
     /// Members of the deployment that are not listed.
     absent: usize,
@@ -49,6 +51,11 @@ impl Listing {
     /// Whether every copy that there may be of a segment's shards is listed. What left the deployment counts no more.
     pub(super) fn is_in_sight(&self, core: &Core, info: &SegmentInfo) -> bool {
         info.copies().all(|copy| self.is_listed(copy.target) || !core.media.targets.is_member(copy.target))
+    }
+
+    /// Members of the deployment that are not listed.
+    pub(super) fn absent(&self) -> usize {
+        self.absent
     }
 
     /// Whether all members of the deployment are listed.
@@ -76,7 +83,8 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
             None => {}
             Some(Ok(files)) => {
                 listing.listed.insert(target.id);
-                for (id, shard, len) in files {
+                target.count_set_aside(files.set_aside);
+                for (id, shard, len) in files.shards {
                     listing.shards.entry(id).or_default().push(Found { shard, target_id: target.id, len });
                 }
             }
@@ -100,28 +108,36 @@ pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Resu
     Ok(listing)
 }
 
-/// The shard files of a target: segment, shard and length.
-pub(crate) type ShardList = Vec<(SegmentId, u8, u64)>;
+/// What lies on a target.
+#[derive(Debug, Default)]
+pub(crate) struct TargetFiles {
+    /// The shard files: segment, shard and length.
+    pub(crate) shards: Vec<(SegmentId, u8, u64)>,
+    /// Paths of those that are being built.
+    pub(crate) unfinished: Vec<String>,
+    /// Number of those that were set aside.
+    pub(crate) set_aside: usize,
+}
 
 /// Lists a target, and removes files whose building was cut off: they were no part of a segment yet.
-async fn list_and_tidy(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<ShardList> {
-    let (files, unfinished) = list_target(target, disk).await?;
-    for path in unfinished {
-        if let Err(error) = disk.unlink(&path).await {
+async fn list_and_tidy(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<TargetFiles> {
+    let files = list_target(target, disk).await?;
+    for path in &files.unfinished {
+        if let Err(error) = disk.unlink(path).await {
             tracing::warn!(target_name = %target.name, %path, %error, "an unfinished shard file is left");
         }
     }
     Ok(files)
 }
 
-/// Lists a target: its shard files, and the paths of those that are being built.
-pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<(ShardList, Vec<String>)> {
+/// Lists a target.
+pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<TargetFiles> {
     let dirs = match disk.list(SEGMENTS_DIR).await {
         Ok(dirs) => dirs,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(error) => return Err(error),
     };
-    let (mut files, mut unfinished) = (Vec::new(), Vec::new());
+    let mut files = TargetFiles::default();
     let mut lists = stream::iter(dirs.into_iter().filter(|dir| dir.is_dir))
         .map(async |dir| {
             let path = format!("{SEGMENTS_DIR}/{}", dir.name);
@@ -132,13 +148,16 @@ pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Re
     while let Some((path, entries)) = lists.next().await {
         for entry in entries? {
             match parse_shard_name(&entry.name) {
-                Some((id, shard)) if !entry.is_dir && shard_dir(id) == path => files.push((id, shard, entry.len)),
-                _ if is_unfinished(&entry.name) => unfinished.push(format!("{path}/{}", entry.name)),
+                Some((id, shard)) if !entry.is_dir && shard_dir(id) == path => {
+                    files.shards.push((id, shard, entry.len));
+                }
+                _ if is_unfinished(&entry.name) => files.unfinished.push(format!("{path}/{}", entry.name)),
+                _ if is_set_aside(&entry.name) => files.set_aside += 1,
                 _ => {
                     tracing::warn!(target_name = %target.name, dir = %path, name = %entry.name, "not a shard file, left alone")
                 }
             }
         }
     }
-    Ok((files, unfinished))
+    Ok(files)
 }

@@ -9,9 +9,10 @@ mod listing;
 mod removal;
 mod roll_forward;
 mod shards;
+mod stale;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -46,9 +47,9 @@ pub struct Recovery {
     /// Segments that can not be read or only in part.
     pub unreadable: Vec<UnreadableSegment>,
     /// Segments that a `Freed` record names, found in the log or known from the index: none of their mutations counts any more.
-    /// Those not in `removed` still have files on an absent target: keep them as [`crate::KnownSegment::freed`].
+    /// Those not in `removed` may have files that come back with a target: keep them as [`crate::KnownSegment::freed`].
     pub freed: Vec<SegmentId>,
-    /// Segments of which no file is left: freed ones, and ones that were opened but never written. The index may forget them.
+    /// Segments of which no file is left or can come back: freed ones, and ones that were opened but never written. The index may forget them.
     pub removed: Vec<SegmentId>,
     /// Segments that the index knows and whose shards lie elsewhere than it says.
     pub moved: Vec<SegmentInfo>,
@@ -115,7 +116,8 @@ pub(crate) async fn recover(
     warnings: Vec<String>,
 ) -> Result<Recovery, LogError> {
     let mut recovery = Recovery { warnings, ..Recovery::default() };
-    let listing = list_shards(core, &mut recovery.warnings).await?;
+    let mut listing = list_shards(core, &mut recovery.warnings).await?;
+    stale::leave_out(core, &mut listing, &mut recovery.warnings).await;
     recovery.max_seq = known
         .iter()
         .map(|known| known.max_seq.max(known.sealed.map_or(Seq::ZERO, |seal| seal.max_seq)))
@@ -163,17 +165,22 @@ pub(crate) async fn recover(
         }
     }
     drop(outcomes);
+    let mut homes = BTreeMap::new();
     for (segment, _) in &walked {
         for id in &segment.frees {
             freed.entry(*id).or_insert(None);
+            homes.insert(*id, segment.info.id);
         }
     }
+    homes.retain(|_, home| !freed.contains_key(home));
     if let Some(id) = gone.into_iter().find(|id| !freed.contains_key(id)) {
         return Err(LogError::IndexAhead { segment: id });
     }
     register(core, walked, &freed, &mut recovery);
     remove_empty(core, listing, empty, &mut recovery).await;
-    remove_freed(core, listing, freed, &mut recovery).await;
+    remove_freed(core, listing, freed, &homes, &mut recovery).await;
+    let freed: BTreeSet<SegmentId> = recovery.freed.iter().copied().collect();
+    stale::set_aside(core, listing, &freed, &mut recovery.warnings).await;
     for segment in &mut recovery.unreadable {
         segment.gone = listing.is_complete() && listing.found(segment.id).is_empty();
     }

@@ -2,14 +2,20 @@
 //!
 //! A crash after any step leaves lists of two epochs: whichever the next start finds to be the newest counts as a whole and is
 //! brought to all. A newcomer gets its list first: before that, no list names a target that does not know that it is one.
+//!
+//! Each list also says which epoch every member was seen with. So a list of the same members with the next epoch is what makes older
+//! images of the targets known as such, and lets the log forget what only they could bring back (docs/adr/0010).
 
-use futures::future::join_all;
-use gabion_types::TargetId;
+use std::io;
 use std::sync::Arc;
 
-use super::membership::{Member, Membership};
+use bytes::Bytes;
+use futures::future::join_all;
+use gabion_types::TargetId;
+
+use super::membership::{MEMBERSHIP_FILE, Member, Membership};
 use super::open::{label, write};
-use super::{Target, TargetSet};
+use super::{Own, Target, TargetSet};
 use crate::config::LogTarget;
 use crate::error::LogError;
 
@@ -42,6 +48,10 @@ impl TargetSet {
             let mut roster = self.roster.lock();
             let mut members = roster.members.clone();
             edit(&mut members)?;
+            for member in &mut members {
+                member.seen =
+                    self.find(member.id).map_or(0, |number| self.at(number).own.lock().epoch).max(member.seen);
+            }
             // A list that was written to too few targets may still be found: no other one gets its epoch.
             roster.written_epoch += 1;
             let (geometry, epoch) = (roster.geometry, roster.written_epoch);
@@ -54,43 +64,59 @@ impl TargetSet {
             next.members.push(Member { replaces: newcomer.replaces, ..member });
             write(&newcomer.target, &Membership { target: newcomer.id, ..next.clone() }).await?;
         }
-        self.write_to_all(&next, before).await?;
+        let written = self.write_to_all(&next, before).await?;
+        let epoch = next.epoch;
         {
             let mut roster = self.roster.lock();
-            roster.epoch = next.epoch;
+            roster.epoch = epoch;
+            // Whichever targets are damaged then: one that has this list is among the others.
+            if written > self.parity.min(next.members.len() - 1) {
+                roster.settled_epoch = next.members.iter().map(|member| member.seen).min().unwrap_or(0);
+            }
             roster.members = next.members;
         }
         if let Some(newcomer) = newcomer {
-            self.join(newcomer);
+            self.join(newcomer, epoch);
         }
         self.mark_draining();
         Ok(())
     }
 
-    /// Writes the list to all targets that are there and stay.
-    async fn write_to_all(&self, next: &Membership, members_before: usize) -> Result<(), LogError> {
+    /// Brings the list to a target that was an old image of itself, now that nothing on it can come back.
+    ///
+    /// # Errors
+    /// `Io`: it is one still.
+    pub(crate) async fn bring_up(&self, number: usize) -> Result<(), LogError> {
+        let _turn = self.change_turn.lock().await;
+        let target = self.at(number);
+        let newest = {
+            let roster = self.roster.lock();
+            let (geometry, epoch, members) = (roster.geometry, roster.epoch, roster.members.clone());
+            Membership { deployment: self.deployment, target: target.id, geometry, epoch, members }
+        };
+        write(&place(&target), &newest).await?;
+        let mut own = target.own.lock();
+        own.epoch = newest.epoch;
+        own.is_behind = false;
+        Ok(())
+    }
+
+    /// Writes the list to all targets that are there and stay; says on how many it is.
+    async fn write_to_all(&self, next: &Membership, members_before: usize) -> Result<usize, LogError> {
         let staying: Vec<(usize, Arc<Target>)> = self
             .all()
             .into_iter()
             .filter(|(_, target)| target.is_present() && next.member(target.id).is_some())
             .collect();
-        let outcomes = join_all(staying.iter().map(async |(number, target)| {
-            let membership = Membership { target: target.id, ..next.clone() };
-            let place = LogTarget {
-                name: target.name.clone(),
-                disk: target.disk.clone(),
-                failure_domain: target.failure_domain.clone(),
-            };
-            (*number, write(&place, &membership).await)
-        }))
-        .await;
+        let outcomes =
+            join_all(staying.iter().map(async |(number, target)| (*number, self.write_to(target, next).await))).await;
         let mut written = 0;
         for (number, outcome) in outcomes {
             match outcome {
                 Ok(()) => written += 1,
                 Err(error) => {
                     tracing::warn!(%error, epoch = next.epoch, "the list of members could not be written to a target");
-                    self.failed(number, &std::io::Error::other(error.to_string()));
+                    self.failed(number, &error);
                 }
             }
         }
@@ -101,11 +127,21 @@ impl TargetSet {
                 "the new list of members is on {written} targets, {needed} are needed; it may count at the next start"
             )));
         }
+        Ok(written)
+    }
+
+    /// Writes the list to a target, unless it is not what it was: on an older image the list would hide that it is one.
+    async fn write_to(&self, target: &Target, next: &Membership) -> io::Result<()> {
+        let disk = target.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        self.recognise(target, disk).await?;
+        let membership = Membership { target: target.id, ..next.clone() };
+        disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode())).await?;
+        target.own.lock().epoch = next.epoch;
         Ok(())
     }
 
     /// Takes the newcomer into the list of targets, in place of an absent one that had its directory.
-    fn join(&self, newcomer: Newcomer) {
+    fn join(&self, newcomer: Newcomer, epoch: u64) {
         let domain = label(&newcomer.target).to_owned();
         let now_ns = self.clock.monotonic_ns();
         let mut targets = self.targets.write();
@@ -113,6 +149,12 @@ impl TargetSet {
             target.gone.store(true, std::sync::atomic::Ordering::SeqCst);
         }
         let LogTarget { name, disk, .. } = newcomer.target;
-        targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, now_ns)));
+        let own = Own { epoch, ..Own::default() };
+        targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, own, now_ns)));
     }
+}
+
+fn place(target: &Target) -> LogTarget {
+    let (name, failure_domain) = (target.name.clone(), target.failure_domain.clone());
+    LogTarget { name, disk: target.disk.clone(), failure_domain }
 }

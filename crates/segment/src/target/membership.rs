@@ -2,6 +2,9 @@
 //!
 //! The list of members has an *epoch* that grows with every change. A change is written to all targets that are there; of the
 //! lists that a start finds, the one with the highest epoch counts.
+//!
+//! The list says of each member which epoch its own file is known to have had (*seen*). A target whose file has an older one is an old
+//! image of itself: *stale* (docs/adr/0010). One that was merely away is not: its file is what it was when it was seen last.
 
 use gabion_erasure::crc64;
 use gabion_types::{DeploymentId, Geometry, TargetId};
@@ -13,7 +16,9 @@ pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 /// Longest file that is read, in bytes.
 pub(crate) const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
 /// Version that is written.
-const FORMAT_VERSION: u32 = 2;
+const FORMAT_VERSION: u32 = 3;
+/// Version in which the list did not say what was seen of its members.
+const FORMAT_VERSION_UNSEEN: u32 = 2;
 /// Version without an epoch, in which members were only ids.
 const FORMAT_VERSION_IDS: u32 = 1;
 
@@ -42,12 +47,14 @@ pub(crate) struct Member {
     pub(crate) draining: bool,
     /// The member whose shards it is to take; `NONE` in most.
     pub(crate) replaces: TargetId,
+    /// Epoch that its own file durably had before this list was written; 0 if that is not known.
+    pub(crate) seen: u64,
 }
 
 impl Member {
     /// A member that takes part in everything.
     pub(crate) fn new(id: TargetId, failure_domain: String, name: String) -> Self {
-        Self { id, failure_domain, name, draining: false, replaces: TargetId::NONE }
+        Self { id, failure_domain, name, draining: false, replaces: TargetId::NONE, seen: 0 }
     }
 }
 
@@ -70,6 +77,9 @@ struct FileMember {
     name: String,
     draining: bool,
     replaces: String,
+    /// Not in version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<u64>,
 }
 
 /// The file in version 1.
@@ -126,6 +136,11 @@ impl Membership {
         self.member(self.target).expect("a membership names its own target")
     }
 
+    /// Whether the target that this was found on is an old image of itself, by a list that is at least as new.
+    pub(crate) fn is_stale(&self, newest: &Self) -> bool {
+        newest.member(self.target).is_some_and(|member| self.epoch < member.seen)
+    }
+
     /// The entry of a target.
     pub(crate) fn member(&self, id: TargetId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
@@ -138,6 +153,7 @@ impl Membership {
             name: member.name.clone(),
             draining: member.draining,
             replaces: if member.replaces == TargetId::NONE { String::new() } else { member.replaces.to_string() },
+            seen: Some(member.seen),
         };
         let mut file = File {
             format_version: FORMAT_VERSION,
@@ -158,7 +174,7 @@ impl Membership {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let AnyVersion { format_version } = serde_json::from_slice(bytes).map_err(text)?;
         let this = match format_version {
-            FORMAT_VERSION => Self::from_file(File::read(bytes)?)?,
+            FORMAT_VERSION | FORMAT_VERSION_UNSEEN => Self::from_file(File::read(bytes)?)?,
             FORMAT_VERSION_IDS => Self::from_file_of_ids(FileOfIds::read(bytes)?)?,
             _ => return Err(format!("format version {format_version} is not known to this program")),
         };
@@ -177,6 +193,7 @@ impl Membership {
                 name: member.name,
                 draining: member.draining,
                 replaces: if replaces.is_empty() { TargetId::NONE } else { replaces.parse().map_err(text)? },
+                seen: member.seen.unwrap_or(0),
             })
         };
         Ok(Self {
@@ -230,6 +247,7 @@ mod tests {
         let mut members: Vec<Member> = (2..8).map(member).collect();
         members[2].draining = true;
         members[3].replaces = members[2].id;
+        members[1].seen = 6;
         Membership {
             deployment: DeploymentId::from_u128(1),
             target: TargetId::from_u128(3),
@@ -251,12 +269,36 @@ mod tests {
             ("rack", "rock"),
             ("4+2", "4+1"),
             ("\"epoch\": 7", "\"epoch\": 8"),
-            ("\"format_version\": 2", "\"format_version\": 3"),
+            ("\"format_version\": 3", "\"format_version\": 4"),
+            ("\"format_version\": 3", "\"format_version\": 2"),
+            ("\"seen\": 6", "\"seen\": 5"),
             ("\"draining\": true", "\"draining\": false"),
             ("{", ""),
         ] {
             assert!(Membership::decode(text.replacen(from, to, 1).as_bytes()).is_err(), "{from}");
         }
+    }
+
+    #[test]
+    fn a_target_is_stale_if_its_list_is_older_than_one_that_it_had() {
+        let newest = membership();
+        let found = |target, epoch| Membership { target, epoch, ..newest.clone() };
+        let (seen, unseen) = (newest.members[1].id, newest.members[2].id);
+        assert_eq!([5, 6, 7].map(|epoch| found(seen, epoch).is_stale(&newest)), [true, false, false]);
+        assert!(!found(unseen, 1).is_stale(&newest));
+        assert!(!found(TargetId::from_u128(99), 1).is_stale(&newest));
+    }
+
+    #[test]
+    fn reads_the_version_before_what_was_seen() {
+        let mut expected = membership();
+        expected.members[1].seen = 0;
+        let mut file: File = serde_json::from_slice(&expected.encode()).unwrap();
+        file.format_version = 2;
+        file.members.iter_mut().for_each(|member| member.seen = None);
+        file.crc64.clear();
+        file.crc64 = file.checksum();
+        assert_eq!(Membership::decode(&serde_json::to_vec_pretty(&file).unwrap()), Ok(expected));
     }
 
     #[test]

@@ -19,11 +19,13 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
 
+use crate::config::LogConfig;
 use crate::placement::Candidate;
 use crate::status::{TargetState, TargetStatus};
 use membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
 
 const PROBE_FILE: &str = "gabion.probe";
+const PROBE_TEXT: &[u8] = b"gabion asks whether this target takes writes\n";
 
 /// All targets that were given, and all members of the deployment.
 pub(crate) struct TargetSet {
@@ -35,6 +37,8 @@ pub(crate) struct TargetSet {
     opened_ns: u64,
     clock: Arc<dyn Clock>,
     reprobe_ms: u64,
+    /// Most targets that may be damaged at a time.
+    parity: usize,
 }
 
 /// The members of the deployment.
@@ -44,6 +48,9 @@ struct Roster {
     epoch: u64,
     /// The highest epoch that was ever written, also by a change that failed: no other list gets it.
     written_epoch: u64,
+    /// No image that a member could come back as, and that is not noticed, has an epoch below this one: what the newest list that is on more
+    /// targets than may be damaged says of the member that was seen last.
+    settled_epoch: u64,
     members: Vec<Member>,
 }
 
@@ -58,6 +65,20 @@ pub(crate) struct Target {
     gone: AtomicBool,
     draining: AtomicBool,
     health: Mutex<Health>,
+    own: Mutex<Own>,
+}
+
+/// What is known of the list of members that lies on a target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Own {
+    /// Its epoch: the target durably has, or had, it.
+    epoch: u64,
+    /// It is an older one: the target is an old image of itself. No list is written to it before what it must not bring back was set aside.
+    is_behind: bool,
+    /// It was one in this life of the process.
+    was_behind: bool,
+    /// Files that were set aside on it at this start or an earlier one.
+    set_aside_files: usize,
 }
 
 struct Health {
@@ -84,7 +105,14 @@ pub(crate) enum Standing {
 }
 
 impl Target {
-    fn new(name: String, id: TargetId, failure_domain: String, disk: Option<Arc<dyn Disk>>, now_ns: u64) -> Self {
+    fn new(
+        name: String,
+        id: TargetId,
+        failure_domain: String,
+        disk: Option<Arc<dyn Disk>>,
+        own: Own,
+        now_ns: u64,
+    ) -> Self {
         let state = if disk.is_some() { TargetState::Online } else { TargetState::Absent };
         let down_since_ns = disk.is_none().then_some(now_ns);
         let health =
@@ -97,7 +125,18 @@ impl Target {
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             health: Mutex::new(health),
+            own: Mutex::new(own),
         }
+    }
+
+    /// Whether it is an old image of itself that was not made harmless yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.own.lock().is_behind
+    }
+
+    /// Says how many files were found set aside on it.
+    pub(crate) fn count_set_aside(&self, files: usize) {
+        self.own.lock().set_aside_files += files;
     }
 
     pub(crate) fn state(&self) -> TargetState {
@@ -115,7 +154,7 @@ impl Target {
 }
 
 impl TargetSet {
-    fn new(targets: Vec<Target>, newest: Membership, clock: Arc<dyn Clock>, reprobe_ms: u64) -> Self {
+    fn new(targets: Vec<Target>, newest: Membership, clock: Arc<dyn Clock>, config: &LogConfig) -> Self {
         let this = Self {
             deployment: newest.deployment,
             targets: RwLock::new(targets.into_iter().map(Arc::new).collect()),
@@ -125,10 +164,12 @@ impl TargetSet {
                 geometry: newest.geometry,
                 epoch: newest.epoch,
                 written_epoch: newest.epoch,
+                settled_epoch: 0,
                 members: newest.members,
             }),
             clock,
-            reprobe_ms,
+            reprobe_ms: config.reprobe_ms,
+            parity: config.geometry.parity().max(newest.geometry.parity()),
         };
         this.mark_draining();
         this
@@ -174,6 +215,21 @@ impl TargetSet {
     /// The epoch of the list of members.
     pub(crate) fn epoch(&self) -> u64 {
         self.roster.lock().epoch
+    }
+
+    /// The highest epoch that a list on any target has.
+    pub(crate) fn written_epoch(&self) -> u64 {
+        self.roster.lock().written_epoch
+    }
+
+    /// Whatever a member comes back as: it has a list of this epoch or a later one, or is known to be stale.
+    pub(crate) fn settled_epoch(&self) -> u64 {
+        self.roster.lock().settled_epoch
+    }
+
+    /// Most targets that may be damaged at a time: absent, or old images of themselves.
+    pub(crate) fn parity(&self) -> usize {
+        self.parity
     }
 
     /// The member that is to take the shards of `id`, if there is one.
@@ -282,6 +338,40 @@ impl TargetSet {
         Some(space)
     }
 
+    /// Whether what answers under a target's name is the target, and no older image of it.
+    ///
+    /// # Errors
+    /// Any: it is not, or can not be asked.
+    async fn recognise(&self, target: &Target, disk: &Arc<dyn Disk>) -> io::Result<()> {
+        let found = match disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await {
+            Ok(bytes) => Membership::decode(&bytes).map_err(|why| format!("its gabion.json can not be read: {why}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err("its gabion.json is gone: is it mounted?".to_owned())
+            }
+            Err(error) => return Err(error),
+        };
+        let found = found.map_err(io::Error::other)?;
+        if found.target != target.id || found.deployment != self.deployment {
+            return Err(io::Error::other(format!(
+                "it is target {} of deployment {} now",
+                found.target, found.deployment
+            )));
+        }
+        let mut own = target.own.lock();
+        if found.epoch < own.epoch {
+            own.is_behind = true;
+            own.was_behind = true;
+            return Err(io::Error::other(format!(
+                "it came back as an older image of itself (its list of members has epoch {}, it had {}): it is left alone until the next start",
+                found.epoch, own.epoch
+            )));
+        }
+        if own.is_behind {
+            return Err(io::Error::other("it is an older image of itself, and is left alone until the next start"));
+        }
+        Ok(())
+    }
+
     /// Whether a failed target works again: asked at most every `reprobe_ms`.
     async fn probe(&self, target: &Target, disk: &Arc<dyn Disk>) -> bool {
         let now_ms = self.clock.now_ms();
@@ -293,12 +383,8 @@ impl TargetSet {
             }
             health.failed_at_ms = now_ms;
         }
-        // A directory without the list of members is that of a drive that is not mounted: what is written there is lost when it is.
-        let outcome = match disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await {
-            Ok(_) => {
-                let text = Bytes::from_static(b"gabion asks whether this target takes writes\n");
-                disk.write_file(PROBE_FILE, text).await
-            }
+        let outcome = match self.recognise(target, disk).await {
+            Ok(()) => disk.write_file(PROBE_FILE, Bytes::from_static(PROBE_TEXT)).await,
             Err(error) => Err(error),
         };
         let mut health = target.health.lock();
@@ -320,7 +406,7 @@ impl TargetSet {
     pub(crate) fn status(&self, shards: impl Fn(TargetId) -> usize) -> Vec<TargetStatus> {
         let members = self.roster.lock().members.clone();
         let status = |(_, target): (usize, Arc<Target>)| {
-            let health = target.health.lock();
+            let (health, own) = (target.health.lock(), *target.own.lock());
             let member = members.iter().find(|member| member.id == target.id);
             TargetStatus {
                 name: target.name.clone(),
@@ -329,6 +415,8 @@ impl TargetSet {
                 state: health.state,
                 draining: member.is_some_and(|member| member.draining),
                 replaces: member.map(|member| member.replaces).filter(|id| *id != TargetId::NONE),
+                stale: own.was_behind,
+                set_aside_files: own.set_aside_files,
                 shards: shards(target.id),
                 available_bytes: health.available_bytes,
                 total_bytes: health.total_bytes,

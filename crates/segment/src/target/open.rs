@@ -10,7 +10,7 @@ use gabion_platform::Disk;
 use gabion_types::{DeploymentId, TargetId};
 
 use super::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
-use super::{Target, TargetSet};
+use super::{Own, Target, TargetSet};
 use crate::config::{Env, LogConfig, LogTarget};
 use crate::error::LogError;
 use crate::shard_path::SEGMENTS_DIR;
@@ -73,8 +73,8 @@ pub(crate) async fn open_targets(
     check_presence(config, &given, &found, &newest, &mut warnings)?;
     let memberships: Vec<Option<Membership>> =
         found.into_iter().map(|found| if let Found::Member(this) = found { Some(this) } else { None }).collect();
-    bring_up(&given, &memberships, &newest, &mut warnings).await;
-    Ok((assemble(config, given, memberships, newest, env), warnings))
+    let brought_up = bring_up(&given, memberships, &newest, &mut warnings).await;
+    Ok((assemble(config, given, brought_up, newest, env), warnings))
 }
 
 /// The list of members that counts: that of the highest epoch. Should a change that failed have left two of one epoch, the one on
@@ -172,23 +172,27 @@ fn check_presence(
     Ok(())
 }
 
-/// Writes the newest list of members where an older one is: what a change that was cut off, or a target that was away, left behind.
+/// Writes the newest list of members where an older one is: what a change that was cut off, or a target that was away, left behind. Not to a stale
+/// target: that it is one must be seen until it can do no harm. Returns the lists that lie there now.
 async fn bring_up(
     given: &[LogTarget],
-    memberships: &[Option<Membership>],
+    mut memberships: Vec<Option<Membership>>,
     newest: &Membership,
     warnings: &mut Vec<String>,
-) {
-    for (target, found) in given.iter().zip(memberships) {
-        let Some(found) = found else { continue };
-        if newest.epoch == 0 || (found.epoch == newest.epoch && found.members == newest.members) {
+) -> Vec<Option<Membership>> {
+    for (target, slot) in given.iter().zip(&mut memberships) {
+        let Some(found) = slot else { continue };
+        let is_newest = found.epoch == newest.epoch && found.members == newest.members;
+        if newest.epoch == 0 || is_newest || found.is_stale(newest) {
             continue;
         }
         let membership = Membership { target: found.target, ..newest.clone() };
-        if let Err(error) = write(target, &membership).await {
-            warnings.push(format!("the newest list of members could not be written: {error}"));
+        match write(target, &membership).await {
+            Ok(()) => *found = membership,
+            Err(error) => warnings.push(format!("the newest list of members could not be written: {error}")),
         }
     }
+    memberships
 }
 
 fn member(found: &Found) -> Option<&Membership> {
@@ -338,6 +342,8 @@ fn assemble(
     for (given, membership) in given.into_iter().zip(memberships) {
         let target = match membership {
             Some(membership) => {
+                let is_behind = membership.is_stale(&newest);
+                let own = Own { epoch: membership.epoch, is_behind, was_behind: is_behind, ..Own::default() };
                 let entry = newest.members.iter_mut().find(|member| member.id == membership.target);
                 let entry = entry.expect("strangers were left out");
                 // The label that is given counts, and the next change of the members records it.
@@ -347,18 +353,18 @@ fn assemble(
                     entry.failure_domain.clone_from(&given.name);
                 }
                 entry.name.clone_from(&given.name);
-                Target::new(given.name, entry.id, entry.failure_domain.clone(), given.disk, now_ns)
+                Target::new(given.name, entry.id, entry.failure_domain.clone(), given.disk, own, now_ns)
             }
             None => {
                 let is_this = |member: &&Member| member.name == given.name && !present.contains(&member.id);
                 let id = newest.members.iter().find(is_this).map_or(TargetId::NONE, |member| member.id);
                 let failure_domain = label(&given).to_owned();
-                Target::new(given.name, id, failure_domain, None, now_ns)
+                Target::new(given.name, id, failure_domain, None, Own::default(), now_ns)
             }
         };
         targets.push(target);
     }
-    TargetSet::new(targets, newest, Arc::clone(&env.clock), config.reprobe_ms)
+    TargetSet::new(targets, newest, Arc::clone(&env.clock), config)
 }
 
 pub(super) fn random(env: &Env) -> [u8; 16] {

@@ -130,7 +130,7 @@ pub(crate) async fn strays(core: &Core) -> Strays {
     for (_, target) in core.media.targets.all() {
         let Some(disk) = target.disk.as_ref() else { continue };
         match list_target(&target, disk).await {
-            Ok((files, _)) => found.extend(files.into_iter().map(|file| (Arc::clone(&target), file))),
+            Ok(files) => found.extend(files.shards.into_iter().map(|file| (Arc::clone(&target), file))),
             Err(error) => {
                 tracing::debug!(target_name = %target.name, %error, "a target can not be listed");
                 targets_unlisted += 1;
@@ -141,7 +141,7 @@ pub(crate) async fn strays(core: &Core) -> Strays {
     let segments: BTreeMap<SegmentId, Arc<Segment>> =
         core.segments.lock().iter().map(|(id, segment)| (*id, Arc::clone(segment))).collect();
     let known: BTreeSet<SegmentId> =
-        core.leftovers.lock().iter().chain(core.unreadable.lock().iter()).copied().collect();
+        core.leftovers.lock().ids().chain(core.unreadable.lock().iter().copied()).collect();
     let mut strays = Strays { targets_unlisted, ..Strays::default() };
     for (target, (id, shard, len)) in found {
         let path = crate::shard_path::shard_path(id, shard);

@@ -217,9 +217,9 @@ impl Applier for Book {
                 known.targets = info.targets;
                 known.former = info.former;
             }
-            SegmentChange::Removed(id) => {
-                page.segments.remove(&id);
-                page.removed.push(id);
+            SegmentChange::Removed(ids) => {
+                page.segments.retain(|id, _| !ids.contains(id));
+                page.removed.extend(ids);
             }
         }
         Ok(())

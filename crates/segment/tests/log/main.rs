@@ -14,5 +14,6 @@ mod read_write;
 mod relaxed;
 mod repair;
 mod space;
+mod stale;
 mod targets;
 mod world;

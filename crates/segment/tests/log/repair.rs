@@ -251,7 +251,7 @@ fn a_segment_that_is_freed_leaves_nothing_that_could_come_back() {
         life(async {
             let (_, recovery) = world.start(&book).await;
             assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
-            assert!(recovery.removed.contains(&freed));
+            assert!(recovery.freed.contains(&freed));
             assert!(world.find(&freed.to_string()).is_none());
             assert!(world.shard_files().iter().all(|path| !path.contains(&freed.to_string())));
         });

@@ -61,6 +61,14 @@ const PLAIN: [(Kind, &str, &str); 23] = [
 const TARGET_STATE: (&str, &str) = ("gabion_target_state", "1 for the state that a target is in, 0 for the others");
 const TARGET_AVAILABLE: (&str, &str) = ("gabion_target_available_bytes", "Bytes that may still be written to a target");
 const TARGET_TOTAL: (&str, &str) = ("gabion_target_total_bytes", "Size of a target's file system in bytes");
+const TARGET_STALE: (&str, &str) = (
+    "gabion_target_stale",
+    "1 for a target that came back as an older image of itself in this life of the server, 0 for the others",
+);
+const TARGET_SET_ASIDE: (&str, &str) = (
+    "gabion_target_set_aside_files",
+    "Shard files that were set aside because their target came back as an older image of itself",
+);
 const LANE_QUEUED: (&str, &str) = ("gabion_lane_queued", "Records or stripes that wait in a lane");
 const LANE_QUEUED_BYTES: (&str, &str) = ("gabion_lane_queued_bytes", "Bytes that wait in a lane");
 const LANE_IN_FLIGHT: (&str, &str) = ("gabion_lane_in_flight", "Records or stripes that a lane writes or applies");
@@ -153,7 +161,10 @@ fn targets(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<
     family(encoder, TARGET_STATE, states)?;
     let label = |target: &str| ByTarget { target: target.to_owned() };
     family(encoder, TARGET_AVAILABLE, targets.iter().map(|target| (label(&target.name), target.available_bytes)))?;
-    family(encoder, TARGET_TOTAL, targets.iter().map(|target| (label(&target.name), target.total_bytes)))
+    family(encoder, TARGET_TOTAL, targets.iter().map(|target| (label(&target.name), target.total_bytes)))?;
+    family(encoder, TARGET_STALE, targets.iter().map(|target| (label(&target.name), u64::from(target.stale))))?;
+    let set_aside = targets.iter().map(|target| (label(&target.name), target.set_aside_files as u64));
+    family(encoder, TARGET_SET_ASIDE, set_aside)
 }
 
 fn lanes(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<(), fmt::Error> {

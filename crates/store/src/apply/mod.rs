@@ -29,6 +29,7 @@ use crate::{
     StoreError,
     holds::Holds,
     mutation::{MovedRow, Mutation},
+    open,
 };
 
 pub(crate) use overlay::Overlay;
@@ -242,7 +243,10 @@ impl Applier for Apply {
                 SegmentChange::Opened(info) => overlay.segment_opened(info),
                 SegmentChange::Sealed { id, seal } => overlay.segment_sealed(*id, seal, self.holds.sealed()),
                 SegmentChange::Moved(info) => overlay.segment_moved(info),
-                SegmentChange::Removed(id) => overlay.segment_removed(*id),
+                SegmentChange::Removed(ids) => {
+                    ids.iter().for_each(|id| overlay.segment_removed(*id));
+                    open::forget(overlay, ids)?;
+                }
             }
             Ok(())
         })

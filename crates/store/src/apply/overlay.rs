@@ -53,11 +53,15 @@ impl<'a> Overlay<'a> {
 
     /// The row under `key`.
     pub(crate) fn get<R: Row>(&self, table: Table, key: &[u8]) -> Result<Option<R>, StoreError> {
-        let row = match self.rows[table as usize].get(key) {
-            Some(row) => row.clone(),
-            None => self.index.get(table, key)?,
-        };
-        Ok(row.map(|row| R::decode(&row)).transpose()?)
+        Ok(self.get_raw(table, key)?.map(|row| R::decode(&row)).transpose()?)
+    }
+
+    /// The row under `key`, as bytes.
+    pub(crate) fn get_raw(&self, table: Table, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        match self.rows[table as usize].get(key) {
+            Some(row) => Ok(row.clone()),
+            None => Ok(self.index.get(table, key)?),
+        }
     }
 
     /// The row under `key` is `row`.

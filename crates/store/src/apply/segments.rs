@@ -83,11 +83,6 @@ impl Segments {
         self.iter().any(|(id, segment)| id != except && segment.row.state != SegmentState::Freeing && creates(segment))
     }
 
-    /// Whether the files of a freed segment are still there.
-    pub(crate) fn any_freeing(&self) -> bool {
-        self.table.values().any(|segment| segment.row.state == SegmentState::Freeing)
-    }
-
     /// There is a new snapshot of the index, or none any more.
     pub(crate) fn set_snapshot(&mut self, covered: Option<Covered>) {
         self.snapshot = covered;

@@ -153,7 +153,7 @@ impl Batch {
         }
         let so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
         apply.replay(&self.records, |overlay| {
-            so_far.store(overlay);
+            so_far.store_replayed(overlay);
             Ok(())
         })?;
         let count = self.records.len() as u64;

@@ -28,8 +28,7 @@ pub(crate) struct State {
     pub replayed: Option<u64>,
     /// Segments whose mutations could not be read when the index was built.
     pub unreadable: BTreeSet<SegmentId>,
-    /// Freed segments that may have files on absent targets and of which the index has no row, because it was rebuilt after
-    /// they were freed.
+    /// Freed segments that a target may still bring back and of which the index has no row, because it was rebuilt after they were freed.
     pub forgotten: BTreeSet<SegmentId>,
 }
 
@@ -61,6 +60,16 @@ impl State {
             })
         };
         Ok(read().map_err(str::to_owned))
+    }
+
+    /// Writes the row that says how far a replay got; the others are written.
+    pub(super) fn store_replayed(&self, overlay: &mut Overlay<'_>) {
+        match self.replayed {
+            Some(position) => {
+                overlay.put_raw(Table::System, keys::system(REPLAYED_ROW), position.to_be_bytes().to_vec());
+            }
+            None => overlay.delete(Table::System, keys::system(REPLAYED_ROW)),
+        }
     }
 
     /// Writes the rows.
@@ -110,6 +119,20 @@ impl State {
     }
 }
 
+/// Takes segments that can not come back out of [`State::forgotten`].
+pub(crate) fn forget(overlay: &mut Overlay<'_>, gone: &[SegmentId]) -> Result<(), StoreError> {
+    let Some(row) = overlay.get_raw(Table::System, &keys::system(FORGOTTEN_ROW))? else { return Ok(()) };
+    let mut left = segments(Some(&row)).ok_or_else(|| StoreError::Corrupt("malformed row".to_owned()))?;
+    left.retain(|id| !gone.contains(id));
+    if left.is_empty() {
+        overlay.delete(Table::System, keys::system(FORGOTTEN_ROW));
+    } else {
+        let row = left.iter().flat_map(|id| id.to_bytes()).collect();
+        overlay.put_raw(Table::System, keys::system(FORGOTTEN_ROW), row);
+    }
+    Ok(())
+}
+
 fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
 }
@@ -147,6 +170,20 @@ mod tests {
                 .unwrap();
             assert_eq!(State::load(&index).unwrap(), Ok(state));
         }
+        let many = State { forgotten: (1..4).map(|id| SegmentId::new(9, id)).collect(), ..State::default() };
+        let forget = |ids: &[u64]| {
+            let ids: Vec<SegmentId> = ids.iter().map(|id| SegmentId::new(9, *id)).collect();
+            apply.replay(&[], |overlay| forget(overlay, &ids)).unwrap();
+            State::load(&index).unwrap().unwrap().forgotten
+        };
+        apply
+            .replay(&[], |overlay| {
+                many.store(overlay);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(forget(&[1, 3, 7]), [SegmentId::new(9, 2)].into());
+        assert_eq!(forget(&[2]), [].into());
         for (row, bytes) in [(FORMAT_ROW, vec![9; 8]), (UNREADABLE_ROW, vec![1; 17]), (REPLAYED_ROW, vec![1])] {
             let before = index.get(Table::System, row.as_bytes()).unwrap();
             index.commit(&[], vec![Write::Put(Table::System, keys::system(row), bytes)]).unwrap();

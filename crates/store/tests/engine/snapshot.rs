@@ -2,7 +2,7 @@
 
 use gabion_metadata::{
     Index, Table, Write, keys as keys_of,
-    rows::{Row, SnapshotRow},
+    rows::{Row, SegmentState, SnapshotRow},
 };
 use gabion_store::{OpenReport, RowDifference, RowFault, Store, StoreError};
 
@@ -294,7 +294,9 @@ async fn a_restored_index_knows_where_copies_are_that_were_replaced_since() {
     world.crash(store, usize::MAX).await;
     world.disks[away].offline(false);
     let store = world.open().await;
-    assert_eq!((world.segment_rows().get(&id), disks_of(&world, id)), (None, vec![]));
+    // It is only remembered until an older image of a target would be noticed.
+    assert!(world.segment_rows().get(&id).is_none_or(|row| row.state == SegmentState::Freeing));
+    assert_eq!((disks_of(&world, id), store.status().freeing_segments), (vec![], 0));
     assert!(keys(&store, "bucket").await.is_empty());
 }
 
@@ -327,7 +329,9 @@ async fn a_restored_index_waits_for_what_is_left_of_freed_segments() {
     world.crash(store, usize::MAX).await;
     world.disks[new].offline(false);
     store = world.open().await;
-    assert_eq!((world.segment_rows().get(&id), disks_of(&world, id)), (None, vec![]));
+    // It is only remembered until an older image of a target would be noticed.
+    assert!(world.segment_rows().get(&id).is_none_or(|row| row.state == SegmentState::Freeing));
+    assert_eq!((disks_of(&world, id), store.status().freeing_segments), (vec![], 0));
     assert!(keys(&store, "bucket").await.is_empty());
 }
 

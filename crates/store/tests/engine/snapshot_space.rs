@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gabion_metadata::{
     Index, Table, Write, keys as keys_of,
-    rows::{Row, SnapshotRow},
+    rows::{Row, SegmentState, SnapshotRow},
 };
 use gabion_store::Store;
 use gabion_types::SegmentId;
@@ -23,7 +23,8 @@ fn segments_of(row: &SnapshotRow) -> BTreeSet<SegmentId> {
 }
 
 fn held(world: &World) -> BTreeSet<SegmentId> {
-    world.segment_rows().into_keys().collect()
+    let rows = world.segment_rows().into_iter();
+    rows.filter(|(_, row)| row.state != SegmentState::Freeing).map(|(id, _)| id).collect()
 }
 
 /// What was begun ends: removals of files.

@@ -1,0 +1,232 @@
+//! Targets that come back as older images of themselves: what was freed since stays freed, what lives is kept (docs/adr/0010).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gabion_platform::{Disk, DiskImage, SimDisk};
+use gabion_segment::{Log, TargetMode, TargetState};
+use gabion_types::SegmentId;
+
+use crate::book::Book;
+use crate::world::{World, life, put};
+
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Two epochs pass, as they do while the server runs.
+async fn forget(world: &World, log: &Log) -> usize {
+    let mut forgotten = 0;
+    for _ in 0..2 {
+        world.clock.advance(Duration::from_millis(world.config.epoch_interval_ms));
+        forgotten += log.forget_freed().await.unwrap();
+    }
+    forgotten
+}
+
+fn only_segment(book: &Book) -> SegmentId {
+    let open = book.known().into_iter().filter(|known| known.applied_stripes > 0);
+    let ids: Vec<SegmentId> = open.map(|known| known.id).collect();
+    assert_eq!(ids.len(), 1);
+    ids[0]
+}
+
+/// A world in which a segment was written, freed and forgotten, and with it the record that said so; and images of the targets from before.
+struct Freed {
+    world: World,
+    id: SegmentId,
+    images: Vec<DiskImage>,
+    /// What lives.
+    book: Arc<Book>,
+}
+
+fn freed(geometry: &str, disks: usize, seed: u64) -> Freed {
+    let mut world = World::with_disks(geometry.parse().unwrap(), disks, seed);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    let id = only_segment(&book);
+    let images = world.disks.iter().map(SimDisk::image).collect();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        log.free(id, vec![]).await.unwrap();
+        assert_eq!(forget(&world, &log).await, 1);
+        log.shutdown().await;
+    });
+    world.kill();
+    // The segment with the record goes, too, when all that was in it was forgotten.
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 2, 2000).await.unwrap();
+        let with_record: Vec<SegmentId> =
+            book.known().iter().filter(|it| it.sealed.is_some()).map(|it| it.id).collect();
+        for segment in with_record {
+            log.free(segment, vec![]).await.unwrap();
+        }
+        assert!(forget(&world, &log).await > 0);
+        log.shutdown().await;
+    });
+    world.kill();
+    Freed { world, id, images, book }
+}
+
+fn mutations(book: &Book) -> Vec<String> {
+    book.mutations().into_values().collect()
+}
+
+#[test]
+fn what_was_freed_does_not_come_back_with_an_older_image() {
+    for (geometry, disks, stale, seed) in
+        [("1+1", 2, vec![0], 1), ("1+1", 3, vec![1], 2), ("2+2", 4, vec![1, 2], 3), ("2+2", 4, vec![0, 3], 4)]
+    {
+        let Freed { mut world, id, images, book } = freed(geometry, disks, seed);
+        for &target in &stale {
+            world.disks[target].restore(&images[target]);
+        }
+        world.reopen();
+        let held = stale
+            .iter()
+            .filter(|target| world.disks[**target].paths().iter().any(|path| path.contains(&id.to_string())));
+        let held = held.count();
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&rebuilt).await;
+            assert_eq!(mutations(&rebuilt), ["put 2 2000"], "{geometry}");
+            assert_eq!(rebuilt.mutations(), book.mutations());
+            assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+            let told = recovery.warnings.iter().filter(|warning| warning.contains("older image of itself"));
+            assert_eq!(told.count(), stale.len(), "{:?}", recovery.warnings);
+            let status = log.status();
+            assert_eq!(status.targets.iter().filter(|target| target.stale).count(), stale.len());
+            assert_eq!(status.targets.iter().map(|target| target.set_aside_files).sum::<usize>(), held);
+            log.repair(true).await.unwrap();
+            rebuilt.verify(&log).await;
+            log.shutdown().await;
+        });
+        world.kill();
+        // The files are kept under other names, and do not count at any later start.
+        let kept = world.shard_files().into_iter().filter(|path| path.contains(&id.to_string()));
+        assert!(kept.clone().all(|path| path.ends_with(".stale")) && kept.count() == held, "{:?}", world.shard_files());
+        let again = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&again).await;
+            assert_eq!(again.mutations(), book.mutations());
+            assert!(recovery.warnings.is_empty(), "{:?}", recovery.warnings);
+            assert!(log.status().targets.iter().all(|target| !target.stale));
+        });
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_step_of_setting_aside_brings_nothing_back() {
+    let mut cut = 0;
+    for step in 0..60 {
+        let Freed { mut world, images, book, .. } = freed("1+1", 2, 100 + step);
+        world.disks[0].restore(&images[0]);
+        world.reopen();
+        for turn in 0..2 {
+            let power = world.power();
+            life(async {
+                let opening = async {
+                    let rebuilt = Arc::new(Book::default());
+                    world.open(rebuilt.known()).await.map(drop)
+                };
+                tokio::select! {
+                    biased;
+                    outcome = opening => outcome.unwrap(),
+                    () = power.fails_after(step + turn, step) => cut += 1,
+                }
+            });
+            world.crash(step);
+        }
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            world.start(&rebuilt).await;
+            assert_eq!(rebuilt.mutations(), book.mutations(), "step {step}");
+        });
+    }
+    assert!(cut > 30, "{cut}: the test tests nothing");
+}
+
+/// A target that was away while epochs passed is behind, but no older image: its shards may be the last ones.
+#[test]
+fn a_target_that_was_away_is_not_stale() {
+    let mut world = World::with_disks("1+1".parse().unwrap(), 3, 7);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    let living = only_segment(&book);
+    let holds =
+        |world: &World, disk: usize| world.disks[disk].paths().iter().any(|path| path.contains(&living.to_string()));
+    let away = (0..3).find(|disk| holds(&world, *disk)).unwrap();
+    let other = (0..3).rfind(|disk| holds(&world, *disk)).unwrap();
+    world.absent = vec![away];
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 2, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let dead = book.known().into_iter().find(|known| known.sealed.is_some() && known.id != living).unwrap();
+        log.free(dead.id, vec![]).await.unwrap();
+        let epoch = log.status().membership_epoch;
+        // Nobody knows what the one that is away comes back as: what was freed is remembered until it is there.
+        assert_eq!(forget(&world, &log).await, 0);
+        assert!(log.status().membership_epoch > epoch);
+        log.shutdown().await;
+    });
+    world.kill();
+    world.absent = vec![other];
+    let rebuilt = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&rebuilt).await;
+        assert_eq!(mutations(&rebuilt), ["put 1 2000"]);
+        assert!(log.status().targets.iter().all(|target| !target.stale));
+        rebuilt.verify(&log).await;
+    });
+}
+
+#[test]
+fn a_target_that_returns_as_an_older_image_while_the_log_is_open_is_left_alone() {
+    let mut world = World::with_disks("1+1".parse().unwrap(), 3, 8);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let disk = world.disks[0].clone();
+        let old = disk.read_file("gabion.json", FILE_BYTES_MAX).await.unwrap();
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+        drop(log);
+        let (log, _) = world.start(&book).await;
+        log.free(only_segment(&book), vec![]).await.unwrap();
+        assert_eq!(forget(&world, &log).await, 1);
+        let newest = disk.read_file("gabion.json", FILE_BYTES_MAX).await.unwrap();
+        assert_ne!(old, newest);
+        let state = |log: &Log| log.status().targets[0].state;
+        // It fails, and is the older image when it answers again.
+        disk.offline(true);
+        while state(&log) != TargetState::Failed {
+            log.repair(true).await.unwrap();
+        }
+        disk.offline(false);
+        disk.write_file("gabion.json", old.clone()).await.unwrap();
+        world.clock.advance(Duration::from_millis(world.config.reprobe_ms));
+        log.repair(true).await.unwrap();
+        assert_eq!(state(&log), TargetState::Failed);
+        let status = log.status().targets[0].clone();
+        assert!(status.stale && status.last_error.unwrap().contains("older image"));
+        // Nor is it told the newest list, which would hide what it is.
+        let epoch = log.status().membership_epoch;
+        log.target_undrain(log.status().targets[1].id, TargetMode::Apply).await.unwrap();
+        assert_eq!(log.status().membership_epoch, epoch + 1);
+        assert_eq!(disk.read_file("gabion.json", FILE_BYTES_MAX).await.unwrap(), old);
+    });
+}
