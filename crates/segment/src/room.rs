@@ -7,6 +7,8 @@ use crate::lane::open::Purpose;
 
 /// Segments that writers can still open before they are refused, below which space is short.
 const SHORT_SEGMENTS: u64 = 4;
+/// Segments that they should be able to open once it is not short any more: more is not worth the copying, less would soon be short again.
+const ENOUGH_SEGMENTS: u64 = 6;
 
 /// Room on the targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct Room {
     pub moved_bytes: u64,
     /// Whether writers will soon be refused, or are already.
     pub is_short: bool,
+    /// Payload in bytes that has to be given back so that there is enough room again; zero as long as it is not short.
+    pub lacking_bytes: u64,
 }
 
 /// Asks all targets. One that does not answer has none.
@@ -27,9 +31,13 @@ pub(crate) async fn room(core: &Core) -> Room {
     let geometry = core.config.geometry;
     // A segment takes as much of each of its targets: the last of them is what counts.
     let least = available.get(geometry.shards() - 1).or(available.get(geometry.quorum() - 1)).copied().unwrap_or(0);
-    let short = core.left_bytes(Purpose::Data).saturating_add(SHORT_SEGMENTS * core.shard_bytes_full());
+    let with_segments = |count| core.left_bytes(Purpose::Data).saturating_add(count * core.shard_bytes_full());
+    let payload_bytes = |shard_bytes: u64| shard_bytes.saturating_mul(geometry.data() as u64);
+    let is_short = least < with_segments(SHORT_SEGMENTS);
+    let lacking = if is_short { with_segments(ENOUGH_SEGMENTS) - least } else { 0 };
     Room {
-        moved_bytes: least.saturating_sub(core.left_bytes(Purpose::Moved)).saturating_mul(geometry.data() as u64),
-        is_short: least < short,
+        moved_bytes: payload_bytes(least.saturating_sub(core.left_bytes(Purpose::Moved))),
+        is_short,
+        lacking_bytes: payload_bytes(lacking),
     }
 }

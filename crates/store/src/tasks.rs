@@ -170,11 +170,15 @@ pub(crate) async fn forgets(store: Weak<Inner>, stop: CancellationToken) {
 pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
     let Some(interval_ms) = store.upgrade().map(|inner| inner.config.compaction.interval_ms.max(1)) else { return };
     let mut told = Told::default();
+    let mut is_pressing = false;
     loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+        // A round gives back what is lacking when it begins, and others write meanwhile.
+        if !std::mem::take(&mut is_pressing) {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+            }
         }
         let Some(inner) = store.upgrade() else { return };
         tokio::select! {
@@ -186,6 +190,7 @@ pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
                     if compacted.victims > 0 {
                         tracing::info!(?compacted, "compacted segments");
                     }
+                    is_pressing = compacted.victims_freed > 0 && inner.log.room().await.is_short;
                 }
                 Err(error) => {
                     inner.metrics.compaction_failures.add(1);

@@ -3,6 +3,9 @@
 //! Moving what is live of a segment costs reading and writing its live share `u`, and gives back the rest. What is old tends to stay as it is,
 //! what is young goes on dying by itself, so room in an old segment is worth more: the measure is `(1 - u) · age / (1 + u)`
 //! (Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System", 1992).
+//!
+//! When space is short, nearly full segments are worth it, too, and what is moved too early is moved once more: then the emptiest go first,
+//! and no more of them than is needed.
 
 use gabion_types::SegmentId;
 
@@ -29,6 +32,8 @@ pub(super) struct Bounds {
     pub live_ratio_max: f64,
     /// Most that all of them together have live, in bytes.
     pub live_bytes_max: u64,
+    /// What is to be given back, in bytes, if more than that is no use now.
+    pub enough_bytes: Option<u64>,
 }
 
 impl Sealed {
@@ -55,14 +60,20 @@ impl Sealed {
 /// The segments that are worth most, as many as the bounds allow.
 pub(super) fn choose(mut sealed: Vec<Sealed>, bounds: Bounds) -> Vec<Sealed> {
     sealed.retain(|segment| segment.is_debt(bounds.live_ratio_max));
-    sealed.sort_by(|a, b| b.worth().total_cmp(&a.worth()).then(a.id.cmp(&b.id)));
-    let mut left = bounds.live_bytes_max;
+    sealed.sort_by(|a, b| {
+        let by_worth = match bounds.enough_bytes {
+            Some(_) => a.live_ratio().total_cmp(&b.live_ratio()),
+            None => b.worth().total_cmp(&a.worth()),
+        };
+        by_worth.then(a.id.cmp(&b.id))
+    });
+    let (mut left, mut wanted) = (bounds.live_bytes_max, bounds.enough_bytes.unwrap_or(u64::MAX));
     let mut fits = |segment: &Sealed| match left.checked_sub(segment.live_bytes) {
-        Some(rest) => {
-            left = rest;
+        Some(rest) if wanted > 0 => {
+            (left, wanted) = (rest, wanted.saturating_sub(segment.garbage_bytes()));
             true
         }
-        None => false,
+        _ => false,
     };
     sealed.retain(|segment| fits(segment));
     sealed
@@ -77,7 +88,7 @@ mod tests {
     }
 
     fn chosen(sealed: &[Sealed], live_ratio_max: f64, live_bytes_max: u64) -> Vec<u64> {
-        let bounds = Bounds { live_ratio_max, live_bytes_max };
+        let bounds = Bounds { live_ratio_max, live_bytes_max, enough_bytes: None };
         choose(sealed.to_vec(), bounds).iter().map(|segment| segment.id.as_u128() as u64).collect()
     }
 
@@ -94,6 +105,20 @@ mod tests {
         assert_eq!(chosen(&table, 0.7, 90), [1, 2]);
         assert_eq!(chosen(&table, 0.7, 59), [2, 3]);
         assert_eq!(chosen(&table, 0.7, 10), [0_u64; 0]);
+    }
+
+    #[test]
+    fn where_so_much_is_enough_the_emptiest_go_whatever_their_age() {
+        let table = [sealed(1, 50, 1000), sealed(2, 10, 10), sealed(3, 60, 9000), sealed(4, 20, 1)];
+        let chosen = |enough, live_bytes_max| -> Vec<u64> {
+            let bounds = Bounds { live_ratio_max: 0.95, live_bytes_max, enough_bytes: Some(enough) };
+            choose(table.to_vec(), bounds).iter().map(|segment| segment.id.as_u128() as u64).collect()
+        };
+        assert_eq!(chosen(0, u64::MAX), [0_u64; 0]);
+        assert_eq!(chosen(1, u64::MAX), [2]);
+        assert_eq!(chosen(91, u64::MAX), [2, 4]);
+        assert_eq!(chosen(10_000, u64::MAX), [2, 4, 1, 3]);
+        assert_eq!(chosen(10_000, 70), [2, 4]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod harness;
 mod basics;
 mod bodies;
 mod compaction;
+mod compaction_crash;
 mod concurrency;
 mod conditional;
 mod copies;
