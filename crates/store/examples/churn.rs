@@ -25,10 +25,10 @@ use gabion_store::{
 };
 use gabion_types::{BucketName, Geometry, ObjectKey};
 
-const CAPACITY_BYTES: u64 = 1 << 30;
-const RESERVE_BYTES: u64 = 32 << 20;
-const SEGMENT_BYTES: u64 = 4 << 20;
-const STRIPE_BYTES: usize = 512 << 10;
+/// What a disk holds of its units: all in the proportion of a large one, so that 80 % full is 80 % full.
+const CAPACITY_SEGMENTS: u64 = 256;
+const RESERVE_SEGMENTS: u64 = 8;
+const SEGMENT_STRIPES: u64 = 8;
 const FILL_PERCENT: u64 = 80;
 const CLIENTS: usize = 32;
 /// Rounds that are compared with as many before; they are within this of each other when it is steady.
@@ -43,15 +43,23 @@ const BUCKET: &str = "churn";
 struct Load {
     name: &'static str,
     sizes: &'static [usize],
+    segment_bytes: u64,
+}
+
+impl Load {
+    fn capacity_bytes(&self) -> u64 {
+        CAPACITY_SEGMENTS * self.segment_bytes
+    }
 }
 
 const LOADS: [Load; 4] = [
-    Load { name: "4 KiB", sizes: &[4 << 10] },
-    Load { name: "16 KiB", sizes: &[16 << 10] },
-    Load { name: "256 KiB", sizes: &[256 << 10] },
+    Load { name: "4 KiB", sizes: &[4 << 10], segment_bytes: 1 << 20 },
+    Load { name: "16 KiB", sizes: &[16 << 10], segment_bytes: 1 << 20 },
+    Load { name: "256 KiB", sizes: &[256 << 10], segment_bytes: 4 << 20 },
     Load {
         name: "4 KiB to 8 MiB",
         sizes: &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20, 3 << 20, 5 << 20, 8 << 20],
+        segment_bytes: 4 << 20,
     },
 ];
 
@@ -82,13 +90,13 @@ async fn main() {
 
 async fn churn(load: &Load) {
     let disk = SimDisk::new(1);
-    disk.full_at(CAPACITY_BYTES);
+    disk.full_at(load.capacity_bytes());
     let index = MemoryIndex::new();
-    let store = open(&disk, &index).await;
+    let store = open(&disk, &index, load).await;
     store.create_bucket(BucketName::new(BUCKET).unwrap(), None).await.unwrap();
     // A record of a mutation is some 200 bytes.
     let mean_bytes = load.sizes.iter().sum::<usize>() as u64 / load.sizes.len() as u64 + 200;
-    let objects = CAPACITY_BYTES * FILL_PERCENT / 100 / mean_bytes;
+    let objects = load.capacity_bytes() * FILL_PERCENT / 100 / mean_bytes;
     let mut dice = Dice(SeededEntropy::new(7));
     let mut amplifications = Vec::new();
     for round in 0..=ROUNDS_MAX {
@@ -115,7 +123,7 @@ async fn churn(load: &Load) {
             mib(after.punched - before.punched),
             refused.puts,
             refused.deletions,
-            disk.used_bytes() as f64 / CAPACITY_BYTES as f64 * 100.0,
+            disk.used_bytes() as f64 / load.capacity_bytes() as f64 * 100.0,
         );
         if let Some((earlier, last)) = amplifications[1..].rchunk_pair(WINDOW)
             && (earlier / last - 1.0).abs() < STEADY
@@ -144,13 +152,13 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-async fn open(disk: &SimDisk, index: &MemoryIndex) -> Store {
+async fn open(disk: &SimDisk, index: &MemoryIndex, load: &Load) -> Store {
     let mut log = LogConfig::new(Geometry::SINGLE);
-    log.segment_payload_bytes = SEGMENT_BYTES;
-    log.stripe_payload_bytes = STRIPE_BYTES;
+    log.segment_payload_bytes = load.segment_bytes;
+    log.stripe_payload_bytes = (load.segment_bytes / SEGMENT_STRIPES) as usize;
     log.small_lanes = 1;
     log.large_lanes = 1;
-    log.target_reserve_bytes = RESERVE_BYTES;
+    log.target_reserve_bytes = RESERVE_SEGMENTS * load.segment_bytes;
     let mut config = StoreConfig::new(log);
     config.compaction.interval_ms = 20;
     config.compaction.bytes_per_s = 0;
@@ -258,7 +266,7 @@ async fn delete(store: &Store, key: u64) -> u64 {
 
 /// As a client that is told to come again.
 async fn wait(error: &StoreError, refused: &mut u64) {
-    assert!(matches!(error, StoreError::NoSpace | StoreError::Busy), "{error}");
+    assert!(matches!(error, StoreError::NoSpace | StoreError::Busy | StoreError::Unavailable(_)), "{error}");
     *refused += 1;
     tokio::time::sleep(Duration::from_millis(50)).await;
 }

@@ -1,6 +1,7 @@
 //! Writes a small deployment of the format that this program writes, with a manifest of what must be read from it for ever.
 //!
-//! `cargo run --ignore-rust-version -p gabion-store --example make_format_fixture -- tests/fixtures/format-N`
+//! `cargo run --ignore-rust-version -p gabion-store --example make_format_fixture -- tests/fixtures/format-N`, and the same with
+//! `tests/fixtures/format-N-compacted compacted` for one that was compacted.
 //!
 //! For a *new* format version only: what is committed under `tests/fixtures` is never written again. The test is
 //! `tests/engine/format.rs`. Bodies are text with a period, so that the repository keeps little of them.
@@ -29,10 +30,15 @@ const EMPTY_BUCKET: &str = "fixture-empty";
 fn main() {
     let root = std::env::args().nth(1).expect("the directory to write");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    for geometry in ["4+2", "1+0"] {
+    let is_compacted = std::env::args().nth(2).is_some_and(|what| what == "compacted");
+    for geometry in if is_compacted { &["2+1"][..] } else { &["4+2", "1+0"] } {
         let directory = Path::new(&root).join(geometry);
         assert!(!directory.exists(), "{} is there: a fixture is never written again", directory.display());
-        runtime.block_on(deployment(&directory, geometry.parse().unwrap()));
+        let geometry = geometry.parse().unwrap();
+        match is_compacted {
+            true => runtime.block_on(compacted(&directory, geometry)),
+            false => runtime.block_on(deployment(&directory, geometry)),
+        }
     }
     // The last server of each deployment was not shut down, and is not now: its segments stay open, as after a kill.
     std::process::exit(0);
@@ -108,9 +114,59 @@ async fn deployment(root: &Path, geometry: Geometry) {
     store.checkpoint().await.unwrap();
     // Never dropped: that would end its lanes, as a shutdown does.
     std::mem::forget(store);
+    write_manifest(root, &manifest);
+}
 
+/// What compaction leaves: rows that were moved, an object that was moved part by part, a snapshot of the index whose record was moved, holes.
+async fn compacted(root: &Path, geometry: Geometry) {
+    let mut manifest = Vec::new();
+    let all = geometry.shards();
+    let restarted = async |store: Store, punch_holes| {
+        store.shutdown().await;
+        drop(store);
+        open_to_compact(root, geometry, all, punch_holes).await
+    };
+    let store = open_to_compact(root, geometry, all, false).await;
+    for bucket in [BUCKET, EMPTY_BUCKET] {
+        store.create_bucket(BucketName::new(bucket).unwrap(), None).await.unwrap();
+    }
+    for size in [0, 1, 4096, 20_000, 131_073, 1_048_577] {
+        manifest.push(put(&store, &format!("size/{size}"), size).await);
+        put(&store, &format!("dies/{size}"), size + 3000).await;
+    }
+    manifest.push(multipart(&store, "multipart", &[1000; 20]).await);
+    let open_upload = begin(&store, "never-completed").await;
+    part(&store, &open_upload, 3, 5000).await;
+    for name in ["size/20000", "multipart"] {
+        let source = manifest.iter().find(|line| line.key == name).unwrap().clone();
+        manifest.push(copy(&store, source).await);
+    }
+    store.snapshot_index().await.unwrap().unwrap();
+    for size in [0, 1, 4096, 20_000, 131_073, 1_048_577] {
+        delete(&store, &format!("dies/{size}")).await;
+    }
+    let store = restarted(store, false).await;
+    let moved = store.compact().await.unwrap();
+    assert!(moved.rows_moved > 10 && moved.rows_failed == 0 && moved.victims_freed > 1, "{moved:?}");
+
+    put(&store, "dies/hole", 1_100_000).await;
+    manifest.push(put(&store, "beside-a-hole", 1_048_578).await);
+    put(&store, "dies/hole", 1_100_001).await;
+    delete(&store, "dies/hole").await;
+    let store = restarted(store, true).await;
+    let punched = store.compact().await.unwrap();
+    assert!(punched.punched_bytes > 500_000, "{punched:?}");
+    for size in [10, 6000, 150_000] {
+        manifest.push(put(&store, &format!("not-sealed/{size}"), size).await);
+    }
+    store.checkpoint().await.unwrap();
+    std::mem::forget(store);
+    write_manifest(root, &manifest);
+}
+
+fn write_manifest(root: &Path, manifest: &[Line]) {
     let mut text = "# key\tbytes\tcrc64nvme\ttag\tparts\twritten while the last target was away\n".to_owned();
-    for line in &manifest {
+    for line in manifest {
         text += &format!(
             "{}\t{}\t{:016x}\t{}\t{}\t{}\n",
             line.key, line.bytes, line.crc64, line.etag, line.parts, line.one_away
@@ -144,6 +200,22 @@ impl IndexFactory for Fjall {
 
 /// Opens the deployment with its first targets only.
 async fn open(root: &Path, geometry: Geometry, present: usize) -> Store {
+    open_with(root, geometry, present, |_| {}).await
+}
+
+/// Opens it so that a round compacts whatever is not wholly live, and only when it is asked to.
+async fn open_to_compact(root: &Path, geometry: Geometry, present: usize, punch_holes: bool) -> Store {
+    open_with(root, geometry, present, |config| {
+        config.compaction.punch_holes = punch_holes;
+        config.compaction.live_ratio_max = 1.0;
+        config.compaction.interval_ms = 1 << 40;
+        // So small that an object of twenty parts is moved part by part.
+        config.move_bytes_max = 800;
+    })
+    .await
+}
+
+async fn open_with(root: &Path, geometry: Geometry, present: usize, change: impl FnOnce(&mut StoreConfig)) -> Store {
     let target = |number: usize| {
         let path = root.join(format!("target-{number}"));
         let disk = (number < present).then(|| {
@@ -157,7 +229,8 @@ async fn open(root: &Path, geometry: Geometry, present: usize) -> Store {
     log.stripe_payload_bytes = geometry.data() * BLOCK_BYTES;
     log.target_reserve_bytes = 0;
     (log.small_lanes, log.large_lanes) = (1, 1);
-    let config = StoreConfig { part_bytes_min: 1, ..StoreConfig::new(log) };
+    let mut config = StoreConfig { part_bytes_min: 1, ..StoreConfig::new(log) };
+    change(&mut config);
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
     let factory = Box::new(Fjall(root.join("index")));
     Store::open(config, (0..geometry.shards()).map(target).collect(), factory, env, Arc::new(Silent)).await.unwrap().0

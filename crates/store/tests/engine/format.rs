@@ -29,6 +29,17 @@ struct Expected {
     one_away: bool,
 }
 
+/// What the index comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The fixture has it.
+    Index,
+    /// Its newest snapshot in the log, if there is one.
+    Snapshot,
+    /// All mutations.
+    Mutations,
+}
+
 /// A copy of a fixture: opening writes to it.
 struct Copy {
     root: tempfile::TempDir,
@@ -63,17 +74,22 @@ impl Copy {
 
     /// Opens it without the targets `away`, with its own index or without any.
     async fn open(&self, away: &[usize], with_index: bool) -> (Store, OpenReport) {
+        self.open_from(away, if with_index { From::Index } else { From::Snapshot }).await
+    }
+
+    async fn open_from(&self, away: &[usize], from: From) -> (Store, OpenReport) {
         let target = |number: usize| {
             let path = self.root.path().join(format!("target-{number}"));
             let opened = || open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap();
             let disk = (!away.contains(&number)).then(|| opened().disk);
             LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
         };
-        let factory: Box<dyn IndexFactory> = match with_index {
-            true => Box::new(Fjall(self.root.path().join("index"))),
-            false => World::new(1, config(1, 0)).factory(),
+        let factory: Box<dyn IndexFactory> = match from {
+            From::Index => Box::new(Fjall(self.root.path().join("index"))),
+            From::Snapshot | From::Mutations => World::new(1, config(1, 0)).factory(),
         };
         let mut config = config(self.geometry.data(), self.geometry.parity());
+        config.index_snapshot_restore = from != From::Mutations;
         config.log.stripe_payload_bytes = self.geometry.data() * BLOCK_BYTES;
         let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
         let targets = (0..self.geometry.shards()).map(target).collect();
@@ -185,7 +201,23 @@ async fn every_format_is_rebuilt_from_its_segments() {
     for fixture in fixtures() {
         let copy = Copy::new(&fixture);
         let (store, report) = copy.open(&[], false).await;
-        assert!(report.index_rebuilt.is_some() && report.mutations_replayed > 50, "{report:?}");
+        assert!(report.index_rebuilt.is_some(), "{report:?}");
+        assert!(report.rows_restored + report.mutations_replayed > 50, "{report:?}");
+        copy.check(&store, &[]).await;
+        store.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn what_compaction_left_is_read_whatever_the_index_comes_from() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/format-1-compacted");
+    for (from, away) in [(From::Index, 1), (From::Snapshot, 0), (From::Mutations, 2)] {
+        let copy = Copy::new(&root.join("2+1"));
+        let (store, report) = copy.open_from(&[away], from).await;
+        assert_eq!(report.rows_restored > 0, from == From::Snapshot, "{report:?}");
+        copy.check(&store, &[]).await;
+        // And moved once more.
+        store.compact().await.unwrap();
         copy.check(&store, &[]).await;
         store.shutdown().await;
     }
