@@ -198,11 +198,9 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
     let config = &inner.config.compaction;
     let live_ratio_max =
         if room.is_short { config.live_ratio_max.max(LIVE_RATIO_MAX_SHORT) } else { config.live_ratio_max };
+    // What is moved too early is moved once more. Holes are not counted on: whoever reads beside them keeps them from being punched.
+    let enough_bytes = (pace == Pace::Background && room.is_short).then_some(room.lacking_bytes);
     // What is moved must find room before anything is given back; half of it, as others write, too.
-    let holes = holes(inner);
-    let holes_bytes = holes.values().sum::<u64>();
-    let enough_bytes =
-        (pace == Pace::Background && room.is_short).then(|| room.lacking_bytes.saturating_sub(holes_bytes));
     let live_bytes_max = config.round_bytes_max.min(room.moved_bytes / 2);
     let bounds = Bounds { live_ratio_max, live_bytes_max, enough_bytes };
     let mut choosable = sealed(inner);
@@ -212,7 +210,8 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
         choosable.retain(|segment| !kept.contains(&segment.id));
     }
     let victims = choose(choosable, bounds);
-    let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes_bytes;
+    let holes = holes(inner);
+    let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();
     // A round reads the whole index once.
     let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
     let holes: HashSet<SegmentId> = holes.into_keys().collect();
