@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gabion_erasure::{ChecksumAlgorithm, Codec, Crc64Shift, Digester, crc64, crc64_combine, kernel};
+use gabion_erasure::{ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, kernel};
 use gabion_types::Geometry;
 
 const SHARD_BYTES: [usize; 3] = [4 * 1024, 64 * 1024, 1024 * 1024];
@@ -105,6 +105,28 @@ fn checksums(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// MD5 of several bodies at once; throughput counts all of them.
+fn md5(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("md5");
+    for len in [4 * 1024, 256 * 1024] {
+        for count in [1, 2, 4, 8, 16] {
+            let bodies = Shards::new(count, len);
+            let bodies = bodies.slices();
+            group.throughput(Throughput::Bytes((count * len) as u64));
+            group.bench_function(BenchmarkId::new(format!("{count} streams"), len), |bencher| {
+                bencher.iter(|| {
+                    let mut md5s = vec![Md5::default(); count];
+                    let mut streams: Vec<_> =
+                        md5s.iter_mut().zip(black_box(&bodies)).map(|(md5, body)| (md5, *body)).collect();
+                    Md5::update_many(&mut streams);
+                    black_box(md5s);
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 fn combine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("crc64 combine");
     let (a, b) = (crc64(b"a"), crc64(b"b"));
@@ -121,6 +143,6 @@ fn combine(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = code, checksums, combine
+    targets = code, checksums, md5, combine
 }
 criterion_main!(benches);

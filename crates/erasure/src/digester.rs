@@ -1,11 +1,10 @@
 //! All digests of a body in one go.
 
 use crc_fast::CrcAlgorithm;
-use md5::{Digest, Md5};
 use sha1::Sha1;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
-use crate::{Checksum, ChecksumAlgorithm};
+use crate::{Checksum, ChecksumAlgorithm, Md5};
 
 /// Bytes that every digest takes before the next ones come: they stay in the second cache meanwhile.
 const BLOCK_BYTES: usize = 32 * 1024;
@@ -36,7 +35,7 @@ impl Digester {
                 running.push(Running::new(algorithm));
             }
         }
-        Self { md5: md5.then(Md5::new), running }
+        Self { md5: md5.then(Md5::default), running }
     }
 
     /// Appends `bytes`.
@@ -52,10 +51,7 @@ impl Digester {
     /// The digests of all bytes.
     #[must_use]
     pub fn finish(self) -> Digests {
-        Digests {
-            md5: self.md5.map(|md5| md5.finalize().into()),
-            checksums: self.running.into_iter().map(Running::finish).collect(),
-        }
+        Digests { md5: self.md5.map(Md5::finish), checksums: self.running.into_iter().map(Running::finish).collect() }
     }
 }
 

@@ -17,10 +17,12 @@ mod error;
 mod field;
 pub mod kernel;
 mod matrix;
+mod md5;
 mod multipart;
 mod plan;
 mod ring;
 
+pub use self::md5::Md5;
 pub use checksum::{Checksum, ChecksumAlgorithm};
 pub use codec::Codec;
 pub use crc64::{Crc64, Crc64Shift, crc64, crc64_combine};

@@ -1,7 +1,7 @@
 //! Taking in a body: small ones into memory, large ones stripe by stripe into the log; digests as the bytes pass.
 //!
-//! What limits a large body is MD5 (S3's entity tag), at some 600 MB/s of one core, so that the bytes are copied once (into
-//! the stripe), and CRC-64/NVME is never computed twice: the log computes it per stripe, and stripes combine.
+//! What limits a large body that comes alone is MD5 (S3's entity tag), at some 600 MB/s of one core; those that come together share its cost
+//! (`crate::md5s`). The bytes are copied once (into the stripe), and CRC-64/NVME is never computed twice: the log computes it per stripe, and stripes combine.
 
 use std::collections::VecDeque;
 
@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{
     BodyError, DigestKind, ObjectBody, StoreError,
     holds::Hold,
+    md5s::BodyMd5,
     store::{Inner, Share},
 };
 
@@ -83,6 +84,7 @@ struct Collector<'a> {
     inner: &'a Inner,
     size: u64,
     size_max: u64,
+    md5: BodyMd5<'a>,
     digester: Digester,
     wants_crc64: bool,
     pieces: Pieces,
@@ -101,7 +103,8 @@ impl<'a> Collector<'a> {
             inner,
             size: 0,
             size_max: body.length.unwrap_or(u64::MAX),
-            digester: Digester::new(true, &algorithms),
+            md5: inner.md5s.begin(),
+            digester: Digester::new(false, &algorithms),
             wants_crc64,
             pieces: Pieces::default(),
             stripes: None,
@@ -141,11 +144,12 @@ impl<'a> Collector<'a> {
                 (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold())
             }
         };
+        let md5 = self.md5.finish();
         let mut digests = self.digester.finish();
         if self.wants_crc64 {
             digests.checksums.push(crc64_checksum(crc64));
         }
-        let md5 = check(&digests, body)?;
+        check(md5, &digests, body)?;
         Ok(Collected { size: self.size, md5, checksums: digests.checksums, crc64, content, hold, _share: share })
     }
 
@@ -157,6 +161,7 @@ impl<'a> Collector<'a> {
         if self.size > PUT_BYTES_MAX {
             return Err(StoreError::EntityTooLarge);
         }
+        self.md5.update(&piece).await;
         self.digester.update(&piece);
         if self.stripes.is_none() && self.size > INLINE_BYTES_MAX as u64 {
             let mut stripes = Stripes::new(self.inner);
@@ -277,9 +282,8 @@ impl<'a> Stripes<'a> {
     }
 }
 
-/// Compares with what the client said, in headers and trailers; returns the MD5.
-fn check(digests: &Digests, body: ObjectBody) -> Result<[u8; 16], StoreError> {
-    let md5 = digests.md5.expect("it was asked for");
+/// Compares with what the client said, in headers and trailers.
+fn check(md5: [u8; 16], digests: &Digests, body: ObjectBody) -> Result<(), StoreError> {
     if body.content_md5.is_some_and(|expected| expected != md5) {
         return Err(StoreError::BadDigest(DigestKind::Md5));
     }
@@ -296,7 +300,7 @@ fn check(digests: &Digests, body: ObjectBody) -> Result<[u8; 16], StoreError> {
             Some(_) => {}
         }
     }
-    Ok(md5)
+    Ok(())
 }
 
 /// A CRC-64/NVME as S3 shows it.

@@ -28,6 +28,7 @@ mod get;
 mod holds;
 mod list;
 mod locks;
+mod md5s;
 mod metrics;
 mod multipart;
 mod mutation;

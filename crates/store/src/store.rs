@@ -31,6 +31,7 @@ use crate::{
     free::{self, Frees},
     holds::{Hold, Holds},
     locks::Locks,
+    md5s::Md5s,
     metrics::StoreMetrics,
     mutation::Mutation,
     open, snapshot, tasks, upkeep,
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub apply: Arc<Apply>,
     pub locks: Locks,
     pub holds: Arc<Holds>,
+    /// MD5s of the bodies that arrive.
+    pub md5s: Md5s,
     pub metrics: StoreMetrics,
     pub frees: Frees,
     pub scrub: upkeep::Scrub,
@@ -236,6 +239,7 @@ impl Store {
             log,
             apply,
             holds,
+            md5s: Md5s::default(),
             stop,
         };
         let inner = Arc::new(inner);
