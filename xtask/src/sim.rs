@@ -35,8 +35,7 @@ fn planted(name: &str, arguments: &[String]) -> anyhow::Result<()> {
     let features = format!("planted-{name}");
     let mut build = cargo("build")?;
     run(build.args(PROFILE).args(["--features", &features]))?;
-    let found =
-        run(cargo("run")?.args(PROFILE).args(["--features", &features, "--", "--unmended"]).args(arguments)).is_err();
+    let found = run(cargo("run")?.args(PROFILE).args(["--features", &features, "--"]).args(arguments)).is_err();
     anyhow::ensure!(found, "the bug {name} was not found");
     say(&format!("the bug {name} was found, as the lines above show"));
     Ok(())

@@ -24,9 +24,6 @@ pub(crate) struct Atlas {
     noisy: BTreeSet<usize>,
     /// What a target held at some time.
     images: BTreeMap<usize, DiskImage>,
-    /// Whether a target may come back as it was. Where m stale targets hold k shards, they alone bring back segments that were freed since: not
-    /// mended yet (docs/TESTING.md).
-    may_be_stale: bool,
 }
 
 impl Atlas {
@@ -38,7 +35,6 @@ impl Atlas {
             full: BTreeSet::new(),
             noisy: BTreeSet::new(),
             images: BTreeMap::new(),
-            may_be_stale: params.geometry.data() > params.geometry.parity() || params.overrides.unmended,
         }
     }
 
@@ -97,7 +93,7 @@ impl Atlas {
                 machine.mounted[target] = true;
             }
             2 => {
-                let Some(image) = self.images.get(&target).filter(|_| self.may_be_stale) else { return };
+                let Some(image) = self.images.get(&target) else { return };
                 trace.say(format!("target {target} comes back stale"));
                 machine.disks[target].restore(image);
             }

@@ -25,7 +25,6 @@ cargo xtask sim [OPTIONS]
   --steps N        operations of clients in each run, instead of what the seed has
   --geometry K+M   geometry, instead of what the seed has
   --calm           no target fails: crashes, restarts and loss of the index only
-  --unmended       also what has findings that are not mended: compaction, repair, scrubs, older copies of the state directory, stale targets where m >= k
   --regressions    the named regressions first
   --jobs N         runs at a time (as many as there are CPUs)
   --loud           print the trace as it comes
@@ -105,7 +104,6 @@ impl Options {
                 "--geometry" => options.overrides.geometry = Some(value()?.parse().context("--geometry")?),
                 "--jobs" => options.jobs = value()?.parse::<usize>().context("--jobs")?.max(1),
                 "--calm" => options.overrides.calm = true,
-                "--unmended" => options.overrides.unmended = true,
                 "--regressions" => options.regressions = true,
                 "--loud" => options.is_loud = true,
                 _ => bail!("{argument} is not an option\n\n{HELP}"),

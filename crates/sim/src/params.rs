@@ -22,8 +22,6 @@ pub struct Overrides {
     pub geometry: Option<Geometry>,
     /// No target fails: crashes, restarts and loss of the index only.
     pub calm: bool,
-    /// Also what has findings that are not mended (docs/TESTING.md): compaction, repair, scrubs, older copies of the state directory.
-    pub unmended: bool,
 }
 
 /// A run.
@@ -98,7 +96,6 @@ impl Params {
         params.ops = params.overrides.ops.unwrap_or(params.ops);
         params.geometry = params.overrides.geometry.unwrap_or(params.geometry);
         params.targets = params.geometry.shards() + extra_targets;
-        params.has_upkeep &= params.overrides.unmended;
         // What is drained is moved by repair.
         params.spare_targets *= usize::from(params.has_upkeep);
         params.targets_fail &= !params.overrides.calm && params.geometry.parity() > 0;
@@ -145,9 +142,6 @@ impl fmt::Display for Params {
         }
         if self.overrides.calm {
             f.write_str(" --calm")?;
-        }
-        if self.overrides.unmended {
-            f.write_str(" --unmended")?;
         }
         Ok(())
     }

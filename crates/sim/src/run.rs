@@ -156,7 +156,7 @@ impl Run<'_> {
             "lost" => state_dir.lose(),
             "damaged" => state_dir.damage(),
             "copied" => state_dir.back_up(),
-            "restored" if self.params.overrides.unmended => drop(state_dir.restore_backup()),
+            "restored" => drop(state_dir.restore_backup()),
             "clock" => self.machine.clock.step_wall(dice.below(20_000) as i64 - 10_000),
             _ => {}
         }
