@@ -203,7 +203,14 @@ async fn look(target: &LogTarget) -> Found {
     let Some(disk) = &target.disk else { return Found::Missing("no such directory".to_owned()) };
     match disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await {
         Ok(bytes) => match Membership::decode(&bytes) {
-            Ok(membership) => Found::Member(membership),
+            Ok(membership) => {
+                // A process that died may have given it its name, and not made that durable; from here on it is relied on. Where this fails,
+                // the next write fails, too.
+                if let Err(error) = disk.sync_dir("").await {
+                    tracing::warn!(target_name = %target.name, %error, "the name of gabion.json may not be durable");
+                }
+                Found::Member(membership)
+            }
             Err(why) => Found::Broken(why),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => match disk.list(SEGMENTS_DIR).await {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_platform::{Disk, SimDisk};
+use gabion_platform::{Disk, SimDisk, SimPower};
 use gabion_segment::LogError;
 use gabion_types::DeploymentId;
 
@@ -208,4 +208,37 @@ fn an_opening_that_was_cut_off_is_no_loss_with_targets_absent() {
         });
     }
     assert!(acknowledged > 10, "{acknowledged}");
+}
+
+/// A process died between giving `gabion.json` its name and making that durable: whoever finds it there relies on it, and power fails later.
+#[test]
+fn a_membership_that_was_found_survives_a_power_cut() {
+    let mut cut = 0;
+    for step in 0..24 {
+        let power = SimPower::new();
+        let mut world = World::with_disks("1+0".parse().unwrap(), 3, 300 + step);
+        world.disks = (0..3).map(|disk| SimDisk::powered(300 + disk, &power)).collect();
+        power.cut_after(step);
+        let ended = life(async {
+            tokio::select! {
+                biased;
+                outcome = world.open(vec![]) => outcome.is_ok(),
+                () = steps(1000) => false,
+            }
+        });
+        power.restore();
+        cut += u32::from(!ended);
+        world.kill();
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 1000).await.unwrap();
+        });
+        world.crash(step);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            book.verify(&log).await;
+        });
+    }
+    assert!(cut > 5, "{cut}: the test tests nothing");
 }
