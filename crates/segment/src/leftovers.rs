@@ -39,6 +39,11 @@ impl Leftovers {
         self.segments.iter().filter(|(_, leftover)| is_only(leftover)).map(|(id, _)| *id).collect()
     }
 
+    /// How many are told of in `home`, as far as is known.
+    pub(crate) fn told_in(&self, home: SegmentId) -> usize {
+        self.segments.values().filter(|leftover| leftover.home == Some(home)).count()
+    }
+
     /// A `Freed` record was written for a segment.
     pub(crate) fn told(&mut self, id: SegmentId, home: SegmentId) {
         if let Some(leftover) = self.segments.get_mut(&id) {

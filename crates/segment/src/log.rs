@@ -14,6 +14,7 @@ use crate::applier::{Applier, Committed, NewRecord, RecordBody};
 use crate::config::{Env, LogConfig, LogTarget};
 use crate::core::Core;
 use crate::error::LogError;
+use crate::format::record_bytes;
 use crate::free::{Freed, forget_freed, free};
 use crate::lane::encode::LargePayload;
 use crate::lane::open::Purpose;
@@ -26,9 +27,9 @@ use crate::replay::MutationStream;
 use crate::room::{Room, room};
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
-use crate::status::{LogStatus, MemoryUse};
+use crate::status::{LogStatus, MemoryUse, TargetState};
 use crate::stripe_buffer::StripeBuffer;
-use crate::target::open_targets;
+use crate::target::{Target, open_targets};
 use crate::upkeep::Liveness;
 use crate::upkeep::census::{Census, Patience};
 use crate::upkeep::install::Installed;
@@ -441,6 +442,21 @@ impl Log {
     #[must_use]
     pub fn deployment(&self) -> DeploymentId {
         self.handle.core.media.targets.deployment
+    }
+
+    /// Whether a member of the deployment is away or out of order: what can not be read now may be there again when it returns.
+    #[must_use]
+    pub fn lacks_targets(&self) -> bool {
+        let targets = &self.handle.core.media.targets;
+        let is_away = |target: &Target| matches!(target.state(), TargetState::Absent | TargetState::Failed);
+        !targets.missing_members().is_empty() || targets.all().iter().any(|(_, target)| is_away(target))
+    }
+
+    /// Bytes of records that must be written again when a segment is freed, because only there it is said which segments were freed before.
+    #[must_use]
+    pub fn retold_bytes(&self, segment: SegmentId) -> u64 {
+        let told = self.handle.core.leftovers.lock().told_in(segment);
+        (told * record_bytes(size_of::<u128>(), 0)) as u64
     }
 
     /// How much room there is for what compaction moves, asked of the targets now.

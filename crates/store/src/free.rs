@@ -178,10 +178,16 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
     });
     let Some((kind, written_bytes, may_matter)) = found else { return Ok(Verdict::Postpone) };
     let mut carried = Vec::new();
+    // What the log itself says again of freed segments counts as well: else they are told on from segment to segment, each of which holds nothing
+    // else and goes at once.
+    let mut carried_bytes = inner.log.retold_bytes(segment);
+    if carried_bytes > written_bytes / CARRIED_SHARE {
+        return Ok(Verdict::Postpone);
+    }
     if kind == LaneKind::Large || !(may_matter || inner.apply.must_carry_all()) {
         return Ok(Verdict::Free { carried });
     }
-    let (mut carried_bytes, mut stripes) = (0, inner.log.mutations(segment, 0).await?);
+    let mut stripes = inner.log.mutations(segment, 0).await?;
     while let Some(stripe) = stripes.next().await? {
         for record in &stripe.records {
             match taken_away(inner, segment, record)? {

@@ -157,7 +157,14 @@ pub(crate) async fn forgets(store: Weak<Inner>, stop: CancellationToken) {
         }
         let Some(inner) = store.upgrade() else { return };
         match inner.log.forget_freed().await {
-            Ok(_) => told.clear(),
+            Ok(count) => {
+                told.clear();
+                if count > 0 {
+                    // Segments that hold little else than what was to be told of these may go now.
+                    inner.frees.reconsider();
+                    inner.apply.work().free.notify_one();
+                }
+            }
             Err(error) if told.is_new(&error) => {
                 tracing::warn!(%error, "the epoch of the targets could not be moved on: freed segments are remembered longer");
             }

@@ -12,9 +12,12 @@ mod segments;
 mod snapshot;
 mod upload;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use gabion_metadata::{Index, Write, rows::Home};
@@ -44,6 +47,9 @@ pub(crate) struct Apply {
     work: Work,
     /// Segments exist that can not be read and that the index knows nothing of: what they hold may come back.
     has_unreadable: AtomicBool,
+    /// The segments that what can not be read may refer to, when it may be read again: all there were when that was noticed. They look dead and may not
+    /// be. Nothing that is opened later is among them: no mutation refers to what was written after it.
+    kept: OnceLock<HashSet<SegmentId>>,
 }
 
 struct State {
@@ -137,6 +143,7 @@ impl Apply {
             state: Mutex::new(State { segments, buckets }),
             work,
             has_unreadable: AtomicBool::new(false),
+            kept: OnceLock::new(),
         })
     }
 
@@ -149,9 +156,19 @@ impl Apply {
         self.has_unreadable.load(Ordering::Acquire)
     }
 
-    /// See [`Apply::must_carry_all`].
-    pub(crate) fn carry_all(&self) {
+    /// Segments can not be read that the index lacks; `may_return` says whether they may be read again.
+    pub(crate) fn note_unreadable(&self, may_return: bool) {
         self.has_unreadable.store(true, Ordering::Release);
+        if may_return {
+            let there = self.with_segments(|segments| segments.iter().map(|(id, _)| id).collect());
+            // Noted once, at the start: what is opened later does not count.
+            let _ = self.kept.set(there);
+        }
+    }
+
+    /// Whether a segment must stay as it is, because what can not be read at the moment may refer to it.
+    pub(crate) fn is_kept(&self, id: SegmentId) -> bool {
+        self.kept.get().is_some_and(|kept| kept.contains(&id))
     }
 
     /// Number of buckets.
@@ -167,7 +184,9 @@ impl Apply {
     /// Sealed segments that no row refers to, and nothing in flight may come to, oldest mutations first.
     pub(crate) fn dead_segments(&self) -> Vec<SegmentId> {
         let state = self.state.lock();
-        let dead = |id: SegmentId, segment: &Segment| segment.is_dead() && self.holds.is_free(id, segment.sealed_epoch);
+        let dead = |id: SegmentId, segment: &Segment| {
+            segment.is_dead() && self.holds.is_free(id, segment.sealed_epoch) && !self.is_kept(id)
+        };
         let mut found: Vec<(Seq, SegmentId)> = state
             .segments
             .iter()

@@ -225,7 +225,10 @@ fn holes(inner: &Inner) -> HashMap<SegmentId, u64> {
         return HashMap::new();
     }
     inner.apply.with_segments(|segments| {
-        let punchable = segments.iter().map(|(id, segment)| (id, punchable_bytes(inner, segment)));
+        let punchable = segments
+            .iter()
+            .filter(|(id, _)| !inner.apply.is_kept(*id))
+            .map(|(id, segment)| (id, punchable_bytes(inner, segment)));
         punchable.filter(|(_, bytes)| *bytes > 0).collect()
     })
 }
@@ -240,6 +243,7 @@ fn sealed(inner: &Inner) -> Vec<Sealed> {
         let choosable = segments.iter().filter(|(id, segment)| {
             segment.row.state == SegmentState::Sealed
                 && segment.row.live_bytes > 0
+                && !inner.apply.is_kept(*id)
                 && attempts.get(id).is_none_or(|&attempts| attempts < ATTEMPTS_MAX)
                 && !is_punched(segment)
         });

@@ -40,6 +40,7 @@ pub(super) struct Merge<'a> {
     loaded: usize,
     bytes_done: u64,
     lost: Vec<SegmentId>,
+    is_silent: bool,
 }
 
 /// A place in a segment; ordered by position.
@@ -73,7 +74,7 @@ impl<'a> Merge<'a> {
                 loaded: None,
             })
         });
-        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0, lost: Vec::new() }
+        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0, lost: Vec::new(), is_silent: false }
     }
 
     /// Bytes of the segments that were read to their end.
@@ -86,6 +87,11 @@ impl<'a> Merge<'a> {
         self.lost.sort_unstable();
         self.lost.dedup();
         self.lost
+    }
+
+    /// Whether some of them could not be read for now, rather than were found damaged.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// The next record with its position; nothing after the last.
@@ -123,6 +129,7 @@ impl<'a> Merge<'a> {
                 // Its segment stays unsealed in the index and is noted: it is read again when it can be.
                 Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. } | LogError::NotFound(_))) => {
                     tracing::error!(%error, "mutations are missing: more targets are lost, damaged or silent than parity replaces");
+                    self.is_silent |= matches!(error, LogError::Unreadable { .. });
                     if self.lost.last() != Some(&cursor.source.segment) {
                         self.lost.push(cursor.source.segment);
                     }

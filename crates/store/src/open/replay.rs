@@ -28,7 +28,7 @@ pub(super) async fn replay(
     progress: &dyn Progress,
 ) -> Result<u64, StoreError> {
     let state = begin(log, apply, recovery, &before)?;
-    let (replayed, lost) = merge(log, apply, recovery, &state, progress).await?;
+    let (replayed, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, ..state };
     done.unreadable.extend(&lost);
     if !recovery.segments.is_empty() || done != before {
@@ -43,7 +43,7 @@ pub(super) async fn replay(
         tasks::blocking(|| index.persist())?;
     }
     if !done.unreadable.is_empty() {
-        apply.carry_all();
+        apply.note_unreadable(is_silent || log.lacks_targets());
     }
     Ok(replayed)
 }
@@ -90,7 +90,7 @@ async fn merge(
     recovery: &Recovery,
     state: &State,
     progress: &dyn Progress,
-) -> Result<(u64, Vec<SegmentId>), StoreError> {
+) -> Result<(u64, Vec<SegmentId>, bool), StoreError> {
     let is_needed = |segment: &&RecoveredSegment| {
         let is_open = apply.with_segments(|segments| {
             segments.get(segment.info.id).is_some_and(|segment| segment.row.state != SegmentState::Freeing)
@@ -116,7 +116,8 @@ async fn merge(
     }
     replayed += batch.apply(apply, state)?;
     progress.replayed(replayed, bytes_total, bytes_total);
-    Ok((replayed, merge.lost()))
+    let is_silent = merge.is_silent();
+    Ok((replayed, merge.lost(), is_silent))
 }
 
 fn source(segment: &RecoveredSegment) -> Source {

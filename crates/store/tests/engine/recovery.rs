@@ -1,6 +1,10 @@
 //! Replay, rebuild, and what is lost.
 
-use gabion_metadata::{Index, Table, Write};
+use gabion_metadata::{
+    Index, Table, Write,
+    rows::{LaneKind, SegmentState},
+};
+use gabion_platform::SimDisk;
 use gabion_segment::Durability;
 use gabion_store::StoreError;
 
@@ -335,4 +339,59 @@ async fn a_lost_stripe_does_not_take_those_behind_it() {
     let store = world.open().await;
     let expected: Vec<String> = (0..20).filter(|&i| i != 4).map(|i| format!("{i:02}")).collect();
     assert_eq!(keys(&store, "bucket").await, expected);
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
+    let mut config = config(1, 1);
+    config.log.small_lanes = 1;
+    config.log.large_lanes = 1;
+    let mut world = World::new(33, config);
+    // One more than a segment needs, so that writes go on without one.
+    world.disks.push(SimDisk::powered(99, &world.power));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let body = bytes(1, 3 << 20);
+    put(&store, "bucket", "large", &body).await;
+    // Both segments are sealed by the next start; later ones say nothing of the object.
+    let store = world.restart(store).await;
+    let (mut small, mut large) = (None, None);
+    for (id, row) in world.segment_rows() {
+        match row.kind {
+            LaneKind::Small => small = small.or(Some(id)),
+            LaneKind::Large => large = large.or(Some(id)),
+        }
+    }
+    let (small, large) = (small.unwrap(), large.unwrap());
+    store.shutdown().await;
+    drop(store);
+    // One target is away, and the mutations on the other one rot: nothing says that the object is there.
+    let file_on = |disk: &SimDisk| disk.paths().into_iter().find(|path| path.contains(&small.to_string()));
+    let mut holders = (0..3).filter_map(|disk| Some((disk, file_on(&world.disks[disk])?)));
+    let ((away, _), (rotten, path)) = (holders.next().unwrap(), holders.next().unwrap());
+    drop(holders);
+    (100..8000).step_by(50).for_each(|at| world.disks[rotten].corrupt(&path, 4096 + at));
+    world.disks[away].offline(true);
+    world.lose_index();
+    let store = world.open().await;
+    store.create_bucket(bucket("other"), None).await.unwrap();
+    put(&store, "other", "new", &bytes(2, 3 << 20)).await;
+    delete(&store, "other", "new").await;
+    store.checkpoint().await.unwrap();
+    store.free_dead_segments().await.unwrap();
+    store.compact().await.unwrap();
+    store.free_dead_segments().await.unwrap();
+    assert!(world.segment_rows().contains_key(&large), "it looks dead, and is not");
+    store.shutdown().await;
+    drop(store);
+    world.disks[away].offline(false);
+    let store = world.open().await;
+    assert_eq!(get(&store, "bucket", "large").await.unwrap(), body);
+    check_counters(&world.index.current.lock());
+    // With everything there, what is dead goes.
+    delete(&store, "bucket", "large").await;
+    let store = world.restart(store).await;
+    store.checkpoint().await.unwrap();
+    store.free_dead_segments().await.unwrap();
+    assert!(!world.segment_rows().get(&large).is_some_and(|row| row.state != SegmentState::Freeing));
 }
