@@ -85,7 +85,9 @@ pub(crate) fn serve(settings: &Settings, factory: &Arc<Factory>, threads: usize,
             say(&mut stdout().lock(), &Answer::Connected)?;
             let line = order()?.context("the parent has gone")?;
             let Order::Start { unix_ns } = serde_json::from_str(&line)? else { bail!("told to connect twice") };
-            let (start, end) = bounds(settings, phase, Stamp::at_unix_ns(unix_ns));
+            let ready = Stamp::at_unix_ns(unix_ns);
+            wait_until(ready);
+            let (start, end) = bounds(settings, phase, ready);
             Ok((start, share_of(end, share)))
         };
         // A parent that has gone is noticed when it is asked for the next order.
@@ -104,6 +106,12 @@ pub(crate) fn serve(settings: &Settings, factory: &Arc<Factory>, threads: usize,
         say(&mut stdout().lock(), &answer)?;
     }
     Ok(())
+}
+
+/// What begins earlier would be taken for warm-up.
+#[expect(clippy::disallowed_methods, reason = "the main thread of a client process; no executor runs on it")]
+fn wait_until(ready: Stamp) {
+    std::thread::sleep(ready.since(Stamp::now()));
 }
 
 /// This process' part of a count.
