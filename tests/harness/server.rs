@@ -320,6 +320,25 @@ impl Server {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
+    /// Runs `gabion ARGUMENTS…` with this server's credentials and returns what it printed.
+    ///
+    /// # Errors
+    /// When it fails; the error holds its exit status and what it said.
+    pub async fn gabion(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = clean_command();
+        command.args(arguments).env("GABION_ACCESS_KEY", ACCESS_KEY).env("GABION_SECRET_KEY", SECRET_KEY);
+        let output = command.output().await?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        anyhow::ensure!(output.status.success(), "gabion {arguments:?}: {}: {said}", output.status);
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The server's process.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
     /// The arguments that name this server's storage to another subcommand: targets and state.
     #[must_use]
     pub fn storage_arguments(&self) -> Vec<String> {

@@ -7,6 +7,7 @@
 use aws_sdk_s3::Client;
 use gabion_tests::{Server, Setup};
 
+mod bench;
 mod buckets;
 mod checksums;
 mod conditional_writes;

@@ -4,6 +4,7 @@
 //! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
 
 mod repair;
+mod shares;
 
 use std::{
     fs,
@@ -32,13 +33,17 @@ const READS: &str = "gabion_log_reads_total";
 const ACCESS_KEY: &str = "benchmark";
 const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
 
-const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | repair [--dir DIRECTORY] [--gib 1] [--program GABION]";
+const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | repair [--dir DIRECTORY] [--gib 1] [--program GABION] \
+                     | shares [--dir DIRECTORY] [--seconds 5] [--rounds 3] [--keys 1000000] [--folders 1000] [--per-folder 100] [--program GABION]";
 
 struct Options {
     directory: PathBuf,
     seconds: u64,
     rounds: usize,
     gib: u64,
+    keys: u64,
+    folders: u64,
+    per_folder: u64,
     /// A server to be measured instead of one that is built.
     program: Option<PathBuf>,
 }
@@ -49,11 +54,20 @@ struct Options {
 /// When the arguments are not understood, or a server or load fails.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments.first().map(String::as_str) {
-        Some("first-figures" | "repair") => {}
+        Some("first-figures" | "repair" | "shares") => {}
         Some("churn") if arguments.len() == 1 => return churn(),
         _ => bail!("{USAGE}"),
     }
-    let mut options = Options { directory: std::env::temp_dir(), seconds: 5, rounds: 3, gib: 1, program: None };
+    let mut options = Options {
+        directory: std::env::temp_dir(),
+        seconds: 5,
+        rounds: 3,
+        gib: 1,
+        keys: 1_000_000,
+        folders: 1000,
+        per_folder: 100,
+        program: None,
+    };
     for pair in arguments[1..].chunks(2) {
         let [name, value] = pair else { bail!("{USAGE}") };
         match name.as_str() {
@@ -62,12 +76,20 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             "--rounds" => options.rounds = value.parse().context(USAGE)?,
             "--program" => options.program = Some(value.into()),
             "--gib" => options.gib = value.parse().context(USAGE)?,
+            "--keys" => options.keys = value.parse().context(USAGE)?,
+            "--folders" => options.folders = value.parse().context(USAGE)?,
+            "--per-folder" => options.per_folder = value.parse().context(USAGE)?,
             _ => bail!("{USAGE}"),
         }
     }
     if arguments[0] == "repair" {
         let program = options.program.map_or_else(build_release, Ok)?;
         return repair::run(&program, &options.directory, options.gib);
+    }
+    if arguments[0] == "shares" {
+        let Options { directory, seconds, rounds, keys, folders, per_folder, program, .. } = options;
+        let program = program.map_or_else(build_release, Ok)?;
+        return shares::run(&program, &directory, &shares::Extent { seconds, rounds, keys, folders, per_folder });
     }
     first_figures(&options)
 }

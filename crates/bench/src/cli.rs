@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::{
+    floor::FloorArgs,
     sizes::Sizes,
     units::{parse_bytes, parse_duration},
 };
@@ -77,6 +78,10 @@ pub(crate) enum Command {
         #[arg(long, value_name = "OBJECTS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..))]
         precreate: u64,
     },
+    /// Measure the limits of this machine: HTTP without storage, the log without HTTP, files without the log.
+    ///
+    /// With --endpoint the endpoints are measured in turn with the limits, and what share of them they reach is told.
+    Floor(FloorArgs),
 }
 
 /// A load.
@@ -146,20 +151,9 @@ impl Payload {
     }
 }
 
-/// Where requests go, and in whose name.
+/// In whose name requests are made, and who is trusted.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Endpoint")]
-pub(crate) struct EndpointArgs {
-    /// The S3 endpoints; workers are dealt to them in turn.
-    #[arg(
-        long,
-        value_name = "URL,…",
-        env = "GABION_ENDPOINT",
-        value_delimiter = ',',
-        default_value = "http://127.0.0.1:9000"
-    )]
-    pub(crate) endpoint: Vec<String>,
-
+pub(crate) struct AccessArgs {
     /// Access key.
     #[arg(long, value_name = "KEY")]
     pub(crate) access_key: Option<String>,
@@ -188,8 +182,18 @@ pub(crate) struct EndpointArgs {
 /// What all loads have in common.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
+    /// The S3 endpoints; workers are dealt to them in turn.
+    #[arg(
+        long,
+        value_name = "URL,…",
+        env = "GABION_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:9000"
+    )]
+    pub(crate) endpoint: Vec<String>,
+
     #[command(flatten)]
-    pub(crate) target: EndpointArgs,
+    pub(crate) access: AccessArgs,
 
     /// Bucket to work in.
     #[arg(long, default_value = "gabion-bench")]
@@ -340,8 +344,11 @@ impl Settings {
 
 impl Command {
     /// The load that this is.
-    pub(crate) fn into_settings(self) -> Settings {
-        match self {
+    ///
+    /// # Errors
+    /// The arguments of what is no load.
+    pub(crate) fn into_settings(self) -> Result<Settings, Box<FloorArgs>> {
+        Ok(match self {
             Command::Put(load) => Settings::new(Operation::Put, load),
             Command::Get(load) => Settings::new(Operation::Get, load),
             Command::Stat(load) => Settings::new(Operation::Stat, load),
@@ -360,7 +367,8 @@ impl Command {
             Command::MdWorkbench { load, data_sets, precreate } => {
                 Settings { sets: data_sets, set_objects: precreate, ..Settings::new(Operation::MdWorkbench, load) }
             }
-        }
+            Command::Floor(args) => return Err(Box::new(args)),
+        })
     }
 }
 
@@ -375,7 +383,12 @@ pub(crate) struct Program {
 impl Settings {
     pub(crate) fn for_tests(operation: Operation, flags: &[&str]) -> Self {
         use clap::Parser;
-        Program::parse_from([&["bench", operation.name()], flags].concat()).cli.command.unwrap().into_settings()
+        Program::parse_from([&["bench", operation.name()], flags].concat())
+            .cli
+            .command
+            .unwrap()
+            .into_settings()
+            .unwrap()
     }
 }
 

@@ -49,7 +49,10 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
         return Ok(crate::compare::run(&cli.compare, cli.html.as_deref())?);
     };
-    let settings = command.into_settings();
+    let settings = match command.into_settings() {
+        Ok(settings) => settings,
+        Err(floor) => return crate::floor::run(&floor),
+    };
     settings.check().map_err(BenchError::Usage)?;
     Ok(run_load(&settings)?)
 }
@@ -62,7 +65,7 @@ fn threads(settings: &Settings) -> usize {
 
 fn run_load(settings: &Settings) -> anyhow::Result<()> {
     let args = &settings.load;
-    let factory = Arc::new(Factory::new(&args.target, &args.bucket)?);
+    let factory = Arc::new(Factory::new(&args.access, &args.endpoint, &args.bucket)?);
     stop_when_asked()?;
     if let Some(share) = processes::own_share()? {
         return processes::serve(settings, &factory, threads(settings), share);
@@ -70,10 +73,10 @@ fn run_load(settings: &Settings) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
     let mut client = factory.client(0);
     let created = limited(&runtime, &factory, client.create_bucket())
-        .with_context(|| format!("preparing the bucket {:?} at {}", args.bucket, args.target.endpoint[0]))?;
+        .with_context(|| format!("preparing the bucket {:?} at {}", args.bucket, args.endpoint[0]))?;
     let started = unix_seconds();
     let measured = measure(settings, &factory);
-    let cleaned = if args.keep { Ok(()) } else { clean_up(settings, &runtime, &factory, &mut client, created) };
+    let cleaned = if args.keep { Ok(()) } else { clean_up(&args.prefix, &runtime, &factory, &mut client, created) };
     let outcomes = measured?;
     publish(settings, &Report::new(settings, threads(settings) * args.processes as usize, started, &outcomes))?;
     cleaned.context("removing what was written")?;
@@ -96,7 +99,8 @@ fn stop_when_asked() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn limited<T>(
+/// Runs one request within the time limit.
+pub(crate) fn limited<T>(
     runtime: &Runtime,
     factory: &Factory,
     request: impl Future<Output = Result<T, Failure>>,
@@ -158,14 +162,13 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&
 }
 
 /// Deletes every object under the prefix, and the bucket if this run created it.
-fn clean_up(
-    settings: &Settings,
+pub(crate) fn clean_up(
+    prefix: &str,
     runtime: &Runtime,
     factory: &Factory,
     client: &mut Client,
     created: bool,
 ) -> Result<(), Failure> {
-    let prefix = &settings.load.prefix;
     let listing = Listing { prefix, delimiter: None, max_keys: 1000, token: None };
     let mut progress = Progress::new("cleaning up", Whole::Unknown);
     let mut tick = crate::threads::Tick::default();

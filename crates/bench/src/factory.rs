@@ -7,7 +7,7 @@ use anyhow::Context;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    cli::EndpointArgs,
+    cli::AccessArgs,
     http::{Connection, Endpoint, Trust},
     limit::Limit,
     s3::Client,
@@ -27,7 +27,7 @@ pub(crate) struct Factory {
 impl Factory {
     /// # Errors
     /// When an endpoint is no URL, credentials are missing, or there is nobody to trust.
-    pub(crate) fn new(args: &EndpointArgs, bucket: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(args: &AccessArgs, endpoints: &[String], bucket: &str) -> anyhow::Result<Self> {
         let pick = |flag: &Option<String>, names: [&str; 2], what: &str, option: &str| {
             let from_environment = || names.iter().find_map(|name| std::env::var(name).ok());
             flag.clone().or_else(from_environment).with_context(|| {
@@ -35,7 +35,7 @@ impl Factory {
             })
         };
         let endpoints =
-            args.endpoint.iter().map(|url| Endpoint::parse(url).map(Arc::new)).collect::<anyhow::Result<Vec<_>>>()?;
+            endpoints.iter().map(|url| Endpoint::parse(url).map(Arc::new)).collect::<anyhow::Result<Vec<_>>>()?;
         let secure = endpoints.iter().any(|endpoint| endpoint.tls_name.is_some());
         let trust = Trust { ca: args.ca.clone(), insecure: args.insecure };
         Ok(Self {

@@ -2,7 +2,7 @@
 //!
 //! It is not a part of the server and knows nothing of it: requests are built, signed and sent here, over one
 //! connection per worker, and every body read is compared with the bytes that were written. Object content is derived from the key and a seed, so
-//! nothing is remembered between a put and a get.
+//! nothing is remembered between a put and a get. Only `floor` looks below HTTP: it measures what the log and the disk could do by themselves.
 //!
 //! Measuring time is the purpose of this crate: `clock` reads the wall clock, and nothing else does.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod cpu;
 mod driver;
 mod factory;
 mod failure;
+mod floor;
 mod html;
 mod http;
 mod limit;

@@ -83,6 +83,11 @@ impl Progress {
         self.bar.set_message(message);
     }
 
+    /// One more of [`Whole::Operations`] is done.
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+
     /// Takes the line away.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();

@@ -2,10 +2,10 @@
 
 use super::scale::Scale;
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 250.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
 

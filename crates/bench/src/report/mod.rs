@@ -135,7 +135,7 @@ fn rate(count: u64, seconds: f64) -> f64 {
 }
 
 impl Latency {
-    fn new(ns: &Histogram<u64>) -> Self {
+    pub(crate) fn new(ns: &Histogram<u64>) -> Self {
         let at = |quantile| us(ns.value_at_quantile(quantile));
         let (p50, p90, p99, p999) = (at(0.5), at(0.9), at(0.99), at(0.999));
         Self { mean: ns.mean() / 1000.0, p50, p90, p99, p999, max: us(ns.max()) }
@@ -244,7 +244,7 @@ impl Report {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: utc(started_unix_s),
-            endpoint: args.target.endpoint.join(","),
+            endpoint: args.endpoint.join(","),
             load: settings.operation.name().to_owned(),
             size: settings.sizes().to_string(),
             size_bytes: settings.sizes().mean(),
@@ -274,7 +274,7 @@ impl Report {
 }
 
 /// A moment as `2026-01-31 23:59:59 UTC`.
-fn utc(unix_seconds: u64) -> String {
+pub(crate) fn utc(unix_seconds: u64) -> String {
     let (year, month, day) = civil_date(unix_seconds / 86_400);
     let second = unix_seconds % 86_400;
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)

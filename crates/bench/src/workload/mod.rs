@@ -155,6 +155,29 @@ impl Share {
 }
 
 impl Load {
+    /// A load of nothing, to be filled in.
+    pub(crate) fn empty(process: Share) -> Self {
+        Self {
+            operation: Operation::Put,
+            content: Content::new(0),
+            prefix: String::new(),
+            sizes: Sizes::fixed(0),
+            seed: 0,
+            workers: 0,
+            payload: Payload::Unsigned,
+            verify: true,
+            prepared: 0,
+            per_folder: None,
+            delimiter: None,
+            max_keys: 1000,
+            part_bytes: 1,
+            sets: 1,
+            set_objects: 1,
+            process,
+            progress: Vec::new(),
+        }
+    }
+
     pub(crate) fn new(settings: &Settings, process: Share) -> Self {
         let args = &settings.load;
         let workers = args.concurrency as usize;

@@ -1,0 +1,133 @@
+//! What can be asked of `gabion bench floor`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use gabion_segment::Durability;
+use gabion_types::Geometry;
+
+use crate::{
+    cli::AccessArgs,
+    units::{parse_bytes, parse_duration},
+    workload::Action,
+};
+
+/// An operation of which there are floors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum FloorOperation {
+    Put,
+    Get,
+    Stat,
+}
+
+impl FloorOperation {
+    pub(super) fn action(self) -> Action {
+        match self {
+            FloorOperation::Put => Action::Put,
+            FloorOperation::Get => Action::Get,
+            FloorOperation::Stat => Action::Stat,
+        }
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FloorArgs {
+    /// Endpoints to compare with the floors; `relaxed=URL` is one with that durability.
+    #[arg(long, value_name = "[relaxed=]URL,…", value_delimiter = ',')]
+    pub(super) endpoint: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) access: AccessArgs,
+
+    /// Bucket of the endpoints to work in.
+    #[arg(long, default_value = "gabion-bench")]
+    pub(super) bucket: String,
+
+    /// Directories on the drives of the targets, for the floors of log and files: a directory is made in each, and removed. Those that are fewer than
+    /// the shards of the geometry hold several.
+    #[arg(long, value_name = "DIR,…", value_delimiter = ',')]
+    pub(super) targets: Vec<PathBuf>,
+
+    /// Data and parity shards of the log and of the files.
+    #[arg(long, value_name = "K+M", default_value = "4+2")]
+    pub(super) geometry: Geometry,
+
+    /// Which operations.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "put,get,stat")]
+    pub(super) operation: Vec<FloorOperation>,
+
+    /// Size of each object.
+    #[arg(long, value_parser = parse_bytes, default_value = "4KiB")]
+    pub(super) size: u64,
+
+    /// Clients, each with one request at a time.
+    #[arg(long, short = 'c', default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) concurrency: u32,
+
+    /// How long each is measured in each round.
+    #[arg(long, short = 'd', value_parser = parse_duration, default_value = "3s")]
+    pub(super) duration: Duration,
+
+    /// How long each runs before it is measured.
+    #[arg(long, value_parser = parse_duration, default_value = "500ms")]
+    pub(super) warmup: Duration,
+
+    /// Rounds; the median is shown.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rounds: u32,
+
+    /// Objects that are read [default: 1000, at most 1 GiB].
+    #[arg(long)]
+    pub(super) objects: Option<u64>,
+
+    /// Threads of the client [default: the number of cores, at most 4].
+    #[arg(long)]
+    pub(super) threads: Option<usize>,
+
+    /// Write the table as JSON to this file; `-` is the standard output, in place of the text.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+impl FloorArgs {
+    /// Refuses what can not be measured.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.size == 0 {
+            return Err("--size must not be 0: an empty object has no floor below HTTP".to_owned());
+        }
+        if let Some(missing) = self.targets.iter().find(|target| !target.is_dir()) {
+            return Err(format!("--targets: {} is no directory; make it first", missing.display()));
+        }
+        Ok(())
+    }
+
+    /// The endpoints with their durability.
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = (Durability, &str)> {
+        self.endpoint.iter().map(|text| match text.split_once('=') {
+            Some(("relaxed", url)) => (Durability::Relaxed, url),
+            Some(("sync", url)) => (Durability::Sync, url),
+            _ => (Durability::Sync, text.as_str()),
+        })
+    }
+
+    /// The durabilities for which there must be floors: those of the endpoints, or the default.
+    pub(super) fn durabilities(&self) -> Vec<Durability> {
+        let wanted = |durability| self.endpoints().any(|(found, _)| found == durability);
+        let all = [Durability::Sync, Durability::Relaxed].into_iter();
+        all.filter(|durability| wanted(*durability) || (self.endpoint.is_empty() && *durability == Durability::Sync))
+            .collect()
+    }
+
+    /// Objects that are read.
+    pub(super) fn objects(&self) -> u64 {
+        self.objects.unwrap_or_else(|| ((1 << 30) / self.size).clamp(1, 1000)).max(1)
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or(cores.min(4)).max(1)
+    }
+}

@@ -1,0 +1,115 @@
+//! An endpoint as it is measured beside the floors: by the client and the workers of every other load.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use gabion_segment::Durability;
+
+use super::{FloorArgs, Layer, Measurement, Subject};
+use crate::{
+    cli::Payload,
+    clock::Stamp,
+    content::Content,
+    driver::{clean_up, limited},
+    factory::Factory,
+    sizes::Sizes,
+    stats::Stats,
+    threads::Threads,
+    workload::{Action, End, Goal, Load, Phase, Share},
+};
+
+/// What all keys begin with.
+const PREFIX: &str = "floor/";
+const SEED: u64 = 1;
+
+/// An endpoint and the load on it.
+pub(super) struct Endpoint {
+    name: String,
+    durability: Durability,
+    factory: Arc<Factory>,
+    threads: usize,
+    load: Arc<Load>,
+    /// The bucket was made by this run; nothing where there is no storage.
+    created: Option<bool>,
+}
+
+impl Endpoint {
+    fn new(args: &FloorArgs, durability: Durability, url: &str, verify: bool) -> anyhow::Result<Self> {
+        let factory = Factory::new(&args.access, &[url.to_owned()], &args.bucket)?;
+        let load = Load {
+            content: Content::new(SEED),
+            prefix: PREFIX.to_owned(),
+            sizes: Sizes::fixed(args.size),
+            seed: SEED,
+            workers: args.concurrency as usize,
+            payload: Payload::Unsigned,
+            verify,
+            prepared: args.objects(),
+            progress: (0..args.concurrency).map(|_| 0.into()).collect(),
+            ..Load::empty(Share::WHOLE)
+        };
+        let name = format!("{url} ({durability})");
+        let threads = args.threads();
+        Ok(Self { name, durability, factory: Arc::new(factory), threads, load: Arc::new(load), created: None })
+    }
+
+    /// A server that keeps nothing: what is read is not what was written.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub(super) fn without_storage(args: &FloorArgs, url: &str) -> anyhow::Result<Self> {
+        let mut args = args.clone();
+        // It takes any signature; the client signs as it does elsewhere.
+        args.access.access_key.get_or_insert_with(|| "floor".to_owned());
+        args.access.secret_key.get_or_insert_with(|| "floor".to_owned());
+        Self::new(&args, Durability::Sync, url, false)
+    }
+
+    /// Makes the bucket and writes the objects that are read.
+    ///
+    /// # Errors
+    /// When the endpoint can not be reached or refuses.
+    pub(super) fn prepare(args: &FloorArgs, durability: Durability, url: &str) -> anyhow::Result<Self> {
+        let mut this = Self::new(args, durability, url, true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let mut client = this.factory.client(0);
+        let created = limited(&runtime, &this.factory, client.create_bucket())
+            .with_context(|| format!("preparing the bucket {:?} at {url}", args.bucket))?;
+        this.created = Some(created);
+        this.threads().prepare(&this.load, &mut |_| {}).context("writing the objects that are read")?;
+        Ok(this)
+    }
+
+    fn threads(&self) -> Threads<'_> {
+        Threads { factory: &self.factory, count: self.threads, server_pids: &[] }
+    }
+}
+
+impl Subject for Endpoint {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::Endpoint(self.durability)
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+        let goal = match measurement.action {
+            Action::Put => Goal::Write,
+            action => Goal::Any(action),
+        };
+        let begin = || {
+            let start = Stamp::now().plus(measurement.warmup);
+            Ok((start, End::At(start.plus(measurement.duration))))
+        };
+        let phase = Phase { name: "", goal, timed: true };
+        Ok(Some(self.threads().run(&self.load, phase, begin, &mut |_| {})?.stats))
+    }
+
+    fn clean_up(&mut self) -> anyhow::Result<()> {
+        let Some(created) = self.created else { return Ok(()) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(clean_up(PREFIX, &runtime, &self.factory, &mut self.factory.client(0), created)?)
+    }
+}

@@ -1,0 +1,330 @@
+//! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
+//!
+//! A small stripe holds what all clients of a lane have to write, so that as many objects as there are clients become durable with each step; a large one is
+//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use gabion_platform::{Disk, DiskFile, Durable};
+use gabion_segment::{Durability, LogConfig};
+use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use super::{FloorArgs, Layer, Measurement, Subject, place::Place};
+use crate::{
+    clock::Stamp,
+    content::Random,
+    stats::{Done, Kind, Stats},
+    workload::Action,
+};
+
+/// Bytes of an object's record beside its data, and of a chunk's header.
+const RECORD_BYTES: u64 = 256;
+const HEADER_BYTES: u64 = CHUNK_ALIGN_BYTES as u64;
+
+/// How the log would write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pattern {
+    /// Files that are written side by side for each stripe.
+    shards: usize,
+    lanes: usize,
+    /// Bytes written to each file at once.
+    chunk_bytes: u64,
+    /// Objects that a step of a lane makes durable, or, if it takes several steps, how many.
+    objects_per_step: u64,
+    steps_per_object: u64,
+    /// Bytes of a read, and how many make up an object.
+    read_bytes: u64,
+    reads_per_object: usize,
+}
+
+impl Pattern {
+    fn new(args: &FloorArgs, config: &LogConfig) -> Self {
+        let (size, data, clients) = (args.size, args.geometry.data() as u64, u64::from(args.concurrency));
+        let aligned = |bytes: u64| bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64);
+        let shards = args.geometry.shards();
+        if size <= INLINE_BYTES_MAX as u64 {
+            let lanes = (config.small_lanes as u64).min(clients);
+            let objects = (clients / lanes).clamp(1, (config.batch_bytes_max as u64 / size).max(1));
+            Self {
+                shards,
+                lanes: config.small_lanes.min(args.concurrency as usize),
+                chunk_bytes: HEADER_BYTES + aligned(objects.div_ceil(data) * (size + RECORD_BYTES)),
+                objects_per_step: objects,
+                steps_per_object: 1,
+                read_bytes: size,
+                reads_per_object: 1,
+            }
+        } else {
+            let stripe_bytes = (config.stripe_payload_bytes as u64).min(size);
+            Self {
+                shards,
+                lanes: config.large_lanes.min(args.concurrency as usize),
+                chunk_bytes: HEADER_BYTES + aligned(stripe_bytes.div_ceil(data)),
+                objects_per_step: 1,
+                steps_per_object: size.div_ceil(stripe_bytes),
+                read_bytes: stripe_bytes.div_ceil(data),
+                reads_per_object: usize::try_from(size.div_ceil(stripe_bytes) * data).unwrap_or(usize::MAX),
+            }
+        }
+    }
+}
+
+/// Files on the targets.
+pub(super) struct FileFloor {
+    durability: Durability,
+    runtime: Runtime,
+    pattern: Pattern,
+    shard_bytes: u64,
+    disks: Vec<Arc<dyn Disk>>,
+    /// Files to read from, one on each target, and their length.
+    read_from: Option<(Vec<Arc<dyn DiskFile>>, u64)>,
+    objects: u64,
+    _place: Place,
+}
+
+impl FileFloor {
+    /// # Errors
+    /// When a target can not be used.
+    pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
+        let place = Place::make(args, &format!("files-{durability}"))?;
+        let runtime = runtime(args)?;
+        let config = LogConfig::new(args.geometry);
+        let disks = place.disks()?.into_iter().map(|(_, disk)| disk).collect();
+        Ok(Self {
+            durability,
+            runtime,
+            pattern: Pattern::new(args, &config),
+            shard_bytes: config.segment_payload_bytes / args.geometry.data() as u64,
+            disks,
+            read_from: None,
+            objects: args.objects(),
+            _place: place,
+        })
+    }
+
+    /// Writes the files that are read: as many bytes as the objects have.
+    async fn fill(&self) -> anyhow::Result<(Vec<Arc<dyn DiskFile>>, u64)> {
+        let Pattern { read_bytes, reads_per_object, .. } = self.pattern;
+        let bytes = self.objects * read_bytes * reads_per_object as u64 / self.disks.len() as u64;
+        let bytes = bytes.max(2 * read_bytes).next_multiple_of(CHUNK_ALIGN_BYTES as u64);
+        let block = Bytes::from(vec![0x5a; 1 << 20]);
+        let mut files = Vec::new();
+        for disk in &self.disks {
+            let file = disk.create("read", 0).await?;
+            let mut offset = 0;
+            while offset < bytes {
+                let len = usize::try_from((bytes - offset).min(block.len() as u64)).expect("at most a MiB");
+                file.write_at(offset, vec![block.slice(..len)], Durable::No).await?;
+                offset += len as u64;
+            }
+            file.sync().await?;
+            files.push(file);
+        }
+        Ok((files, bytes))
+    }
+}
+
+fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(args.threads()).enable_all().build().context("starting the tasks of the floor")
+}
+
+impl Subject for FileFloor {
+    fn name(&self) -> String {
+        format!("files without log ({})", self.durability)
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::Files(self.durability)
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+        if measurement.action == Action::Stat {
+            return Ok(None);
+        }
+        if measurement.action == Action::Get && self.read_from.is_none() {
+            self.read_from = Some(self.runtime.block_on(self.fill()).context("writing what is to be read")?);
+        }
+        let start = Stamp::now().plus(measurement.warmup);
+        let mut tasks = JoinSet::new();
+        if measurement.action == Action::Put {
+            let durable = if self.durability == Durability::Sync { Durable::Yes } else { Durable::No };
+            for number in 0..self.pattern.lanes {
+                let lane = Lane {
+                    number,
+                    pattern: self.pattern,
+                    durable,
+                    shard_bytes: self.shard_bytes,
+                    disks: self.disks.clone(),
+                };
+                tasks.spawn_on(lane.run(measurement, start), self.runtime.handle());
+            }
+        } else if let Some((files, bytes)) = &self.read_from {
+            for number in 0..measurement.concurrency {
+                let reader = Reader { files: files.clone(), bytes: *bytes, pattern: self.pattern };
+                tasks.spawn_on(reader.run(measurement, start, number as u64), self.runtime.handle());
+            }
+        }
+        let mut sum = Stats::new(start);
+        self.runtime.block_on(async {
+            while let Some(stats) = tasks.join_next().await {
+                sum.merge(&stats.context("a task of the floor panicked")??);
+            }
+            Ok(Some(sum))
+        })
+    }
+}
+
+/// One writer: a stripe at a time, to a file on each target.
+struct Lane {
+    number: usize,
+    pattern: Pattern,
+    durable: Durable,
+    shard_bytes: u64,
+    disks: Vec<Arc<dyn Disk>>,
+}
+
+impl Lane {
+    async fn run(self, measurement: Measurement, start: Stamp) -> anyhow::Result<Stats> {
+        let mut stats = Stats::new(start);
+        let end = start.plus(measurement.duration);
+        let pattern = self.pattern;
+        let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
+        let (mut files, mut offset) = (self.create().await?, 0);
+        while Stamp::now() < end {
+            let begin = Stamp::now();
+            for _ in 0..pattern.steps_per_object {
+                if offset + pattern.chunk_bytes > self.shard_bytes {
+                    self.remove().await?;
+                    (files, offset) = (self.create().await?, 0);
+                }
+                write_all(&files, offset, &chunk, self.durable).await?;
+                offset += pattern.chunk_bytes;
+            }
+            let now = Stamp::now();
+            for _ in 0..pattern.objects_per_step {
+                stats.record(Kind::Put, begin, now, Ok(Done::bytes(measurement.size_bytes)));
+            }
+        }
+        drop(files);
+        self.remove().await?;
+        Ok(stats.finish())
+    }
+
+    fn path(&self) -> String {
+        format!("lane-{}", self.number)
+    }
+
+    async fn create(&self) -> anyhow::Result<Vec<Arc<dyn DiskFile>>> {
+        let mut files = Vec::new();
+        for disk in &self.disks[..self.pattern.shards] {
+            files.push(disk.create(&self.path(), self.shard_bytes).await?);
+        }
+        Ok(files)
+    }
+
+    async fn remove(&self) -> anyhow::Result<()> {
+        for disk in &self.disks[..self.pattern.shards] {
+            disk.unlink(&self.path()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the chunk to all files side by side, and waits for the last.
+async fn write_all(files: &[Arc<dyn DiskFile>], offset: u64, chunk: &Bytes, durable: Durable) -> anyhow::Result<()> {
+    let mut writes = JoinSet::new();
+    for file in files {
+        writes.spawn(file.write_at(offset, vec![chunk.clone()], durable));
+    }
+    while let Some(written) = writes.join_next().await {
+        written.context("a write of the floor panicked")??;
+    }
+    Ok(())
+}
+
+/// One client that reads objects at random places.
+struct Reader {
+    files: Vec<Arc<dyn DiskFile>>,
+    bytes: u64,
+    pattern: Pattern,
+}
+
+impl Reader {
+    async fn run(self, measurement: Measurement, start: Stamp, number: u64) -> anyhow::Result<Stats> {
+        let mut stats = Stats::new(start);
+        let mut random = Random::new(number + 1);
+        let end = start.plus(measurement.duration);
+        let len = usize::try_from(self.pattern.read_bytes)?;
+        let places = (self.bytes - self.pattern.read_bytes) / CHUNK_ALIGN_BYTES as u64 + 1;
+        while Stamp::now() < end {
+            let begin = Stamp::now();
+            let mut rest = self.pattern.reads_per_object;
+            while rest > 0 {
+                let together = rest.min(self.files.len());
+                let mut reads = JoinSet::new();
+                for index in 0..together {
+                    let file = if together == 1 { random.below(self.files.len()) } else { index };
+                    let offset = random.next() % places * CHUNK_ALIGN_BYTES as u64;
+                    reads.spawn(self.files[file].read_at(offset, len));
+                }
+                while let Some(read) = reads.join_next().await {
+                    read.context("a read of the floor panicked")??;
+                }
+                rest -= together;
+            }
+            stats.record(Kind::Get, begin, Stamp::now(), Ok(Done::bytes(measurement.size_bytes)));
+        }
+        Ok(stats.finish())
+    }
+}
+
+/// One block written and synced after the other: what a single durable write costs on the first target.
+pub(super) struct DataSync {
+    runtime: Runtime,
+    disk: Arc<dyn Disk>,
+    _place: Place,
+}
+
+impl DataSync {
+    /// # Errors
+    /// When the target can not be used.
+    pub(super) fn open(args: &FloorArgs) -> anyhow::Result<Self> {
+        let place = Place::make(args, "sync")?;
+        let disk = place.disks()?.swap_remove(0).1;
+        Ok(Self { runtime: runtime(args)?, disk, _place: place })
+    }
+}
+
+impl Subject for DataSync {
+    fn name(&self) -> String {
+        "one write and sync at a time".to_owned()
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::DataSync
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+        if measurement.action != Action::Put {
+            return Ok(None);
+        }
+        let pattern = Pattern {
+            shards: 1,
+            lanes: 1,
+            chunk_bytes: HEADER_BYTES,
+            objects_per_step: 1,
+            steps_per_object: 1,
+            read_bytes: 0,
+            reads_per_object: 0,
+        };
+        let disks = vec![Arc::clone(&self.disk)];
+        let lane = Lane { number: 0, pattern, durable: Durable::Yes, shard_bytes: 256 << 20, disks };
+        let of_blocks = Measurement { size_bytes: HEADER_BYTES, ..measurement };
+        let start = Stamp::now().plus(measurement.warmup);
+        self.runtime.block_on(lane.run(of_blocks, start)).map(Some)
+    }
+}

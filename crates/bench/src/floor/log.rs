@@ -1,0 +1,179 @@
+//! The floor of storage: the log as the server has it, its records committed and read by tasks in this process.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use gabion_erasure::crc64;
+use gabion_platform::{OsEntropy, SystemClock};
+use gabion_segment::{
+    AppliedStripe, Applier, ApplyError, Durability, Env, Log, LogConfig, LogError, LogTarget, NewRecord, SegmentChange,
+};
+use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
+use parking_lot::Mutex;
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use super::{FloorArgs, Layer, Measurement, Subject, place::Place};
+use crate::{
+    clock::Stamp,
+    content::Random,
+    stats::{Done, Kind, Stats},
+    workload::Action,
+};
+
+/// Bytes of a mutation: those of an object's row with a key of usual length.
+const MUTATION_BYTES: usize = 200;
+
+/// The log in directories of its own.
+pub(super) struct LogFloor {
+    durability: Durability,
+    log: Log,
+    runtime: Runtime,
+    work: Arc<Work>,
+    /// Goes last: its directories are in use until then.
+    _place: Place,
+}
+
+/// What all tasks share.
+struct Work {
+    mutation: Bytes,
+    data: Bytes,
+    data_crc64: u64,
+    /// Where objects lie that can be read.
+    written: Mutex<Vec<Vec<Extent>>>,
+    written_max: usize,
+}
+
+/// An index that costs nothing.
+struct NoIndex;
+
+impl Applier for NoIndex {
+    fn apply(&self, _: &AppliedStripe) -> Result<(), ApplyError> {
+        Ok(())
+    }
+
+    fn segment_changed(&self, _: SegmentChange) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+impl LogFloor {
+    /// Opens an empty log on the targets.
+    ///
+    /// # Errors
+    /// When a target can not be used.
+    pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
+        let place = Place::make(args, &format!("log-{durability}"))?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(args.threads())
+            .enable_all()
+            .build()
+            .context("starting the log of the floor")?;
+        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
+        let targets = place.disks()?.into_iter().map(|(directory, disk)| LogTarget {
+            name: directory.display().to_string(),
+            failure_domain: directory.display().to_string(),
+            disk: Some(disk),
+        });
+        let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
+        let (log, _) = runtime.block_on(Log::open(config, targets.collect(), Vec::new(), env))?;
+        {
+            let _entered = runtime.enter();
+            log.start(Arc::new(NoIndex));
+        }
+        let data = Bytes::from(vec![0x5a; usize::try_from(args.size).context("a size beyond memory")?]);
+        let work = Work {
+            mutation: Bytes::from(vec![0x4d; MUTATION_BYTES]),
+            data_crc64: if data.len() <= INLINE_BYTES_MAX { crc64(&data) } else { 0 },
+            data,
+            written: Mutex::default(),
+            written_max: usize::try_from(args.objects()).unwrap_or(usize::MAX),
+        };
+        Ok(Self { durability, log, runtime, work: Arc::new(work), _place: place })
+    }
+}
+
+impl Subject for LogFloor {
+    fn name(&self) -> String {
+        format!("log without HTTP ({})", self.durability)
+    }
+
+    fn layer(&self) -> Layer {
+        Layer::Log(self.durability)
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+        if measurement.action == Action::Stat {
+            return Ok(None);
+        }
+        self.runtime.block_on(async {
+            while self.work.written.lock().is_empty() {
+                put(&self.log, &self.work).await.context("writing what is to be read")?;
+            }
+            let start = Stamp::now().plus(measurement.warmup);
+            let mut tasks = JoinSet::new();
+            for number in 0..measurement.concurrency {
+                let (log, work) = (self.log.clone(), Arc::clone(&self.work));
+                tasks.spawn(run(log, work, measurement, start, number as u64));
+            }
+            let mut sum = Stats::new(start);
+            while let Some(stats) = tasks.join_next().await {
+                sum.merge(&stats.context("a task of the floor panicked")?);
+            }
+            Ok(Some(sum))
+        })
+    }
+}
+
+async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, number: u64) -> Stats {
+    let mut stats = Stats::new(start);
+    let mut random = Random::new(number + 1);
+    let end = start.plus(measurement.duration);
+    while Stamp::now() < end {
+        let begin = Stamp::now();
+        let outcome = match measurement.action {
+            Action::Put => put(&log, &work).await,
+            _ => get(&log, &work, &mut random).await,
+        };
+        let outcome = outcome.map(|()| Done::bytes(work.data.len() as u64)).map_err(|error| error.to_string());
+        stats.record(Kind::from(measurement.action), begin, Stamp::now(), outcome);
+    }
+    stats.finish()
+}
+
+/// Makes one object durable, as the store does: a small one in one record, a large one in stripes of its own and then the record.
+async fn put(log: &Log, work: &Work) -> Result<(), LogError> {
+    let small = work.data.len() <= INLINE_BYTES_MAX;
+    let mut stripes = Vec::new();
+    let mut rest = if small { &[][..] } else { &work.data[..] };
+    while !rest.is_empty() {
+        let mut stripe = log.stripe_buffer().await?;
+        rest = &rest[stripe.put(rest)..];
+        let log = log.clone();
+        stripes.push(tokio::spawn(async move { log.append(stripe).await }));
+    }
+    let mut extents = Vec::new();
+    for stripe in stripes {
+        extents.push(stripe.await.map_err(|error| LogError::Unavailable(error.to_string()))??);
+    }
+    let data = if small { vec![work.data.clone()] } else { Vec::new() };
+    let record = NewRecord { mutation: work.mutation.clone(), data, data_crc64: work.data_crc64 };
+    extents.extend(log.commit(record).await?.extents);
+    let mut written = work.written.lock();
+    if written.len() < work.written_max {
+        written.push(extents);
+    }
+    Ok(())
+}
+
+/// Reads any object that was written.
+async fn get(log: &Log, work: &Work, random: &mut Random) -> Result<(), LogError> {
+    let extents = {
+        let written = work.written.lock();
+        written[random.below(written.len())].clone()
+    };
+    for extent in &extents {
+        log.read(extent, 0..extent.len).await?;
+    }
+    Ok(())
+}

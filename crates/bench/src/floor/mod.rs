@@ -1,0 +1,165 @@
+//! `gabion bench floor`: what this machine could do at best, in the same run as what a server on it does.
+//!
+//! Three floors, each without what lies above it: an HTTP server without storage behind the same client, the log without HTTP, and files with the writes and
+//! syncs of the log but nothing else. They are measured in turn with the endpoints, round by round, so that whatever else the machine does meets all alike; the median round
+//! is shown. This is the one module of the crate that knows the log and the disk; the rest is an S3 client.
+
+mod cli;
+mod endpoint;
+mod files;
+mod http;
+mod log;
+mod place;
+mod table;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use gabion_segment::Durability;
+
+pub(crate) use cli::FloorArgs;
+
+use crate::{
+    clock::unix_seconds,
+    driver::{BenchError, print},
+    progress::{Progress, Whole},
+    stats::{Kind, Stats},
+    workload::Action,
+};
+use table::{Row, Table};
+
+/// What a subject is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layer {
+    /// HTTP without storage.
+    Http,
+    /// The log without HTTP.
+    Log(Durability),
+    /// Files without the log.
+    Files(Durability),
+    /// One write and one sync at a time, of one file.
+    DataSync,
+    /// A server, with the durability that it is said to have.
+    Endpoint(Durability),
+}
+
+impl Layer {
+    /// Whether a request to a server of this durability passes here.
+    fn is_below(self, durability: Durability) -> bool {
+        match self {
+            Layer::Http => true,
+            Layer::Log(own) | Layer::Files(own) => own == durability,
+            Layer::DataSync | Layer::Endpoint(_) => false,
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+struct Measurement {
+    action: Action,
+    size_bytes: u64,
+    concurrency: usize,
+    warmup: Duration,
+    duration: Duration,
+}
+
+/// Something that can be measured.
+trait Subject {
+    /// What it is called in the table.
+    fn name(&self) -> String;
+
+    fn layer(&self) -> Layer;
+
+    /// The figures of one round; nothing where the operation does not come by.
+    ///
+    /// # Errors
+    /// When it can not be measured.
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>>;
+
+    /// Removes what it wrote.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn clean_up(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
+
+/// Measures all floors and endpoints, and prints the table.
+///
+/// # Errors
+/// `Usage` when flags do not go together; `Failed` when something can not be measured.
+pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
+    args.check().map_err(BenchError::Usage)?;
+    let table = measure_all(args)?;
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&table).context("writing the report")? + "\n";
+        if path.as_os_str() == "-" {
+            return Ok(print(&json)?);
+        }
+        std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(print(&table.text())?)
+}
+
+fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
+    let started = unix_seconds();
+    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::start(args)?)];
+    for durability in args.durabilities() {
+        if !args.targets.is_empty() {
+            subjects.push(Box::new(log::LogFloor::open(args, durability)?));
+            subjects.push(Box::new(files::FileFloor::open(args, durability)?));
+        }
+    }
+    if !args.targets.is_empty() && args.operation.contains(&cli::FloorOperation::Put) {
+        subjects.push(Box::new(files::DataSync::open(args)?));
+    }
+    for (name, url) in args.endpoints() {
+        subjects.push(Box::new(endpoint::Endpoint::prepare(args, name, url)?));
+    }
+    let mut rounds: Vec<Vec<Stats>> = Vec::new();
+    let actions: Vec<Action> = args.operation.iter().map(|operation| operation.action()).collect();
+    let width = subjects.len();
+    rounds.resize_with(actions.len() * width, Vec::new);
+    let progress = Progress::new("measuring", Whole::Operations(u64::from(args.rounds) * rounds.len() as u64));
+    let mut measured = Ok(());
+    'rounds: for _ in 0..args.rounds {
+        for (row, action) in actions.iter().enumerate() {
+            for (column, subject) in subjects.iter_mut().enumerate() {
+                let measurement = Measurement {
+                    action: *action,
+                    size_bytes: args.size,
+                    concurrency: args.concurrency as usize,
+                    warmup: args.warmup,
+                    duration: args.duration,
+                };
+                let name = subject.name();
+                match subject.measure(measurement).with_context(|| format!("measuring {name}")) {
+                    Ok(stats) => rounds[row * width + column].extend(stats),
+                    Err(error) => {
+                        measured = Err(error);
+                        break 'rounds;
+                    }
+                }
+                progress.step();
+            }
+        }
+    }
+    progress.finish();
+    let mut cleaned = Ok(());
+    for subject in &mut subjects {
+        let name = subject.name();
+        cleaned = cleaned.and(subject.clean_up().with_context(|| format!("removing what {name} wrote")));
+    }
+    measured?;
+    let mut rows = Vec::new();
+    for (row, action) in actions.iter().enumerate() {
+        for (column, subject) in subjects.iter().enumerate() {
+            let stats = &rounds[row * width + column];
+            rows.extend(Row::new(Kind::from(*action), subject.name(), subject.layer(), stats));
+        }
+    }
+    cleaned?;
+    Ok(Table::new(args, started, rows))
+}

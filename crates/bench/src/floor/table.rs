@@ -1,0 +1,210 @@
+//! The table of floors and endpoints.
+
+use gabion_segment::Durability;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{FloorArgs, Layer};
+use crate::{
+    report::{Latency, Machine, utc},
+    stats::{Kind, Stats},
+    units::show_bytes,
+};
+
+/// What was measured, for people and for programs.
+#[derive(Serialize, Debug)]
+pub(super) struct Table {
+    started: String,
+    size_bytes: u64,
+    concurrency: u32,
+    geometry: String,
+    rounds: u32,
+    machine: Machine,
+    rows: Vec<Row>,
+}
+
+/// One operation of one subject: its median round.
+#[derive(Clone, Serialize, Debug)]
+pub(super) struct Row {
+    operation: &'static str,
+    subject: String,
+    /// `http`, `log`, `files`, `data-sync` or `endpoint`.
+    layer: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<String>,
+    ops_per_s: f64,
+    bytes_per_s: f64,
+    latency_us: Latency,
+    error_count: u64,
+    /// Rates of all rounds.
+    rounds_ops_per_s: Vec<f64>,
+    /// Of an endpoint: its rate as a share of each floor on its path, and of the lowest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<Share>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_of_lowest: Option<f64>,
+    #[serde(skip)]
+    place: Layer,
+}
+
+/// A rate as a share of a floor.
+#[derive(Clone, Serialize, Debug)]
+struct Share {
+    floor: &'static str,
+    share: f64,
+}
+
+impl Layer {
+    fn key(self) -> &'static str {
+        match self {
+            Layer::Http => "http",
+            Layer::Log(_) => "log",
+            Layer::Files(_) => "files",
+            Layer::DataSync => "data-sync",
+            Layer::Endpoint(_) => "endpoint",
+        }
+    }
+
+    fn durability(self) -> Option<Durability> {
+        match self {
+            Layer::Http | Layer::DataSync => None,
+            Layer::Log(durability) | Layer::Files(durability) | Layer::Endpoint(durability) => Some(durability),
+        }
+    }
+}
+
+impl Row {
+    /// Of all rounds of one subject; nothing if there were none.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn new(kind: Kind, subject: String, place: Layer, rounds: &[Stats]) -> Option<Self> {
+        let empty = Histogram::new(3).expect("three digits are within the bounds of a histogram");
+        let mut figures = Vec::new();
+        for stats in rounds {
+            let seconds = stats.elapsed().as_secs_f64().max(1e-9);
+            let series = stats.series.get(&kind);
+            let latency = series.map_or(&empty, |series| &series.latency_ns);
+            let bytes = series.map_or(0, |series| series.bytes);
+            let errors = series.map_or(0, crate::stats::Series::error_count);
+            figures.push((latency.len() as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
+        }
+        let rounds_ops_per_s = figures.iter().map(|figures| figures.0).collect();
+        let error_count = figures.iter().map(|figures| figures.3).sum();
+        figures.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ops_per_s, bytes_per_s, latency_us, _) = *figures.get(figures.len() / 2)?;
+        Some(Self {
+            operation: kind.name(),
+            subject,
+            layer: place.key(),
+            durability: place.durability().map(|durability| durability.to_string()),
+            ops_per_s,
+            bytes_per_s,
+            latency_us,
+            error_count,
+            rounds_ops_per_s,
+            shares: Vec::new(),
+            share_of_lowest: None,
+            place,
+        })
+    }
+}
+
+impl Table {
+    pub(super) fn new(args: &FloorArgs, started: u64, mut rows: Vec<Row>) -> Self {
+        let floors = rows.clone();
+        for row in &mut rows {
+            let Layer::Endpoint(durability) = row.place else { continue };
+            let below =
+                floors.iter().filter(|floor| floor.operation == row.operation && floor.place.is_below(durability));
+            let share = |floor: &Row| Share { floor: floor.layer, share: row.ops_per_s / floor.ops_per_s };
+            row.shares = below.map(share).collect();
+            row.share_of_lowest = row.shares.iter().map(|share| share.share).max_by(f64::total_cmp);
+        }
+        Self {
+            started: utc(started),
+            size_bytes: args.size,
+            concurrency: args.concurrency,
+            geometry: args.geometry.to_string(),
+            rounds: args.rounds,
+            machine: Machine::here(),
+            rows,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn text(&self) -> String {
+        let width = self.rows.iter().map(|row| row.subject.len()).max().unwrap_or(0);
+        let mut out = format!(
+            "objects of {}, {} clients, {}, median of {} rounds\n{:<10}{:<width$}       ops/s       bytes/s    p50 µs    p99 µs  errors  share of\n",
+            show_bytes(self.size_bytes as f64),
+            self.concurrency,
+            self.geometry,
+            self.rounds,
+            "operation",
+            "",
+        );
+        for row in &self.rows {
+            let shares = row.shares.iter().map(|share| format!("  {} {:.0} %", share.floor, share.share * 100.0));
+            out += &format!(
+                "{:<10}{:<width$} {:>11.1} {:>11}/s {:>9.0} {:>9.0} {:>7}{}\n",
+                row.operation,
+                row.subject,
+                row.ops_per_s,
+                show_bytes(row.bytes_per_s),
+                row.latency_us.p50,
+                row.latency_us.p99,
+                row.error_count,
+                shares.collect::<String>(),
+            );
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{cli::Program, clock::Stamp, stats::Done};
+
+    fn stats(operations: u64) -> Stats {
+        let start = Stamp::now();
+        let mut stats = Stats::new(start);
+        let end = start.plus(Duration::from_secs(1));
+        (0..operations).for_each(|_| stats.record(Kind::Put, start, end, Ok(Done::bytes(4096))));
+        stats.finish()
+    }
+
+    #[test]
+    fn an_endpoint_is_compared_with_the_floors_on_its_path() {
+        use clap::Parser;
+        let command = Program::parse_from(["bench", "floor", "--endpoint", "relaxed=http://b,http://a"]).cli.command;
+        let args = *command.unwrap().into_settings().unwrap_err();
+        let endpoints: Vec<_> = args.endpoints().collect();
+        assert_eq!(endpoints, [(Durability::Relaxed, "http://b"), (Durability::Sync, "http://a")]);
+        assert_eq!(args.durabilities(), [Durability::Sync, Durability::Relaxed]);
+        let row = |layer: Layer, rounds: &[u64]| {
+            let rounds: Vec<Stats> = rounds.iter().copied().map(stats).collect();
+            Row::new(Kind::Put, format!("{layer:?}"), layer, &rounds).unwrap()
+        };
+        let table = Table::new(
+            &args,
+            0,
+            vec![
+                row(Layer::Http, &[100, 300, 200]),
+                row(Layer::Log(Durability::Sync), &[80]),
+                row(Layer::Log(Durability::Relaxed), &[400]),
+                row(Layer::DataSync, &[1]),
+                row(Layer::Endpoint(Durability::Sync), &[60]),
+                row(Layer::Endpoint(Durability::Relaxed), &[50]),
+            ],
+        );
+        assert_eq!(table.rows[0].ops_per_s, 200.0, "the median round");
+        let shares = |row: &Row| row.shares.iter().map(|share| (share.floor, share.share)).collect::<Vec<_>>();
+        assert_eq!(shares(&table.rows[4]), [("http", 0.3), ("log", 0.75)]);
+        assert_eq!(shares(&table.rows[5]), [("http", 0.25), ("log", 0.125)]);
+        assert_eq!([4, 5].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
+        assert!(table.text().contains("log 75 %"), "{}", table.text());
+        assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
+    }
+}

@@ -1,0 +1,230 @@
+//! `gabion bench` against a server: every load does what it says, and notices what is wrong.
+
+use std::{fs, path::Path};
+
+use gabion_tests::{Server, Setup};
+use serde_json::Value;
+
+/// The figures of one operation in one phase.
+fn figures<'a>(report: &'a Value, phase: &str, operation: &str) -> &'a Value {
+    let rows = report["results"].as_array().unwrap().iter();
+    let mut found =
+        rows.filter(|row| row["phase"].as_str().unwrap_or_default() == phase && row["operation"] == operation);
+    found.next().unwrap_or_else(|| panic!("no {operation} in phase {phase:?}: {report}"))
+}
+
+fn assert_no_errors(report: &Value) {
+    let rows = report["results"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["error_count"] == 0), "{report}");
+}
+
+/// Objects of the bucket that the loads work in; none when it was removed.
+async fn objects(server: &Server) -> Option<usize> {
+    let listed = server.client().list_objects_v2().bucket("gabion-bench").send().await.ok()?;
+    Some(listed.contents().len())
+}
+
+/// A load, its flags, and how many operations of which kind it must have done in which phase.
+type Row<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str, u64)]);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_load_runs_and_leaves_nothing_behind() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let rows: [Row<'_>; 9] = [
+        ("put", &["-n", "50", "--size", "100..20KiB", "--payload", "signed"], &[("", "put", 50)]),
+        ("get", &["-n", "50", "--objects", "20", "--size", "0:1,4KiB:3,200KiB:1"], &[("", "get", 50)]),
+        ("stat", &["-n", "50", "--objects", "20"], &[("", "stat", 50)]),
+        ("delete", &["-n", "50"], &[("", "delete", 50)]),
+        (
+            "multipart",
+            &["-n", "3", "--size", "11MiB", "--part-size", "5MiB"],
+            &[("", "multipart", 3), ("", "create-upload", 3), ("", "part", 9), ("", "complete-upload", 3)],
+        ),
+        ("mdtest-easy", &["-n", "60"], &[("create", "put", 60), ("stat", "stat", 60), ("delete", "delete", 60)]),
+        (
+            "mdtest-hard",
+            &["-n", "60"],
+            &[("create", "put", 60), ("stat", "stat", 60), ("read", "get", 60), ("delete", "delete", 60)],
+        ),
+        ("ior-hard", &["-n", "60"], &[("write", "put", 60), ("read", "get", 60)]),
+        (
+            "md-workbench",
+            &["-n", "40", "--data-sets", "3", "--precreate", "4"],
+            &[("precreate", "put", 48), ("benchmark", "put", 40), ("benchmark", "get", 40), ("cleanup", "delete", 48)],
+        ),
+    ];
+    for (operation, flags, expected) in rows {
+        let arguments = [&[operation, "-c", "4", "--warmup", "0s"], flags].concat();
+        let report = server.bench(&arguments).await.unwrap();
+        assert_no_errors(&report);
+        for (phase, kind, operations) in expected {
+            assert_eq!(
+                figures(&report, phase, kind)["operations"],
+                *operations,
+                "{operation} {phase} {kind}: {report}"
+            );
+        }
+        assert!(report["client_cpu_us_per_op"].as_f64().unwrap() > 0.0);
+        assert_eq!(objects(&server).await, None, "{operation} left its bucket");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listings_are_counted_by_key_and_by_folder() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let objects = ["--objects", "120", "--size", "1", "--per-folder", "10", "-c", "2", "--warmup", "0s", "--keep"];
+    let keys = server.bench(&[&["list", "-n", "8", "--max-keys", "50"], &objects[..]].concat()).await.unwrap();
+    assert_no_errors(&keys);
+    // Pages of 50, 50 and 20 keys, for each of two workers.
+    let per_page = |report: &Value| {
+        let row = figures(report, "", "list");
+        row["entries_per_s"].as_f64().unwrap() / row["ops_per_s"].as_f64().unwrap()
+    };
+    assert!((20.0..50.0).contains(&per_page(&keys)), "{keys}");
+    let folders = ["list", "-n", "4", "--delimiter", "/", "--prefix", "bench/", "--no-prepare"];
+    let folders = server.bench(&[&folders, &objects[..]].concat()).await.unwrap();
+    assert!((per_page(&folders) - 12.0).abs() < 1e-6, "{folders}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_the_work_and_add_up() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let share = ["-c", "5", "--processes", "3", "--warmup", "0s"];
+    let pid = server.pid().unwrap().to_string();
+    let put = server.bench(&[&["put", "-n", "101", "--server-pid", &pid], &share[..]].concat()).await.unwrap();
+    assert_no_errors(&put);
+    let row = figures(&put, "", "put");
+    assert_eq!(row["operations"], 101);
+    let seconds: u64 = row["per_second"].as_array().unwrap().iter().map(|second| second["ops"].as_u64().unwrap()).sum();
+    let steps = row["latency_distribution"].as_array().unwrap().iter();
+    let distribution: u64 = steps.map(|step| step["count"].as_u64().unwrap()).sum();
+    assert_eq!((seconds, distribution), (101, 101));
+    assert!(put["server_cpu_us_per_op"].is_number(), "{put}");
+    // Each phase has what the one before wrote, whichever process wrote it.
+    let hard = server.bench(&[&["mdtest-hard", "-n", "47"], &share[..]].concat()).await.unwrap();
+    assert_no_errors(&hard);
+    for (phase, operation) in [("create", "put"), ("stat", "stat"), ("read", "get"), ("delete", "delete")] {
+        assert_eq!(figures(&hard, phase, operation)["operations"], 47, "{phase}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_written_so_is_noticed() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let common = ["-n", "20", "-c", "2", "--objects", "5", "--warmup", "0s", "--keep"];
+    server.bench(&[&["get"], &common[..]].concat()).await.unwrap();
+    // Another seed means other content, another size another length; the first is not seen by who does not look.
+    let other = ["--no-prepare", "--seed", "2"];
+    let error = server.bench(&[&["get"], &common[..], &other].concat()).await.unwrap_err().to_string();
+    assert!(error.contains("not read as they were written"), "{error}");
+    server.bench(&[&["get", "--no-verify"], &common[..], &other].concat()).await.unwrap();
+    let longer = ["--no-prepare", "--size", "4097", "--no-verify"];
+    let error = server.bench(&[&["stat"], &common[..], &longer].concat()).await.unwrap_err().to_string();
+    assert!(error.contains("not read as they were written"), "{error}");
+    let missing = ["get", "-n", "3", "--no-prepare", "--objects", "5", "--prefix", "none/", "--warmup", "0s", "--keep"];
+    let error = server.bench(&missing).await.unwrap_err().to_string();
+    assert!(error.contains("no operation succeeded"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_and_comparisons_are_written() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let endpoint = server.endpoint();
+    for name in ["a", "b"] {
+        let (json, html) = (file(&format!("{name}.json")), file(&format!("{name}.html")));
+        let flags =
+            ["bench", "put", "-n", "30", "--warmup", "0s", "--endpoint", &endpoint, "--json", &json, "--html", &html];
+        let said = server.gabion(&flags).await.unwrap();
+        assert!(said.contains("ops/s") && said.contains("CPU per request"), "{said}");
+    }
+    let (a, b, page) = (file("a.json"), file("b.json"), file("compared.html"));
+    let said = server.gabion(&["bench", "--compare", &a, &b, "--html", &page]).await.unwrap();
+    assert!(said.contains("too short to tell"), "{said}");
+    let written = |path: &str| fs::read_to_string(Path::new(path)).unwrap();
+    for page in [file("a.html"), page] {
+        assert!(written(&page).starts_with("<!doctype html>") && written(&page).ends_with("</html>\n"));
+    }
+    let error = server.gabion(&["bench", "put", "-c", "1", "--processes", "2"]).await.unwrap_err().to_string();
+    assert!(error.contains("exit status: 2") && error.contains("each needs a worker"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_with_tls_are_trusted_as_asked() {
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/server/testdata/tls");
+    let file = |name: &str| testdata.join(name).display().to_string();
+    let (certificate, key) = (file("certificate.pem"), file("key.pem"));
+    let setup = Setup::single().flag("--tls-cert", &certificate).flag("--tls-key", &key);
+    let server = Server::start(setup).await.unwrap();
+    let endpoint = format!("https://{}", server.address());
+    let load =
+        ["bench", "mixed", "-n", "60", "--objects", "10", "--size", "40KiB", "--warmup", "0s", "--endpoint", &endpoint];
+    for trust in [&["--ca", &certificate][..], &["--insecure"]] {
+        let said = server.gabion(&[&load, trust].concat()).await.unwrap();
+        assert!(said.contains("get") && !said.contains('×'), "{said}");
+    }
+    // The key's file holds no certificate.
+    for (trust, expected) in
+        [(&["--ca", &key], "holds no certificate"), (&["--ca", "/nowhere"], "reading the authorities")]
+    {
+        let error = server.gabion(&[&load[..], &trust[..]].concat()).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (targets, endpoint) = (place.path().display().to_string(), server.endpoint());
+    let arguments = [
+        "bench",
+        "floor",
+        "--targets",
+        &targets,
+        "--geometry",
+        "2+1",
+        "--endpoint",
+        &endpoint,
+        "-c",
+        "4",
+        "--objects",
+        "20",
+        "--duration",
+        "100ms",
+        "--warmup",
+        "0s",
+        "--rounds",
+        "1",
+        "--json",
+        "-",
+    ];
+    let table: Value = serde_json::from_str(&server.gabion(&arguments).await.unwrap()).unwrap();
+    let rows = table["rows"].as_array().unwrap();
+    let found: Vec<_> =
+        rows.iter().map(|row| (row["operation"].as_str().unwrap(), row["layer"].as_str().unwrap())).collect();
+    let layers = ["http", "log", "files", "data-sync", "endpoint"];
+    let expected: Vec<_> = layers
+        .map(|layer| ("put", layer))
+        .into_iter()
+        .chain(["http", "log", "files", "endpoint"].map(|layer| ("get", layer)))
+        .chain(["http", "endpoint"].map(|layer| ("stat", layer)))
+        .collect();
+    assert_eq!(found, expected);
+    for row in rows {
+        assert_eq!(row["error_count"], 0, "{row}");
+        let floors: Vec<_> =
+            row["shares"].as_array().into_iter().flatten().map(|share| share["floor"].as_str().unwrap()).collect();
+        let expected: &[&str] = match (row["layer"].as_str(), row["operation"].as_str()) {
+            (Some("endpoint"), Some("stat")) => &["http"],
+            (Some("endpoint"), _) => &["http", "log", "files"],
+            _ => &[],
+        };
+        assert_eq!(floors, expected, "{row}");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    assert_eq!(objects(&server).await, None);
+    let error = server.gabion(&["bench", "floor", "--targets", "/nowhere"]).await.unwrap_err().to_string();
+    assert!(error.contains("exit status: 2") && error.contains("/nowhere is no directory"), "{error}");
+}

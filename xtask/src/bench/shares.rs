@@ -1,0 +1,253 @@
+//! `cargo xtask bench shares`: what a server reaches of the limits of its machine, against the shares that were set as targets.
+//!
+//! Two release servers run side by side, one with each durability, on the same drives as the floors; `gabion bench floor` measures all of them in turn.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::{ACCESS_KEY, SECRET_KEY, Server};
+use crate::{process::output, summary::say};
+
+const GEOMETRY: &str = "4+2";
+const TARGETS: usize = 6;
+/// What one lone put may take beyond HTTP and one sync, in microseconds.
+const LONE_PUT_US: f64 = 150.0;
+const KEYS_PER_S: f64 = 300_000.0;
+
+/// How much is measured.
+pub(super) struct Extent {
+    pub(super) seconds: u64,
+    pub(super) rounds: usize,
+    /// Keys of the listing.
+    pub(super) keys: u64,
+    /// Folders of the listing of folders, and keys in each.
+    pub(super) folders: u64,
+    pub(super) per_folder: u64,
+}
+
+/// A target: the share of the floors in `of` that a rate must reach.
+struct Wish {
+    size: &'static str,
+    clients: &'static str,
+    operation: &'static str,
+    of: &'static [&'static str],
+    relaxed: f64,
+    sync: f64,
+}
+
+const WISHES: [Wish; 5] = [
+    Wish { size: "4KiB", clients: "64", operation: "put", of: &["http"], relaxed: 0.60, sync: 0.50 },
+    Wish { size: "4KiB", clients: "64", operation: "get", of: &["http"], relaxed: 0.75, sync: 0.75 },
+    Wish { size: "4KiB", clients: "64", operation: "stat", of: &["http"], relaxed: 0.80, sync: 0.80 },
+    Wish { size: "16MiB", clients: "16", operation: "put", of: &["http", "files"], relaxed: 0.80, sync: 0.75 },
+    Wish { size: "16MiB", clients: "16", operation: "get", of: &["http", "files"], relaxed: 0.80, sync: 0.75 },
+];
+
+/// Measures and prints the tables, as Markdown.
+///
+/// # Errors
+/// When a server or a load fails.
+pub(super) fn run(program: &Path, directory: &Path, extent: &Extent) -> anyhow::Result<()> {
+    let place = directory.join(format!("gabion-shares-{}", std::process::id()));
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    let tables = measure(program, &place, extent);
+    fs::remove_dir_all(&place)?;
+    say(&tables?);
+    Ok(())
+}
+
+fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<String> {
+    let start = |durability| {
+        let place = place.join(durability);
+        let targets: Vec<PathBuf> = (0..TARGETS).map(|index| place.join(format!("target{index}"))).collect();
+        for target in &targets {
+            fs::create_dir_all(target)?;
+        }
+        Server::open(program, &place, GEOMETRY, targets, &["--durability", durability])
+    };
+    let (relaxed, sync) = (start("relaxed")?, start("sync")?);
+    let floors = place.join("floors");
+    fs::create_dir_all(&floors)?;
+    let bench =
+        Bench { program, floors, endpoints: format!("sync={},relaxed={}", sync.endpoint, relaxed.endpoint), extent };
+    let small = bench.floor("4KiB", "64", "put,get,stat")?;
+    let lone = bench.floor("4KiB", "1", "put,get")?;
+    let large = bench.floor("16MiB", "16", "put,get")?;
+    let mut out = String::new();
+    for table in [&small, &lone, &large] {
+        out += &figures(table)?;
+    }
+    out += "\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n";
+    for wish in &WISHES {
+        let table = if wish.size == "4KiB" { &small } else { &large };
+        for (durability, target) in [("relaxed", wish.relaxed), ("sync", wish.sync)] {
+            let (floor, share) = worst_share(row(table, wish.operation, "endpoint", durability)?, wish.of)?;
+            out += &format!(
+                "| {} {}, {} clients | {durability} | {:.0} % | {floor} | ≥ {:.0} % | {} |\n",
+                wish.size,
+                wish.operation,
+                wish.clients,
+                share * 100.0,
+                target * 100.0,
+                met(share >= target),
+            );
+        }
+    }
+    out += &lone_put(&lone)?;
+    out += &bench.listings(&sync)?;
+    Ok(out)
+}
+
+fn met(met: bool) -> &'static str {
+    if met { "met" } else { "missed" }
+}
+
+fn number(value: &Value) -> anyhow::Result<f64> {
+    value.as_f64().context("a figure is missing from the report")
+}
+
+/// The row of an operation in a layer; floors that know no durability have any.
+fn row<'a>(table: &'a Value, operation: &str, layer: &str, durability: &str) -> anyhow::Result<&'a Value> {
+    let rows = table["rows"].as_array().context("the report has no rows")?;
+    let fits = |row: &&Value| {
+        row["operation"] == operation
+            && row["layer"] == layer
+            && row["durability"].as_str().is_none_or(|found| found == durability)
+    };
+    rows.iter().find(fits).with_context(|| format!("the report has no {operation} of {layer}, {durability}"))
+}
+
+/// The lowest of these floors and the share that the endpoint reaches of it.
+fn worst_share<'a>(row: &'a Value, of: &[&str]) -> anyhow::Result<(&'a str, f64)> {
+    let shares = row["shares"].as_array().context("the report has no shares")?;
+    let mut lowest: Option<(&str, f64)> = None;
+    for share in shares {
+        let (floor, share) = (share["floor"].as_str().unwrap_or_default(), number(&share["share"])?);
+        if of.contains(&floor) && lowest.is_none_or(|(_, found)| share > found) {
+            lowest = Some((floor, share));
+        }
+    }
+    lowest.context("the report has no share of these floors")
+}
+
+fn figures(table: &Value) -> anyhow::Result<String> {
+    let mut out = format!(
+        "\n{} bytes, {} clients, {}, {}, {} CPUs, {}:\n\n| operation | what | ops/s | MiB/s | p50 µs | p99 µs | errors | share of lowest floor |\n\
+         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        table["size_bytes"],
+        table["concurrency"],
+        table["geometry"].as_str().unwrap_or_default(),
+        table["machine"]["cpu"].as_str().unwrap_or_default(),
+        table["machine"]["cpus"],
+        table["started"].as_str().unwrap_or_default(),
+    );
+    for row in table["rows"].as_array().context("the report has no rows")? {
+        let share = row["share_of_lowest"].as_f64().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));
+        let what = match (row["layer"].as_str().unwrap_or_default(), row["durability"].as_str()) {
+            ("endpoint", Some(durability)) => format!("**server, {durability}**"),
+            _ => row["subject"].as_str().unwrap_or_default().to_owned(),
+        };
+        out += &format!(
+            "| {} | {what} | {:.0} | {:.1} | {:.0} | {:.0} | {} | {share} |\n",
+            row["operation"].as_str().unwrap_or_default(),
+            number(&row["ops_per_s"])?,
+            number(&row["bytes_per_s"])? / 1_048_576.0,
+            number(&row["latency_us"]["p50"])?,
+            number(&row["latency_us"]["p99"])?,
+            row["error_count"],
+        );
+    }
+    Ok(out)
+}
+
+/// A lone put against HTTP and one sync.
+fn lone_put(table: &Value) -> anyhow::Result<String> {
+    let p50 = |layer| number(&row(table, "put", layer, "sync")?["latency_us"]["p50"]);
+    let (put, bound) = (p50("endpoint")?, p50("http")? + p50("data-sync")? + LONE_PUT_US);
+    let verdict = met(put <= bound);
+    Ok(format!(
+        "| 4KiB put, 1 client, p50 | sync | {put:.0} µs | HTTP + one sync + 150 µs | ≤ {bound:.0} µs | {verdict} |\n"
+    ))
+}
+
+struct Bench<'a> {
+    program: &'a Path,
+    floors: PathBuf,
+    endpoints: String,
+    extent: &'a Extent,
+}
+
+impl Bench<'_> {
+    fn bench(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        say(&format!("gabion bench {}", arguments.join(" ")));
+        let mut command = Command::new(self.program);
+        command.arg("bench").args(arguments).args(["--json", "-"]);
+        let text = output(command.env("GABION_ACCESS_KEY", ACCESS_KEY).env("GABION_SECRET_KEY", SECRET_KEY))?;
+        serde_json::from_str(&text).context("reading the report of gabion bench")
+    }
+
+    fn floor(&self, size: &str, clients: &str, operations: &str) -> anyhow::Result<Value> {
+        let (seconds, rounds) = (format!("{}s", self.extent.seconds), self.extent.rounds.to_string());
+        let targets = self.floors.display().to_string();
+        self.bench(&[
+            "floor",
+            "--size",
+            size,
+            "-c",
+            clients,
+            "--operation",
+            operations,
+            "--targets",
+            &targets,
+            "--geometry",
+            GEOMETRY,
+            "--endpoint",
+            &self.endpoints,
+            "--duration",
+            &seconds,
+            "--rounds",
+            &rounds,
+        ])
+    }
+
+    /// One client lists all keys, and folders of many and of few keys.
+    fn listings(&self, server: &Server) -> anyhow::Result<String> {
+        let Extent { keys, folders, per_folder, .. } = *self.extent;
+        let few = (per_folder / 10).max(1);
+        let keys_per_s = self.list(server, "keys/", keys, per_folder, &[])?;
+        let delimiter = ["--delimiter", "/"];
+        let many_per_s = self.list(server, "many/", folders * per_folder, per_folder, &delimiter)?;
+        let few_per_s = self.list(server, "few/", folders * few, few, &delimiter)?;
+        let verdict = met(keys_per_s >= KEYS_PER_S);
+        Ok(format!(
+            "| list of {keys} keys, 1 client | | {keys_per_s:.0} keys/s | | ≥ {KEYS_PER_S:.0} keys/s | {verdict} |\n\
+             | list of {folders} folders, 1 client | | {many_per_s:.0} folders/s of {per_folder} keys | {few_per_s:.0} folders/s of {few} keys | as many | |\n"
+        ))
+    }
+
+    fn list(
+        &self,
+        server: &Server,
+        prefix: &str,
+        objects: u64,
+        per_folder: u64,
+        flags: &[&str],
+    ) -> anyhow::Result<f64> {
+        let (objects, per_folder) = (objects.to_string(), per_folder.to_string());
+        let seconds = format!("{}s", self.extent.seconds);
+        let common =
+            ["--endpoint", &server.endpoint, "--bucket", "listed", "--prefix", prefix, "--size", "1", "--keep"];
+        let these = ["--objects", &objects, "--per-folder", &per_folder];
+        // Written by many, listed by one.
+        self.bench(&[&["list", "-c", "64", "-n", "1", "--warmup", "0s"], &common[..], &these].concat())?;
+        let list = ["list", "-c", "1", "--no-prepare", "--duration", &seconds];
+        let report = self.bench(&[&list, &common[..], &these, flags].concat())?;
+        number(&report["results"][0]["entries_per_s"])
+    }
+}
