@@ -31,6 +31,9 @@ trait Kernel: Send + Sync {
     #[cfg(test)]
     fn name(&self) -> &'static str;
 
+    /// Streams that cost as much as one.
+    fn lanes(&self) -> usize;
+
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]);
 }
 
@@ -72,7 +75,13 @@ impl Md5 {
         Self::update_many(&mut [(self, bytes)]);
     }
 
-    /// Appends to many streams at once; the more there are, up to 16, the less each costs.
+    /// How many streams cost this machine about as much as one: 16, 8 or 1.
+    #[must_use]
+    pub fn lanes() -> usize {
+        available()[0].lanes()
+    }
+
+    /// Appends to many streams at once; the more there are, up to [`Md5::lanes`], the less each costs.
     pub fn update_many(streams: &mut [(&mut Md5, &[u8])]) {
         Self::update_many_with(available()[0], streams);
     }

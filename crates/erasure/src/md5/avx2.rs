@@ -27,6 +27,10 @@ impl Kernel for Avx2 {
         "avx2"
     }
 
+    fn lanes(&self) -> usize {
+        LANES
+    }
+
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]) {
         for (states, blocks) in states.chunks_mut(LANES).zip(blocks.chunks(LANES)) {
             match states.len() {
@@ -71,12 +75,12 @@ impl Lanes<LANES> for Avx2 {
         for quarter in 0..4 {
             // SAFETY: as above; each reference is good for 64 bytes, of which the quarter's 16 are read.
             unsafe {
-                let row = |lane: usize| {
+                let mut rows = [self.splat(0); 4];
+                for (lane, row) in rows.iter_mut().enumerate() {
                     let low = _mm_loadu_si128(blocks[lane].as_ptr().add(16 * quarter).cast());
                     let high = _mm_loadu_si128(blocks[lane + 4].as_ptr().add(16 * quarter).cast());
-                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
-                };
-                let rows = [row(0), row(1), row(2), row(3)];
+                    *row = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                }
                 let (low, low_hi) = (_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[0], rows[1]));
                 let (high, high_hi) =
                     (_mm256_unpacklo_epi32(rows[2], rows[3]), _mm256_unpackhi_epi32(rows[2], rows[3]));

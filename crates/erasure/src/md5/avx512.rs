@@ -30,6 +30,10 @@ impl Kernel for Avx512 {
         "avx512"
     }
 
+    fn lanes(&self) -> usize {
+        LANES_MAX
+    }
+
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]) {
         for (states, blocks) in states.chunks_mut(LANES_MAX).zip(blocks.chunks(LANES_MAX)) {
             // SAFETY: `self` proves that the machine has the features.
@@ -188,7 +192,10 @@ unsafe fn transpose_four(blocks: [&Block; 4]) -> [__m128i; 16] {
     unsafe {
         let mut words = [_mm_set1_epi32(0); 16];
         for quarter in 0..4 {
-            let rows = blocks.map(|block| _mm_loadu_si128(block.as_ptr().add(16 * quarter).cast()));
+            let mut rows = [_mm_set1_epi32(0); 4];
+            for (row, block) in rows.iter_mut().zip(blocks) {
+                *row = _mm_loadu_si128(block.as_ptr().add(16 * quarter).cast());
+            }
             let four =
                 transpose_rows!(rows, _mm_unpacklo_epi32, _mm_unpackhi_epi32, _mm_unpacklo_epi64, _mm_unpackhi_epi64);
             words[4 * quarter..][..4].copy_from_slice(&four);
@@ -207,11 +214,12 @@ unsafe fn transpose_eight(blocks: [&Block; 8]) -> [__m256i; 16] {
     unsafe {
         let mut words = [_mm256_set1_epi32(0); 16];
         for quarter in 0..4 {
-            let rows: [__m256i; 4] = std::array::from_fn(|lane| {
+            let mut rows = [_mm256_set1_epi32(0); 4];
+            for (lane, row) in rows.iter_mut().enumerate() {
                 let low = _mm_loadu_si128(blocks[lane].as_ptr().add(16 * quarter).cast());
                 let high = _mm_loadu_si128(blocks[lane + 4].as_ptr().add(16 * quarter).cast());
-                _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
-            });
+                *row = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+            }
             let four = transpose_rows!(
                 rows,
                 _mm256_unpacklo_epi32,
@@ -233,17 +241,20 @@ unsafe fn transpose_eight(blocks: [&Block; 8]) -> [__m256i; 16] {
 unsafe fn transpose_sixteen(blocks: [&Block; 16]) -> [__m512i; 16] {
     // SAFETY: the caller's promise; each reference is good for 64 bytes.
     unsafe {
-        let inner: [[__m512i; 4]; 4] = std::array::from_fn(|group| {
-            let rows: [__m512i; 4] =
-                std::array::from_fn(|lane| _mm512_loadu_si512(blocks[4 * group + lane].as_ptr().cast()));
-            transpose_rows!(
+        let mut inner = [[_mm512_set1_epi32(0); 4]; 4];
+        for (four, blocks) in inner.iter_mut().zip(blocks.as_chunks::<4>().0) {
+            let mut rows = [_mm512_set1_epi32(0); 4];
+            for (row, block) in rows.iter_mut().zip(blocks) {
+                *row = _mm512_loadu_si512(block.as_ptr().cast());
+            }
+            *four = transpose_rows!(
                 rows,
                 _mm512_unpacklo_epi32,
                 _mm512_unpackhi_epi32,
                 _mm512_unpacklo_epi64,
                 _mm512_unpackhi_epi64
-            )
-        });
+            );
+        }
         let mut words = [_mm512_set1_epi32(0); 16];
         for at in 0..4 {
             let low = _mm512_shuffle_i32x4::<0x44>(inner[0][at], inner[1][at]);

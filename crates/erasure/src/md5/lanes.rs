@@ -1,6 +1,6 @@
 //! The steps of MD5 on words that stand for as many streams as a vector has lanes.
 //!
-//! Everything is inlined into functions that have the instructions of their vectors enabled.
+//! Everything is inlined into functions that have the instructions of their vectors enabled. A closure has not: instructions in it become calls.
 
 use super::{Block, State};
 
@@ -36,8 +36,9 @@ pub(super) fn compress<const N: usize, L: Lanes<N>>(lanes: L, states: &mut [Stat
     let run = streams[0].len();
     assert!(streams.iter().all(|blocks| blocks.len() == run));
     let streams: [&[Block]; N] = std::array::from_fn(|lane| streams[lane.min(last)]);
-    let word = |at: usize| lanes.load(&std::array::from_fn(|lane| states[lane.min(last)][at]));
-    let [mut a, mut b, mut c, mut d] = [word(0), word(1), word(2), word(3)];
+    let words: [[u32; N]; 4] = std::array::from_fn(|at| std::array::from_fn(|lane| states[lane.min(last)][at]));
+    let (mut a, mut b) = (lanes.load(&words[0]), lanes.load(&words[1]));
+    let (mut c, mut d) = (lanes.load(&words[2]), lanes.load(&words[3]));
     for at in 0..run {
         let words = lanes.transpose(streams.map(|blocks| &blocks[at]));
         let before = [a, b, c, d];

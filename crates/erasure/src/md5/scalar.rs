@@ -15,6 +15,10 @@ impl Kernel for Scalar {
         "scalar"
     }
 
+    fn lanes(&self) -> usize {
+        1
+    }
+
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]) {
         for (state, blocks) in states.iter_mut().zip(blocks) {
             compress::<1, _>(Scalar, std::slice::from_mut(state), &[blocks]);

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use futures::Stream;
 use gabion_store::BodyError;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -24,6 +24,8 @@ const LINE_BYTES_MAX: usize = 1024;
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
 /// Most trailers.
 const TRAILERS_MAX: usize = 100;
+/// Pieces of a signed chunk below this are gathered.
+const PIECE_BYTES_MIN: usize = 4096;
 const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
@@ -46,8 +48,31 @@ enum State {
 /// A signed chunk, of which nothing is given out before it was verified.
 struct Held {
     bytes: Vec<Bytes>,
+    /// The end of it, when it came in pieces so small that keeping each would cost more than the bytes.
+    gathered: BytesMut,
     /// As it was sent.
     signature: [u8; 64],
+}
+
+impl Held {
+    fn new(signature: [u8; 64]) -> Self {
+        Self { bytes: Vec::new(), gathered: BytesMut::new(), signature }
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() < PIECE_BYTES_MIN {
+            self.gathered.extend_from_slice(&piece);
+        } else {
+            self.end_gathered();
+            self.bytes.push(piece);
+        }
+    }
+
+    fn end_gathered(&mut self) {
+        if !self.gathered.is_empty() {
+            self.bytes.push(self.gathered.split().freeze());
+        }
+    }
 }
 
 /// The bytes of an aws-chunked body.
@@ -119,9 +144,10 @@ impl<S> Chunks<S> {
                 State::Holding(left, held) => {
                     let bytes = self.arrived.split_to(self.arrived.len().min(*left));
                     *left -= bytes.len();
-                    held.bytes.push(bytes);
+                    held.push(bytes);
                     if *left == 0 {
-                        let held = Held { bytes: mem::take(&mut held.bytes), signature: held.signature };
+                        held.end_gathered();
+                        let held = Held { bytes: mem::take(&mut held.bytes), ..Held::new(held.signature) };
                         self.state = State::Break(0, Some(held));
                     }
                 }
@@ -175,7 +201,7 @@ impl<S> Chunks<S> {
             return Err(BodyError::TooLarge);
         }
         if size > 0 {
-            return Ok(State::Holding(size, Held { bytes: Vec::new(), signature }));
+            return Ok(State::Holding(size, Held::new(signature)));
         }
         self.signing.verify_chunk(&[], &signature)?;
         Ok(State::Trailers)
@@ -198,8 +224,8 @@ impl<S> Chunks<S> {
     fn read_trailers(&self) -> Result<HeaderMap, BodyError> {
         let mut signature = None;
         let mut trailers = Vec::new();
-        let lines = self.line.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-        for line in lines {
+        let lines = self.line.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        for line in lines.filter(|line| !line.is_empty()) {
             if trailers.len() == TRAILERS_MAX {
                 return Err(BodyError::Malformed("The trailers are too large.".into()));
             }

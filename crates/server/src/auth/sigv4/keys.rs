@@ -10,7 +10,7 @@ use crate::credentials::SecretKey;
 /// Access keys whose signing key is kept; beyond them all are forgotten and derived anew.
 const KEPT_MAX: usize = 10_000;
 
-/// Derived keys by access key: each for the last day that it was used on. Only access keys that exist get here.
+/// Derived keys by access key: each for the latest day that it was used on. Only access keys that exist get here.
 #[derive(Default)]
 pub(super) struct SigningKeys(RwLock<HashMap<Box<str>, Kept>>);
 
@@ -39,6 +39,10 @@ impl SigningKeys {
         }
         let key = s3s_sigv4::derive_signing_key(secret.expose(), date, region, service);
         let mut all = self.0.write();
+        // It is not verified yet that the request may name an older day: what is in use stays.
+        if all.get(access_key).is_some_and(|kept| kept.date > day && kept.secret.is_same(secret)) {
+            return key;
+        }
         if all.len() >= KEPT_MAX && !all.contains_key(access_key) {
             all.clear();
         }
