@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use gabion_erasure::Crc64;
@@ -450,6 +451,12 @@ impl Log {
         let targets = &self.handle.core.media.targets;
         let is_away = |target: &Target| matches!(target.state(), TargetState::Absent | TargetState::Failed);
         !targets.missing_members().is_empty() || targets.all().iter().any(|(_, target)| is_away(target))
+    }
+
+    /// Whether a target gave an error instead of bytes since the log was opened.
+    #[must_use]
+    pub fn reads_failed(&self) -> bool {
+        self.handle.core.media.reads_failed.load(Ordering::Relaxed)
     }
 
     /// Bytes of records that must be written again when a segment is freed, because only there it is said which segments were freed before.

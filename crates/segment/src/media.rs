@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
@@ -40,6 +41,8 @@ pub(crate) struct Media {
     codecs: Mutex<Vec<Codec>>,
     /// See [`rebuild_memory`].
     pub(crate) rebuilds: Arc<Semaphore>,
+    /// Whether a target ever gave an error instead of bytes: what was not read then may be there all the same.
+    pub(crate) reads_failed: AtomicBool,
 }
 
 /// Why a chunk, or a part of it, can not be had.
@@ -71,6 +74,7 @@ impl Media {
             headers: Cache::new(config.header_cache_entries),
             codecs: Mutex::default(),
             rebuilds: rebuild_memory(),
+            reads_failed: AtomicBool::new(false),
         }
     }
 
@@ -98,7 +102,7 @@ impl Media {
                 Ok(file)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ChunkError::Absent),
-            Err(error) => Err(failed_read(&error)),
+            Err(error) => Err(self.failed_read(&error)),
         }
     }
 
@@ -128,7 +132,7 @@ impl Media {
             Err(error) => {
                 // The handle may be the fault, e.g. after a remount: the next read opens anew.
                 self.forget_shard(info.id, shard as u8, info.targets[shard]);
-                Err(failed_read(&error))
+                Err(self.failed_read(&error))
             }
         }
     }
@@ -185,6 +189,12 @@ impl Media {
         }
     }
 
+    /// Notes that a target gave an error.
+    fn failed_read(&self, error: &io::Error) -> ChunkError {
+        self.reads_failed.store(true, Ordering::Relaxed);
+        if is_exhausted(error) { ChunkError::Exhausted(error.to_string()) } else { ChunkError::Io(error.to_string()) }
+    }
+
     /// Counts damage and asks for its repair.
     pub(crate) fn damaged(&self, info: &SegmentInfo, shard: usize, error: &ChunkError) {
         // What was open may be a file that repair has replaced meanwhile.
@@ -238,10 +248,6 @@ pub(crate) fn check_blocks(header: &ChunkHeader, range: Range<usize>, bytes: &[u
         }
     }
     Ok(())
-}
-
-fn failed_read(error: &io::Error) -> ChunkError {
-    if is_exhausted(error) { ChunkError::Exhausted(error.to_string()) } else { ChunkError::Io(error.to_string()) }
 }
 
 fn corrupt(what: &str, error: FormatError) -> ChunkError {

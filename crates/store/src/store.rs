@@ -108,6 +108,8 @@ pub struct StoreStatus {
     pub dead_segments: usize,
     /// Segments whose files are being removed, or could not all be removed because a target is absent.
     pub freeing_segments: usize,
+    /// Segments that are kept as they are because mutations that may refer to them can not be read for now; until the next start.
+    pub kept_segments: usize,
     /// How far the scrub is.
     pub scrub: upkeep::ScrubStatus,
     /// Why the store takes no writes, if it takes none.
@@ -354,6 +356,7 @@ impl Store {
             written_bytes: 0,
             dead_segments: 0,
             freeing_segments: 0,
+            kept_segments: inner.apply.kept_segments(),
         };
         // Of segments that are only remembered nothing is left to be counted.
         let remembered = inner.log.remembered();

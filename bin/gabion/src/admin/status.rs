@@ -30,6 +30,8 @@ struct Store {
     live_bytes: u64,
     written_bytes: u64,
     segments_to_free: u64,
+    #[serde(default)]
+    segments_kept: u64,
     unavailable: Option<String>,
     #[serde(default)]
     scrub: Option<Scrub>,
@@ -244,6 +246,15 @@ impl Store {
             let segments = count(log.unreadable_segments, "segment");
             say(format!("{segments} can not be read: more shards are lost than parity replaces"), "data-is-lost");
         }
+        if self.segments_kept > 0 {
+            let segments = count(self.segments_kept, "segment");
+            say(
+                format!(
+                    "{segments} give back no space: what may refer to them can not be read. Restart when all targets are back"
+                ),
+                "data-is-lost",
+            );
+        }
         let lacking: u64 = log.redundancy.iter().skip(1).sum();
         if lacking > 0 {
             say(format!("{} without full redundancy", count(lacking, "segment")), "a-drive-died");
@@ -421,7 +432,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 12] = [
+        let table: [(Change, &str); 13] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -429,6 +440,7 @@ mod tests {
             (|v| v["store"]["log"]["targets"] = json!([target("online", 9)]), "only 9 B left"),
             (|v| v["store"]["log"]["missing_members"] = json!(["8"]), "1 member of the deployment"),
             (|v| v["store"]["log"]["unreadable_segments"] = json!(2), "2 segments can not be read"),
+            (|v| v["store"]["segments_kept"] = json!(7), "7 segments give back no space"),
             (|v| v["store"]["log"]["at_risk"] = json!(1), "1 segment at risk"),
             (|v| v["store"]["log"]["redundancy"] = json!([5, 3, 1]), "4 segments without full redundancy"),
             (

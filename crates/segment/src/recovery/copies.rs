@@ -4,6 +4,9 @@
 //! any more. A file under a shard's name is either the one that the segment was opened with, or a whole and checked copy, whose
 //! header has a higher epoch; so any of them may be read, and the highest epoch is the one to keep.
 
+use std::io;
+use std::sync::atomic::Ordering;
+
 use futures::future::join_all;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use gabion_types::{SegmentId, ShardCopy, TargetId};
@@ -102,7 +105,15 @@ async fn read_header(core: &Core, id: SegmentId, found: &Found) -> Seen {
         let file = disk.open(&shard_path(id, found.shard)).await?;
         file.read_at(0, SHARD_HEADER_BYTES_MAX + CHUNK_ALIGN_BYTES).await
     };
-    let Ok(bytes) = read.await else { return Seen::Other };
+    let bytes = match read.await {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            if error.kind() != io::ErrorKind::NotFound {
+                core.media.reads_failed.store(true, Ordering::Relaxed);
+            }
+            return Seen::Other;
+        }
+    };
     match ShardHeader::decode(&bytes) {
         Ok(header)
             if header.segment == id

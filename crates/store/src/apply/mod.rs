@@ -160,10 +160,20 @@ impl Apply {
     pub(crate) fn note_unreadable(&self, may_return: bool) {
         self.has_unreadable.store(true, Ordering::Release);
         if may_return {
-            let there = self.with_segments(|segments| segments.iter().map(|(id, _)| id).collect());
+            let there: HashSet<SegmentId> = self.with_segments(|segments| segments.iter().map(|(id, _)| id).collect());
+            tracing::warn!(
+                segments = there.len(),
+                "mutations can not be read that may be there when a target returns: until a start that finds them, or no target away, \
+                 no space is given back of the segments that they may refer to"
+            );
             // Noted once, at the start: what is opened later does not count.
             let _ = self.kept.set(there);
         }
+    }
+
+    /// Segments that must stay as they are.
+    pub(crate) fn kept_segments(&self) -> usize {
+        self.kept.get().map_or(0, HashSet::len)
     }
 
     /// Whether a segment must stay as it is, because what can not be read at the moment may refer to it.

@@ -43,7 +43,7 @@ pub(super) async fn replay(
         tasks::blocking(|| index.persist())?;
     }
     if !done.unreadable.is_empty() {
-        apply.note_unreadable(is_silent || log.lacks_targets());
+        apply.note_unreadable(is_silent || log.reads_failed() || log.lacks_targets());
     }
     Ok(replayed)
 }
