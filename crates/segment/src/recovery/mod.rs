@@ -117,7 +117,7 @@ pub(crate) async fn recover(
 ) -> Result<Recovery, LogError> {
     let mut recovery = Recovery { warnings, ..Recovery::default() };
     let mut listing = list_shards(core, &mut recovery.warnings).await?;
-    stale::leave_out(core, &mut listing, &mut recovery.warnings).await;
+    stale::leave_out(core, &mut listing, &known, &mut recovery.warnings).await;
     recovery.max_seq = known
         .iter()
         .map(|known| known.max_seq.max(known.sealed.map_or(Seq::ZERO, |seal| seal.max_seq)))

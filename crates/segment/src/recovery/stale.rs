@@ -3,21 +3,25 @@
 //! At most `m` targets are damaged, and a stale one is: so of a segment that lives, a shard lies on a target that is not stale. What is found on stale
 //! ones alone was freed since their images were made. It is set aside under another name, before the target gets the newest list of
 //! members: from then on nothing says any more that it was stale.
+//!
+//! A target that was replaced or removed as lost is no member any more, but its shards may not be built anew yet: to a segment that was on it, it is
+//! as lost as one that is absent. So what is lost is counted for each segment, too.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gabion_types::{SegmentId, TargetId};
+use gabion_types::{Geometry, SegmentId, TargetId};
 
 use super::copies::{newest, read_headers};
 use super::listing::{Found, Listing};
 use crate::core::Core;
+use crate::segment_info::KnownSegment;
 use crate::shard_path::{SEGMENTS_DIR, set_aside_path, shard_path};
 use crate::target::Target;
 
 /// Takes out of the listing what is found on stale targets alone.
-pub(super) async fn leave_out(core: &Core, listing: &mut Listing, warnings: &mut Vec<String>) {
+pub(super) async fn leave_out(core: &Core, listing: &mut Listing, known: &[KnownSegment], warnings: &mut Vec<String>) {
     let stale: Vec<Arc<Target>> = stale(core, listing).into_iter().map(|(_, target)| target).collect();
     if stale.is_empty() {
         return;
@@ -36,14 +40,32 @@ pub(super) async fn leave_out(core: &Core, listing: &mut Listing, warnings: &mut
     let only_there = |found: &[Found]| found.iter().all(|found| ids.contains(&found.target_id));
     let only: Vec<SegmentId> =
         listing.shards.iter().filter(|(_, found)| only_there(found)).map(|(id, _)| *id).collect();
+    let known: HashMap<SegmentId, &KnownSegment> = known.iter().map(|known| (known.id, known)).collect();
+    let mut kept = 0;
     for id in only {
         let headers = read_headers(core, id, listing.found(id)).await;
-        // Of a segment with less parity than that the rest may be lost.
-        if newest(&headers).is_none_or(|header| header.geometry.parity() >= damaged)
-            && let Some(found) = listing.shards.remove(&id)
+        let is_lost = |target: &&TargetId| ids.contains(target) || !listing.is_listed(**target);
+        let bears = |geometry: Geometry, targets: &[TargetId]| {
+            // Of a segment with less parity than that the rest may be lost.
+            geometry.parity() >= damaged.max(targets.iter().filter(is_lost).count())
+        };
+        // The header may name a target that the shard was moved from since, the row be of an older index: the one that says more is lost counts.
+        if newest(&headers).is_none_or(|header| bears(header.geometry, &header.targets))
+            && known.get(&id).is_none_or(|known| bears(known.geometry, &known.targets))
         {
-            listing.stale.insert(id, found);
+            if let Some(found) = listing.shards.remove(&id) {
+                listing.stale.insert(id, found);
+            }
+        } else {
+            kept += 1;
         }
+    }
+    if kept > 0 {
+        warnings.push(format!(
+            "targets {} came back as older images of themselves, and {kept} segments that are found on them alone had more shards on them and on \
+             targets that are gone or absent than parity replaces: they count as they are, and what was deleted since may be back",
+            names(&stale)
+        ));
     }
 }
 

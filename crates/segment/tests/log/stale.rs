@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gabion_platform::{Disk, DiskImage, SimDisk};
-use gabion_segment::{Log, TargetMode, TargetState};
+use gabion_segment::{Log, LogTarget, TargetMode, TargetState};
 use gabion_types::SegmentId;
 
 use crate::book::Book;
@@ -229,4 +229,69 @@ fn a_target_that_returns_as_an_older_image_while_the_log_is_open_is_left_alone()
         assert_eq!(log.status().membership_epoch, epoch + 1);
         assert_eq!(disk.read_file("gabion.json", FILE_BYTES_MAX).await.unwrap(), old);
     });
+}
+
+/// A world of two targets with two living segments; the second came to be, and lies, on both.
+struct Living {
+    world: World,
+    book: Arc<Book>,
+    image: DiskImage,
+}
+
+fn living(seed: u64) -> Living {
+    let mut world = World::with_disks("1+1".parse().unwrap(), 2, seed);
+    world.config.upkeep.repair_delay_ms = 0;
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    let image = world.disks[1].image();
+    Living { world, book, image }
+}
+
+/// The next lists say that the second target was seen with later ones than its image has.
+async fn see(log: &Log) {
+    for _ in 0..2 {
+        let first = log.status().targets.iter().find(|target| target.name == "disk1").unwrap().id;
+        log.target_undrain(first, TargetMode::Apply).await.unwrap();
+    }
+}
+
+/// What was on a target that was given up is not yet built anew, and the only other copy is on one that comes back older: together that is more than
+/// parity replaces, and nothing of it is set aside.
+#[test]
+fn what_is_left_on_an_older_image_alone_lives_until_a_lost_target_is_rebuilt() {
+    for has_index in [true, false] {
+        let Living { mut world, book, image } = living(20);
+        world.absent = vec![0];
+        life(async {
+            let (log, _) = world.start(&book).await;
+            see(&log).await;
+            let lost = log.status().missing_members[0];
+            let disk = SimDisk::new(9020);
+            world.disks.push(disk.clone());
+            let new = LogTarget { name: "disk2".to_owned(), disk: Some(Arc::new(disk)), failure_domain: String::new() };
+            assert!(log.target_replace(lost, new, TargetMode::Apply).await.unwrap().applied);
+        });
+        world.kill();
+        world.disks[1].restore(&image);
+        world.disks.remove(0);
+        world.absent.clear();
+        world.reopen();
+        let opened = if has_index { Arc::clone(&book) } else { Arc::new(Book::default()) };
+        life(async {
+            let (log, recovery) = world.start(&opened).await;
+            assert!(log.status().targets.iter().any(|target| target.stale), "the test tests nothing");
+            assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+            assert_eq!(opened.mutations(), book.mutations());
+            assert_eq!(mutations(&opened), ["put 1 2000"]);
+            assert!(world.shard_files().iter().all(|path| !path.ends_with(".stale")));
+            assert!(recovery.warnings.iter().any(|warning| warning.contains("count as they are")), "{recovery:?}");
+            log.repair(true).await.unwrap();
+            opened.verify(&log).await;
+        });
+    }
 }
