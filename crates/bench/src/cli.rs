@@ -13,7 +13,8 @@ use crate::{
 /// Puts a load on an S3 endpoint and reports throughput and latency.
 ///
 /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
-/// at the end (not under prefixes of others). Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
+/// at the end. All keys lie below PREFIX/RUN/, where RUN is a name that no other run has, and nothing else is ever removed; with --keep and --no-prepare
+/// they lie below the prefix itself, and stay. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
 /// AWS_SECRET_ACCESS_KEY.
 #[derive(Args, Clone, Debug)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -199,7 +200,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value = "gabion-bench")]
     pub(crate) bucket: String,
 
-    /// What all keys begin with.
+    /// What all keys begin with; a run that removes its objects adds a name of its own.
     #[arg(long, default_value = "bench/")]
     pub(crate) prefix: String,
 
@@ -232,11 +233,11 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) per_folder: Option<u64>,
 
-    /// Take the objects that an earlier run with --keep left, instead of writing them.
+    /// Take the objects that an earlier run with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
     #[arg(long)]
     pub(crate) no_prepare: bool,
 
-    /// Leave the objects and the bucket behind.
+    /// Leave the objects and the bucket behind; they lie below the prefix itself.
     #[arg(long)]
     pub(crate) keep: bool,
 
@@ -290,6 +291,8 @@ pub(crate) struct ListArgs {
 pub(crate) struct Settings {
     pub(crate) operation: Operation,
     pub(crate) load: LoadArgs,
+    /// What keys have after the prefix, so that they are this run's alone; empty if they are to stay.
+    pub(crate) run: String,
     pub(crate) delimiter: Option<String>,
     pub(crate) max_keys: u32,
     pub(crate) part_bytes: u64,
@@ -302,7 +305,13 @@ const PARTS_MAX: u64 = 10_000;
 
 impl Settings {
     pub(crate) fn new(operation: Operation, load: LoadArgs) -> Self {
-        Self { operation, load, delimiter: None, max_keys: 1000, part_bytes: 1, sets: 1, set_objects: 1 }
+        let (delimiter, run) = (None, String::new());
+        Self { operation, load, run, delimiter, max_keys: 1000, part_bytes: 1, sets: 1, set_objects: 1 }
+    }
+
+    /// Whether the objects stay: those of an earlier run are not this one's to remove.
+    pub(crate) fn keeps(&self) -> bool {
+        self.load.keep || self.load.no_prepare
     }
 
     /// Refuses what can not go together.

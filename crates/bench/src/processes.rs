@@ -23,7 +23,7 @@ use crate::{
     workload::{End, Load, Phase, Share, phases},
 };
 
-/// Says which share a child has: `INDEX/OF`.
+/// Says which share a child has, and the name of the run: `INDEX/OF/RUN`.
 const VARIABLE: &str = "GABION_BENCH_PROCESS";
 
 /// How long after all are connected they begin: longer than a line takes.
@@ -47,15 +47,16 @@ enum Answer {
     Failed(String),
 }
 
-/// The share of this process, if it is a child.
+/// The share of this process, if it is a child, and the name that its parent gave the run.
 ///
 /// # Errors
 /// When the variable is set to something else.
-pub(crate) fn own_share() -> anyhow::Result<Option<Share>> {
+pub(crate) fn own_share() -> anyhow::Result<Option<(Share, String)>> {
     let Ok(text) = std::env::var(VARIABLE) else { return Ok(None) };
-    let share = text.split_once('/').and_then(|(index, of)| {
+    let share = text.split_once('/').and_then(|(index, rest)| {
+        let (of, run) = rest.split_once('/')?;
         let (index, of) = (index.parse().ok()?, of.parse().ok()?);
-        (index < of).then_some(Share { index, of })
+        (index < of).then(|| (Share { index, of }, run.to_owned()))
     });
     share.map(Some).with_context(|| format!("{VARIABLE}={text:?} is set by gabion bench alone: unset it"))
 }
@@ -171,7 +172,7 @@ impl Processes {
         let start = |index| {
             let mut child = Command::new(&program)
                 .args(std::env::args_os().skip(1))
-                .env(VARIABLE, format!("{index}/{count}"))
+                .env(VARIABLE, format!("{index}/{count}/{}", settings.run))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()

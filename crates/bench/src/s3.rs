@@ -245,6 +245,20 @@ impl Client {
         self.finish(Call { query: &query, ..Call::new("DELETE", key) }).await
     }
 
+    /// Up to 1000 uploads in progress of keys that begin with `prefix`: their keys and ids.
+    pub(crate) async fn list_uploads(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Failure> {
+        let mut query = String::from("max-uploads=1000&prefix=");
+        encode_query(&mut query, prefix);
+        query += "&uploads=";
+        self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
+        let text = self.text()?;
+        let uploads = elements(text, "Upload").filter_map(|upload| {
+            let text = |name| elements(upload, name).next().map(unescape);
+            Some((text("Key")?, text("UploadId")?))
+        });
+        Ok(uploads.filter(|(key, _)| key.starts_with(prefix)).collect())
+    }
+
     fn refuse_error_in_answer(&self) -> Result<(), Failure> {
         match elements(self.text()?, "Code").next() {
             Some(code) => Err(Failure::Status { status: 200, code: code.to_owned() }),

@@ -10,7 +10,7 @@ use crate::{
     cli::Payload,
     clock::Stamp,
     content::Content,
-    driver::{clean_up, limited},
+    driver::{clean_up, limited, run_folder},
     factory::Factory,
     sizes::Sizes,
     stats::Stats,
@@ -18,7 +18,7 @@ use crate::{
     workload::{Action, End, Goal, Load, Phase, Share},
 };
 
-/// What all keys begin with.
+/// What all keys begin with; the folder of the run follows.
 const PREFIX: &str = "floor/";
 const SEED: u64 = 1;
 
@@ -29,6 +29,7 @@ pub(super) struct Endpoint {
     factory: Arc<Factory>,
     threads: usize,
     load: Arc<Load>,
+    run: String,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
 }
@@ -36,9 +37,11 @@ pub(super) struct Endpoint {
 impl Endpoint {
     fn new(args: &FloorArgs, durability: Durability, url: &str, verify: bool) -> anyhow::Result<Self> {
         let factory = Factory::new(&args.access, &[url.to_owned()], &args.bucket)?;
+        let run = run_folder();
         let load = Load {
             content: Content::new(SEED),
-            prefix: PREFIX.to_owned(),
+            prefix: format!("{PREFIX}{run}"),
+            run_len: run.len(),
             sizes: Sizes::fixed(args.size),
             seed: SEED,
             workers: args.concurrency as usize,
@@ -50,7 +53,7 @@ impl Endpoint {
         };
         let name = format!("{url} ({durability})");
         let threads = args.threads();
-        Ok(Self { name, durability, factory: Arc::new(factory), threads, load: Arc::new(load), created: None })
+        Ok(Self { name, durability, factory: Arc::new(factory), threads, load: Arc::new(load), run, created: None })
     }
 
     /// A server that keeps nothing: what is read is not what was written.
@@ -110,6 +113,6 @@ impl Subject for Endpoint {
     fn clean_up(&mut self) -> anyhow::Result<()> {
         let Some(created) = self.created else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(clean_up(PREFIX, &runtime, &self.factory, &mut self.factory.client(0), created)?)
+        Ok(clean_up(PREFIX, &self.run, &runtime, &self.factory, &mut self.factory.client(0), created)?)
     }
 }

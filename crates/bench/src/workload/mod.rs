@@ -113,7 +113,10 @@ pub(crate) enum Name {
 pub(crate) struct Load {
     pub(crate) operation: Operation,
     pub(crate) content: Content,
+    /// What all keys begin with.
     pub(crate) prefix: String,
+    /// Length of the run's own name, at the end of the prefix: content does not follow from it, so that runs are alike.
+    pub(crate) run_len: usize,
     pub(crate) sizes: Sizes,
     pub(crate) seed: u64,
     /// Workers in all processes.
@@ -161,6 +164,7 @@ impl Load {
             operation: Operation::Put,
             content: Content::new(0),
             prefix: String::new(),
+            run_len: 0,
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
@@ -184,7 +188,8 @@ impl Load {
         Self {
             operation: settings.operation,
             content: Content::new(args.seed),
-            prefix: args.prefix.clone(),
+            prefix: format!("{}{}", args.prefix, settings.run),
+            run_len: settings.run.len(),
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
@@ -248,7 +253,10 @@ impl Load {
 
     /// The content that the object has.
     pub(crate) fn content_of(&self, key: &str) -> Window<'_> {
-        let hash = self.content.hash(key);
+        let hash = match self.run_len {
+            0 => self.content.hash([key, ""]),
+            len => self.content.hash([&key[..self.prefix.len() - len], &key[self.prefix.len()..]]),
+        };
         self.content.of(hash, self.sizes.of(hash))
     }
 }
