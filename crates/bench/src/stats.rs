@@ -10,7 +10,7 @@ use hdrhistogram::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Stamp;
+use crate::{clock::Stamp, workload::End};
 
 /// What is counted and timed by itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -114,6 +114,8 @@ fn decode<C: hdrhistogram::Counter>(bytes: &[u8]) -> Option<Histogram<C>> {
 pub(crate) struct Series {
     /// Latency in nanoseconds, three significant digits.
     pub(crate) latency_ns: Histogram<u64>,
+    /// Operations that succeeded when the measurement was over; bytes and entries are without theirs.
+    pub(crate) late: u64,
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
     pub(crate) errors: BTreeMap<String, u64>,
@@ -126,6 +128,7 @@ impl Series {
     fn new() -> Self {
         Self {
             latency_ns: fine(),
+            late: 0,
             bytes: 0,
             entries: 0,
             errors: BTreeMap::new(),
@@ -153,6 +156,7 @@ impl Series {
 
     fn merge(&mut self, other: &Series) {
         self.latency_ns.add(&other.latency_ns).expect("the histogram resizes");
+        self.late += other.late;
         self.bytes += other.bytes;
         self.entries += other.entries;
         for (kind, count) in &other.errors {
@@ -166,6 +170,11 @@ impl Series {
         }
     }
 
+    /// Operations that succeeded within the measurement.
+    pub(crate) fn operations(&self) -> u64 {
+        self.latency_ns.len() - self.late
+    }
+
     /// Errors of every kind.
     pub(crate) fn error_count(&self) -> u64 {
         self.errors.values().sum()
@@ -176,7 +185,12 @@ impl Series {
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     start: Stamp,
-    elapsed: Duration,
+    /// From the start to the end of the last operation that succeeded, in time.
+    last: Duration,
+    /// How long the measurement was to be; what ends later is in the latencies and errors, but in no rate.
+    window: Option<Duration>,
+    /// It went on until the window was over.
+    whole: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
@@ -186,7 +200,18 @@ const SECONDS_MAX: usize = 24 * 3600;
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
-        Self { start, elapsed: Duration::ZERO, series: BTreeMap::new() }
+        Self { start, last: Duration::ZERO, window: None, whole: false, series: BTreeMap::new() }
+    }
+
+    /// Measures from `start` to `end`, if that is a moment.
+    pub(crate) fn within(start: Stamp, end: End) -> Self {
+        let window = if let End::At(end) = end { Some(end.since(start)) } else { None };
+        Self { window, ..Self::new(start) }
+    }
+
+    /// The time was over before the work was.
+    pub(crate) fn reached_end(&mut self) {
+        self.whole = true;
     }
 
     /// Notes one operation that ran from `begin` to `end`; those that began before the start are warm-up.
@@ -195,22 +220,29 @@ impl Stats {
             return;
         }
         let elapsed = end.since(self.start);
-        self.elapsed = self.elapsed.max(elapsed);
         let index = usize::try_from(elapsed.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
         let series = self.series.entry(kind).or_insert_with(Series::new);
-        let second = series.enter(index);
+        let in_time = self.window.is_none_or(|window| elapsed < window);
         match outcome {
             Ok(done) => {
+                let ns = u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX);
+                series.latency_ns.record(ns).expect("the histogram resizes");
+                if !in_time {
+                    series.late += 1;
+                    return;
+                }
+                self.last = self.last.max(elapsed);
+                let second = series.enter(index);
                 second.operations += 1;
                 second.bytes += done.bytes;
-                let ns = u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX);
                 series.current_ns.record(ns).expect("the histogram resizes");
-                series.latency_ns.record(ns).expect("the histogram resizes");
                 series.bytes += done.bytes;
                 series.entries += done.entries;
             }
             Err(kind) => {
-                second.errors += 1;
+                if in_time {
+                    series.enter(index).errors += 1;
+                }
                 *series.errors.entry(kind).or_default() += 1;
             }
         }
@@ -224,15 +256,17 @@ impl Stats {
 
     /// Adds the figures of others that measured from the same start. All are finished.
     pub(crate) fn merge(&mut self, other: &Stats) {
-        self.elapsed = self.elapsed.max(other.elapsed);
+        self.last = self.last.max(other.last);
+        self.window = self.window.max(other.window);
+        self.whole |= other.whole;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
     }
 
-    /// From the start to the end of the last operation.
+    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success. A request that hangs adds nothing.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.elapsed
+        self.window.filter(|_| self.whole).unwrap_or(self.last)
     }
 
     /// Operations that succeeded, and those that failed.
@@ -250,13 +284,16 @@ impl Stats {
 /// [`Stats`] on their way from one process to another.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct WireStats {
-    elapsed_ns: u64,
+    last_ns: u64,
+    window_ns: Option<u64>,
+    whole: bool,
     series: BTreeMap<Kind, WireSeries>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
 struct WireSeries {
     latency_v2: String,
+    late: u64,
     bytes: u64,
     entries: u64,
     errors: BTreeMap<String, u64>,
@@ -280,6 +317,7 @@ impl WireStats {
             let seconds = series.seconds.iter();
             let wire = WireSeries {
                 latency_v2: text_of(&encode(&series.latency_ns)),
+                late: series.late,
                 bytes: series.bytes,
                 entries: series.entries,
                 errors: series.errors.clone(),
@@ -289,7 +327,9 @@ impl WireStats {
             };
             (*kind, wire)
         });
-        Self { elapsed_ns: u64::try_from(stats.elapsed.as_nanos()).unwrap_or(u64::MAX), series: series.collect() }
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let (last_ns, window_ns) = (ns(stats.last), stats.window.map(ns));
+        Self { last_ns, window_ns, whole: stats.whole, series: series.collect() }
     }
 
     /// The figures again.
@@ -297,11 +337,17 @@ impl WireStats {
     /// # Errors
     /// When a histogram is not one.
     pub(crate) fn into_stats(self, start: Stamp) -> anyhow::Result<Stats> {
-        let mut stats = Stats { elapsed: Duration::from_nanos(self.elapsed_ns), ..Stats::new(start) };
+        let mut stats = Stats {
+            last: Duration::from_nanos(self.last_ns),
+            window: self.window_ns.map(Duration::from_nanos),
+            whole: self.whole,
+            ..Stats::new(start)
+        };
         for (kind, wire) in self.series {
             let latency_ns = decode(&bytes_of(&wire.latency_v2)?);
             let mut series = Series {
                 latency_ns: latency_ns.ok_or_else(|| anyhow::anyhow!("a histogram can not be read"))?,
+                late: wire.late,
                 bytes: wire.bytes,
                 entries: wire.entries,
                 errors: wire.errors,
@@ -350,6 +396,31 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_hangs_does_not_stretch_the_measurement() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        for whole in [true, false] {
+            let mut stats = Stats::within(start, End::At(at(10_000)));
+            stats.record(Kind::Put, at(0), at(4000), BYTES);
+            stats.record(Kind::Put, at(9000), at(10_000), BYTES);
+            stats.record(Kind::Put, at(9000), at(70_000), Err("timeout".into()));
+            if whole {
+                stats.reached_end();
+            }
+            let mut sum = Stats::new(start);
+            sum.merge(&WireStats::new(&stats.finish()).into_stats(start).unwrap());
+            assert_eq!(sum.elapsed(), Duration::from_secs(if whole { 10 } else { 4 }));
+            let put = &sum.series[&Kind::Put];
+            assert_eq!((put.operations(), put.bytes, put.seconds.len()), (1, 10, 5));
+            assert_eq!((put.latency_ns.len(), put.error_count()), (2, 1));
+        }
+        let mut stats = Stats::within(start, End::Done);
+        stats.record(Kind::Put, at(0), at(4000), BYTES);
+        stats.record(Kind::Put, at(0), at(60_000), Err("timeout".into()));
+        assert_eq!(stats.elapsed(), Duration::from_secs(4));
+    }
+
+    #[test]
     fn warm_up_is_left_out_and_workers_add_up() {
         let (mut one, two) = sample();
         one.merge(&two);
@@ -366,8 +437,8 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"elapsed_ns": 1, "series": {"put":
-            {"latency_v2": "AAAA", "bytes": 0, "entries": 0, "errors": {}, "seconds": []}}});
+        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
+            {"latency_v2": "AAAA", "late": 0, "bytes": 0, "entries": 0, "errors": {}, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());
     }

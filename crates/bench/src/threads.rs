@@ -82,7 +82,9 @@ impl Threads<'_> {
                     let outcome = match (crew, run.get()) {
                         (Err(error), _) => Err(error).context("starting a thread of the client"),
                         (Ok((workers, runtime)), Some(Some(run))) => {
-                            let stats = Arc::clone(stats.get_or_init(|| Arc::new(Mutex::new(Stats::new(run.start)))));
+                            let stats = Arc::clone(
+                                stats.get_or_init(|| Arc::new(Mutex::new(Stats::within(run.start, run.end)))),
+                            );
                             runtime.block_on(work(workers, &load, run, &stats))
                         }
                         _ => Ok(()),
@@ -97,7 +99,13 @@ impl Threads<'_> {
             run.set(started).unwrap_or_else(|_| unreachable!("it is set here alone"));
             released.wait();
             let (start, _) = bounds?;
-            self.watch(start, count, &endings, &stats, tick)
+            let mut outcome = self.watch(start, count, &endings, &stats, tick)?;
+            if let Some(Some(run)) = run.get()
+                && run.reached_end()
+            {
+                outcome.stats.reached_end();
+            }
+            Ok(outcome)
         })
     }
 

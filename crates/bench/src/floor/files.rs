@@ -17,7 +17,7 @@ use crate::{
     clock::Stamp,
     content::Random,
     stats::{Done, Kind, Stats},
-    workload::Action,
+    workload::{Action, End},
 };
 
 /// Bytes of an object's record beside its data, and of a chunk's header.
@@ -189,7 +189,7 @@ struct Lane {
 
 impl Lane {
     async fn run(self, measurement: Measurement, start: Stamp) -> anyhow::Result<Stats> {
-        let mut stats = Stats::new(start);
+        let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
         let end = start.plus(measurement.duration);
         let pattern = self.pattern;
         let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
@@ -211,6 +211,7 @@ impl Lane {
         }
         drop(files);
         self.remove().await?;
+        stats.reached_end();
         Ok(stats.finish())
     }
 
@@ -255,7 +256,7 @@ struct Reader {
 
 impl Reader {
     async fn run(self, measurement: Measurement, start: Stamp, number: u64) -> anyhow::Result<Stats> {
-        let mut stats = Stats::new(start);
+        let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
         let mut random = Random::new(number + 1);
         let end = start.plus(measurement.duration);
         let len = usize::try_from(self.pattern.read_bytes)?;
@@ -278,6 +279,7 @@ impl Reader {
             }
             stats.record(Kind::Get, begin, Stamp::now(), Ok(Done::bytes(measurement.size_bytes)));
         }
+        stats.reached_end();
         Ok(stats.finish())
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     clock::Stamp,
     content::Random,
     stats::{Done, Kind, Stats},
-    workload::Action,
+    workload::{Action, End},
 };
 
 /// Bytes of a mutation: those of an object's row with a key of usual length.
@@ -126,7 +126,7 @@ impl Subject for LogFloor {
 }
 
 async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, number: u64) -> Stats {
-    let mut stats = Stats::new(start);
+    let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
     let mut random = Random::new(number + 1);
     let end = start.plus(measurement.duration);
     while Stamp::now() < end {
@@ -138,6 +138,7 @@ async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, 
         let outcome = outcome.map(|()| Done::bytes(work.data.len() as u64)).map_err(|error| error.to_string());
         stats.record(Kind::from(measurement.action), begin, Stamp::now(), outcome);
     }
+    stats.reached_end();
     stats.finish()
 }
 

@@ -85,7 +85,8 @@ impl Row {
             let latency = series.map_or(&empty, |series| &series.latency_ns);
             let bytes = series.map_or(0, |series| series.bytes);
             let errors = series.map_or(0, crate::stats::Series::error_count);
-            figures.push((latency.len() as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
+            let operations = series.map_or(0, crate::stats::Series::operations);
+            figures.push((operations as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
         }
         let rounds_ops_per_s = figures.iter().map(|figures| figures.0).collect();
         let error_count = figures.iter().map(|figures| figures.3).sum();

@@ -73,8 +73,12 @@ pub(crate) struct Figures {
     /// Empty if there is only one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) phase: String,
+    /// That succeeded within `seconds`.
     pub(crate) operations: u64,
-    /// From the start of the phase to the end of its last operation.
+    /// That succeeded later: in the latencies alone.
+    #[serde(default)]
+    pub(crate) late_operations: u64,
+    /// The time that was asked for; else from the start of the phase to its last success.
     pub(crate) seconds: f64,
     pub(crate) ops_per_s: f64,
     pub(crate) bytes_per_s: f64,
@@ -171,9 +175,10 @@ impl Figures {
         Self {
             operation: kind.name().to_owned(),
             phase: phase.to_owned(),
-            operations: latency.len(),
+            operations: series.operations(),
+            late_operations: series.late,
             seconds,
-            ops_per_s: rate(latency.len(), seconds),
+            ops_per_s: rate(series.operations(), seconds),
             bytes_per_s: rate(series.bytes, seconds),
             entries_per_s: (kind == Kind::List).then(|| rate(series.entries, seconds)),
             latency_us: Latency::new(latency),

@@ -283,21 +283,44 @@ pub(crate) struct Run {
     begun: AtomicU64,
     /// Prepared objects that this process has begun to delete.
     deleted: AtomicU64,
+    /// A worker found nothing left to do.
+    exhausted: AtomicBool,
+    /// A worker that had more to do found the time over.
+    reached_end: AtomicBool,
 }
 
 impl Run {
     pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
-        Self { goal, start, end, begun: AtomicU64::new(0), deleted: AtomicU64::new(0) }
+        let (begun, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (exhausted, reached_end) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { goal, start, end, begun, deleted, exhausted, reached_end }
+    }
+
+    /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.
+    pub(crate) fn reached_end(&self) -> bool {
+        self.reached_end.load(Ordering::Relaxed)
+    }
+
+    /// There is nothing left to do.
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, Ordering::Relaxed);
     }
 
     /// Whether an operation that begins now still belongs to the phase.
     pub(crate) fn goes_on(&self, now: Stamp) -> bool {
-        let goes_on = match self.end {
-            End::At(end) => now < end,
+        if STOP.load(Ordering::Relaxed) {
+            return false;
+        }
+        match self.end {
+            End::At(end) => {
+                if now >= end && !self.exhausted.load(Ordering::Relaxed) {
+                    self.reached_end.store(true, Ordering::Relaxed);
+                }
+                now < end
+            }
             End::After(count) => now < self.start || self.begun.fetch_add(1, Ordering::Relaxed) < count,
             End::Done => true,
-        };
-        goes_on && !STOP.load(Ordering::Relaxed)
+        }
     }
 }
 

@@ -44,7 +44,10 @@ impl Worker {
     pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
         let mut plan = Plan::new(self.number, load, run);
         while !plan.is_between_steps() || run.goes_on(Stamp::now()) {
-            let Some(action) = plan.choose(load, run, &mut self.key) else { break };
+            let Some(action) = plan.choose(load, run, &mut self.key) else {
+                run.exhaust();
+                break;
+            };
             let (begin, outcome) = self.perform(load, action, stats).await;
             let succeeded = outcome.is_ok();
             stats.lock().record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
