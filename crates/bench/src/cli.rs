@@ -139,7 +139,7 @@ impl Operation {
 pub(crate) enum Payload {
     /// `UNSIGNED-PAYLOAD`: the body is not hashed, as clients do over TLS.
     Unsigned,
-    /// The SHA-256 of the body is computed and signed; the time it takes is not part of the latency.
+    /// The SHA-256 of the body is computed and signed; the time it takes is not part of the latency, but for that of a whole upload in parts.
     Signed,
 }
 
@@ -217,7 +217,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
     pub(crate) duration: Duration,
 
-    /// Stop after this many operations, however long they take.
+    /// Stop after this many operations, however long they take; of md-workbench: after this many steps.
     #[arg(long, short = 'n', conflicts_with = "duration")]
     pub(crate) count: Option<u64>,
 

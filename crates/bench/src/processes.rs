@@ -6,7 +6,7 @@
 use std::{
     io::{BufRead, BufReader, Write, stdin, stdout},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ use crate::{
     factory::Factory,
     stats::{Stats, WireStats},
     threads::{Outcome, Threads, Tick},
-    workload::{End, Load, Phase, Share, phases},
+    workload::{End, Load, Phase, STOP, Share, phases},
 };
 
 /// Says which share a child has, and the name of the run: `INDEX/OF/RUN`.
@@ -74,9 +74,9 @@ fn say(out: &mut impl Write, line: &impl Serialize) -> anyhow::Result<()> {
 pub(crate) fn serve(settings: &Settings, factory: &Arc<Factory>, threads: usize, share: Share) -> anyhow::Result<()> {
     let load = Arc::new(Load::new(settings, share));
     let threads = Threads { factory, count: threads, server_pids: &[] };
-    let mut orders = stdin().lock().lines();
-    let mut order = move || orders.next().transpose();
-    while let Some(line) = order()? {
+    // Without a parent there is nobody to measure for: what is under way is ended, and nothing more is begun.
+    let orders = listen(BufReader::new(stdin()), || STOP.store(true, Ordering::Relaxed));
+    while let Ok(line) = orders.recv() {
         let Order::Connect { phase, progress } = serde_json::from_str(&line)? else { bail!("told to start at once") };
         let phase = phases(settings.operation)[phase];
         for (mine, theirs) in load.progress.iter().zip(progress) {
@@ -84,14 +84,14 @@ pub(crate) fn serve(settings: &Settings, factory: &Arc<Factory>, threads: usize,
         }
         let begin = || {
             say(&mut stdout().lock(), &Answer::Connected)?;
-            let line = order()?.context("the parent has gone")?;
+            let line = orders.recv().context("the parent has gone")?;
             let Order::Start { unix_ns } = serde_json::from_str(&line)? else { bail!("told to connect twice") };
             let ready = Stamp::at_unix_ns(unix_ns);
             wait_until(ready);
             let (start, end) = bounds(settings, phase, ready);
             Ok((start, share_of(end, share)))
         };
-        // A parent that has gone is noticed when it is asked for the next order.
+        // A parent that has gone is noticed by the end of its orders.
         let mut tick = |tick: Tick| {
             let Tick { operations, errors, bytes } = tick;
             let _ = say(&mut stdout().lock(), &Answer::Tick { operations, errors, bytes });
@@ -123,6 +123,20 @@ fn share_of(end: End, share: Share) -> End {
     }
 }
 
+/// The lines of `input`, read by a thread of its own, so that its end is noticed within a phase: `gone` is called, and no line follows.
+fn listen(input: impl BufRead + Send + 'static, gone: impl FnOnce() + Send + 'static) -> mpsc::Receiver<String> {
+    let (line, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for order in input.lines().map_while(Result::ok) {
+            if line.send(order).is_err() {
+                break;
+            }
+        }
+        gone();
+    });
+    lines
+}
+
 /// A child that ends with this value.
 struct Client {
     child: Child,
@@ -132,8 +146,9 @@ struct Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Its input ends, and so does the child.
+        // A child that is within a phase would go on, or wait for its output to be read. Both fail only if it has ended.
         self.orders = None;
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
@@ -266,5 +281,26 @@ impl<'a> ServerCpu<'a> {
     fn spent(&self) -> Option<Duration> {
         let after = crate::cpu::of_processes(self.pids).filter(|_| !self.pids.is_empty())?;
         Some(after.saturating_sub(self.before?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_orders_is_noticed_without_asking_for_one() {
+        let (gone, noticed) = mpsc::channel();
+        let orders = listen(&b"one\ntwo\n"[..], move || gone.send(()).unwrap());
+        noticed.recv().unwrap();
+        assert_eq!(orders.iter().collect::<Vec<_>>(), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_child_that_neither_reads_nor_ends_is_not_waited_for() {
+        let mut child = Command::new("sleep").arg("3600").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let orders = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        drop(Client { child, orders, answers });
     }
 }
