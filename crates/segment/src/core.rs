@@ -82,7 +82,7 @@ impl Core {
         }
         // It is not gone, it is lost: no row that names it is out of date.
         if self.unreadable.lock().contains(&id) {
-            if !self.media.targets.missing_members().is_empty() {
+            if self.media.targets.lacks_some() {
                 return Err(LogError::unreadable(
                     id,
                     "too many of its shards are lost, or on targets that are not there",

@@ -14,6 +14,8 @@ use crate::segment_info::SegmentChange;
 
 /// Records that are queued at a time: well under what a lane's queue takes.
 const RECORDS_AT_ONCE: usize = 256;
+/// Segments that the index forgets in one change: others wait for it.
+const FORGOTTEN_AT_ONCE: usize = 1000;
 
 /// What is left of a freed segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +88,8 @@ async fn log_freed(
 }
 
 /// Forgets the freed segments that nothing can bring back any more, and sees to it that others can be forgotten later; returns how many
-/// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it.
+/// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it and most of
+/// the members are there.
 pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
     let targets = &core.media.targets;
     let mut moved_ns = core.epoch_moved_ns.lock().await;
@@ -99,20 +102,22 @@ pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
         return Ok(0);
     }
     *moved_ns = Some(now_ns);
-    targets.change(|_| Ok(()), None).await?;
+    if !targets.move_on().await? {
+        return Ok(0);
+    }
     let settled = core.leftovers.lock().settled(targets.settled_epoch());
     forget(core, &settled);
     Ok(settled.len())
 }
 
 fn forget(core: &Core, ids: &[SegmentId]) {
-    if ids.is_empty() {
-        return;
-    }
-    core.leftovers.lock().forget(ids);
-    if let Some(applier) = core.applier.get()
-        && let Err(error) = applier.segment_changed(SegmentChange::Removed(ids.to_vec()))
-    {
-        core.poison(format!("the index failed: {error}"));
+    for ids in ids.chunks(FORGOTTEN_AT_ONCE) {
+        core.leftovers.lock().forget(ids);
+        if let Some(applier) = core.applier.get()
+            && let Err(error) = applier.segment_changed(SegmentChange::Removed(ids.to_vec()))
+        {
+            core.poison(format!("the index failed: {error}"));
+            return;
+        }
     }
 }

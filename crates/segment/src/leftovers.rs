@@ -69,7 +69,9 @@ impl Leftovers {
 
     /// Forgets segments.
     pub(crate) fn forget(&mut self, ids: &[SegmentId]) {
-        self.segments.retain(|id, _| !ids.contains(id));
+        for id in ids {
+            self.segments.remove(id);
+        }
     }
 }
 

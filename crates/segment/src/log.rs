@@ -28,9 +28,9 @@ use crate::replay::MutationStream;
 use crate::room::{Room, room};
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
-use crate::status::{LogStatus, MemoryUse, TargetState};
+use crate::status::{LogStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
-use crate::target::{Target, open_targets};
+use crate::target::open_targets;
 use crate::upkeep::Liveness;
 use crate::upkeep::census::{Census, Patience};
 use crate::upkeep::install::Installed;
@@ -448,9 +448,7 @@ impl Log {
     /// Whether a member of the deployment is away or out of order: what can not be read now may be there again when it returns.
     #[must_use]
     pub fn lacks_targets(&self) -> bool {
-        let targets = &self.handle.core.media.targets;
-        let is_away = |target: &Target| matches!(target.state(), TargetState::Absent | TargetState::Failed);
-        !targets.missing_members().is_empty() || targets.all().iter().any(|(_, target)| is_away(target))
+        self.handle.core.media.targets.lacks_some()
     }
 
     /// Whether a target gave an error instead of bytes since the log was opened.

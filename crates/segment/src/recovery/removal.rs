@@ -13,7 +13,7 @@ use crate::core::{Core, remove_copy};
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::shard_dir;
 
-/// Removes segments that hold nothing, of which all targets are there.
+/// Removes segments that hold nothing; files of them on targets that are absent hold nothing either, and are removed when those are back.
 pub(super) async fn remove_empty(core: &Core, listing: &Listing, empty: Vec<SegmentId>, recovery: &mut Recovery) {
     for id in empty {
         if remove_found(core, listing, id).await {

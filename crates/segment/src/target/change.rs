@@ -15,7 +15,7 @@ use gabion_types::TargetId;
 
 use super::membership::{MEMBERSHIP_FILE, Member, Membership};
 use super::open::{label, write};
-use super::{Own, Target, TargetSet};
+use super::{Own, Standing, Target, TargetSet};
 use crate::config::LogTarget;
 use crate::error::LogError;
 
@@ -44,41 +44,79 @@ impl TargetSet {
         newcomer: Option<Newcomer>,
     ) -> Result<(), LogError> {
         let _turn = self.change_turn.lock().await;
-        let (mut next, before) = {
-            let mut roster = self.roster.lock();
-            let mut members = roster.members.clone();
-            edit(&mut members)?;
-            for member in &mut members {
-                member.seen =
-                    self.find(member.id).map_or(0, |number| self.at(number).own.lock().epoch).max(member.seen);
-            }
-            // A list that was written to too few targets may still be found: no other one gets its epoch.
-            roster.written_epoch += 1;
-            let (geometry, epoch) = (roster.geometry, roster.written_epoch);
-            let target = TargetId::NONE;
-            (Membership { deployment: self.deployment, target, geometry, epoch, members }, roster.members.len())
-        };
+        let (mut next, before) = self.draft(edit)?;
         if let Some(newcomer) = &newcomer {
             let domain = label(&newcomer.target).to_owned();
             let member = Member::new(newcomer.id, domain, newcomer.target.name.clone());
             next.members.push(Member { replaces: newcomer.replaces, ..member });
             write(&newcomer.target, &Membership { target: newcomer.id, ..next.clone() }).await?;
         }
-        let written = self.write_to_all(&next, before).await?;
         let epoch = next.epoch;
-        {
-            let mut roster = self.roster.lock();
-            roster.epoch = epoch;
-            // Whichever targets are damaged then: one that has this list is among the others.
-            if written > self.parity.min(next.members.len() - 1) {
-                roster.settled_epoch = next.members.iter().map(|member| member.seen).min().unwrap_or(0);
-            }
-            roster.members = next.members;
-        }
+        self.publish(next, before).await?;
         if let Some(newcomer) = newcomer {
             self.join(newcomer, epoch);
         }
         self.mark_draining();
+        Ok(())
+    }
+
+    /// Writes the list with the next epoch and the same members; says whether it did. Not while most of the members are away: targets that got far
+    /// ahead of the others would, after a restart without them, bring their list back over changes that were made meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` when too few targets took the list. The same list is written the next time: so none of them is ahead by more than one epoch, and a
+    /// change that gets that epoch after a restart is on more targets, and counts.
+    pub(crate) async fn move_on(&self) -> Result<bool, LogError> {
+        let _turn = self.change_turn.lock().await;
+        let members = self.members();
+        let works = |member: &&Member| matches!(self.standing(member.id), Standing::Here | Standing::Leaving);
+        if members.iter().filter(works).count() <= members.len() / 2 {
+            return Ok(false);
+        }
+        let again = {
+            let roster = self.roster.lock();
+            // Nothing else was written since.
+            roster.unfinished.clone().filter(|list| list.epoch == roster.written_epoch)
+        };
+        let (next, before) = match again {
+            Some(list) => (list, members.len()),
+            None => self.draft(|_| Ok(()))?,
+        };
+        self.roster.lock().unfinished = Some(next.clone());
+        self.publish(next, before).await?;
+        self.roster.lock().unfinished = None;
+        self.mark_draining();
+        Ok(true)
+    }
+
+    /// The next list, and how many members there are before it.
+    fn draft(
+        &self,
+        edit: impl FnOnce(&mut Vec<Member>) -> Result<(), LogError>,
+    ) -> Result<(Membership, usize), LogError> {
+        let mut roster = self.roster.lock();
+        let mut members = roster.members.clone();
+        edit(&mut members)?;
+        for member in &mut members {
+            member.seen = self.find(member.id).map_or(0, |number| self.at(number).own.lock().epoch).max(member.seen);
+        }
+        // A list that was written to too few targets may still be found: no other one gets its epoch.
+        roster.written_epoch += 1;
+        let (geometry, epoch) = (roster.geometry, roster.written_epoch);
+        let next = Membership { deployment: self.deployment, target: TargetId::NONE, geometry, epoch, members };
+        Ok((next, roster.members.len()))
+    }
+
+    /// Makes a list the one that counts.
+    async fn publish(&self, next: Membership, members_before: usize) -> Result<(), LogError> {
+        let written = self.write_to_all(&next, members_before).await?;
+        let mut roster = self.roster.lock();
+        roster.epoch = next.epoch;
+        // Whichever targets are damaged then: one that has this list is among the others.
+        if written > self.parity.min(next.members.len() - 1) {
+            roster.settled_epoch = next.members.iter().map(|member| member.seen).min().unwrap_or(0);
+        }
+        roster.members = next.members;
         Ok(())
     }
 

@@ -52,6 +52,8 @@ struct Roster {
     /// targets than may be damaged says of the member that was seen last.
     settled_epoch: u64,
     members: Vec<Member>,
+    /// A list for nothing but its epoch that too few targets took: it is written again as it is.
+    unfinished: Option<Membership>,
 }
 
 /// One target.
@@ -166,6 +168,7 @@ impl TargetSet {
                 written_epoch: newest.epoch,
                 settled_epoch: 0,
                 members: newest.members,
+                unfinished: None,
             }),
             clock,
             reprobe_ms: config.reprobe_ms,
@@ -210,6 +213,12 @@ impl TargetSet {
     pub(crate) fn missing_members(&self) -> Vec<TargetId> {
         let members: Vec<TargetId> = self.roster.lock().members.iter().map(|member| member.id).collect();
         members.into_iter().filter(|id| self.find(*id).is_none()).collect()
+    }
+
+    /// Whether a target is absent or failed, so that what lies on it can not be read for now.
+    pub(crate) fn lacks_some(&self) -> bool {
+        let is_away = |target: &Target| matches!(target.state(), TargetState::Absent | TargetState::Failed);
+        !self.missing_members().is_empty() || self.all().iter().any(|(_, target)| is_away(target))
     }
 
     /// The epoch of the list of members.

@@ -347,3 +347,33 @@ fn a_segment_that_can_not_be_opened_for_want_of_descriptors_is_no_fault_of_the_t
         assert!(log.status().targets.iter().all(|target| target.state == gabion_segment::TargetState::Online));
     });
 }
+
+/// What too few targets have is lost only as long as all of them can be asked.
+#[test]
+fn what_a_failed_target_may_have_is_not_called_lost() {
+    let mut world = World::new("2+1", 40);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    let extent = book.snapshot().records.values().next().unwrap().extents[0];
+    life(async {
+        for disk in &world.disks[..2] {
+            let path = disk.paths().into_iter().find(|path| path.contains(&extent.segment.to_string())).unwrap();
+            disk.unlink(&path).await.unwrap();
+        }
+        let (log, recovery) = world.open(Vec::new()).await.unwrap();
+        log.start(Arc::new(Book::default()));
+        assert_eq!(recovery.unreadable.len(), 1);
+        let outcome = read(&log, &extent, 0..1).await;
+        assert!(matches!(outcome, Err(LogError::Corrupt { .. })), "{outcome:?}");
+        world.disks[2].offline(true);
+        log.repair(true).await.unwrap();
+        assert!(log.lacks_targets());
+        let outcome = read(&log, &extent, 0..1).await;
+        assert!(matches!(outcome, Err(LogError::Unreadable { .. })), "{outcome:?}");
+    });
+}

@@ -295,3 +295,74 @@ fn what_is_left_on_an_older_image_alone_lives_until_a_lost_target_is_rebuilt() {
         });
     }
 }
+
+async fn epoch_on(world: &World, disk: usize) -> String {
+    let bytes = world.disks[disk].read_file("gabion.json", FILE_BYTES_MAX).await.unwrap();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    text.lines().find(|line| line.contains("\"epoch\"")).unwrap().to_owned()
+}
+
+/// A target that takes lists while the others fail is not ahead of them by more than one, and that one does not undo what is changed without it.
+#[test]
+fn no_target_runs_ahead_with_epochs_that_the_others_did_not_take() {
+    for is_known_to_fail in [true, false] {
+        let mut world = World::with_disks("2+1".parse().unwrap(), 3, 30);
+        world.config.reprobe_ms = 1;
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 2000).await.unwrap();
+            log.shutdown().await;
+        });
+        world.kill();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            log.free(only_segment(&book), vec![]).await.unwrap();
+            let before = epoch_on(&world, 0).await;
+            let failed = |log: &Log| log.status().targets.iter().filter(|it| it.state == TargetState::Failed).count();
+            let mut epochs = Vec::new();
+            for _ in 0..5 {
+                world.clock.advance(Duration::from_millis(world.config.epoch_interval_ms));
+                log.repair(true).await.unwrap();
+                assert_eq!(failed(&log), 0);
+                world.disks[1].offline(true);
+                world.disks[2].offline(true);
+                if is_known_to_fail {
+                    world.clock.advance(Duration::from_millis(world.config.epoch_interval_ms));
+                    log.repair(true).await.unwrap();
+                    assert_eq!(failed(&log), 2);
+                    assert_eq!(log.forget_freed().await.unwrap(), 0);
+                } else {
+                    assert!(log.forget_freed().await.is_err());
+                }
+                epochs.push(epoch_on(&world, 0).await);
+                world.disks[1].offline(false);
+                world.disks[2].offline(false);
+            }
+            assert_eq!(epochs[0] == before, is_known_to_fail);
+            assert!(epochs.iter().all(|epoch| *epoch == epochs[0]), "{epochs:?}");
+        });
+        world.kill();
+        // What changes without the one that is ahead stays changed when it is back.
+        world.absent = vec![0];
+        let new = SimDisk::new(9030);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let old = log.status().targets.iter().find(|target| target.name == "disk1").unwrap().id;
+            world.disks.push(new.clone());
+            let new = LogTarget {
+                name: "disk3".to_owned(),
+                disk: Some(Arc::new(new.clone())),
+                failure_domain: String::new(),
+            };
+            assert!(log.target_replace(old, new, TargetMode::Apply).await.unwrap().applied);
+        });
+        world.kill();
+        world.absent.clear();
+        life(async {
+            let (log, recovery) = world.start(&book).await;
+            assert_eq!(log.status().targets.len(), 4, "{:?}", recovery.warnings);
+            assert!(log.status().targets.iter().all(|target| target.state == TargetState::Online));
+        });
+    }
+}

@@ -123,7 +123,9 @@ impl State {
 pub(crate) fn forget(overlay: &mut Overlay<'_>, gone: &[SegmentId]) -> Result<(), StoreError> {
     let Some(row) = overlay.get_raw(Table::System, &keys::system(FORGOTTEN_ROW))? else { return Ok(()) };
     let mut left = segments(Some(&row)).ok_or_else(|| StoreError::Corrupt("malformed row".to_owned()))?;
-    left.retain(|id| !gone.contains(id));
+    for id in gone {
+        left.remove(id);
+    }
     if left.is_empty() {
         overlay.delete(Table::System, keys::system(FORGOTTEN_ROW));
     } else {
