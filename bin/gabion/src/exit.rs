@@ -68,12 +68,3 @@ impl From<anyhow::Error> for Failure {
         Self::failed(format!("{error:#}"))
     }
 }
-
-impl From<gabion_bench::BenchError> for Failure {
-    fn from(error: gabion_bench::BenchError) -> Self {
-        match error {
-            gabion_bench::BenchError::Usage(sentence) => Self::config(sentence),
-            gabion_bench::BenchError::Failed(error) => error.into(),
-        }
-    }
-}

@@ -18,6 +18,7 @@ mod targets;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use gabion_bench::BenchError;
 
 use cli::{Action, Cli, ConfigCommand, RebuildArgs, SettingArgs};
 use config::{Config, Problem};
@@ -48,7 +49,7 @@ fn run(command: Action) -> Result<(), Failure> {
         Action::Status { admin, output } => admin::status::run(&admin, output.json),
         Action::Target(command) => admin::target::run(command),
         Action::Scrub { wait, admin, token } => admin::scrub::run(&admin, &token, wait),
-        Action::Bench(load) => Ok(gabion_bench::run(*load)?),
+        Action::Bench(load) => gabion_bench::run(*load).map_err(of_bench),
         Action::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "gabion", &mut script);
@@ -65,6 +66,13 @@ fn check(settings: SettingArgs) -> Result<(), Failure> {
     let resolved = settings.layers()?.resolve();
     output::print(&config::report(&resolved))?;
     Config::read(&resolved).map(drop).map_err(wrong)
+}
+
+fn of_bench(error: BenchError) -> Failure {
+    match error {
+        BenchError::Usage(sentence) => Failure::config(sentence),
+        BenchError::Failed(error) => error.into(),
+    }
 }
 
 fn wrong(problems: Vec<Problem>) -> Failure {
