@@ -16,7 +16,7 @@ use gabion_platform::Clock;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use s3s_sigv4::{AmzContentSha256, AmzDate, AuthorizationV4, Payload, PresignedUrlV4};
+use s3s_sigv4::{AmzContentSha256, AmzDate, AuthorizationV4, CredentialV4, Payload, PresignedUrlV4};
 use subtle::ConstantTimeEq;
 
 use crate::credentials::CredentialStore;
@@ -90,11 +90,9 @@ impl Verifier {
         let date = AmzDate::parse(single(headers, &AMZ_DATE)?).ok()?;
         let content = AmzContentSha256::parse(single(headers, &AMZ_CONTENT_SHA256)?).ok()?;
         let credential = &authorization.credential;
-        let in_scope = authorization.algorithm == ALGORITHM
-            && credential.aws_service == SERVICE
-            && credential.aws_region == &*self.region
-            && credential.date == date.fmt_date().as_str();
-        if !in_scope || self.age_ms(&date)?.unsigned_abs() > SKEW_MS_MAX {
+        if !self.is_in_scope(authorization.algorithm, credential, &date)
+            || self.age_ms(&date)?.unsigned_abs() > SKEW_MS_MAX
+        {
             return None;
         }
         let lines = signed_lines(headers, &authorization.signed_headers)?;
@@ -140,14 +138,10 @@ impl Verifier {
     fn presigned(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
         let url = PresignedUrlV4::parse(query.pairs(), EXPIRES_S_MAX).ok()?;
         let credential = &url.credential;
-        let in_scope = url.algorithm == ALGORITHM
-            && credential.aws_service == SERVICE
-            && credential.aws_region == &*self.region
-            && credential.date == url.amz_date.fmt_date().as_str();
         let age_ms = self.age_ms(&url.amz_date)?;
         let fresh = age_ms.saturating_neg() <= i64::try_from(SKEW_MS_MAX).ok()?
             && i128::from(age_ms) <= url.expires.as_millis();
-        if !in_scope || !fresh {
+        if !self.is_in_scope(url.algorithm, credential, &url.amz_date) || !fresh {
             return None;
         }
         let sha256 = match parts.headers.contains_key(AMZ_CONTENT_SHA256) {
@@ -164,6 +158,14 @@ impl Verifier {
         let key = self.key(credential.access_key_id, &url.amz_date)?;
         self.compare(&canonical, &url.amz_date, &key, url.signature)?;
         Some(Framing::Plain { sha256, length: content_length(&parts.headers) })
+    }
+
+    /// Whether it is signed in the way, for the service and region, and on the day that it must be.
+    fn is_in_scope(&self, algorithm: &str, credential: &CredentialV4<'_>, date: &AmzDate) -> bool {
+        algorithm == ALGORITHM
+            && credential.aws_service == SERVICE
+            && credential.aws_region == &*self.region
+            && credential.date == date.fmt_date().as_str()
     }
 
     /// How long ago the request was signed, in milliseconds; negative when that is to come.
