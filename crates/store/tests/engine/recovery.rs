@@ -318,24 +318,7 @@ async fn a_freed_segment_does_not_come_back_with_a_target() {
 
 #[tokio::test]
 async fn a_lost_stripe_does_not_take_those_behind_it() {
-    let mut config = config(1, 0);
-    config.log.small_lanes = 1;
-    let mut world = World::new(32, config);
-    let store = world.open().await;
-    store.create_bucket(bucket("bucket"), None).await.unwrap();
-    // A stripe of 4 KiB each: header, record, data.
-    for i in 0..20 {
-        put(&store, "bucket", &format!("{i:02}"), &bytes(i, 1000)).await;
-    }
-    let path = world.disks[0].paths().into_iter().find(|path| path.starts_with("segments/")).unwrap();
-    // The next start seals the segment: its end is known whatever is damaged before it.
-    let store = world.restart(store).await;
-    store.shutdown().await;
-    // They come after the file's header of 4 KiB; the first is the bucket's. That of "04" is damaged behind its header.
-    let stripe_of_04 = 4096 * (1 + 5);
-    (200..400).step_by(20).for_each(|at| world.disks[0].corrupt(&path, stripe_of_04 + at));
-    world.lose_index();
-    drop(store);
+    let world = World::with_a_lost_stripe(32).await;
     let store = world.open().await;
     let expected: Vec<String> = (0..20).filter(|&i| i != 4).map(|i| format!("{i:02}")).collect();
     assert_eq!(keys(&store, "bucket").await, expected);

@@ -391,21 +391,7 @@ async fn what_a_power_cut_takes_of_a_relaxed_log_is_not_what_a_freed_segment_sai
 
 #[tokio::test]
 async fn what_can_not_be_written_to_the_log_now_is_not_tried_all_the_time() {
-    let mut config = config(1, 0);
-    config.log.small_lanes = 1;
-    let mut world = World::new(8, config);
-    let store = world.open().await;
-    store.create_bucket(bucket("bucket"), None).await.unwrap();
-    for i in 0..20 {
-        put(&store, "bucket", &format!("{i:02}"), &bytes(i, 1000)).await;
-    }
-    let path = world.disks[0].paths().into_iter().find(|path| path.starts_with("segments/")).unwrap();
-    let store = world.restart(store).await;
-    store.shutdown().await;
-    drop(store);
-    // Behind the header of the sixth stripe of 4 KiB.
-    (200..400).step_by(20).for_each(|at| world.disks[0].corrupt(&path, 4096 * (1 + 5) + at));
-    world.lose_index();
+    let mut world = World::with_a_lost_stripe(8).await;
     world.config.index_snapshot_bytes = 1024;
     let store = world.open().await;
     assert!(store.snapshot_index().await.unwrap().is_none(), "the index lacks what can not be read");

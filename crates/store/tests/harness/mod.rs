@@ -90,6 +90,29 @@ impl World {
         }
     }
 
+    /// A stopped deployment without parity and without its index: objects "00" to "19" in a bucket, of which the stripe of "04" can not be read.
+    pub async fn with_a_lost_stripe(seed: u64) -> Self {
+        let mut config = config(1, 0);
+        config.log.small_lanes = 1;
+        let mut world = Self::new(seed, config);
+        let store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        // A stripe of 4 KiB each: header, record, data.
+        for i in 0..20 {
+            put(&store, "bucket", &format!("{i:02}"), &bytes(i, 1000)).await;
+        }
+        let path = world.disks[0].paths().into_iter().find(|path| path.starts_with("segments/")).unwrap();
+        // The next start seals the segment: its end is known whatever is damaged before it.
+        let store = world.restart(store).await;
+        store.shutdown().await;
+        drop(store);
+        // They come after the file's header of 4 KiB; the first is the bucket's. That of "04" is damaged behind its header.
+        let stripe_of_04 = 4096 * (1 + 5);
+        (200..400).step_by(20).for_each(|at| world.disks[0].corrupt(&path, stripe_of_04 + at));
+        world.lose_index();
+        world
+    }
+
     pub fn env(&self) -> Env {
         Env { clock: Arc::clone(&self.clock) as _, entropy: Arc::clone(&self.entropy) }
     }
