@@ -223,6 +223,22 @@ fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String
     Ok(table)
 }
 
+impl Figures {
+    /// What a report of `gabion bench` says.
+    fn read(text: &str) -> anyhow::Result<Self> {
+        let report: Value = serde_json::from_str(text).context("reading the report of gabion bench")?;
+        let result = &report["results"][0];
+        let number = |value: &Value| value.as_f64().context("a figure is missing from the report");
+        Ok(Self {
+            ops_per_s: number(&result["ops_per_s"])?,
+            bytes_per_s: number(&result["bytes_per_s"])?,
+            p50_us: number(&result["latency_us"]["p50"])?,
+            p99_us: number(&result["latency_us"]["p99"])?,
+            errors: result["error_count"].as_u64().context("the report has no count of errors")?,
+        })
+    }
+}
+
 /// A server that ends with this value.
 struct Server {
     child: Child,
@@ -287,24 +303,18 @@ impl Server {
     }
 
     fn load(&self, program: &Path, load: &Load, arguments: &[&str]) -> anyhow::Result<Figures> {
-        let text = output(
-            Command::new(program)
-                .args(["bench", load.operation, "--size", load.size, "--concurrency", &load.clients.to_string()])
-                .args(["--endpoint", &self.endpoint, "--json", "-"])
-                .args(arguments)
-                .env("GABION_ACCESS_KEY", ACCESS_KEY)
-                .env("GABION_SECRET_KEY", SECRET_KEY),
-        )?;
-        let report: Value = serde_json::from_str(&text).context("reading the report of gabion bench")?;
-        let result = &report["results"][0];
-        let number = |value: &Value| value.as_f64().context("a figure is missing from the report");
-        Ok(Figures {
-            ops_per_s: number(&result["ops_per_s"])?,
-            bytes_per_s: number(&result["bytes_per_s"])?,
-            p50_us: number(&result["latency_us"]["p50"])?,
-            p99_us: number(&result["latency_us"]["p99"])?,
-            errors: result["error_count"].as_u64().context("the report has no count of errors")?,
-        })
+        Figures::read(&output(&mut self.load_command(program, load, arguments))?)
+    }
+
+    fn load_command(&self, program: &Path, load: &Load, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["bench", load.operation, "--size", load.size, "--concurrency", &load.clients.to_string()])
+            .args(["--endpoint", &self.endpoint, "--json", "-"])
+            .args(arguments)
+            .env("GABION_ACCESS_KEY", ACCESS_KEY)
+            .env("GABION_SECRET_KEY", SECRET_KEY);
+        command
     }
 
     fn metrics(&self) -> anyhow::Result<String> {

@@ -18,7 +18,7 @@ use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
 use crate::upkeep::repair::Repair;
-use crate::upkeep::{Liveness, Pace};
+use crate::upkeep::{Liveness, Pace, UpkeepMemory};
 
 /// The state of one log.
 pub(crate) struct Core {
@@ -36,6 +36,7 @@ pub(crate) struct Core {
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
     pub(crate) repair: Repair,
     pub(crate) scrub_pace: Pace,
+    pub(crate) upkeep_memory: UpkeepMemory,
     pub(crate) liveness: OnceLock<Arc<dyn Liveness>>,
     pub(crate) applier: OnceLock<Arc<dyn Applier>>,
     /// Random for each opening, the upper half of the ids of all segments that are opened.
@@ -52,6 +53,7 @@ impl Core {
         Self {
             repair: Repair::new(&config),
             scrub_pace: Pace::new(config.upkeep.scrub_bytes_per_s),
+            upkeep_memory: UpkeepMemory::new(),
             liveness: OnceLock::new(),
             config,
             media,

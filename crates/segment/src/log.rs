@@ -496,10 +496,11 @@ impl Log {
         }
     }
 
-    /// The budgets of memory that large stripes and the rebuilding of chunks share.
+    /// The budgets of memory that large stripes, the rebuilding of chunks, and upkeep share.
     #[must_use]
-    pub fn memory(&self) -> [MemoryUse; 2] {
-        [self.handle.lanes.memory(), self.handle.core.media.rebuild_memory()]
+    pub fn memory(&self) -> [MemoryUse; 3] {
+        let core = &self.handle.core;
+        [self.handle.lanes.memory(), core.media.rebuild_memory(), core.upkeep_memory.status()]
     }
 
     /// The counters.

@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{Read, Write},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -32,9 +32,15 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Ticks of `/proc/PID/stat` in a second, on every Linux.
 const TICKS_PER_S: f64 = 100.0;
 const EVERY: Duration = Duration::from_millis(50);
+/// A server is idle that takes less than this share of a core for so long.
+const IDLE: Duration = Duration::from_secs(1);
+const IDLE_SHARE: f64 = 0.05;
 
 /// What clients do meanwhile.
 const GETS: Load = Load { operation: "get", size: "64KiB", clients: 4 };
+const GETS_OF: [&str; 2] = ["--objects", "512"];
+/// Grows when they do: the objects that they get are written first.
+const GETS_BEGUN: &str = "gabion_log_read_bytes_total";
 
 /// What was measured of one thing.
 struct Measured {
@@ -75,6 +81,7 @@ impl Bench<'_> {
         self.fill(gib)?;
         // A restart seals the segments.
         let server = self.start()?;
+        server.wait_until_idle()?;
         self.scrub(&server)?;
         drop(server);
         self.plain_reads()?;
@@ -105,10 +112,14 @@ impl Bench<'_> {
     }
 
     fn scrub(&mut self, server: &Server) -> anyhow::Result<()> {
-        let alone = self.scrub_once(server, None)?;
+        let alone = self.scrub_once(server, false)?;
         let seconds = alone.seconds;
         self.rows.push(alone);
-        let gets = self.gets(server, seconds)?;
+        let gets = server.load(
+            self.program,
+            &GETS,
+            &["--duration", &format!("{:.0}s", seconds.max(3.0)), "--warmup", "0s", GETS_OF[0], GETS_OF[1]],
+        )?;
         self.rows.push(Measured {
             what: "gets alone".to_owned(),
             bytes: 0.0,
@@ -116,15 +127,15 @@ impl Bench<'_> {
             cpu_s: None,
             gets: Some(gets),
         });
-        let with = self.scrub_once(server, Some(seconds * 1.5))?;
+        let with = self.scrub_once(server, true)?;
         self.rows.push(with);
         Ok(())
     }
 
-    fn scrub_once(&self, server: &Server, gets_s: Option<f64>) -> anyhow::Result<Measured> {
+    fn scrub_once(&self, server: &Server, with_gets: bool) -> anyhow::Result<Measured> {
         self.forget()?;
         let before = (server.metrics()?, server.cpu_s()?);
-        let (outcome, gets) = self.beside(server, gets_s, || {
+        let (outcome, gets) = self.beside(server, with_gets, || {
             let started = now();
             self.command(server, &["scrub", "--wait"])?;
             Ok(started.elapsed().as_secs_f64())
@@ -147,10 +158,10 @@ impl Bench<'_> {
 
     fn rebuild(&mut self, lost: &Path, new: &Path, with_gets: bool) -> anyhow::Result<()> {
         let server = self.start()?;
+        server.wait_until_idle()?;
         self.forget()?;
         let before = (server.metrics()?, server.cpu_s()?);
-        let expected_s = self.rows.iter().rev().find(|row| row.what == "rebuild").map_or(3.0, |row| row.seconds);
-        let (seconds, gets) = self.beside(&server, with_gets.then_some(expected_s * 1.5), || {
+        let (seconds, gets) = self.beside(&server, with_gets, || {
             let started = now();
             self.command(&server, &["target", "replace", &lost.to_string_lossy(), &new.to_string_lossy()])?;
             wait_for_repair(&server)?;
@@ -167,25 +178,26 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs `work`, with gets beside it for so many seconds if that is asked for.
+    /// Runs `work`, with gets beside it if they are asked for: they begin before it, and end when it does.
     fn beside<T>(
         &self,
         server: &Server,
-        gets_s: Option<f64>,
+        with_gets: bool,
         work: impl FnOnce() -> anyhow::Result<T>,
     ) -> anyhow::Result<(T, Option<Figures>)> {
-        let Some(seconds) = gets_s else { return Ok((work()?, None)) };
-        thread::scope(|scope| {
-            let gets = scope.spawn(move || self.gets(server, seconds));
-            let done = work()?;
-            let gets = gets.join().map_err(|_| anyhow::anyhow!("the load panicked"))??;
-            Ok((done, Some(gets)))
-        })
-    }
-
-    fn gets(&self, server: &Server, seconds: f64) -> anyhow::Result<Figures> {
-        let duration = format!("{}ms", (seconds.max(1.0) * 1000.0) as u64);
-        server.load(self.program, &GETS, &["--duration", &duration, "--warmup", "0s", "--objects", "512"])
+        if !with_gets {
+            return Ok((work()?, None));
+        }
+        let before = sample_sum(&server.metrics()?, GETS_BEGUN, "");
+        let arguments = ["--duration", "1h", "--warmup", "0s", GETS_OF[0], GETS_OF[1]];
+        let mut command = server.load_command(self.program, &GETS, &arguments);
+        let gets = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("starting the gets")?;
+        let done = wait_until(|| Ok(sample_sum(&server.metrics()?, GETS_BEGUN, "") > before)).and_then(|()| work());
+        // The first SIGINT has it report what it measured so far.
+        output(Command::new("kill").args(["-INT", &gets.id().to_string()]))?;
+        let report = gets.wait_with_output().context("waiting for the gets")?;
+        let report = String::from_utf8(report.stdout).context("the report of the gets")?;
+        Ok((done?, Some(Figures::read(&report)?)))
     }
 
     fn command(&self, server: &Server, words: &[&str]) -> anyhow::Result<String> {
@@ -342,20 +354,36 @@ fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "polls a program of its own; no executor is blocked")]
 fn wait_for_repair(server: &Server) -> anyhow::Result<()> {
-    loop {
+    wait_until(|| {
         let status: Value = serde_json::from_str(&get(&server.admin, "/status")?).context("reading /status")?;
         let repair = &status["store"]["log"]["repair"];
-        if repair["shards_left"].as_u64().context("/status says nothing of repair")? == 0 && repair["running"] == false
-        {
-            return Ok(());
-        }
+        let shards_left = repair["shards_left"].as_u64().context("/status says nothing of repair")?;
+        Ok(shards_left == 0 && repair["running"] == false)
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "polls a program of its own; no executor is blocked")]
+fn wait_until(mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    while !is_so()? {
         thread::sleep(EVERY);
     }
+    Ok(())
 }
 
 impl Server {
+    /// Waits until what the start has left to do is done: compaction looks at the rows, dead segments go.
+    fn wait_until_idle(&self) -> anyhow::Result<()> {
+        let mut seen = (self.cpu_s()?, now());
+        wait_until(|| {
+            if seen.1.elapsed() < IDLE {
+                return Ok(false);
+            }
+            let before = std::mem::replace(&mut seen, (self.cpu_s()?, now()));
+            Ok(seen.0 - before.0 <= IDLE.as_secs_f64() * IDLE_SHARE)
+        })
+    }
+
     /// CPU time that the server has taken, in seconds.
     fn cpu_s(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;

@@ -30,7 +30,6 @@ use copies::{has_strays, place, read_headers};
 pub(crate) use listing::list_target;
 use listing::{Found, Listing, list_shards};
 use removal::{remove_empty, remove_freed};
-pub(crate) use roll_forward::pieces;
 use walk::recover_segment;
 
 /// Most segments that are read at once.

@@ -19,7 +19,7 @@ use crate::segment_info::SegmentInfo;
 const PIECE_BYTES: usize = 16 * BLOCK_BYTES;
 
 /// The pieces of a payload of this length.
-pub(crate) fn pieces(payload_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn pieces(payload_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..payload_bytes).step_by(PIECE_BYTES).map(move |start| start..(start + PIECE_BYTES).min(payload_bytes))
 }
 

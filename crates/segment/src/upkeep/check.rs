@@ -1,20 +1,22 @@
-//! Reading a whole shard file and checking every byte that counts.
+//! Reading a whole shard file, ahead of what is checked, and checking every byte that counts.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gabion_platform::DiskFile;
 use gabion_types::TargetId;
-use gabion_types::limits::CHUNK_ALIGN_BYTES;
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 
 use super::Pace;
+use super::ahead::{Ahead, Room};
+use super::census::shard_file_bytes;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::format::{
     SEAL_BLOCK_BYTES, SHARD_HEADER_BYTES_MAX, SealBlock, ShardHeader, StripeShape, shard_header_bytes,
 };
 use crate::media::{ChunkError, check_blocks, decode_header};
-use crate::recovery::pieces;
 use crate::replay::any_shape;
 use crate::segment_info::{Seal, SegmentInfo};
 
@@ -49,18 +51,19 @@ pub(crate) struct ShardToCheck<'a> {
 }
 
 impl ShardToCheck<'_> {
-    /// Reads all of it.
+    /// Reads all of it, in the runs that there is `room` for.
     ///
     /// # Errors
     /// `Corrupt` when no shard of the segment tells where the next stripe begins: then nothing can be said.
-    pub(crate) async fn check(&self, core: &Core, pace: &Pace) -> Result<Checked, LogError> {
+    pub(super) async fn check(&self, core: &Core, pace: &Pace, room: &Room) -> Result<Checked, LogError> {
         let mut checked = Checked::default();
-        if let Err(damage) = self.check_header(core).await {
+        let ahead = &mut Ahead::new(Arc::clone(self.file), shard_file_bytes(self.seal), room, pace);
+        if let Err(damage) = self.check_header(core, ahead).await {
             checked.note(damage);
         }
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
         for stripe_index in 0..self.seal.stripes {
-            let (shape, outcome) = self.check_chunk(offset, stripe_index, pace).await;
+            let (shape, outcome) = self.check_chunk(core, ahead, offset, stripe_index).await;
             if let Err(damage) = outcome
                 && core.is_live(self.info.id, offset)
             {
@@ -77,18 +80,14 @@ impl ShardToCheck<'_> {
         if offset != self.seal.end_offset {
             checked.note(format!("its stripes end at {offset}, its seal is at {}", self.seal.end_offset));
         }
-        if let Err(damage) = self.check_seal(core).await {
+        if let Err(damage) = self.check_seal(core, ahead).await {
             checked.note(damage);
         }
         Ok(checked)
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Result<Bytes, String> {
-        self.file.read_at(offset, len).await.map_err(|error| error.to_string())
-    }
-
-    async fn check_header(&self, core: &Core) -> Result<(), String> {
-        let header = ShardHeader::decode(&self.read(0, SHARD_HEADER_BYTES_MAX).await?)
+    async fn check_header(&self, core: &Core, ahead: &mut Ahead<'_>) -> Result<(), String> {
+        let header = ShardHeader::decode(&read(ahead, 0, SHARD_HEADER_BYTES_MAX).await?)
             .map_err(|error| format!("shard header: {error}"))?;
         let fits = header.segment == self.info.id
             && header.deployment == core.media.targets.deployment
@@ -101,11 +100,12 @@ impl ShardToCheck<'_> {
     /// Checks one chunk; the shape of its stripe, if its own header tells.
     async fn check_chunk(
         &self,
+        core: &Core,
+        ahead: &mut Ahead<'_>,
         offset: u64,
         stripe_index: u32,
-        pace: &Pace,
     ) -> (Option<StripeShape>, Result<(), String>) {
-        let header = match self.read(offset, CHUNK_ALIGN_BYTES).await {
+        let header = match read(ahead, offset, CHUNK_ALIGN_BYTES).await {
             Ok(bytes) => {
                 decode_header(self.info, offset, self.shard, &bytes).map_err(|error| format!("chunk header: {error}"))
             }
@@ -118,10 +118,11 @@ impl ShardToCheck<'_> {
         };
         let front = offset + header.shape.header_bytes() as u64;
         let mut outcome = Ok(());
-        for range in pieces(header.shape.payload_bytes(self.shard)) {
-            pace.pass(range.len() as u64).await;
-            let read = self.read(front + range.start as u64, range.len()).await;
-            let checked = read
+        // Of a stripe that was punched out nothing but the header is needed.
+        let payload_bytes = if core.is_live(self.info.id, offset) { header.shape.payload_bytes(self.shard) } else { 0 };
+        for range in pieces(payload_bytes) {
+            let checked = read(ahead, front + range.start as u64, range.len())
+                .await
                 .and_then(|bytes| check_blocks(&header, range, &bytes).map_err(|error: ChunkError| error.to_string()));
             if let Err(error) = checked {
                 outcome = Err(error);
@@ -131,12 +132,23 @@ impl ShardToCheck<'_> {
         (Some(header.shape), outcome)
     }
 
-    async fn check_seal(&self, core: &Core) -> Result<(), String> {
-        let block = SealBlock::decode(&self.read(self.seal.end_offset, SEAL_BLOCK_BYTES).await?, self.seal.end_offset)
+    async fn check_seal(&self, core: &Core, ahead: &mut Ahead<'_>) -> Result<(), String> {
+        let end_offset = self.seal.end_offset;
+        let block = SealBlock::decode(&read(ahead, end_offset, SEAL_BLOCK_BYTES).await?, end_offset)
             .map_err(|error| format!("seal: {error}"))?;
         let fits = block.segment == self.info.id
             && block.deployment == core.media.targets.deployment
             && block.seal.stripes == self.seal.stripes;
         if fits { Ok(()) } else { Err("seal: it is not the segment's".to_owned()) }
     }
+}
+
+async fn read(ahead: &mut Ahead<'_>, offset: u64, len: usize) -> Result<Bytes, String> {
+    ahead.read(offset, len).await.map_err(|error| error.to_string())
+}
+
+/// The pieces in which a payload is looked at: of a run that ends within one, little is copied.
+pub(super) fn pieces(payload_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    const PIECE_BYTES: usize = 4 * BLOCK_BYTES;
+    (0..payload_bytes).step_by(PIECE_BYTES).map(move |start| start..(start + PIECE_BYTES).min(payload_bytes))
 }

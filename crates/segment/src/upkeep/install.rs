@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gabion_types::{ShardCopy, TargetId};
 
 use super::Pace;
+use super::ahead::Room;
 use super::census::shard_file_bytes;
 use super::check::ShardToCheck;
 use super::rebuild::{Built, Rebuild};
@@ -48,7 +49,7 @@ pub(crate) async fn install(
     let info = segment.info();
     let target = core.media.targets.at(place);
     let in_place = target.id == info.targets[shard];
-    if in_place && check_current(core, &info, seal, shard, pace).await?.is_good() {
+    if in_place && check_alone(core, &info, seal, shard, pace).await?.is_good() {
         core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
         return Ok(Installed::WasGood);
     }
@@ -82,20 +83,33 @@ pub(crate) async fn install(
     Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes })
 }
 
-/// Reads the shard where it lies now.
-pub(crate) async fn check_current(
+/// Reads the shard where it lies now, and no other of its segment beside it.
+async fn check_alone(
     core: &Core,
     info: &SegmentInfo,
     seal: Seal,
     shard: usize,
     pace: &Pace,
 ) -> Result<super::check::Checked, LogError> {
+    let room = core.upkeep_memory.room(1, 0, pace).await;
+    check_current(core, info, seal, shard, pace, &room).await
+}
+
+/// Reads the shard where it lies now.
+pub(super) async fn check_current(
+    core: &Core,
+    info: &SegmentInfo,
+    seal: Seal,
+    shard: usize,
+    pace: &Pace,
+    room: &Room,
+) -> Result<super::check::Checked, LogError> {
     core.media.forget_shard(info.id, shard as u8, info.targets[shard]);
     let missing = |damage: String| super::check::Checked { damage: Some(damage), ..Default::default() };
     match core.media.file(info, shard).await {
         Ok(file) => {
             let target = info.targets[shard];
-            ShardToCheck { info, seal, shard, target, file: &file }.check(core, pace).await
+            ShardToCheck { info, seal, shard, target, file: &file }.check(core, pace, room).await
         }
         Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
         Err(error) => Ok(missing(error.to_string())),
@@ -142,7 +156,7 @@ pub(crate) async fn remove_former(core: &Core, segment: &Segment, verified: Opti
         }
         if verified != Some(shard) {
             let Some(seal) = segment.settled_seal() else { return Ok(()) };
-            if !check_current(core, &info, seal, shard, &core.repair.pace).await?.is_good() {
+            if !check_alone(core, &info, seal, shard, &core.repair.pace).await?.is_good() {
                 core.media.ask_repair(info.id, shard);
                 continue;
             }

@@ -4,16 +4,20 @@
 //! Nothing here is in the way of readers and writers: a shard that is missing is reconstructed by whoever reads it, and a shard that
 //! moves is readable at every moment. Only sealed segments are touched, which never change: two whole copies of a shard are equal.
 
+mod ahead;
 pub(crate) mod census;
 pub(crate) mod check;
 pub(crate) mod destination;
 pub(crate) mod install;
 pub(crate) mod members;
+mod output;
 mod pace;
 mod rebuild;
 pub(crate) mod repair;
 pub(crate) mod scrub;
+mod sources;
 
+pub(crate) use ahead::UpkeepMemory;
 pub(crate) use pace::Pace;
 
 use gabion_types::SegmentId;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gabion_types::limits::BLOCK_BYTES;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -17,6 +18,14 @@ impl Pace {
     /// A pace; 0 bytes per second are no bound.
     pub(crate) fn new(bytes_per_s: u64) -> Self {
         Self { bytes_per_s, due: Mutex::new(None) }
+    }
+
+    /// Most that one who keeps the pace should ask for at once, in bytes: a tenth of a second's worth.
+    pub(crate) fn burst_bytes(&self) -> usize {
+        match self.bytes_per_s {
+            0 => usize::MAX,
+            bytes_per_s => usize::try_from(bytes_per_s / 10).unwrap_or(usize::MAX).max(BLOCK_BYTES),
+        }
     }
 
     /// Waits until `bytes` more may pass.

@@ -4,18 +4,22 @@
 //! checked. A stripe that can not be had at all is left out where there is no file to be replaced, so that it costs only itself; where
 //! there is one, nothing is replaced: what is left of it may be all that there is. Nothing is left out for targets that do not answer: they are
 //! waited for.
+//!
+//! What is usual goes through [`Sources`], which read ahead. Whatever is not as it should be is looked at stripe by stripe, in full.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::future::join_all;
 use gabion_erasure::crc64;
-use gabion_platform::{DiskFile, Durable};
+use gabion_platform::DiskFile;
 use gabion_types::TargetId;
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 
 use super::Pace;
-use super::check::ShardToCheck;
+use super::census::shard_file_bytes;
+use super::check::{ShardToCheck, pieces};
+use super::output::{OUTPUT_BYTES_MAX, Output};
+use super::sources::{Had, Sources};
 use crate::core::Core;
 use crate::degraded::{Failed, GatherError};
 use crate::error::LogError;
@@ -23,7 +27,6 @@ use crate::format::{
     ChunkHeader, SHARD_HEADER_BYTES_MAX, SealBlock, SealReason, ShardHeader, StripeShape, shard_header_bytes,
 };
 use crate::media::{ChunkError, check_blocks, decode_header};
-use crate::recovery::pieces;
 use crate::segment::Segment;
 use crate::segment_info::{Seal, SegmentInfo};
 
@@ -74,35 +77,32 @@ struct Loss {
 impl Rebuild<'_> {
     /// Writes all of the shard to `file`, durably, and reads it back.
     pub(super) async fn build(&self, file: &Arc<dyn DiskFile>) -> Result<Built, LogError> {
+        let built = self.write(file).await?;
+        file.set_len(shard_file_bytes(self.seal)).await.map_err(|error| self.failed(error))?;
+        file.sync().await.map_err(|error| self.failed(error))?;
+        self.read_back(file, &built).await?;
+        Ok(built)
+    }
+
+    async fn write(&self, file: &Arc<dyn DiskFile>) -> Result<Built, LogError> {
         let mut built = Built::default();
-        let header = self.shard_header().await;
-        write(file, 0, vec![Bytes::from(header.encode())]).await.map_err(|error| self.failed(error))?;
+        let (memory, free) = (&self.core.upkeep_memory, Pace::new(0));
+        let room = memory.room(self.info.geometry.data(), OUTPUT_BYTES_MAX, &free).await;
+        let mut sources = Sources::open(self.core, self.info, self.seal, self.shard, &room, &free).await;
+        let mut output = Output::new(file, &self.core.buffers);
+        let header = self.shard_header().await.encode();
+        self.place(&mut output, 0, header.len()).await?.copy_from_slice(&header);
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
         for stripe_index in 0..self.seal.stripes {
             if self.segment.settled_seal().is_none() {
                 return Err(LogError::NotFound(self.info.id));
             }
-            let stripe = self.stripe(offset, stripe_index).await?;
-            let is_live = || self.core.is_live(self.info.id, offset);
-            let outcome = if !is_live() {
-                Chunk::NotNeeded
-            } else if self.copy(file, &stripe).await? {
-                Chunk::Written
-            } else {
-                self.reconstruct(file, &stripe).await?
+            let shape = match self.usual_stripe(&mut sources, &mut output, offset, stripe_index).await? {
+                Some(shape) => shape,
+                None => self.stripe_in_full(&mut output, offset, stripe_index, &mut built).await?,
             };
-            match outcome {
-                Chunk::Written => {}
-                Chunk::Lost(error) if is_live() => {
-                    if self.replaces_a_file || self.is_one_silent(&error.failed).await {
-                        return Err(error.told);
-                    }
-                    built.lost_stripes += 1;
-                }
-                Chunk::Lost(_) | Chunk::NotNeeded => self.write_dead_header(file, &stripe).await?,
-            }
-            built.bytes += stripe.shape.written_bytes(self.shard) as u64;
-            offset = stripe.shape.next_offset();
+            built.bytes += shape.written_bytes(self.shard) as u64;
+            offset = shape.next_offset();
         }
         if offset != self.seal.end_offset {
             return Err(LogError::corrupt(self.info.id, format!("its stripes end at {offset}, not where its seal is")));
@@ -114,19 +114,83 @@ impl Rebuild<'_> {
             deployment: self.core.media.targets.deployment,
             seal: self.seal,
         };
-        write(file, self.seal.end_offset, vec![Bytes::from(block.encode())])
-            .await
-            .map_err(|error| self.failed(error))?;
-        let file_bytes = super::census::shard_file_bytes(self.seal);
-        file.set_len(file_bytes).await.map_err(|error| self.failed(error))?;
-        file.sync().await.map_err(|error| self.failed(error))?;
-        self.read_back(file, &built).await?;
+        let block = block.encode();
+        self.place(&mut output, self.seal.end_offset, block.len()).await?.copy_from_slice(&block);
+        output.finish().await.map_err(|error| self.failed(error))?;
         Ok(built)
+    }
+
+    /// Has the chunk of a stripe from the sources that are read ahead; nothing if something is wrong with one of them.
+    async fn usual_stripe(
+        &self,
+        sources: &mut Sources<'_>,
+        output: &mut Output<'_>,
+        offset: u64,
+        stripe_index: u32,
+    ) -> Result<Option<StripeShape>, LogError> {
+        if !self.core.is_live(self.info.id, offset) {
+            return Ok(None);
+        }
+        let Some(stripe) = sources.stripe(offset, stripe_index).await else { return Ok(None) };
+        let written_bytes = stripe.shape.written_bytes(self.shard);
+        self.pace.pass(written_bytes as u64).await;
+        let chunk = self.place(output, offset, written_bytes).await?;
+        match sources.chunk(&stripe, chunk).await {
+            Had::Whole => Ok(Some(stripe.shape)),
+            Had::Nothing => {
+                output.cut(offset);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Has the chunk of a stripe from wherever it can be had.
+    async fn stripe_in_full(
+        &self,
+        output: &mut Output<'_>,
+        offset: u64,
+        stripe_index: u32,
+        built: &mut Built,
+    ) -> Result<StripeShape, LogError> {
+        let stripe = self.stripe(offset, stripe_index).await?;
+        let is_live = || self.core.is_live(self.info.id, offset);
+        let chunk = self.place(output, offset, stripe.shape.written_bytes(self.shard)).await?;
+        let outcome = if !is_live() {
+            Chunk::NotNeeded
+        } else if self.copy(chunk, &stripe).await? {
+            Chunk::Written
+        } else {
+            self.reconstruct(chunk, &stripe).await?
+        };
+        match outcome {
+            Chunk::Written => {}
+            Chunk::Lost(error) if is_live() => {
+                if self.replaces_a_file || self.is_one_silent(&error.failed).await {
+                    return Err(error.told);
+                }
+                built.lost_stripes += 1;
+                output.cut(offset);
+            }
+            Chunk::Lost(_) | Chunk::NotNeeded => {
+                output.cut(offset);
+                let header = self.dead_header(&stripe);
+                let place = self.place(output, offset, header.shape.header_bytes()).await?;
+                header.encode(place);
+            }
+        }
+        Ok(stripe.shape)
+    }
+
+    /// Where the file's next `len` bytes go.
+    async fn place<'o>(&self, output: &'o mut Output<'_>, offset: u64, len: usize) -> Result<&'o mut [u8], LogError> {
+        output.at(offset, len).await.map_err(|error| self.failed(error))
     }
 
     async fn read_back(&self, file: &Arc<dyn DiskFile>, built: &Built) -> Result<(), LogError> {
         let whole = ShardToCheck { info: self.info, seal: self.seal, shard: self.shard, target: self.target, file };
-        let checked = whole.check(self.core, &Pace::new(0)).await?;
+        let free = Pace::new(0);
+        let room = self.core.upkeep_memory.room(1, 0, &free).await;
+        let checked = whole.check(self.core, &free, &room).await?;
         match checked.damage {
             Some(damage) if checked.bad_chunks != built.lost_stripes || built.lost_stripes == 0 => {
                 Err(LogError::Unavailable(format!("the shard that was built is not what was written: {damage}")))
@@ -158,7 +222,7 @@ impl Rebuild<'_> {
             writer: core.writer,
             epoch: 0,
             created_ms: core.media.clock.now_ms(),
-            planned_bytes: super::census::shard_file_bytes(self.seal),
+            planned_bytes: shard_file_bytes(self.seal),
             targets: Vec::new(),
         });
         ShardHeader { shard: self.shard as u8, epoch, targets, ..newest }
@@ -209,9 +273,9 @@ impl Rebuild<'_> {
     }
 
     /// Copies the chunk from where the shard lies now; false if it is not whole there.
-    async fn copy(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<bool, LogError> {
+    async fn copy(&self, chunk: &mut [u8], stripe: &Stripe) -> Result<bool, LogError> {
         let Some(header) = &stripe.headers[self.shard] else { return Ok(false) };
-        let front = stripe.shape.stripe_offset + stripe.shape.header_bytes() as u64;
+        let (head, payload) = chunk.split_at_mut(stripe.shape.header_bytes());
         for range in pieces(stripe.shape.payload_bytes(self.shard)) {
             self.pace.pass(range.len() as u64).await;
             let bytes = match self.core.media.payload(self.info, header, range.clone()).await {
@@ -219,16 +283,16 @@ impl Rebuild<'_> {
                 Err(ChunkError::Exhausted(_)) => return Err(LogError::Busy),
                 Err(_) => return Ok(false),
             };
-            write(file, front + range.start as u64, vec![bytes]).await.map_err(|error| self.failed(error))?;
+            payload[range].copy_from_slice(&bytes);
         }
-        self.write_header(file, header).await?;
+        header.encode(head);
         Ok(true)
     }
 
     /// Reconstructs the chunk from the others.
-    async fn reconstruct(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<Chunk, LogError> {
+    async fn reconstruct(&self, chunk: &mut [u8], stripe: &Stripe) -> Result<Chunk, LogError> {
         let (core, shape) = (self.core, &stripe.shape);
-        let front = shape.stripe_offset + shape.header_bytes() as u64;
+        let (head, payload) = chunk.split_at_mut(shape.header_bytes());
         let codec = core.media.codec(self.info.geometry);
         let mut header = ChunkHeader { shape: shape.clone(), shard: self.shard as u8, block_crcs: Vec::new() };
         for range in pieces(shape.payload_bytes(self.shard)) {
@@ -245,39 +309,31 @@ impl Rebuild<'_> {
                 }
             };
             let have: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
-            let mut rebuilt = vec![0; range.len()];
+            let rebuilt = &mut payload[range.clone()];
             codec
-                .reconstruct(&have, &mut [(self.shard, &mut rebuilt)])
+                .reconstruct(&have, &mut [(self.shard, &mut *rebuilt)])
                 .map_err(|error| LogError::corrupt(self.info.id, error.to_string()))?;
             // Where the chunk's own header survived it must agree.
             if let Some(own) = &stripe.headers[self.shard]
-                && let Err(error) = check_blocks(own, range.clone(), &rebuilt)
+                && let Err(error) = check_blocks(own, range.clone(), rebuilt)
             {
                 let told =
                     LogError::corrupt(self.info.id, format!("a rebuilt chunk disagrees with its own header: {error}"));
                 return Ok(Chunk::Lost(Loss { told, failed: Vec::new() }));
             }
             header.block_crcs.extend(rebuilt.chunks(BLOCK_BYTES).map(crc64));
-            write(file, front + range.start as u64, vec![rebuilt.into()]).await.map_err(|error| self.failed(error))?;
         }
-        self.write_header(file, &header).await?;
+        header.encode(head);
         Ok(Chunk::Written)
     }
 
     /// Of a stripe that nothing needs there is only the header: by it whoever walks the segment finds the next stripe.
-    async fn write_dead_header(&self, file: &Arc<dyn DiskFile>, stripe: &Stripe) -> Result<(), LogError> {
+    fn dead_header(&self, stripe: &Stripe) -> ChunkHeader {
         if let Some(own) = &stripe.headers[self.shard] {
-            return self.write_header(file, own).await;
+            return ChunkHeader::clone(own);
         }
         let blocks = stripe.shape.payload_bytes(self.shard).div_ceil(BLOCK_BYTES);
-        let (shape, block_crcs) = (stripe.shape.clone(), vec![0; blocks]);
-        self.write_header(file, &ChunkHeader { shape, shard: self.shard as u8, block_crcs }).await
-    }
-
-    async fn write_header(&self, file: &Arc<dyn DiskFile>, header: &ChunkHeader) -> Result<(), LogError> {
-        let mut bytes = vec![0; header.shape.header_bytes()];
-        header.encode(&mut bytes);
-        write(file, header.shape.stripe_offset, vec![bytes.into()]).await.map_err(|error| self.failed(error))
+        ChunkHeader { shape: stripe.shape.clone(), shard: self.shard as u8, block_crcs: vec![0; blocks] }
     }
 
     /// A write failed: the target that was to take the shard is at fault.
@@ -287,8 +343,4 @@ impl Rebuild<'_> {
         }
         LogError::io(&self.target.to_string(), error)
     }
-}
-
-async fn write(file: &Arc<dyn DiskFile>, offset: u64, parts: Vec<Bytes>) -> std::io::Result<()> {
-    file.write_at(offset, parts, Durable::No).await
 }

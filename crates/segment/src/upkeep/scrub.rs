@@ -1,12 +1,13 @@
 //! Reading what nobody reads: every chunk of every sealed segment, at a bounded rate, before parity is needed.
 //!
-//! One segment at a time, in the order of their ids, so that whoever asks can remember where it was. Checksums imply the code: where all chunks
+//! One segment at a time, all of its shards beside each other, in the order of their ids, so that whoever asks can remember where it was. Checksums imply the code: where all chunks
 //! of a stripe are what was written, so is their parity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use gabion_types::SegmentId;
 use serde::{Serialize, Serializer};
 
@@ -83,23 +84,33 @@ fn following(core: &Core, after: Option<SegmentId>) -> Option<Arc<Segment>> {
 async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>, LogError> {
     let mut scrubbed =
         ScrubbedSegment { segment: segment.id, bytes: 0, bad_shards: 0, bad_chunks: 0, unread_shards: 0 };
-    for shard in 0..segment.info().geometry.shards() {
-        let Some(seal) = segment.settled_seal() else { return Ok(None) };
-        let info = segment.info();
-        let target = info.targets[shard];
-        match core.media.targets.standing(target) {
+    let Some(seal) = segment.settled_seal() else { return Ok(None) };
+    let info = segment.info();
+    let mut present = Vec::new();
+    for (shard, target) in info.targets.iter().enumerate() {
+        match core.media.targets.standing(*target) {
             // It is missing, and repair knows it.
-            Standing::Gone => continue,
-            Standing::Down { .. } => {
-                scrubbed.unread_shards += 1;
-                continue;
-            }
-            Standing::Here | Standing::Leaving => {}
+            Standing::Gone => {}
+            Standing::Down { .. } => scrubbed.unread_shards += 1,
+            Standing::Here | Standing::Leaving => present.push(shard),
         }
-        let damage = match check_current(core, &info, seal, shard, &core.scrub_pace).await {
+    }
+    let room = core.upkeep_memory.room(present.len(), 0, &core.scrub_pace).await;
+    let checks = present.into_iter().map(async |shard| {
+        let checked = check_current(core, &info, seal, shard, &core.scrub_pace, &room).await;
+        core.media.metrics.scrub_bytes.add(checked.as_ref().map_or(0, |checked| checked.bytes));
+        (shard, checked)
+    });
+    let checks = join_all(checks).await;
+    drop(room);
+    if segment.settled_seal().is_none() {
+        return Ok(None);
+    }
+    for (shard, checked) in checks {
+        let target = info.targets[shard];
+        let damage = match checked {
             Ok(checked) => {
                 scrubbed.bytes += checked.bytes;
-                core.media.metrics.scrub_bytes.add(checked.bytes);
                 scrubbed.bad_chunks += checked.bad_chunks;
                 checked.damage
             }

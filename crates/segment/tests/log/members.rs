@@ -268,7 +268,7 @@ fn readers_and_writers_go_on_while_shards_move() {
                     } => rounds += 1,
                 }
             };
-            assert!(pass.shards_built > 0 && rounds > 1, "{pass:?}, {rounds} rounds");
+            assert!(pass.shards_built > 0 && rounds > 0, "{pass:?}, {rounds} rounds");
             book.verify(&log).await;
             assert!(log.target_remove(id, false, TargetMode::Apply).await.unwrap().applied);
         });
