@@ -22,7 +22,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
-use crate::{Index, IndexError, IndexSnapshot, IndexStats, Precondition, Rows, ScanRange, Table, Value, Write};
+use crate::{Index, IndexError, IndexSnapshot, IndexStats, Ingest, Precondition, Rows, ScanRange, Table, Value, Write};
 
 /// Slots of rows; enough that a commit rarely bars a reader of another row.
 const SLOTS: usize = 1024;
@@ -226,6 +226,10 @@ impl<E: Index> Index for CachedIndex<E> {
         outcome
     }
 
+    fn ingest(&self, table: Table) -> Result<Box<dyn Ingest + '_>, IndexError> {
+        Ok(Box::new(CachedIngest { rows: &self.rows, below: self.engine.ingest(table)? }))
+    }
+
     fn persist(&self) -> Result<(), IndexError> {
         self.engine.persist()
     }
@@ -242,6 +246,24 @@ impl<E: Index> Index for CachedIndex<E> {
             cached_bytes: self.rows.weight(),
             ..self.engine.stats()
         }
+    }
+}
+
+/// Passes rows by the cache, which forgets what it knew of the index: nobody else uses that meanwhile.
+struct CachedIngest<'a> {
+    rows: &'a Cache<CachedKey, Option<Value>, EntryWeight>,
+    below: Box<dyn Ingest + 'a>,
+}
+
+impl Ingest for CachedIngest<'_> {
+    fn put(&mut self, key: Vec<u8>, row: Vec<u8>) -> Result<(), IndexError> {
+        self.below.put(key, row)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), IndexError> {
+        let outcome = self.below.finish();
+        self.rows.clear();
+        outcome
     }
 }
 

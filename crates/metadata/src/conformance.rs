@@ -45,6 +45,7 @@ pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>) {
         increments_are_never_lost,
         persisted_commits_survive_a_crash,
         a_crash_leaves_a_prefix_of_the_commits,
+        ingested_rows_are_as_good_as_committed_ones,
     ] {
         law(fixture());
     }
@@ -445,4 +446,43 @@ fn a_crash_leaves_a_prefix_of_the_commits(mut fixture: Box<dyn Fixture>) {
         assert_eq!(found.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), expected);
         next = last + 1;
     }
+}
+
+fn ingested_rows_are_as_good_as_committed_ones(mut fixture: Box<dyn Fixture>) {
+    let index = fixture.index();
+    let row = |number: u32| (format!("key {number:08}").into_bytes(), vec![number as u8; 200]);
+    index.commit(&[], vec![put(Table::System, "before", "it")]).unwrap();
+    // Known to be absent.
+    assert_eq!(index.get(Table::Object, &row(7).0).unwrap(), None);
+    index.persist().unwrap();
+    let mut ingest = index.ingest(Table::Object).unwrap();
+    for (key, row) in (0..20_000).map(row) {
+        ingest.put(key, row).unwrap();
+    }
+    for key in [row(19_999).0, row(5).0, b"k".to_vec()] {
+        assert!(matches!(ingest.put(key, Vec::new()), Err(IndexError::Invalid { .. })), "only what ascends");
+    }
+    ingest.finish().unwrap();
+    let mut ingest = index.ingest(Table::Bucket).unwrap();
+    ingest.put(b"given".to_vec(), b"up".to_vec()).unwrap();
+    drop(ingest);
+    index.ingest(Table::Part).unwrap().finish().unwrap();
+    assert_eq!(index.get(Table::Object, &row(7).0).unwrap().unwrap()[..], row(7).1);
+    // What is committed later counts.
+    index
+        .commit(&[], vec![Write::Delete(Table::Object, row(8).0), Write::Put(Table::Object, row(9).0, b"new".to_vec())])
+        .unwrap();
+    index.persist().unwrap();
+    drop(index);
+    fixture.crash_and_reopen();
+    let index = fixture.index();
+    index.check().unwrap();
+    let rows = index.scan(ScanRange::all(Table::Object), usize::MAX).unwrap();
+    let expected = (0..20_000).filter(|number| *number != 8).map(|number| match number {
+        9 => (row(9).0, b"new".to_vec()),
+        other => row(other),
+    });
+    assert!(rows.iter().map(|(key, row)| (key.clone(), row.to_vec())).eq(expected));
+    assert_eq!(keys(index.scan(ScanRange::all(Table::System), 9).unwrap()), ["before"]);
+    assert!(index.scan(ScanRange::all(Table::Part), 9).unwrap().is_empty());
 }

@@ -19,6 +19,7 @@
 //! - *Corruption met while running* is written down in the directory, so that the next open reports it.
 
 mod fault;
+mod ingest;
 mod journal;
 mod mark;
 
@@ -32,10 +33,10 @@ use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use parking_lot::Mutex;
 
-use self::{fault::guarded, mark::Mark};
+use self::{fault::guarded, ingest::FjallIngest, mark::Mark};
 use crate::{
-    Index, IndexError, IndexOptions, IndexSnapshot, IndexStats, Order, Precondition, Rows, ScanRange, Table, Value,
-    Write,
+    Index, IndexError, IndexOptions, IndexSnapshot, IndexStats, Ingest, Order, Precondition, Rows, ScanRange, Table,
+    Value, Write,
 };
 
 /// Directory of fjall's files inside the index directory.
@@ -227,6 +228,10 @@ impl Index for FjallIndex {
             }
         }
         watched(&self.dir, || batch.commit())
+    }
+
+    fn ingest(&self, table: Table) -> Result<Box<dyn Ingest + '_>, IndexError> {
+        Ok(Box::new(FjallIngest::begin(&self.dir, table, self.tables.of(table).clone())?))
     }
 
     fn persist(&self) -> Result<(), IndexError> {

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{IndexError, keys::successor};
+use crate::{IndexError, Ingest, ingest::ByCommits, keys::successor};
 
 /// Length of a row's key in bytes. Shorter keys are the engines' own; the longest is that of an upload.
 pub const ROW_KEY_BYTES: RangeInclusive<usize> = 2..=4096;
@@ -345,6 +345,15 @@ pub trait Index: Send + Sync + 'static {
     /// long ([`ROW_KEY_BYTES`], [`ROW_BYTES_MAX`]): nothing was written. `Io`, `Corrupt`, `Closed`: the writes may or
     /// may not survive.
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError>;
+
+    /// Begins to fill a table that has no rows, of an index that nobody else uses: all rows, ascending. Not atomic: after a crash any of them may be
+    /// there, durable though commits before them are not, unless those were persisted.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    fn ingest(&self, table: Table) -> Result<Box<dyn Ingest + '_>, IndexError> {
+        Ok(Box::new(ByCommits::new(self, table)))
+    }
 
     /// Makes durable: every commit that returned before this call survives power loss once it returns.
     ///

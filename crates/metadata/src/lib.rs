@@ -11,6 +11,7 @@ mod fjall;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod index;
+mod ingest;
 pub mod keys;
 mod memory;
 mod options;
@@ -23,5 +24,6 @@ pub use index::{
     Index, IndexSnapshot, IndexStats, Order, Precondition, ROW_BYTES_MAX, ROW_KEY_BYTES, RowKey, Rows, ScanRange,
     Table, Value, Write,
 };
+pub use ingest::Ingest;
 pub use memory::MemoryIndex;
 pub use options::IndexOptions;

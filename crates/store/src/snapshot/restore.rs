@@ -4,17 +4,19 @@
 //! superseded by mutations that the log still has (docs/adr/0009), so the rows of the segments are dropped here and the rest is left to the
 //! replay.
 //!
-//! The first commit marks the index as one that is being restored, the last takes the mark away: one that was cut off in between is
-//! thrown away by the next start.
+//! The first commit, made durable, marks the index as one that is being restored, the last takes the mark away: one that was cut off in between is
+//! thrown away by the next start. In between rows go past journal and memtables: they are sorted.
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use gabion_metadata::{
-    Index, Table, Write, keys,
+    Index, Ingest, Table, keys,
     rows::{Row, SegmentRow, SegmentState},
 };
-use gabion_segment::{LaneKind, Log, RecordBody, RecoveredSegment, Recovery};
-use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
+use gabion_segment::{LaneKind, Log, LogError, RecordBody, RecoveredSegment, Recovery};
+use gabion_types::{Extent, SegmentId, Seq, ShardCopy, TargetId};
+use tokio::task::JoinHandle;
 
 use super::{
     SNAPSHOT_ROW,
@@ -27,9 +29,6 @@ use crate::{
     tasks,
 };
 
-/// Rows, and bytes of rows, in one index commit.
-const BATCH_ROWS: usize = 4096;
-const BATCH_BYTES: usize = 4 << 20;
 /// The newest of so many parts of what the segments of records hold is looked through for a snapshot: with an older one little is won.
 const LOOKED_THROUGH_SHARE: u64 = 4;
 
@@ -67,13 +66,14 @@ pub(crate) async fn restore(
         }
     };
     index.commit(&[], vec![State::restoring()])?;
+    // What is ingested is there after a power cut, whatever became of commits before it.
+    tasks::blocking(|| index.persist())?;
     let status = log.status();
     let mut rows = Rows {
         index,
         recovery,
         members: status.targets.iter().map(|target| target.id).chain(status.missing_members).collect(),
-        batch: Vec::new(),
-        batch_bytes: 0,
+        under_way: None,
         segments: BTreeSet::new(),
         forgotten: BTreeSet::new(),
     };
@@ -151,12 +151,14 @@ async fn read(
     let mut decoder = Decoder::new(log.deployment());
     let total = found.extents.iter().map(|extent| u64::from(extent.len)).sum();
     let mut done = 0;
-    for extent in &found.extents {
-        for piece in log.read(extent, 0..extent.len).await.map_err(|error| broken(&error))? {
+    let mut next = found.extents.first().map(|extent| begin(log, extent));
+    for (number, extent) in found.extents.iter().enumerate() {
+        let pieces = next.take().expect("there is one for each extent").await;
+        next = found.extents.get(number + 1).map(|extent| begin(log, extent));
+        for piece in pieces.map_err(|error| broken(&error))?.map_err(|error| broken(&error))? {
             decoder.push(&piece);
-            while let Some(entry) = decoder.next().map_err(|error| broken(&error))? {
-                rows.take(entry)?;
-            }
+            // The engine writes its tables meanwhile.
+            tasks::blocking(|| rows.take_all(&mut decoder))?;
         }
         done += u64::from(extent.len);
         progress.replayed(0, done, total);
@@ -169,20 +171,34 @@ async fn read(
     Ok(())
 }
 
+/// Has a stripe of the snapshot read while the one before is decoded.
+fn begin(log: &Log, extent: &Extent) -> JoinHandle<Result<Vec<Bytes>, LogError>> {
+    let (log, extent) = (log.clone(), *extent);
+    tokio::spawn(async move { log.read(&extent, 0..extent.len).await })
+}
+
 /// Rows on their way into the index.
 struct Rows<'a> {
     index: &'a dyn Index,
     recovery: &'a Recovery,
     /// Targets of the deployment.
     members: BTreeSet<TargetId>,
-    batch: Vec<Write>,
-    batch_bytes: usize,
+    /// The table that is being filled.
+    under_way: Option<(Table, Box<dyn Ingest + 'a>)>,
     /// Segments that the index has a row of.
     segments: BTreeSet<SegmentId>,
     forgotten: BTreeSet<SegmentId>,
 }
 
 impl Rows<'_> {
+    /// Takes all rows that there are as a whole.
+    fn take_all(&mut self, decoder: &mut Decoder) -> Result<(), Failed> {
+        while let Some(entry) = decoder.next().map_err(|error| Failed::Snapshot(error.to_string()))? {
+            self.take(entry)?;
+        }
+        Ok(())
+    }
+
     fn take(&mut self, entry: Entry) -> Result<(), Failed> {
         let Entry { table, key, row } = entry;
         let row = match table {
@@ -197,12 +213,17 @@ impl Rows<'_> {
             }
             _ => row,
         };
-        self.batch_bytes += key.len() + row.len();
-        self.batch.push(Write::Put(table, key, row));
-        if self.batch.len() >= BATCH_ROWS || self.batch_bytes >= BATCH_BYTES {
-            self.commit().map_err(Failed::Index)?;
+        if self.under_way.as_ref().is_none_or(|(filled, _)| *filled != table) {
+            self.end_table().map_err(Failed::Index)?;
         }
-        Ok(())
+        let (_, ingest) = match &mut self.under_way {
+            Some(under_way) => under_way,
+            None => {
+                let ingest = self.index.ingest(table).map_err(|error| Failed::Index(error.into()))?;
+                self.under_way.insert((table, ingest))
+            }
+        };
+        ingest.put(key, row).map_err(|error| Failed::Index(error.into()))
     }
 
     /// A segment's row as it is now; nothing when the segment is gone.
@@ -233,15 +254,16 @@ impl Rows<'_> {
         Ok(Some(row.encode()))
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
-        self.batch_bytes = 0;
-        let batch = std::mem::take(&mut self.batch);
-        tasks::blocking(|| self.index.commit(&[], batch))?;
-        Ok(())
+    /// Rows come table by table.
+    fn end_table(&mut self) -> Result<(), StoreError> {
+        match self.under_way.take() {
+            Some((_, ingest)) => Ok(ingest.finish()?),
+            None => Ok(()),
+        }
     }
 
     fn finish(mut self, log: &Log) -> Result<(), StoreError> {
-        self.commit()?;
+        tasks::blocking(|| self.end_table())?;
         let is_left = |id: &&SegmentId| !self.segments.contains(id) && !self.recovery.removed.contains(id);
         self.forgotten.extend(self.recovery.freed.iter().filter(is_left));
         let state = State { deployment: Some(log.deployment()), forgotten: self.forgotten, ..State::default() };
