@@ -1,14 +1,15 @@
 //! Writes a small deployment of the format that this program writes, with a manifest of what must be read from it for ever.
 //!
 //! `cargo run --ignore-rust-version -p gabion-store --example make_format_fixture -- tests/fixtures/format-N`, and the same with
-//! `tests/fixtures/format-N-compacted compacted` for one that was compacted.
+//! `tests/fixtures/format-N-compacted compacted` for one that was compacted, and `tests/fixtures/members-N members`, with the version of `gabion.json`,
+//! for one that lost a target.
 //!
 //! For a *new* format version only: what is committed under `tests/fixtures` is never written again. The test is
 //! `tests/engine/format.rs`. Bodies are text with a period, so that the repository keeps little of them.
 
 #![allow(clippy::unwrap_used, reason = "a generator that a person runs")]
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use gabion_metadata::{FjallIndex, Index, IndexError, IndexOptions};
@@ -16,8 +17,8 @@ use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
     Attributes, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject, Env,
-    Etag, IndexFactory, ObjectBody, PutObject, ReadConditions, Silent, Store, StoreConfig, UploadPart, UploadRef,
-    WriteConditions,
+    Etag, IndexFactory, ObjectBody, PutObject, ReadConditions, Silent, Store, StoreConfig, TargetMode, UploadPart,
+    UploadRef, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, limits::BLOCK_BYTES};
 
@@ -26,18 +27,26 @@ const PERIOD_BYTES: usize = 4096;
 /// The bucket that everything is in, and one that stays empty.
 const BUCKET: &str = "fixture";
 const EMPTY_BUCKET: &str = "fixture-empty";
+/// What makes a directory a target.
+const MEMBERS: &str = "gabion.json";
 
 fn main() {
     let root = std::env::args().nth(1).expect("the directory to write");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let is_compacted = std::env::args().nth(2).is_some_and(|what| what == "compacted");
-    for geometry in if is_compacted { &["2+1"][..] } else { &["4+2", "1+0"] } {
+    let kind = std::env::args().nth(2).unwrap_or_default();
+    let geometries = match &kind[..] {
+        "compacted" => &["2+1"][..],
+        "members" => &["1+1"],
+        _ => &["4+2", "1+0"],
+    };
+    for geometry in geometries {
         let directory = Path::new(&root).join(geometry);
         assert!(!directory.exists(), "{} is there: a fixture is never written again", directory.display());
         let geometry = geometry.parse().unwrap();
-        match is_compacted {
-            true => runtime.block_on(compacted(&directory, geometry)),
-            false => runtime.block_on(deployment(&directory, geometry)),
+        match &kind[..] {
+            "compacted" => runtime.block_on(compacted(&directory, geometry)),
+            "members" => runtime.block_on(members_lost(&directory, geometry)),
+            _ => runtime.block_on(deployment(&directory, geometry)),
         }
     }
     // The last server of each deployment was not shut down, and is not now: its segments stay open, as after a kill.
@@ -164,6 +173,42 @@ async fn compacted(root: &Path, geometry: Geometry) {
     write_manifest(root, &manifest);
 }
 
+/// One target was lost and replaced, and nothing of it was built anew: all that was written before lies on the last target alone. Its first list of
+/// members is kept, with which it is an older image of itself.
+async fn members_lost(root: &Path, geometry: Geometry) {
+    let mut manifest = Vec::new();
+    let all = geometry.shards();
+    let store = open(root, geometry, all).await;
+    for bucket in [BUCKET, EMPTY_BUCKET] {
+        store.create_bucket(BucketName::new(bucket).unwrap(), None).await.unwrap();
+    }
+    for size in (0..45).chain([4096, 20_000, 131_073]) {
+        manifest.push(put(&store, &format!("size/{size}"), size).await);
+    }
+    let open_upload = begin(&store, "never-completed").await;
+    part(&store, &open_upload, 3, 5000).await;
+    store.shutdown().await;
+    drop(store);
+    fs::copy(root.join(format!("target-{}/{MEMBERS}", all - 1)), root.join("older-members.json")).unwrap();
+    fs::remove_dir_all(root.join("target-0")).unwrap();
+
+    let config = |config: &mut StoreConfig| config.repair_interval_ms = 0;
+    let store = open_some(root, geometry, 1..all, config).await;
+    let (lost, stays) = {
+        let log = store.status().log;
+        (log.missing_members[0], log.targets[all - 1].id)
+    };
+    store.target_replace(lost, target(root, 0, true), TargetMode::Apply).await.unwrap();
+    // Another list, which says that the last one was had.
+    store.target_undrain(stays, TargetMode::Apply).await.unwrap();
+    for size in [10, 6000, 150_000] {
+        manifest.push(put(&store, &format!("not-sealed/{size}"), size).await);
+    }
+    store.checkpoint().await.unwrap();
+    std::mem::forget(store);
+    write_manifest(root, &manifest);
+}
+
 fn write_manifest(root: &Path, manifest: &[Line]) {
     let mut text = "# key\tbytes\tcrc64nvme\ttag\tparts\twritten while the last target was away\n".to_owned();
     for line in manifest {
@@ -200,12 +245,12 @@ impl IndexFactory for Fjall {
 
 /// Opens the deployment with its first targets only.
 async fn open(root: &Path, geometry: Geometry, present: usize) -> Store {
-    open_with(root, geometry, present, |_| {}).await
+    open_some(root, geometry, 0..present, |_| {}).await
 }
 
 /// Opens it so that a round compacts whatever is not wholly live, and only when it is asked to.
 async fn open_to_compact(root: &Path, geometry: Geometry, present: usize, punch_holes: bool) -> Store {
-    open_with(root, geometry, present, |config| {
+    open_some(root, geometry, 0..present, |config| {
         config.compaction.punch_holes = punch_holes;
         config.compaction.live_ratio_max = 1.0;
         config.compaction.interval_ms = 1 << 40;
@@ -215,15 +260,21 @@ async fn open_to_compact(root: &Path, geometry: Geometry, present: usize, punch_
     .await
 }
 
-async fn open_with(root: &Path, geometry: Geometry, present: usize, change: impl FnOnce(&mut StoreConfig)) -> Store {
-    let target = |number: usize| {
-        let path = root.join(format!("target-{number}"));
-        let disk = (number < present).then(|| {
-            fs::create_dir_all(&path).unwrap();
-            open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap().disk
-        });
-        LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
-    };
+fn target(root: &Path, number: usize, is_there: bool) -> LogTarget {
+    let path = root.join(format!("target-{number}"));
+    let disk = is_there.then(|| {
+        fs::create_dir_all(&path).unwrap();
+        open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap().disk
+    });
+    LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
+}
+
+async fn open_some(
+    root: &Path,
+    geometry: Geometry,
+    present: Range<usize>,
+    change: impl FnOnce(&mut StoreConfig),
+) -> Store {
     let mut log = LogConfig::new(geometry);
     log.segment_payload_bytes = 1 << 20;
     log.stripe_payload_bytes = geometry.data() * BLOCK_BYTES;
@@ -233,7 +284,8 @@ async fn open_with(root: &Path, geometry: Geometry, present: usize, change: impl
     change(&mut config);
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
     let factory = Box::new(Fjall(root.join("index")));
-    Store::open(config, (0..geometry.shards()).map(target).collect(), factory, env, Arc::new(Silent)).await.unwrap().0
+    let targets = (0..geometry.shards()).map(|number| target(root, number, present.contains(&number))).collect();
+    Store::open(config, targets, factory, env, Arc::new(Silent)).await.unwrap().0
 }
 
 /// Text that tells its object and its place.
