@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gabion_platform::Entropy;
-use gabion_types::{SegmentId, Seq, ShardCopy};
+use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
 use parking_lot::Mutex;
 
 use crate::applier::Applier;
@@ -17,8 +17,17 @@ use crate::media::Media;
 use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
+use crate::target::lost::Holders;
 use crate::upkeep::repair::Repair;
 use crate::upkeep::{Liveness, Pace, UpkeepMemory};
+
+/// What was out of sight when the log was opened.
+pub(crate) struct Unseen {
+    /// Members that were absent or could not be listed.
+    pub(crate) unlisted: BTreeSet<TargetId>,
+    /// Some file could not be read.
+    pub(crate) any_unread: bool,
+}
 
 /// The state of one log.
 pub(crate) struct Core {
@@ -34,6 +43,8 @@ pub(crate) struct Core {
     /// When the epoch of the members was last moved on, by the monotonic clock; held while it is.
     pub(crate) epoch_moved_ns: tokio::sync::Mutex<Option<u64>>,
     pub(crate) unreadable: Mutex<BTreeSet<SegmentId>>,
+    /// What was out of sight when the log was opened.
+    pub(crate) unseen: OnceLock<Unseen>,
     pub(crate) repair: Repair,
     pub(crate) scrub_pace: Pace,
     pub(crate) upkeep_memory: UpkeepMemory,
@@ -64,6 +75,7 @@ impl Core {
             leftovers: Mutex::default(),
             epoch_moved_ns: tokio::sync::Mutex::default(),
             unreadable: Mutex::default(),
+            unseen: OnceLock::new(),
             applier: OnceLock::new(),
             writer: u64::from_le_bytes(writer),
             entropy: Arc::clone(&env.entropy),
@@ -93,6 +105,19 @@ impl Core {
             return Err(LogError::corrupt(id, "too many of its shards are lost"));
         }
         Err(LogError::NotFound(id))
+    }
+
+    /// The targets that segments have shards on.
+    pub(crate) fn holders(&self) -> Holders {
+        let segments: Vec<Arc<Segment>> = self.segments.lock().values().cloned().collect();
+        let is_placed = |id: &SegmentId| segments.binary_search_by_key(id, |segment| segment.id).is_ok();
+        let any_unplaced = self.unreadable.lock().iter().any(|id| !is_placed(id));
+        Holders {
+            named: segments.iter().flat_map(|segment| segment.info().targets.clone()).collect(),
+            unlisted: self.unseen.get().map(|unseen| unseen.unlisted.clone()).unwrap_or_default(),
+            any_unplaced,
+            any_unread: self.unseen.get().is_some_and(|unseen| unseen.any_unread),
+        }
     }
 
     pub(crate) fn insert_segment(&self, segment: Arc<Segment>) {

@@ -88,12 +88,12 @@ async fn log_freed(
 }
 
 /// Forgets the freed segments that nothing can bring back any more, and sees to it that others can be forgotten later; returns how many
-/// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it and most of
-/// the members are there.
+/// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it, or nothing more for a target that
+/// was lost, and most of the members are there.
 pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
     let targets = &core.media.targets;
     let mut moved_ns = core.epoch_moved_ns.lock().await;
-    if !core.leftovers.lock().wait_for_epoch() {
+    if !core.leftovers.lock().wait_for_epoch() && !targets.has_news_of_lost(|| core.holders()) {
         return Ok(0);
     }
     let now_ns = core.media.clock.monotonic_ns();
@@ -102,7 +102,7 @@ pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
         return Ok(0);
     }
     *moved_ns = Some(now_ns);
-    if !targets.move_on().await? {
+    if !targets.move_on(|| core.holders()).await? {
         return Ok(0);
     }
     let settled = core.leftovers.lock().settled(targets.settled_epoch());

@@ -24,8 +24,6 @@ pub(crate) struct Atlas {
     noisy: BTreeSet<usize>,
     /// What a target held at some time.
     images: BTreeMap<usize, DiskImage>,
-    /// Whether the targets that may be damaged can be read without any other.
-    is_whole_alone: bool,
 }
 
 impl Atlas {
@@ -37,7 +35,6 @@ impl Atlas {
             full: BTreeSet::new(),
             noisy: BTreeSet::new(),
             images: BTreeMap::new(),
-            is_whole_alone: params.geometry.parity() >= params.geometry.data(),
         }
     }
 
@@ -96,10 +93,6 @@ impl Atlas {
                 machine.mounted[target] = true;
             }
             2 => {
-                // Known, and not mended (docs/adr/0010, "the price"): nothing tells a segment of which the other target left from one that was freed.
-                if self.is_whole_alone && machine.has_any_left() {
-                    return;
-                }
                 let Some(image) = self.images.get(&target) else { return };
                 trace.say(format!("target {target} comes back stale"));
                 machine.disks[target].restore(image);

@@ -90,11 +90,6 @@ impl Machine {
         self.in_doubt.borrow_mut().clear();
     }
 
-    /// Whether any target is a member no more.
-    pub(crate) fn has_any_left(&self) -> bool {
-        !self.left.borrow().is_empty()
-    }
-
     /// A target was removed, and is taken off the command line.
     pub(crate) fn has_left(&self, number: usize) {
         self.left.borrow_mut().insert(number);

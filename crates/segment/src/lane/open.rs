@@ -165,7 +165,14 @@ impl Core {
             crate::core::remove_files(&self.media, &info).await;
             return Err(failed);
         }
-        Ok(self.opened(info, shards, shard_bytes, purpose))
+        // A target that was to be drained meanwhile gets no segment: it may be about to leave, with nothing on it.
+        let placing = self.media.targets.placing();
+        let leaving = slots.iter().flatten().find(|slot| self.media.targets.is_leaving(**slot));
+        let Some(&leaving) = leaving else { return Ok(self.opened(info, shards, shard_bytes, purpose)) };
+        drop(placing);
+        drop(shards);
+        crate::core::remove_files(&self.media, &info).await;
+        Err(vec![(leaving, io::Error::other("the target is leaving"))])
     }
 
     async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {

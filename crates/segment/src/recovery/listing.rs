@@ -1,6 +1,6 @@
 //! Which shard files lie on which targets: directory entries only, nothing is opened.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -53,7 +53,13 @@ impl Listing {
         info.copies().all(|copy| self.is_listed(copy.target) || !core.media.targets.is_member(copy.target))
     }
 
-    /// Members of the deployment that are not listed.
+    /// Which members of the deployment are not listed.
+    pub(super) fn unlisted(&self, core: &Core) -> BTreeSet<TargetId> {
+        let members = core.media.targets.members().into_iter().map(|member| member.id);
+        members.filter(|id| !self.is_listed(*id)).collect()
+    }
+
+    /// How many members of the deployment are not listed.
     pub(super) fn absent(&self) -> usize {
         self.absent
     }

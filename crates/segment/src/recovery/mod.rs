@@ -15,13 +15,14 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use gabion_platform::Durable;
 use gabion_types::{SegmentId, Seq, TargetId};
 
-use crate::core::Core;
+use crate::core::{Core, Unseen};
 use crate::error::LogError;
 use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
 use crate::segment::{Life, Segment};
@@ -183,6 +184,9 @@ pub(crate) async fn recover(
     for segment in &mut recovery.unreadable {
         segment.gone = listing.is_complete() && listing.found(segment.id).is_empty();
     }
+    let any_unread = core.media.reads_failed.load(Ordering::Relaxed);
+    // It is set once, and no list is written before.
+    let _ = core.unseen.set(Unseen { unlisted: listing.unlisted(core), any_unread });
     core.sequencer.observe(recovery.max_seq);
     recovery.segments.sort_by_key(|segment| segment.info.id);
     recovery.unreadable.sort_by_key(|segment| segment.id);

@@ -5,7 +5,8 @@
 //! members: from then on nothing says any more that it was stale.
 //!
 //! A target that was replaced or removed as lost is no member any more, but its shards may not be built anew yet: to a segment that was on it, it is
-//! as lost as one that is absent. So what is lost is counted for each segment, too.
+//! as lost as one that is absent. The list of members says which targets that is true of; they count as damaged. Where it does not say, because it is of
+//! an older version, what is lost is counted for each segment, too.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -26,11 +27,14 @@ pub(super) async fn leave_out(core: &Core, listing: &mut Listing, known: &[Known
     if stale.is_empty() {
         return;
     }
-    let damaged = stale.len() + listing.absent();
-    if damaged > core.media.targets.parity() {
+    let targets = &core.media.targets;
+    let lost = targets.lost();
+    let given_up = lost.as_ref().map_or(0, BTreeSet::len);
+    let damaged = stale.len() + listing.absent() + given_up;
+    if damaged > targets.parity() {
         warnings.push(format!(
-            "targets {} came back as older images of themselves, and {} are absent: together they are more than parity replaces, so what is found \
-             on them alone counts as it is, and what was deleted since may be back",
+            "targets {} came back as older images of themselves, {} are absent, and {given_up} that left are not built anew: together they are more than \
+             parity replaces, so what is found on the older images alone counts as it is, and what was deleted since may be back",
             names(&stale),
             listing.absent()
         ));
@@ -44,7 +48,13 @@ pub(super) async fn leave_out(core: &Core, listing: &mut Listing, known: &[Known
     let mut kept = 0;
     for id in only {
         let headers = read_headers(core, id, listing.found(id)).await;
-        let is_lost = |target: &&TargetId| ids.contains(target) || !listing.is_listed(**target);
+        // Of a target that left and is not lost, all shards were built anew or freed.
+        let is_rebuilt = |target: TargetId| {
+            let is_lost = lost.as_ref().is_none_or(|lost| lost.contains(&target));
+            target != TargetId::NONE && !targets.is_member(target) && !is_lost
+        };
+        let is_lost =
+            |target: &&TargetId| ids.contains(target) || (!listing.is_listed(**target) && !is_rebuilt(**target));
         let bears = |geometry: Geometry, targets: &[TargetId]| {
             // Of a segment with less parity than that the rest may be lost.
             geometry.parity() >= damaged.max(targets.iter().filter(is_lost).count())

@@ -3,6 +3,8 @@
 //! A crash after any step leaves lists of two epochs: whichever the next start finds to be the newest counts as a whole and is
 //! brought to all. A newcomer gets its list first: before that, no list names a target that does not know that it is one.
 //!
+//! Each list says of targets that left whether they are lost ([`super::lost`]).
+//!
 //! Each list also says which epoch every member was seen with. So a list of the same members with the next epoch is what makes older
 //! images of the targets known as such, and lets the log forget what only they could bring back (docs/adr/0010).
 
@@ -13,6 +15,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use gabion_types::TargetId;
 
+use super::lost::{Holders, lost_next};
 use super::membership::{MEMBERSHIP_FILE, Member, Membership};
 use super::open::{label, write};
 use super::{Own, Standing, Target, TargetSet};
@@ -33,7 +36,8 @@ impl TargetSet {
         self.roster.lock().members.clone()
     }
 
-    /// Makes `edit`'s outcome, with the newcomer, the list of members: durable on most of the targets when it resolves.
+    /// Makes `edit`'s outcome, with the newcomer, the list of members: durable on most of the targets when it resolves. `holders` is asked when the list
+    /// is drafted.
     ///
     /// # Errors
     /// Those of `edit`, and `Io` when the newcomer can not be written: nothing changed. `Unavailable` when too few targets took the
@@ -42,9 +46,10 @@ impl TargetSet {
         &self,
         edit: impl FnOnce(&mut Vec<Member>) -> Result<(), LogError>,
         newcomer: Option<Newcomer>,
+        holders: impl FnOnce() -> Holders,
     ) -> Result<(), LogError> {
         let _turn = self.change_turn.lock().await;
-        let (mut next, before) = self.draft(edit)?;
+        let (mut next, before) = self.draft(edit, &holders())?;
         if let Some(newcomer) = &newcomer {
             let domain = label(&newcomer.target).to_owned();
             let member = Member::new(newcomer.id, domain, newcomer.target.name.clone());
@@ -66,7 +71,7 @@ impl TargetSet {
     /// # Errors
     /// `Unavailable` when too few targets took the list. The same list is written the next time: so none of them is ahead by more than one epoch, and a
     /// change that gets that epoch after a restart is on more targets, and counts.
-    pub(crate) async fn move_on(&self) -> Result<bool, LogError> {
+    pub(crate) async fn move_on(&self, holders: impl FnOnce() -> Holders) -> Result<bool, LogError> {
         let _turn = self.change_turn.lock().await;
         let members = self.members();
         let works = |member: &&Member| matches!(self.standing(member.id), Standing::Here | Standing::Leaving);
@@ -80,7 +85,7 @@ impl TargetSet {
         };
         let (next, before) = match again {
             Some(list) => (list, members.len()),
-            None => self.draft(|_| Ok(()))?,
+            None => self.draft(|_| Ok(()), &holders())?,
         };
         self.roster.lock().unfinished = Some(next.clone());
         self.publish(next, before).await?;
@@ -89,21 +94,34 @@ impl TargetSet {
         Ok(true)
     }
 
+    /// Whether the next list would say of fewer targets, or at last by name, that they are lost.
+    pub(crate) fn has_news_of_lost(&self, holders: impl FnOnce() -> Holders) -> bool {
+        let (lost, members) = {
+            let roster = self.roster.lock();
+            (roster.lost.clone(), roster.members.clone())
+        };
+        // Segments are looked through only where there is something to find.
+        lost.as_ref().is_none_or(|lost| !lost.is_empty())
+            && lost_next(lost.as_ref(), &members, &members, &holders()) != lost
+    }
+
     /// The next list, and how many members there are before it.
     fn draft(
         &self,
         edit: impl FnOnce(&mut Vec<Member>) -> Result<(), LogError>,
+        holders: &Holders,
     ) -> Result<(Membership, usize), LogError> {
         let mut roster = self.roster.lock();
         let mut members = roster.members.clone();
         edit(&mut members)?;
+        let lost = lost_next(roster.lost.as_ref(), &roster.members, &members, holders);
         for member in &mut members {
             member.seen = self.find(member.id).map_or(0, |number| self.at(number).own.lock().epoch).max(member.seen);
         }
         // A list that was written to too few targets may still be found: no other one gets its epoch.
         roster.written_epoch += 1;
         let (geometry, epoch) = (roster.geometry, roster.written_epoch);
-        let next = Membership { deployment: self.deployment, target: TargetId::NONE, geometry, epoch, members };
+        let next = Membership { deployment: self.deployment, target: TargetId::NONE, geometry, epoch, members, lost };
         Ok((next, roster.members.len()))
     }
 
@@ -117,6 +135,7 @@ impl TargetSet {
             roster.settled_epoch = next.members.iter().map(|member| member.seen).min().unwrap_or(0);
         }
         roster.members = next.members;
+        roster.lost = next.lost;
         Ok(())
     }
 
@@ -129,8 +148,9 @@ impl TargetSet {
         let target = self.at(number);
         let newest = {
             let roster = self.roster.lock();
-            let (geometry, epoch, members) = (roster.geometry, roster.epoch, roster.members.clone());
-            Membership { deployment: self.deployment, target: target.id, geometry, epoch, members }
+            let (geometry, epoch) = (roster.geometry, roster.epoch);
+            let (members, lost) = (roster.members.clone(), roster.lost.clone());
+            Membership { deployment: self.deployment, target: target.id, geometry, epoch, members, lost }
         };
         write(&place(&target), &newest).await?;
         let mut own = target.own.lock();

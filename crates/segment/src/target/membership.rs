@@ -5,6 +5,10 @@
 //!
 //! The list says of each member which epoch its own file is known to have had (*seen*). A target whose file has an older one is an old
 //! image of itself: *stale* (docs/adr/0010). One that was merely away is not: its file is what it was when it was seen last.
+//!
+//! And it says which targets left and are *lost*: some of their shards may not be built anew yet. Of all others that left nothing is missing.
+
+use std::collections::BTreeSet;
 
 use gabion_erasure::crc64;
 use gabion_types::{DeploymentId, Geometry, TargetId};
@@ -16,7 +20,9 @@ pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 /// Longest file that is read, in bytes.
 pub(crate) const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
 /// Version that is written.
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
+/// Version in which the list did not say which targets are lost.
+const FORMAT_VERSION_LOSSES_UNTOLD: u32 = 3;
 /// Version in which the list did not say what was seen of its members.
 const FORMAT_VERSION_UNSEEN: u32 = 2;
 /// Version without an epoch, in which members were only ids.
@@ -33,6 +39,9 @@ pub(crate) struct Membership {
     pub(crate) epoch: u64,
     /// All targets of the deployment.
     pub(crate) members: Vec<Member>,
+    /// Targets that left, and of whose shards some may stand nowhere else yet. Nothing where that is not recorded, as in older versions: then any target
+    /// that left may be one.
+    pub(crate) lost: Option<BTreeSet<TargetId>>,
 }
 
 /// A target of the deployment.
@@ -67,6 +76,9 @@ struct File {
     geometry: String,
     epoch: u64,
     members: Vec<FileMember>,
+    /// Not before version 4, and not where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<Vec<String>>,
     crc64: String,
 }
 
@@ -141,6 +153,30 @@ impl Membership {
         newest.member(self.target).is_some_and(|member| self.epoch < member.seen)
     }
 
+    /// The list that counts: that of the highest epoch. Should a change that failed have left two of one epoch, the one on more targets; and then it is not
+    /// known who is lost, since a process that the other list counted for may have been at work.
+    pub(crate) fn newest(found: &[&Self]) -> Option<Self> {
+        let copies = |this: &Self| found.iter().filter(|other| this.says_what(other)).count();
+        let mut newest = (*found.iter().rev().max_by_key(|this| (this.epoch, copies(this)))?).clone();
+        if found.iter().any(|other| other.epoch == newest.epoch && !other.says_what(&newest)) {
+            newest.lost = None;
+        }
+        if newest.epoch == 0 {
+            // Version 1 names only its own failure domain.
+            for entry in &mut newest.members {
+                if let Some(own) = found.iter().find(|this| this.target == entry.id) {
+                    entry.failure_domain.clone_from(&own.own().failure_domain);
+                }
+            }
+        }
+        Some(newest)
+    }
+
+    /// Whether two lists say the same, on whichever targets they were found.
+    pub(crate) fn says_what(&self, other: &Self) -> bool {
+        (self.epoch, &self.members, &self.lost) == (other.epoch, &other.members, &other.lost)
+    }
+
     /// The entry of a target.
     pub(crate) fn member(&self, id: TargetId) -> Option<&Member> {
         self.members.iter().find(|member| member.id == id)
@@ -162,6 +198,7 @@ impl Membership {
             geometry: self.geometry.to_string(),
             epoch: self.epoch,
             members: self.members.iter().map(member).collect(),
+            lost: self.lost.as_ref().map(|lost| lost.iter().map(ToString::to_string).collect()),
             crc64: String::new(),
         };
         file.crc64 = file.checksum();
@@ -174,7 +211,9 @@ impl Membership {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let AnyVersion { format_version } = serde_json::from_slice(bytes).map_err(text)?;
         let this = match format_version {
-            FORMAT_VERSION | FORMAT_VERSION_UNSEEN => Self::from_file(File::read(bytes)?)?,
+            FORMAT_VERSION | FORMAT_VERSION_LOSSES_UNTOLD | FORMAT_VERSION_UNSEEN => {
+                Self::from_file(File::read(bytes)?)?
+            }
             FORMAT_VERSION_IDS => Self::from_file_of_ids(FileOfIds::read(bytes)?)?,
             _ => return Err(format!("format version {format_version} is not known to this program")),
         };
@@ -202,6 +241,11 @@ impl Membership {
             geometry: file.geometry.parse().map_err(text)?,
             epoch: file.epoch,
             members: file.members.into_iter().map(member).collect::<Result<_, _>>()?,
+            lost: file
+                .lost
+                .map(|lost| lost.iter().map(|id| id.parse()).collect::<Result<_, _>>())
+                .transpose()
+                .map_err(text)?,
         })
     }
 
@@ -218,6 +262,7 @@ impl Membership {
             geometry: file.geometry.parse().map_err(text)?,
             epoch: 0,
             members: file.members.iter().map(member).collect::<Result<_, _>>()?,
+            lost: None,
         })
     }
 }
@@ -254,12 +299,28 @@ mod tests {
             geometry: "4+2".parse().unwrap(),
             epoch: 7,
             members,
+            lost: Some([TargetId::from_u128(98), TargetId::from_u128(99)].into()),
         }
+    }
+
+    /// The file as an older version wrote it.
+    fn of_version(version: u32, membership: &Membership) -> Vec<u8> {
+        let mut file: File = serde_json::from_slice(&membership.encode()).unwrap();
+        file.format_version = version;
+        if version < FORMAT_VERSION_LOSSES_UNTOLD {
+            file.members.iter_mut().for_each(|member| member.seen = None);
+        }
+        file.crc64.clear();
+        file.crc64 = file.checksum();
+        serde_json::to_vec_pretty(&file).unwrap()
     }
 
     #[test]
     fn round_trips() {
-        assert_eq!(Membership::decode(&membership().encode()), Ok(membership()));
+        for lost in [membership().lost, Some(BTreeSet::new()), None] {
+            let membership = Membership { lost, ..membership() };
+            assert_eq!(Membership::decode(&membership.encode()), Ok(membership));
+        }
     }
 
     #[test]
@@ -269,8 +330,9 @@ mod tests {
             ("rack", "rock"),
             ("4+2", "4+1"),
             ("\"epoch\": 7", "\"epoch\": 8"),
-            ("\"format_version\": 3", "\"format_version\": 4"),
-            ("\"format_version\": 3", "\"format_version\": 2"),
+            ("\"format_version\": 4", "\"format_version\": 5"),
+            ("\"format_version\": 4", "\"format_version\": 3"),
+            ("0063\"", "0064\""),
             ("\"seen\": 6", "\"seen\": 5"),
             ("\"draining\": true", "\"draining\": false"),
             ("{", ""),
@@ -290,15 +352,31 @@ mod tests {
     }
 
     #[test]
+    fn of_two_lists_of_one_epoch_neither_tells_who_is_lost() {
+        let newer = membership();
+        let older = Membership { epoch: 6, lost: Some(BTreeSet::new()), ..membership() };
+        assert_eq!(Membership::newest(&[&older, &newer, &older]), Some(newer.clone()));
+        let mut other = newer.clone();
+        other.members.pop();
+        let found = Membership::newest(&[&other, &newer, &newer, &older]).unwrap();
+        assert_eq!(found, Membership { lost: None, ..newer.clone() });
+        let cleared = Membership { lost: Some(BTreeSet::new()), ..newer.clone() };
+        assert_eq!(Membership::newest(&[&cleared, &newer]).unwrap().lost, None);
+        assert_eq!(Membership::newest(&[]), None);
+    }
+
+    #[test]
     fn reads_the_version_before_what_was_seen() {
         let mut expected = membership();
         expected.members[1].seen = 0;
-        let mut file: File = serde_json::from_slice(&expected.encode()).unwrap();
-        file.format_version = 2;
-        file.members.iter_mut().for_each(|member| member.seen = None);
-        file.crc64.clear();
-        file.crc64 = file.checksum();
-        assert_eq!(Membership::decode(&serde_json::to_vec_pretty(&file).unwrap()), Ok(expected));
+        expected.lost = None;
+        assert_eq!(Membership::decode(&of_version(2, &expected)), Ok(expected));
+    }
+
+    #[test]
+    fn reads_the_version_before_losses() {
+        let expected = Membership { lost: None, ..membership() };
+        assert_eq!(Membership::decode(&of_version(3, &expected)), Ok(expected));
     }
 
     #[test]

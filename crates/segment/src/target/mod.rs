@@ -3,9 +3,11 @@
 //! Targets come and go while the log is open, but a target keeps its place in the list: one that left only says so.
 
 mod change;
+pub(crate) mod lost;
 pub(crate) mod membership;
 mod open;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +16,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::{Clock, Disk, Space};
 use gabion_types::{DeploymentId, Geometry, TargetId};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
@@ -34,6 +36,8 @@ pub(crate) struct TargetSet {
     roster: Mutex<Roster>,
     /// Held while the members change.
     change_turn: tokio::sync::Mutex<()>,
+    /// See [`TargetSet::placing`].
+    placing: RwLock<()>,
     opened_ns: u64,
     clock: Arc<dyn Clock>,
     reprobe_ms: u64,
@@ -52,6 +56,8 @@ struct Roster {
     /// targets than may be damaged says of the member that was seen last.
     settled_epoch: u64,
     members: Vec<Member>,
+    /// See [`Membership::lost`].
+    lost: Option<BTreeSet<TargetId>>,
     /// A list for nothing but its epoch that too few targets took: it is written again as it is.
     unfinished: Option<Membership>,
 }
@@ -161,6 +167,7 @@ impl TargetSet {
             deployment: newest.deployment,
             targets: RwLock::new(targets.into_iter().map(Arc::new).collect()),
             change_turn: tokio::sync::Mutex::default(),
+            placing: RwLock::default(),
             opened_ns: clock.monotonic_ns(),
             roster: Mutex::new(Roster {
                 geometry: newest.geometry,
@@ -168,6 +175,7 @@ impl TargetSet {
                 written_epoch: newest.epoch,
                 settled_epoch: 0,
                 members: newest.members,
+                lost: newest.lost,
                 unfinished: None,
             }),
             clock,
@@ -207,6 +215,17 @@ impl TargetSet {
     /// Whether `id` belongs to the deployment.
     pub(crate) fn is_member(&self, id: TargetId) -> bool {
         self.roster.lock().members.iter().any(|member| member.id == id)
+    }
+
+    /// Targets that left, and of whose shards some may stand nowhere else; nothing if that is not known.
+    pub(crate) fn lost(&self) -> Option<BTreeSet<TargetId>> {
+        self.roster.lock().lost.clone()
+    }
+
+    /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen
+    /// by whoever looks after they were marked.
+    pub(crate) fn placing(&self) -> RwLockReadGuard<'_, ()> {
+        self.placing.read()
     }
 
     /// Members of the deployment that no given target is.
@@ -437,6 +456,7 @@ impl TargetSet {
 
     /// Takes the draining marks of the targets from the list of members, and marks those that left.
     fn mark_draining(&self) {
+        let _nobody_places = self.placing.write();
         let members = self.roster.lock().members.clone();
         for target in self.targets.read().iter() {
             let member = members.iter().find(|member| member.id == target.id);

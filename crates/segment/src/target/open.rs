@@ -1,6 +1,6 @@
 //! From a list of directories to one deployment: format them all, or find that they belong together.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ pub(crate) async fn open_targets(
     env: &Env,
 ) -> Result<(TargetSet, Vec<String>), LogError> {
     let found = join_all(given.iter().map(look)).await;
-    let Some(newest) = newest(&found) else {
+    let lists: Vec<&Membership> = found.iter().filter_map(member).collect();
+    let Some(newest) = Membership::newest(&lists) else {
         if let Some(expected) = config.expected_deployment {
             return Err(LogError::Targets(format!(
                 "none of the targets belongs to deployment {expected}, which this server served before: are their file systems mounted? \
@@ -75,23 +76,6 @@ pub(crate) async fn open_targets(
         found.into_iter().map(|found| if let Found::Member(this) = found { Some(this) } else { None }).collect();
     let brought_up = bring_up(&given, memberships, &newest, &mut warnings).await;
     Ok((assemble(config, given, brought_up, newest, env), warnings))
-}
-
-/// The list of members that counts: that of the highest epoch. Should a change that failed have left two of one epoch, the one on
-/// more targets.
-fn newest(found: &[Found]) -> Option<Membership> {
-    let members: Vec<&Membership> = found.iter().filter_map(member).collect();
-    let copies = |this: &Membership| members.iter().filter(|other| other.members == this.members).count();
-    let mut newest = (*members.iter().rev().max_by_key(|this| (this.epoch, copies(this)))?).clone();
-    if newest.epoch == 0 {
-        // Version 1 names only its own failure domain.
-        for entry in &mut newest.members {
-            if let Some(own) = members.iter().find(|this| this.target == entry.id) {
-                entry.failure_domain.clone_from(&own.own().failure_domain);
-            }
-        }
-    }
-    Some(newest)
 }
 
 /// Leaves out targets that belonged to the deployment and were removed from it, also where nothing is left of them.
@@ -182,8 +166,7 @@ async fn bring_up(
 ) -> Vec<Option<Membership>> {
     for (target, slot) in given.iter().zip(&mut memberships) {
         let Some(found) = slot else { continue };
-        let is_newest = found.epoch == newest.epoch && found.members == newest.members;
-        if newest.epoch == 0 || is_newest || found.is_stale(newest) {
+        if newest.epoch == 0 || found.says_what(newest) || found.is_stale(newest) {
             continue;
         }
         let membership = Membership { target: found.target, ..newest.clone() };
@@ -257,6 +240,7 @@ async fn format(
         geometry: config.geometry,
         epoch: FIRST_EPOCH,
         members: members.clone(),
+        lost: Some(BTreeSet::new()),
     };
     let memberships: Vec<Membership> = members.iter().map(membership).collect();
     for (target, membership) in given.iter().zip(&memberships) {

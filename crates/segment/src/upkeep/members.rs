@@ -83,7 +83,8 @@ pub(crate) async fn add(core: &Core, target: LogTarget, mode: TargetMode) -> Res
     let mut plan = TargetPlan::new("add", TargetId::NONE);
     if plan.proceed(mode)? {
         let id = new_id(core);
-        core.media.targets.change(|_| Ok(()), Some(Newcomer { target, id, replaces: TargetId::NONE })).await?;
+        let newcomer = Newcomer { target, id, replaces: TargetId::NONE };
+        core.media.targets.change(|_| Ok(()), Some(newcomer), || core.holders()).await?;
         plan.target = id.to_string();
         plan.applied = true;
     }
@@ -102,7 +103,7 @@ pub(crate) async fn drain(core: &Core, id: TargetId, mode: TargetMode) -> Result
     leave_enough(core, id, &mut plan);
     plan_moves(core, id, None, &mut plan).await;
     if plan.proceed(mode)? {
-        core.media.targets.change(|members| set_draining(members, id, true), None).await?;
+        core.media.targets.change(|members| set_draining(members, id, true), None, || core.holders()).await?;
         plan.applied = true;
     }
     Ok(plan)
@@ -113,7 +114,7 @@ pub(crate) async fn undrain(core: &Core, id: TargetId, mode: TargetMode) -> Resu
     member(core, id)?;
     let mut plan = TargetPlan::new("undrain", id);
     if plan.proceed(mode)? {
-        core.media.targets.change(|members| set_draining(members, id, false), None).await?;
+        core.media.targets.change(|members| set_draining(members, id, false), None, || core.holders()).await?;
         plan.applied = true;
     }
     Ok(plan)
@@ -149,8 +150,9 @@ pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMo
         warn_of_few(core, id, &mut plan);
     }
     if plan.proceed(mode)? {
-        core.media.targets.change(|members| leave(members, id), None).await?;
+        core.media.targets.change(|members| leave(members, id), None, || core.holders()).await?;
         plan.applied = true;
+        forget_lost(core).await;
     }
     Ok(plan)
 }
@@ -182,9 +184,10 @@ pub(crate) async fn replace(
         let newcomer = Newcomer { target: new, id, replaces: old };
         let edit =
             |members: &mut Vec<Member>| if is_there { set_draining(members, old, true) } else { leave(members, old) };
-        core.media.targets.change(edit, Some(newcomer)).await?;
+        core.media.targets.change(edit, Some(newcomer), || core.holders()).await?;
         plan.target = id.to_string();
         plan.applied = true;
+        forget_lost(core).await;
     }
     Ok(plan)
 }
@@ -205,6 +208,16 @@ fn set_draining(members: &mut [Member], id: TargetId, draining: bool) -> Result<
 fn leave(members: &mut Vec<Member>, id: TargetId) -> Result<(), LogError> {
     members.retain(|member| member.id != id);
     Ok(())
+}
+
+/// Says of a target on which nothing lay at once that nothing of it is missing, so that it counts for as short as can be. Where this can not be done
+/// it is done as for others, later ([`crate::free::forget_freed`]).
+async fn forget_lost(core: &Core) {
+    if core.media.targets.has_news_of_lost(|| core.holders())
+        && let Err(error) = core.media.targets.move_on(|| core.holders()).await
+    {
+        tracing::warn!(%error, "a target that left counts as lost for longer than it is");
+    }
 }
 
 fn new_id(core: &Core) -> TargetId {

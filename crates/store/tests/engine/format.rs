@@ -208,6 +208,22 @@ async fn every_format_is_rebuilt_from_its_segments() {
     }
 }
 
+/// Lists of members of version 3 do not say which targets are lost: an older image is believed what the others can not contradict.
+#[tokio::test]
+async fn what_an_older_list_of_members_does_not_say_costs_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/members-3");
+    for from in [From::Index, From::Mutations] {
+        let copy = Copy::new(&root.join("1+1"));
+        // All that was written before the other target was replaced lies here alone.
+        fs::copy(copy.root.path().join("older-members.json"), copy.root.path().join("target-1/gabion.json")).unwrap();
+        let (store, _) = copy.open_from(&[], from).await;
+        assert!(store.status().log.targets[1].stale, "the test tests nothing");
+        copy.check(&store, &[]).await;
+        assert!(store.repair_now().await.unwrap().shards_built > 0);
+        store.shutdown().await;
+    }
+}
+
 #[tokio::test]
 async fn what_compaction_left_is_read_whatever_the_index_comes_from() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/format-1-compacted");

@@ -21,4 +21,5 @@ mod recovery;
 mod snapshot;
 mod snapshot_space;
 mod space;
+mod stale;
 mod upkeep;
