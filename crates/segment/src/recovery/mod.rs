@@ -146,8 +146,11 @@ pub(crate) async fn recover(
     to_walk.extend(listing.shards.keys().filter(|id| !named.contains(id)).map(|id| (*id, None)));
     let parallel = (PARALLEL_SHARDS_MAX / core.config.geometry.shards()).clamp(1, PARALLEL_MAX);
     let listing = &listing;
-    let gone =
-        to_walk.iter().filter_map(|(_, known)| known.as_ref()).chain(&trusted).filter(|known| is_gone(listing, known));
+    let gone = to_walk
+        .iter()
+        .filter_map(|(_, known)| known.as_ref())
+        .chain(&trusted)
+        .filter(|known| is_gone(core, listing, known));
     let gone: Vec<SegmentId> = gone.map(|known| known.id).collect();
     let mut outcomes = stream::iter(to_walk)
         .map(async |(id, known): (SegmentId, Option<KnownSegment>)| {
@@ -233,10 +236,12 @@ async fn find_moved(
     Ok(out)
 }
 
-/// Whether no file is left of a segment that the index has applied, with all its targets in sight. If the log does not say that it was
+/// Whether no file is left of a segment that the index has applied, with all its targets in sight, or gone with nothing missing. If the log does not say that it was
 /// freed, then the record that said so was freed as well: the index is an older copy, and its rows may name what is long gone.
-fn is_gone(listing: &Listing, known: &KnownSegment) -> bool {
-    let in_sight = |target: &TargetId| *target == TargetId::NONE || listing.is_listed(*target);
+fn is_gone(core: &Core, listing: &Listing, known: &KnownSegment) -> bool {
+    let in_sight = |target: &TargetId| {
+        *target == TargetId::NONE || listing.is_listed(*target) || core.media.targets.is_missed_by_none(*target)
+    };
     known.applied_stripes > 0 && listing.found(known.id).is_empty() && known.targets.iter().all(in_sight)
 }
 

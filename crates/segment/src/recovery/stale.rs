@@ -29,11 +29,10 @@ pub(super) async fn leave_out(core: &Core, listing: &mut Listing, known: &[Known
     }
     let targets = &core.media.targets;
     let lost = targets.lost();
-    let given_up = lost.as_ref().map_or(0, BTreeSet::len);
-    let damaged = stale.len() + listing.absent() + given_up;
+    let damaged = stale.len() + listing.absent() + lost;
     if damaged > targets.parity() {
         warnings.push(format!(
-            "targets {} came back as older images of themselves, {} are absent, and {given_up} that left are not built anew: together they are more than \
+            "targets {} came back as older images of themselves, {} are absent, and {lost} that left are not built anew: together they are more than \
              parity replaces, so what is found on the older images alone counts as it is, and what was deleted since may be back",
             names(&stale),
             listing.absent()
@@ -48,13 +47,9 @@ pub(super) async fn leave_out(core: &Core, listing: &mut Listing, known: &[Known
     let mut kept = 0;
     for id in only {
         let headers = read_headers(core, id, listing.found(id)).await;
-        // Of a target that left and is not lost, all shards were built anew or freed.
-        let is_rebuilt = |target: TargetId| {
-            let is_lost = lost.as_ref().is_none_or(|lost| lost.contains(&target));
-            target != TargetId::NONE && !targets.is_member(target) && !is_lost
+        let is_lost = |target: &&TargetId| {
+            ids.contains(target) || (!listing.is_listed(**target) && !targets.is_missed_by_none(**target))
         };
-        let is_lost =
-            |target: &&TargetId| ids.contains(target) || (!listing.is_listed(**target) && !is_rebuilt(**target));
         let bears = |geometry: Geometry, targets: &[TargetId]| {
             // Of a segment with less parity than that the rest may be lost.
             geometry.parity() >= damaged.max(targets.iter().filter(is_lost).count())

@@ -217,9 +217,16 @@ impl TargetSet {
         self.roster.lock().members.iter().any(|member| member.id == id)
     }
 
-    /// Targets that left, and of whose shards some may stand nowhere else; nothing if that is not known.
-    pub(crate) fn lost(&self) -> Option<BTreeSet<TargetId>> {
-        self.roster.lock().lost.clone()
+    /// How many targets left of whose shards some may stand nowhere else, as far as is known.
+    pub(crate) fn lost(&self) -> usize {
+        self.roster.lock().lost.as_ref().map_or(0, BTreeSet::len)
+    }
+
+    /// Whether a target left, and nothing that lives has a shard there that stands nowhere else.
+    pub(crate) fn is_missed_by_none(&self, id: TargetId) -> bool {
+        let roster = self.roster.lock();
+        let is_member = roster.members.iter().any(|member| member.id == id);
+        id != TargetId::NONE && !is_member && roster.lost.as_ref().is_some_and(|lost| !lost.contains(&id))
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen

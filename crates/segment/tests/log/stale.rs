@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gabion_platform::{Disk, DiskImage, SimDisk};
-use gabion_segment::{Log, LogTarget, TargetMode, TargetState};
+use gabion_segment::{Log, LogError, LogTarget, TargetMode, TargetState};
 use gabion_types::{SegmentId, TargetId};
 
-use crate::book::Book;
+use crate::book::{Book, Page};
 use crate::world::{World, life, put, steps};
 
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -313,6 +313,8 @@ struct Left {
     /// The target that stays, as it was when it held the segment.
     stays: usize,
     image: DiskImage,
+    /// What an index held then.
+    page: Page,
     id: SegmentId,
 }
 
@@ -373,7 +375,7 @@ fn left(leaving: Leaving, freed_first: bool, seed: u64) -> Left {
     let id = only_segment(&book);
     let on = holders(&world, id);
     let (leaves, stays) = (on[0], on[1]);
-    let image = world.disks[stays].image();
+    let (image, page) = (world.disks[stays].image(), book.snapshot());
     if freed_first {
         life(free_all(&mut world, &book));
         world.kill();
@@ -385,7 +387,7 @@ fn left(leaving: Leaving, freed_first: bool, seed: u64) -> Left {
         world.kill();
     }
     world.absent = vec![leaves];
-    Left { world, stays, image, id }
+    Left { world, stays, image, page, id }
 }
 
 /// The ids of the targets that the list on a disk says are lost.
@@ -401,7 +403,7 @@ async fn lost_on(world: &World, disk: usize) -> Vec<String> {
 fn what_was_freed_does_not_come_back_when_another_target_has_left() {
     let ways = [(Leaving::Drained, true), (Leaving::Drained, false), (Leaving::Lost, true), (Leaving::Lost, false)];
     for (seed, (leaving, freed_first)) in (40..).zip(ways) {
-        let Left { mut world, stays, image, id } = left(leaving, freed_first, seed);
+        let Left { mut world, stays, image, id, .. } = left(leaving, freed_first, seed);
         world.disks[stays].restore(&image);
         world.reopen();
         assert!(holders(&world, id).contains(&stays), "the test tests nothing");
@@ -412,6 +414,18 @@ fn what_was_freed_does_not_come_back_when_another_target_has_left() {
             assert_eq!(mutations(&rebuilt), ["put 101 100"], "{leaving:?}, freed first: {freed_first}");
             assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
         });
+    }
+}
+
+/// Nor does an older copy of the index keep what was freed, although a target that held it can not be asked any more, and another one is away.
+#[test]
+fn an_older_index_is_noticed_when_a_target_has_left_that_held_what_it_names() {
+    for (seed, leaving) in (60..).zip([Leaving::Drained, Leaving::Lost]) {
+        let Left { mut world, stays, page, id, .. } = left(leaving, true, seed);
+        world.absent = (0..3).filter(|disk| *disk != stays).collect();
+        let known = page.segments.values().cloned().collect();
+        let outcome = life(async { world.open(known).await.map(drop) });
+        assert!(matches!(outcome, Err(LogError::IndexAhead { segment }) if segment == id), "{leaving:?}: {outcome:?}");
     }
 }
 
