@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion_store::{GetObject, ListObjects, ListParts, ListUploads, StoreError};
+use gabion_store::{GetObject, ListObjects, ListParts, ListUploads, Store, StoreError};
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
@@ -22,7 +22,7 @@ const RESTS_MAX: usize = 100;
 ///
 /// # Errors
 /// What is wrong.
-pub(crate) async fn full(client: &Client<'_>, machine: &Machine, all_decided: bool) -> Result<(), String> {
+pub(crate) async fn full(client: &Client<'_>, all_decided: bool) -> Result<(), String> {
     // Time passes only when nothing is left to do: what clients hung up on has ended then.
     tokio::time::sleep(Duration::from_millis(20)).await;
     rest(client).await?;
@@ -41,8 +41,7 @@ pub(crate) async fn full(client: &Client<'_>, machine: &Machine, all_decided: bo
     for (key, register) in world.registers.iter_mut().enumerate() {
         register.settle(now, all_decided).map_err(|history| format!("key {key} is not linearizable; {history}"))?;
     }
-    truth::check(&machine.state_dir.index())?;
-    bounds(machine)
+    truth::check(&client.machine.state_dir.index())
 }
 
 /// Reads every key.
@@ -195,11 +194,8 @@ async fn rest(client: &Client<'_>) -> Result<(), String> {
     for _ in 0..RESTS_MAX {
         let lanes = client.store.status().log.lanes;
         let lane = lanes.into_iter().find(|lane| lane.queued + lane.in_flight + lane.queued_bytes > 0);
-        let memory = client.store.memory();
-        if let Some(over) = memory.iter().find(|memory| memory.used_bytes > memory.limit_bytes) {
-            return Err(format!("there is less memory than is taken: {over:?}"));
-        }
-        let taken = memory.into_iter().find(|memory| memory.used_bytes > 0);
+        within_bounds(&client.store, client.machine)?;
+        let taken = client.store.memory().into_iter().find(|memory| memory.used_bytes > 0);
         if lane.is_none() && taken.is_none() {
             return Ok(());
         }
@@ -209,8 +205,14 @@ async fn rest(client: &Client<'_>) -> Result<(), String> {
     Err(format!("a lane is never idle, or memory never given back: {busy:?}"))
 }
 
-/// No more files are open than there are.
-fn bounds(machine: &Machine) -> Result<(), String> {
+/// No more memory is taken than there is, and no more files are open than there are: whatever clients are at.
+///
+/// # Errors
+/// What is exceeded.
+pub(crate) fn within_bounds(store: &Store, machine: &Machine) -> Result<(), String> {
+    if let Some(over) = store.memory().into_iter().find(|memory| memory.used_bytes > memory.limit_bytes) {
+        return Err(format!("there is less memory than is taken: {over:?}"));
+    }
     for (number, disk) in machine.disks.iter().enumerate() {
         let (open, files) = (disk.open_files(), disk.paths().len());
         if open > files * HANDLES_PER_FILE {

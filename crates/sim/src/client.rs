@@ -12,13 +12,15 @@ use std::{
     time::Duration,
 };
 
-use gabion_platform::{Dice, SimPower};
+use gabion_platform::Dice;
 use gabion_store::{Store, StoreError};
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
+    check,
     history::{Call, Register},
     linearize::{Post, Pre},
+    machine::Machine,
     params::{Params, pick},
     trace::Trace,
     uploads::Upload,
@@ -155,7 +157,7 @@ pub(crate) struct Client<'a> {
     pub(crate) number: u64,
     pub(crate) store: Store,
     pub(crate) world: &'a RefCell<World>,
-    pub(crate) power: &'a SimPower,
+    pub(crate) machine: &'a Machine,
     /// Whether it asks for compaction, repair and scrubs, too.
     pub(crate) has_upkeep: bool,
 }
@@ -172,7 +174,7 @@ impl Client<'_> {
     /// Asks for `ops` things, one after another.
     pub(crate) async fn work(&self, ops: u64) {
         for _ in 0..ops {
-            if self.power.is_out() || self.world().violation.is_some() {
+            if self.machine.power.is_out() || self.world().violation.is_some() {
                 return;
             }
             let (kind, think_ms, buckets_change) = {
@@ -205,6 +207,9 @@ impl Client<'_> {
                 99 if self.has_upkeep => self.upkeep("a scrub", self.store.scrub_now().await.map(drop)),
                 _ => self.put().await,
             }
+            if let Err(violation) = check::within_bounds(&self.store, self.machine) {
+                self.world().violate(violation);
+            }
         }
     }
 
@@ -231,7 +236,7 @@ impl Client<'_> {
         let number = self.number;
         world.trace.say(format!("client {number}: {what}: {error}"));
         world.refused += 1;
-        if self.power.is_out() {
+        if self.machine.power.is_out() {
             return Fate::Unknown;
         }
         match error {
@@ -257,7 +262,7 @@ impl Client<'_> {
 
     /// Whether an error of a read is to be taken for granted: the machine died under it.
     pub(crate) fn read_failed(&self, what: &str, error: &StoreError) {
-        let is_out = self.power.is_out();
+        let is_out = self.machine.power.is_out();
         let mut world = self.world();
         if !is_out {
             world.violate(format!("{what}: {error}"));

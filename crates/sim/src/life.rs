@@ -77,11 +77,11 @@ impl Life<'_> {
         }
         let has_upkeep = self.params.has_upkeep;
         let client = |number| {
-            let (store, world, power) = (store.clone(), self.world, &self.machine.power);
-            Client { number, store, world, power, has_upkeep }
+            let (store, world, machine) = (store.clone(), self.world, self.machine);
+            Client { number, store, world, machine, has_upkeep }
         };
         self.create_buckets(&store).await?;
-        check::full(&client(0), self.machine, true).await?;
+        check::full(&client(0), true).await?;
         self.unless_out().await;
         // What recovery found, it has made durable.
         self.world.borrow_mut().synced();
@@ -96,7 +96,7 @@ impl Life<'_> {
             if let Some(violation) = self.world.borrow().violation.clone() {
                 return Err(violation);
             }
-            check::full(&client(0), self.machine, false).await?;
+            check::full(&client(0), false).await?;
             self.world.borrow_mut().trace.say("checked".to_owned());
             self.sync(&store, dice).await?;
         }
