@@ -520,3 +520,31 @@ async fn what_a_reader_has_begun_is_not_punched_out_under_it() {
     assert!(store.compact().await.unwrap().punched_bytes > 1_000_000);
     assert_eq!(get(&store, "bucket", "stays").await.unwrap(), bytes(2, 3_000_000));
 }
+
+/// The segment dies, and is being freed, at any moment of a round that is about to punch it: the round leaves it alone.
+#[tokio::test]
+async fn what_is_freed_while_it_is_to_be_punched_is_left_alone() {
+    for step in 0..20 {
+        let mut config = config(1, 0);
+        config.log.large_lanes = 1;
+        config.compaction.punch_holes = true;
+        let mut world = World::new(200 + step, config);
+        let store = world.open().await;
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        put(&store, "bucket", "dies", &bytes(1, 1_500_000)).await;
+        put(&store, "bucket", "dies later", &bytes(2, 1_500_000)).await;
+        let store = world.restart(store).await;
+        delete(&store, "bucket", "dies").await;
+        let freeing = async {
+            for _ in 0..step {
+                tokio::task::yield_now().await;
+            }
+            delete(&store, "bucket", "dies later").await;
+            store.free_dead_segments().await
+        };
+        let (compacted, freed) = futures::join!(store.compact(), freeing);
+        compacted.unwrap();
+        freed.unwrap();
+        assert!(keys(&store, "bucket").await.is_empty());
+    }
+}

@@ -22,4 +22,5 @@ mod snapshot;
 mod snapshot_space;
 mod space;
 mod stale;
+mod unread;
 mod upkeep;
