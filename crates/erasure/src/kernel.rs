@@ -6,7 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod generic;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
@@ -14,6 +14,8 @@ mod gfni;
 mod gfni256;
 #[cfg(target_arch = "x86_64")]
 mod gfni512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -53,7 +55,12 @@ fn detect() -> Vec<&'static dyn Kernel> {
     kernels.into_iter().flatten().collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn detect() -> Vec<&'static dyn Kernel> {
+    [neon::detect(), Some(scalar::KERNEL)].into_iter().flatten().collect()
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Vec<&'static dyn Kernel> {
     vec![scalar::KERNEL]
 }

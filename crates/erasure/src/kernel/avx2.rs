@@ -54,6 +54,7 @@ impl Avx2 {
 
 impl Simd<32> for Avx2 {
     const MANY_REGISTERS: bool = false;
+    const ADDS_PAIRS: bool = false;
     type Sum = __m256i;
     type Source = Halves;
     type Factor = Halves;

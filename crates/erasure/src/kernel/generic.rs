@@ -16,6 +16,8 @@ use crate::{
 pub(super) trait Simd<const BYTES: usize>: Copy {
     /// Whether there are 32 vector registers rather than 16.
     const MANY_REGISTERS: bool;
+    /// Whether it adds two products at once: see [`Simd::add_pair`].
+    const ADDS_PAIRS: bool;
     /// A vector of sums.
     type Sum: Copy;
     /// A vector of source bytes, ready to be multiplied.
@@ -110,8 +112,7 @@ fn pass<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     }
 }
 
-/// `U` vectors at offset `at`. Two sources at a time where there are the registers: some instruction sets add two
-/// products at once.
+/// `U` vectors at offset `at`. Two sources at a time where two products are added at once.
 #[inline(always)]
 fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     simd: V,
@@ -121,7 +122,7 @@ fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     at: usize,
 ) {
     let mut sums = [[simd.zero(); U]; R];
-    let paired = if V::MANY_REGISTERS { sources.len() & !1 } else { 0 };
+    let paired = if V::ADDS_PAIRS { sources.len() & !1 } else { 0 };
     let (pairs, _) = sources[..paired].as_chunks::<2>();
     let (pair_coefficients, _) = coefficients[..paired].as_chunks::<2>();
     for ([first, second], [a, b]) in pairs.iter().zip(pair_coefficients) {

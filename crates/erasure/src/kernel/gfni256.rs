@@ -36,6 +36,7 @@ fn apply(simd: Gfni256, plan: &Plan, sources: &[&[u8]], outputs: &mut [&mut [u8]
 
 impl Simd<32> for Gfni256 {
     const MANY_REGISTERS: bool = false;
+    const ADDS_PAIRS: bool = false;
     type Sum = __m256i;
     type Source = __m256i;
     type Factor = __m256i;

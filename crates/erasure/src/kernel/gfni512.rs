@@ -43,6 +43,7 @@ fn mask(len: usize) -> u64 {
 
 impl Simd<64> for Gfni512 {
     const MANY_REGISTERS: bool = true;
+    const ADDS_PAIRS: bool = true;
     type Sum = __m512i;
     type Source = __m512i;
     type Factor = __m512i;
