@@ -18,6 +18,7 @@ use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
 use crate::target::lost::Holders;
+use crate::upkeep::rebalance::Rebalance;
 use crate::upkeep::repair::Repair;
 use crate::upkeep::{Liveness, Pace, UpkeepMemory};
 
@@ -46,6 +47,7 @@ pub(crate) struct Core {
     /// What was out of sight when the log was opened.
     pub(crate) unseen: OnceLock<Unseen>,
     pub(crate) repair: Repair,
+    pub(crate) rebalance: Rebalance,
     pub(crate) scrub_pace: Pace,
     pub(crate) upkeep_memory: UpkeepMemory,
     pub(crate) liveness: OnceLock<Arc<dyn Liveness>>,
@@ -63,6 +65,7 @@ impl Core {
         env.entropy.fill(&mut writer);
         Self {
             repair: Repair::new(&config),
+            rebalance: Rebalance::default(),
             scrub_pace: Pace::new(config.upkeep.scrub_bytes_per_s),
             upkeep_memory: UpkeepMemory::new(),
             liveness: OnceLock::new(),

@@ -54,7 +54,9 @@ pub use replay::MutationStream;
 pub use room::Room;
 pub use segment::Pin;
 pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo};
-pub use status::{LaneStatus, LogStatus, MemoryUse, RepairEntry, RepairStatus, TargetState, TargetStatus};
+pub use status::{
+    LaneStatus, LogStatus, MemoryUse, RebalanceStatus, RepairEntry, RepairStatus, TargetState, TargetStatus,
+};
 pub use stripe_buffer::StripeBuffer;
 pub use upkeep::Liveness;
 pub use upkeep::members::{TargetMode, TargetPlan};

@@ -35,6 +35,7 @@ use crate::upkeep::Liveness;
 use crate::upkeep::census::{Census, Patience};
 use crate::upkeep::install::Installed;
 use crate::upkeep::members::{self, TargetMode, TargetPlan};
+use crate::upkeep::rebalance;
 use crate::upkeep::repair::{self, RepairPass};
 use crate::upkeep::scrub::{self, ScrubbedSegment, Strays};
 
@@ -369,6 +370,25 @@ impl Log {
         self.changed(members::replace(&self.handle.core, old, new, mode).await)
     }
 
+    /// Has repair move shards from fuller targets to emptier ones until their fills are `until_percent` of their size apart at most, or as alike as
+    /// whole shards make them. Failure domains are kept. One that is under way gets the new goal; 100 ends it.
+    pub async fn rebalance(&self, until_percent: u8, mode: TargetMode) -> TargetPlan {
+        let plan = rebalance::rebalance(&self.handle.core, until_percent, mode).await;
+        self.handle.core.media.repair_wanted.notify_one();
+        plan
+    }
+
+    /// Goes on with a rebalancing that an earlier opening began.
+    pub fn rebalance_on(&self, until_percent: u8) {
+        self.handle.core.rebalance.begin(until_percent);
+    }
+
+    /// What a rebalancing that is under way has as its goal.
+    #[must_use]
+    pub fn rebalancing(&self) -> Option<u8> {
+        self.handle.core.rebalance.status().map(|status| status.until_percent)
+    }
+
     /// After a change of the targets, lanes look where they write, and repair looks what there is to do.
     fn changed(&self, plan: Result<TargetPlan, LogError>) -> Result<TargetPlan, LogError> {
         self.handle.lanes.look_again();
@@ -487,6 +507,7 @@ impl Log {
             redundancy: census.redundancy.clone(),
             at_risk: census.at_risk,
             repair: core.repair.status(core, &census),
+            rebalance: core.rebalance.status(),
             lanes: self.handle.lanes.status(),
             open_segments,
             sealed_segments: segments - open_segments,

@@ -129,6 +129,10 @@ metrics! {
         repair_failures,
         /// Stripes that were found to be lost for good when a shard was built.
         repair_lost_stripes,
+        /// Shards moved from fuller to emptier targets.
+        rebalance_shards,
+        /// Bytes of shards moved from fuller to emptier targets.
+        rebalance_bytes,
         /// Sealed segments that a scrub read to their end.
         scrub_segments,
         /// Bytes that scrubs read.

@@ -26,6 +26,9 @@ pub struct LogStatus {
     pub at_risk: usize,
     /// How far repair is.
     pub repair: RepairStatus,
+    /// Shards on their way from fuller to emptier targets, while that was asked for and is not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<RebalanceStatus>,
     /// All lanes.
     pub lanes: Vec<LaneStatus>,
     /// Segments that a lane writes.
@@ -140,6 +143,23 @@ pub struct RepairStatus {
     pub blocked: usize,
     /// The last thing that failed.
     pub last_error: Option<String>,
+}
+
+/// Rebalancing at one moment.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RebalanceStatus {
+    /// How far apart the fills of two targets may be in the end, in percent of their size.
+    pub until_percent: u8,
+    /// How far apart they were when it was last planned.
+    pub spread_percent: u8,
+    /// Shards that are to be moved, as last planned.
+    pub shards_left: usize,
+    /// Their bytes.
+    pub bytes_left: u64,
+    /// Shards that were moved since it was asked for, or since the start.
+    pub shards_moved: usize,
+    /// Their bytes.
+    pub bytes_moved: u64,
 }
 
 /// A shard that needs repair.

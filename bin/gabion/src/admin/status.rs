@@ -55,6 +55,8 @@ struct Log {
     at_risk: u64,
     #[serde(default)]
     repair: Option<Repair>,
+    #[serde(default)]
+    rebalance: Option<Rebalance>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -97,6 +99,16 @@ struct Repair {
     #[serde(default)]
     overflowed: bool,
     last_error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rebalance {
+    until_percent: u64,
+    spread_percent: u64,
+    shards_left: u64,
+    bytes_left: u64,
+    shards_moved: u64,
+    bytes_moved: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -203,6 +215,9 @@ impl Store {
         }
         if let Some(repair) = &log.repair {
             let _ = writeln!(out, "repair      {}", repair.text());
+        }
+        if let Some(rebalance) = &log.rebalance {
+            let _ = writeln!(out, "rebalance   {}", rebalance.text());
         }
         if let Some(scrub) = &self.scrub {
             let _ = writeln!(out, "scrub       {}", scrub.text());
@@ -318,6 +333,19 @@ impl Target {
 
     fn is_nearly_full(&self) -> bool {
         self.total_bytes > 0 && (self.available_bytes as f64) < self.total_bytes as f64 * ROOM_SHARE_MIN
+    }
+}
+
+impl Rebalance {
+    fn text(&self) -> String {
+        let Self { until_percent, spread_percent, shards_left, bytes_left, shards_moved, bytes_moved } = self;
+        format!(
+            "{} ({}) moved, {} ({}) left; the targets are {spread_percent} % apart, {until_percent} % are aimed at",
+            count(*shards_moved, "shard"),
+            bytes(*bytes_moved),
+            count(*shards_left, "shard"),
+            bytes(*bytes_left),
+        )
     }
 }
 
@@ -505,6 +533,18 @@ mod tests {
             finished_ms: Some(1),
         };
         assert_eq!(scrub.text(), "complete: 4 segments, 0 bad shards found, 3 shards not read");
+        let rebalance = Rebalance {
+            until_percent: 5,
+            spread_percent: 40,
+            shards_left: 1,
+            bytes_left: 1 << 20,
+            shards_moved: 2,
+            bytes_moved: 2 << 20,
+        };
+        assert_eq!(
+            rebalance.text(),
+            "2 shards (2.0 MiB) moved, 1 shard (1.0 MiB) left; the targets are 40 % apart, 5 % are aimed at"
+        );
     }
 
     #[test]

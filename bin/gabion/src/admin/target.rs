@@ -46,6 +46,14 @@ pub(crate) enum TargetCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
+    /// Move shards from fuller targets to emptier ones while the server serves, as after a target was added; failure domains are kept.
+    Rebalance {
+        /// How far apart the fullest and the emptiest target may be, in percent of their size; 100 ends a rebalancing that is under way.
+        #[arg(long, value_name = "SPREAD", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=100))]
+        until: u8,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
     /// Take a target out of the deployment: a drained one on which nothing lies, or with --lost one that will not come back.
     Remove {
         /// Path or id.
@@ -91,6 +99,8 @@ struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     with: Option<String>,
     lost: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_percent: Option<u8>,
     dry_run: bool,
 }
 
@@ -117,6 +127,9 @@ pub(crate) fn run(command: TargetCommand) -> Result<(), Failure> {
         }
         TargetCommand::Drain { target, change } => ("drain", Request { target, ..Request::default() }, change),
         TargetCommand::Undrain { target, change } => ("undrain", Request { target, ..Request::default() }, change),
+        TargetCommand::Rebalance { until, change } => {
+            ("rebalance", Request { until_percent: Some(until), ..Request::default() }, change)
+        }
         TargetCommand::Remove { target, lost, change } => {
             ("remove", Request { target, lost, ..Request::default() }, change)
         }
@@ -128,7 +141,11 @@ pub(crate) fn run(command: TargetCommand) -> Result<(), Failure> {
     let answer = change.admin.post(&format!("/targets/{action}"), &change.token, &request)?;
     let plan: Plan = serde_json::from_slice(&answer)
         .map_err(|error| Failure::failed(format!("the server's answer makes no sense: {error}")))?;
-    if change.output.json { output::print_json(&plan) } else { output::print(&plan.text(&request.target)) }
+    if change.output.json {
+        output::print_json(&plan)
+    } else {
+        output::print(&plan.text(plan.subject(&request.target)))
+    }
 }
 
 fn list(admin: &AdminArgs, json: bool) -> Result<(), Failure> {
@@ -145,6 +162,11 @@ fn absolute(path: &Path) -> Result<String, Failure> {
 }
 
 impl Plan {
+    /// What a plan is about, for people.
+    fn subject<'a>(&self, target: &'a str) -> &'a str {
+        if self.action == "rebalance" { "the targets" } else { target }
+    }
+
     fn text(&self, target: &str) -> String {
         let mut out = String::new();
         let done = if self.applied { "done" } else { "would be done" };
@@ -188,6 +210,22 @@ mod tests {
         );
         let applied = Plan { applied: true, fits: true, warnings: vec![], ..plan };
         assert!(applied.text("7").starts_with("drain 7: done;") && applied.text("7").ends_with("how far it is\n"));
+    }
+
+    #[test]
+    fn a_rebalance_names_no_target() {
+        let plan = Plan {
+            action: "rebalance".into(),
+            target: String::new(),
+            segments: 3,
+            bytes: 3 << 20,
+            fits: true,
+            warnings: vec![],
+            applied: true,
+        };
+        assert!(
+            plan.text(plan.subject("")).starts_with("rebalance the targets: done; 3 segments with 3.0 MiB to move")
+        );
     }
 
     #[test]

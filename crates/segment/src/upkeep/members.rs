@@ -32,11 +32,11 @@ pub enum TargetMode {
 /// What a change of the targets comes to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TargetPlan {
-    /// What is asked for: `add`, `drain`, `undrain`, `remove` or `replace`.
+    /// What is asked for: `add`, `drain`, `undrain`, `remove`, `replace` or `rebalance`.
     pub action: String,
-    /// The target that joined, or that the change is about; empty in a dry run of `add` and `replace`.
+    /// The target that joined, or that the change is about; empty in a dry run of `add` and `replace`, and for `rebalance`.
     pub target: String,
-    /// Segments of which a shard is to be moved or built anew.
+    /// Segments of which a shard is to be moved or built anew; for `rebalance` the number of moves.
     pub segments: usize,
     /// Bytes of those shards.
     pub bytes: u64,
@@ -49,7 +49,7 @@ pub struct TargetPlan {
 }
 
 impl TargetPlan {
-    fn new(action: &str, target: TargetId) -> Self {
+    pub(super) fn new(action: &str, target: TargetId) -> Self {
         let target = if target == TargetId::NONE { String::new() } else { target.to_string() };
         Self {
             action: action.to_owned(),

@@ -12,6 +12,7 @@ pub(crate) mod install;
 pub(crate) mod members;
 mod output;
 mod pace;
+pub(crate) mod rebalance;
 mod rebuild;
 pub(crate) mod repair;
 pub(crate) mod scrub;

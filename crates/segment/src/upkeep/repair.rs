@@ -16,6 +16,7 @@ use super::Pace;
 use super::census::{Census, Need, Patience};
 use super::destination::destination;
 use super::install::{Installed, install, remove_former};
+use super::rebalance;
 use crate::config::LogConfig;
 use crate::core::Core;
 use crate::error::LogError;
@@ -161,6 +162,7 @@ pub(crate) async fn pass(core: &Core, patience: Patience) -> Result<RepairPass, 
     }
     let mut total = RepairPass::default();
     let mut tried: HashSet<SegmentId> = HashSet::new();
+    let mut immovable: HashSet<SegmentId> = HashSet::new();
     let workers = core.config.upkeep.repair_concurrency.max(1);
     loop {
         core.check_poison()?;
@@ -171,6 +173,10 @@ pub(crate) async fn pass(core: &Core, patience: Patience) -> Result<RepairPass, 
         let fresh = census.needs.into_iter().filter(|need| !tried.contains(&need.segment.id));
         let chosen: Vec<Need> = fresh.take(workers * SEGMENTS_PER_LOOK).collect();
         if chosen.is_empty() {
+            // Only when nothing is endangered, and not for long: what is lost meanwhile comes first.
+            if rebalance::step(core, workers * SEGMENTS_PER_LOOK, &mut immovable, &mut total).await {
+                continue;
+            }
             break;
         }
         tried.extend(chosen.iter().map(|need| need.segment.id));

@@ -357,3 +357,95 @@ fn a_crash_in_a_change_leaves_the_old_members_or_the_new_ones() {
     }
     assert!(seen[0] > 5 && seen[1] > 5, "{seen:?}");
 }
+
+/// Every disk holds at most one shard of a segment, and every segment has all of its shards.
+fn is_spread(world: &World, shards: usize) -> bool {
+    let mut held = std::collections::BTreeMap::new();
+    for disk in &world.disks {
+        let mut segments: Vec<String> = disk.paths().into_iter().filter_map(segment_in).collect();
+        segments.sort();
+        let count = segments.len();
+        segments.dedup();
+        if segments.len() < count {
+            return false;
+        }
+        segments.into_iter().for_each(|segment| *held.entry(segment).or_insert(0) += 1);
+    }
+    held.values().all(|count| *count == shards)
+}
+
+fn segment_in(path: String) -> Option<String> {
+    let name = path.strip_prefix("segments/")?.split('/').nth(1)?;
+    Some(name.split('.').next()?.to_owned())
+}
+
+/// A deployment with a target that joined when all was written.
+async fn with_a_new_target(world: &mut World, book: &Arc<Book>) -> Log {
+    let (log, _) = world.start(book).await;
+    let target = newcomer(world, "domain3");
+    log.target_add(target, TargetMode::Apply).await.unwrap();
+    world.disks.iter().for_each(|disk| disk.full_at(64 << 20));
+    log
+}
+
+#[test]
+fn a_new_target_takes_shards_of_the_others_when_that_is_asked_for() {
+    let (mut world, book) = written("2+1", 3, 41);
+    world.config.target_reserve_bytes = 0;
+    life(async {
+        let log = with_a_new_target(&mut world, &book).await;
+        assert_eq!(log.repair(false).await.unwrap().shards_built, 0, "nothing moves by itself");
+        let plan = log.rebalance(0, TargetMode::DryRun).await;
+        assert!(plan.segments > 0 && plan.bytes > 0 && !plan.applied, "{plan:?}");
+        assert!(log.rebalancing().is_none() && files_on(&world.disks[3]) == 0);
+        assert!(log.rebalance(100, TargetMode::DryRun).await.segments == 0);
+        assert!(log.rebalance(0, TargetMode::Apply).await.applied);
+        assert_eq!(log.rebalancing(), Some(0));
+        let pass = log.repair(false).await.unwrap();
+        assert_eq!(pass.shards_built, plan.segments, "{pass:?}");
+        assert_eq!(files_on(&world.disks[3]), plan.segments);
+        assert!(log.rebalancing().is_none() && log.status().rebalance.is_none());
+        assert_eq!(log.rebalance(0, TargetMode::DryRun).await.segments, 0, "as alike as whole shards make them");
+        assert_eq!(log.status().redundancy.len(), 1, "nothing is missing");
+        book.verify(&log).await;
+    });
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        book.verify(&log).await;
+        assert!(is_spread(&world, 3));
+    });
+}
+
+#[test]
+fn a_rebalance_that_is_cut_off_goes_on() {
+    let mut cut = 0;
+    for step in 0..10 {
+        let (mut world, book) = written("2+1", 3, 700 + step);
+        let step = step * 4;
+        world.config.target_reserve_bytes = 0;
+        life(async {
+            let log = with_a_new_target(&mut world, &book).await;
+            log.rebalance(0, TargetMode::Apply).await;
+            let power = world.power().fails_after(step, step * 31);
+            tokio::select! {
+                biased;
+                _ = log.repair(false) => {}
+                () = power => cut += 1,
+            }
+            steps(50).await;
+        });
+        world.reopen();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            book.verify(&log).await;
+            world.disks.iter().for_each(|disk| disk.full_at(64 << 20));
+            log.rebalance_on(0);
+            log.repair(false).await.unwrap();
+            assert!(log.rebalancing().is_none());
+            assert_eq!(log.rebalance(0, TargetMode::DryRun).await.segments, 0);
+            book.verify(&log).await;
+        });
+    }
+    assert!(cut > 3, "the power failed in {cut} of them");
+}

@@ -67,7 +67,7 @@ impl fmt::Debug for Changes {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
-    /// Path or id; for `add` the path of a directory.
+    /// Path or id; for `add` the path of a directory. Empty for `rebalance`.
     target: String,
     /// Failure domain of a new target.
     label: Option<String>,
@@ -76,6 +76,8 @@ pub(super) struct Request {
     /// For `remove`: it will not come back, what lies on it is built anew elsewhere.
     #[serde(default)]
     lost: bool,
+    /// For `rebalance`: how far apart the fills of the targets may be, in percent.
+    until_percent: Option<u8>,
     /// Only say what would be done.
     #[serde(default)]
     dry_run: bool,
@@ -105,7 +107,7 @@ fn bad(why: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, why.into())
 }
 
-/// `POST /targets/ACTION`: add, drain, undrain, remove, replace.
+/// `POST /targets/ACTION`: add, drain, undrain, remove, replace, rebalance.
 pub(super) async fn target(
     State(admin): State<Admin>,
     Path(action): Path<String>,
@@ -147,13 +149,16 @@ fn admitted(admin: &Admin, headers: &HeaderMap) -> Result<(Arc<Changes>, Store),
 }
 
 async fn change(changes: &Changes, store: &Store, action: &str, request: Request) -> Result<TargetPlan, Refusal> {
-    let Request { target, label, with, lost, dry_run } = request;
+    let Request { target, label, with, lost, until_percent, dry_run } = request;
     let mode = if dry_run { TargetMode::DryRun } else { TargetMode::Apply };
     if label.is_some() && !matches!(action, "add" | "replace") {
         return Err(bad(format!("{action} takes no label")));
     }
     if with.is_some() != (action == "replace") || (lost && action != "remove") {
         return Err(bad("a directory to replace it with belongs to replace, and only to that; lost belongs to remove"));
+    }
+    if until_percent.is_some() != (action == "rebalance") || (action == "rebalance" && !target.is_empty()) {
+        return Err(bad("how far apart the targets may be belongs to rebalance, and only to that; it takes no target"));
     }
     let plan = match (action, with) {
         ("add", _) => {
@@ -172,7 +177,10 @@ async fn change(changes: &Changes, store: &Store, action: &str, request: Request
         ("drain", _) => store.target_drain(find(store, &target)?, mode).await?,
         ("undrain", _) => store.target_undrain(find(store, &target)?, mode).await?,
         ("remove", _) => store.target_remove(find(store, &target)?, lost, mode).await?,
-        _ => return Err(bad(format!("{action} is no action: it is add, drain, undrain, remove or replace"))),
+        ("rebalance", _) => store.target_rebalance(until_percent.unwrap_or(100), mode).await?,
+        _ => {
+            return Err(bad(format!("{action} is no action: it is add, drain, undrain, remove, replace or rebalance")));
+        }
     };
     tracing::info!(action, target = %plan.target, segments = plan.segments, bytes = plan.bytes, applied = plan.applied, "targets");
     Ok(plan)

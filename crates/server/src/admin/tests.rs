@@ -185,6 +185,10 @@ async fn changes_want_the_token_and_sense() {
         ("/targets/drain", r#"{"target":"/t9"}"#, "they are: /t0, /t1, /t2"),
         ("/targets/drain", r#"{"target":"/t0","label":"x"}"#, "takes no label"),
         ("/targets/drain", r#"{"target":"/t0","lost":true}"#, "lost belongs to remove"),
+        ("/targets/drain", r#"{"target":"/t0","until_percent":5}"#, "belongs to rebalance"),
+        ("/targets/rebalance", r#"{"target":""}"#, "belongs to rebalance"),
+        ("/targets/rebalance", r#"{"target":"/t0","until_percent":5}"#, "takes no target"),
+        ("/targets/rebalance", r#"{"target":"","until_percent":200}"#, "200 % is no share"),
         ("/targets/replace", r#"{"target":"/t0"}"#, "belongs to replace"),
         ("/targets/drain", r#"{"target":"/t0"}"#, "needs 3"),
     ];

@@ -24,7 +24,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 23] = [
+const PLAIN: [(Kind, &str, &str); 24] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -48,6 +48,7 @@ const PLAIN: [(Kind, &str, &str); 23] = [
     ),
     (Kind::Gauge, "gabion_repair_left_bytes", "Bytes of the shards to be built anew or moved"),
     (Kind::Gauge, "gabion_repair_waiting_shards", "Shards that are missing and whose targets are waited for"),
+    (Kind::Gauge, "gabion_rebalance_left_bytes", "Bytes of the shards to be moved from fuller to emptier targets"),
     (Kind::Gauge, "gabion_scrub_unread_shards", "Shards that the scrub under way, or the last one, could not read"),
     (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
@@ -74,7 +75,7 @@ const LANE_QUEUED_BYTES: (&str, &str) = ("gabion_lane_queued_bytes", "Bytes that
 const LANE_IN_FLIGHT: (&str, &str) = ("gabion_lane_in_flight", "Records or stripes that a lane writes or applies");
 
 /// What the names of the log's counters begin with that stand on their own.
-const UPKEEP: [&str; 2] = ["repair_", "scrub_"];
+const UPKEEP: [&str; 3] = ["repair_", "rebalance_", "scrub_"];
 
 /// States of a target as they are written in `/status`.
 const TARGET_STATES: [&str; 4] = ["online", "absent", "failed", "full"];
@@ -132,6 +133,7 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         count(status.log.repair.shards_left),
         status.log.repair.bytes_left,
         count(status.log.repair.shards_waiting),
+        status.log.rebalance.as_ref().map_or(0, |rebalance| rebalance.bytes_left),
         status.scrub.unread_shards,
         status.index.disk_bytes,
         status.index.journal_bytes,

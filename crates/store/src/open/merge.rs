@@ -5,21 +5,22 @@
 //! position. So a carried deletion comes no earlier than what it deletes, and the order is the same in every replay,
 //! which lets one that was cut off go on exactly where its last index commit ended.
 //!
-//! A segment is opened when the merge comes to its first sequence; of those that are open, only so many hold a stripe in
-//! memory, the others remember where they are.
+//! A segment is opened when the merge comes to its first sequence; of those that are open, only so many hold two stripes in
+//! memory, the one that is being applied and the next, which is read and decoded meanwhile. The others remember where they are.
 
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
 };
 
-use gabion_segment::{AppliedRecord, Log, LogError, MutationStream};
+use gabion_segment::{AppliedRecord, AppliedStripe, Log, LogError, MutationStream};
 use gabion_types::{SegmentId, Seq};
+use tokio::task::JoinHandle;
 
 use crate::StoreError;
 
-/// Segments that hold a stripe in memory at a time.
-const LOADED_MAX: usize = 64;
+/// Segments that hold stripes in memory at a time.
+const LOADED_MAX: usize = 32;
 
 /// A segment whose mutations are to be replayed.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +59,15 @@ struct Cursor {
 }
 
 struct Loaded {
-    stream: MutationStream,
+    stripes: Stripes,
     records: VecDeque<AppliedRecord>,
 }
+
+/// The stripes of a segment, one ahead of what is asked for.
+struct Stripes(Option<UnderWay>);
+
+/// A stripe that is being read, and what reads it.
+type UnderWay = JoinHandle<(MutationStream, Result<Option<AppliedStripe>, LogError>)>;
 
 impl<'a> Merge<'a> {
     pub(super) fn new(log: &'a Log, sources: impl IntoIterator<Item = Source>) -> Self {
@@ -162,12 +169,38 @@ impl<'a> Merge<'a> {
     }
 }
 
+impl Stripes {
+    fn of(stream: MutationStream) -> Self {
+        Self(Some(begin(stream)))
+    }
+
+    /// The next one, while the one after it is begun; nothing after the last.
+    async fn next(&mut self) -> Result<Option<AppliedStripe>, LogError> {
+        let Some(under_way) = self.0.take() else { return Ok(None) };
+        let (stream, outcome) = under_way
+            .await
+            .map_err(|error| LogError::Unavailable(format!("reading mutations was cut off: {error}")))?;
+        // After an error the stream goes on behind the stripe that it is about.
+        if !matches!(outcome, Ok(None)) {
+            self.0 = Some(begin(stream));
+        }
+        outcome
+    }
+}
+
+fn begin(mut stream: MutationStream) -> UnderWay {
+    tokio::spawn(async move {
+        let outcome = stream.next().await;
+        (stream, outcome)
+    })
+}
+
 impl Cursor {
     /// Reads its stripe, and skips what is behind it.
     async fn load(&mut self, log: &Log) -> Result<(), LogError> {
         let stream = log.mutations(self.source.segment, self.stripe).await?;
-        let mut loaded = Loaded { stream, records: VecDeque::new() };
-        let first = loaded.stream.next().await;
+        let mut loaded = Loaded { stripes: Stripes::of(stream), records: VecDeque::new() };
+        let first = loaded.stripes.next().await;
         self.loaded = Some(loaded);
         if let Some(stripe) = first? {
             let loaded = self.loaded.as_mut().expect("it was loaded just now");
@@ -181,7 +214,7 @@ impl Cursor {
     async fn settle(&mut self) -> Result<bool, LogError> {
         let loaded = self.loaded.as_mut().expect("only a loaded cursor is moved");
         while loaded.records.is_empty() {
-            match loaded.stream.next().await? {
+            match loaded.stripes.next().await? {
                 Some(stripe) => {
                     (self.stripe, self.records_done) = (stripe.stripe_index, 0);
                     loaded.records = stripe.records.into();

@@ -16,6 +16,8 @@ const REPLAYED_ROW: &str = "replayed";
 const UNREADABLE_ROW: &str = "unreadable";
 /// How far the scrub is; see [`crate::upkeep`].
 pub(crate) const SCRUB_ROW: &str = "scrub";
+/// How alike the targets are to be made; see [`crate::upkeep`].
+pub(crate) const REBALANCE_ROW: &str = "rebalance";
 const FORGOTTEN_ROW: &str = "forgotten";
 const RESTORING_ROW: &str = "restoring";
 
@@ -112,7 +114,7 @@ impl State {
         let name = std::str::from_utf8(key).unwrap_or_default();
         match name {
             FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
-            DEPLOYMENT_ROW | SCRUB_ROW => Ok(BTreeSet::new()),
+            DEPLOYMENT_ROW | SCRUB_ROW | REBALANCE_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }

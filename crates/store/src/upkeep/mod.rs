@@ -1,6 +1,7 @@
 //! Keeping what is written, as far as the store has to do with it: when repair runs, and the targets' comings and goings.
 
 mod cross_check;
+mod rebalance;
 mod repair;
 mod scrub;
 mod targets;

@@ -9,6 +9,7 @@ use gabion_segment::RepairPass;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::rebalance;
 use crate::{Store, StoreError, store::Inner, tasks::Told};
 
 /// Damage is often noted by many readers at once: it is looked at together, this long after the first.
@@ -16,7 +17,12 @@ const GATHER_MS: u64 = 200;
 
 /// Repairs what there is to repair, until the store is shut down or dropped.
 pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: CancellationToken) {
-    let Some(interval_ms) = store.upgrade().map(|inner| inner.config.repair_interval_ms) else { return };
+    let Some(interval_ms) = store.upgrade().map(|inner| {
+        rebalance::resume(&inner);
+        inner.config.repair_interval_ms
+    }) else {
+        return;
+    };
     if interval_ms == 0 {
         return;
     }
@@ -39,6 +45,9 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
             () = stop.cancelled() => return,
             pass = log.repair(false) => pass,
         };
+        if let (Ok(_), Some(inner)) = (&pass, store.upgrade()) {
+            rebalance::settle(&inner);
+        }
         match pass {
             Ok(pass) => {
                 told.clear();
@@ -63,6 +72,8 @@ impl Store {
     /// # Errors
     /// `Unavailable`; what could not be repaired is in the report.
     pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
-        Ok(self.inner.log.repair(true).await?)
+        let pass = self.inner.log.repair(true).await?;
+        rebalance::settle(&self.inner);
+        Ok(pass)
     }
 }

@@ -197,3 +197,22 @@ async fn a_lost_target_is_replaced_and_the_rebuilt_index_is_the_same() {
     assert_eq!(world.rows(), rows);
     check_objects(&store).await;
 }
+
+#[tokio::test]
+async fn a_rebalance_goes_on_after_a_restart_until_it_is_done() {
+    let (mut world, store) = filled(9).await;
+    assert!(matches!(store.target_rebalance(101, TargetMode::Apply).await, Err(StoreError::InvalidRequest(_))));
+    assert!(store.target_rebalance(0, TargetMode::Apply).await.unwrap().applied);
+    let store = world.restart(store).await;
+    while store.status().log.rebalance.is_none() {
+        tokio::task::yield_now().await;
+    }
+    store.repair_now().await.unwrap();
+    assert!(store.status().log.rebalance.is_none());
+    let store = world.restart(store).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert!(store.status().log.rebalance.is_none(), "it is forgotten when it is done");
+    }
+    check_objects(&store).await;
+}
