@@ -9,32 +9,12 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gabion_erasure::{ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, kernel};
 use gabion_types::Geometry;
+use shards::Shards;
+
+mod shards;
 
 const SHARD_BYTES: [usize; 3] = [4 * 1024, 64 * 1024, 1024 * 1024];
 const GEOMETRIES: [(usize, usize); 2] = [(4, 2), (8, 3)];
-
-/// `count` shards of arbitrary bytes. Their distance is no power of two, or they would meet in the same cache sets.
-struct Shards {
-    bytes: Vec<u8>,
-    len: usize,
-}
-
-impl Shards {
-    const GAP_BYTES: usize = 4096 + 256;
-
-    fn new(count: usize, len: usize) -> Self {
-        let pattern = |index: usize| (index.wrapping_mul(0x9e37_79b9) >> 16) as u8;
-        Self { bytes: (0..count * (len + Self::GAP_BYTES)).map(pattern).collect(), len }
-    }
-
-    fn slices(&self) -> Vec<&[u8]> {
-        self.bytes.chunks_exact(self.len + Self::GAP_BYTES).map(|shard| &shard[..self.len]).collect()
-    }
-
-    fn slices_mut(&mut self) -> Vec<&mut [u8]> {
-        self.bytes.chunks_exact_mut(self.len + Self::GAP_BYTES).map(|shard| &mut shard[..self.len]).collect()
-    }
-}
 
 fn code(criterion: &mut Criterion) {
     for (k, m) in GEOMETRIES {
@@ -63,8 +43,19 @@ fn code(criterion: &mut Criterion) {
                 });
             }
 
-            // The worst case: as many data shards are lost as there is parity.
+            let own_bytes = vec![len; k];
             let codec = Codec::new(geometry);
+            group.bench_function(BenchmarkId::new("encode, then crc64", len), |bencher| {
+                bencher.iter(|| shards::encode_then_crcs(&codec, black_box(&data), black_box(&mut parity)));
+            });
+            group.bench_function(BenchmarkId::new("encode with crc64", len), |bencher| {
+                bencher.iter(|| {
+                    let (data, parity) = (black_box(&data), black_box(&mut parity));
+                    codec.encode_with_crcs(data, parity, &own_bytes, shards::BLOCK).expect("shards fit")
+                });
+            });
+
+            // The worst case: as many data shards are lost as there is parity.
             codec.encode(&data, &mut parity).expect("shards fit");
             let present = data[m..].iter().copied().chain(parity.iter().map(|shard| &**shard));
             let have: Vec<(usize, &[u8])> = (m..).zip(present).collect();

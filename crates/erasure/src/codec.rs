@@ -1,13 +1,13 @@
 //! Encoding and reconstruction of shards for one geometry.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use gabion_types::Geometry;
 
 use crate::{
     ErasureError, Kernel, Plan,
     cache::{PlanCache, PlanKey, ShardSet},
-    kernel,
+    crc64, kernel,
     matrix::Matrix,
 };
 
@@ -66,6 +66,57 @@ impl Codec {
         check_lengths(data.iter().map(|shard| shard.len()).chain(parity.iter().map(|shard| shard.len())))?;
         kernel.apply(encode, data, parity);
         Ok(())
+    }
+
+    /// [`Self::encode`], and the [`crc64`] of every block of `block_bytes` of every shard, data first, then parity; the last
+    /// block of a shard may be shorter. Of data shard `i` only the first `own_bytes[i]` bytes have checksums: what follows
+    /// pads it to the length of the longest.
+    ///
+    /// Block by block across all shards, so that each byte is still in the second cache when it is used again: shards that
+    /// fit the last cache cost what they cost in passes of their own, longer ones less (docs/BENCHMARKS.md).
+    ///
+    /// # Errors
+    /// As [`Self::encode`]; also when `own_bytes` has not a number for each data shard, or one beyond its length.
+    pub fn encode_with_crcs(
+        &self,
+        data: &[&[u8]],
+        parity: &mut [&mut [u8]],
+        own_bytes: &[usize],
+        block_bytes: NonZeroUsize,
+    ) -> Result<Vec<Vec<u64>>, ErasureError> {
+        let Shared { geometry, kernel, encode, .. } = &*self.shared;
+        let block_bytes = block_bytes.get();
+        check_count("data", data.len(), geometry.data())?;
+        check_count("parity", parity.len(), geometry.parity())?;
+        check_count("data", own_bytes.len(), geometry.data())?;
+        check_lengths(data.iter().map(|shard| shard.len()).chain(parity.iter().map(|shard| shard.len())))?;
+        let len = data[0].len();
+        if let Some(&given) = own_bytes.iter().find(|&&own| own > len) {
+            return Err(ErasureError::ShardLength { given, expected: len });
+        }
+        let blocks = len.div_ceil(block_bytes);
+        let mut crcs: Vec<Vec<u64>> = (0..geometry.shards()).map(|_| Vec::with_capacity(blocks)).collect();
+        let (data_crcs, parity_crcs) = crcs.split_at_mut(data.len());
+        let mut parity_blocks: Vec<_> = parity.iter_mut().map(|shard| shard.chunks_mut(block_bytes)).collect();
+        let mut sources = Vec::with_capacity(data.len());
+        let mut outputs = Vec::with_capacity(parity_blocks.len());
+        for start in (0..len).step_by(block_bytes) {
+            let end = len.min(start + block_bytes);
+            sources.clear();
+            for ((shard, &own), crcs) in data.iter().zip(own_bytes).zip(&mut *data_crcs) {
+                if start < own {
+                    crcs.push(crc64(&shard[start..end.min(own)]));
+                }
+                sources.push(&shard[start..end]);
+            }
+            outputs.clear();
+            outputs.extend(parity_blocks.iter_mut().filter_map(Iterator::next));
+            kernel.apply(encode, &sources, &mut outputs);
+            for (output, crcs) in outputs.iter().zip(&mut *parity_crcs) {
+                crcs.push(crc64(output));
+            }
+        }
+        Ok(crcs)
     }
 
     /// Rebuilds the shards `want` from the shards `have`, both as (index, bytes) in any order. `have` needs `k` shards

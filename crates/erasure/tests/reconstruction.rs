@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gabion_erasure::{Codec, ErasureError, kernel};
+use std::num::NonZeroUsize;
+
+use gabion_erasure::{Codec, ErasureError, crc64, kernel};
 use gabion_types::Geometry;
 use proptest::prelude::*;
-use rand::{RngCore, SeedableRng, rngs::SmallRng, seq::SliceRandom};
+use rand::{Rng, RngCore, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 use reed_solomon_erasure::galois_8::ReedSolomon;
 
 fn geometry(data: usize, parity: usize) -> Geometry {
@@ -131,6 +133,14 @@ fn calls_that_make_no_sense_are_refused() {
     assert_eq!(encode(&[b"a", b"bb"], &mut [&mut [0]]), odd);
     assert_eq!(encode(&[b"a", b"b"], &mut [&mut [0; 2]]), odd);
 
+    let block = NonZeroUsize::MIN;
+    let checked =
+        |own_bytes: &[usize]| codec.encode_with_crcs(&[b"a", b"b"], &mut [&mut [0]], own_bytes, block).unwrap_err();
+    assert_eq!(checked(&[1]), count("data", 1, 2));
+    assert_eq!(checked(&[1, 2]), odd);
+    let refused = codec.encode_with_crcs(&[b"a", b"bb"], &mut [&mut [0]], &[1, 1], block);
+    assert_eq!(refused, Err(odd.clone()));
+
     let reconstruct = |have: &[(usize, &[u8])], want: usize, len| {
         codec.reconstruct(have, &mut [(want, &mut vec![0; len])]).unwrap_err()
     };
@@ -160,5 +170,32 @@ proptest! {
         order.shuffle(&mut SmallRng::seed_from_u64(seed));
         let (lost, present) = order.split_at(lost.min(parity));
         assert_rebuilds(&codec, &shards, present, lost);
+    }
+
+    #[test]
+    fn checksums_on_the_way_are_those_of_passes_of_their_own(
+        data in 1usize..=20,
+        parity in 0usize..=16,
+        len in 0usize..700,
+        block_bytes in 1usize..=300,
+        seed: u64,
+    ) {
+        let codec = Codec::new(geometry(data, parity));
+        let shards = encoded(&codec, seed, len);
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let own_bytes: Vec<usize> = (0..data).map(|_| rng.random_range(0..=len)).collect();
+        let mut own = own_bytes.clone();
+        own.resize(data + parity, len);
+        let expected: Vec<Vec<u64>> =
+            shards.iter().zip(own).map(|(shard, own)| shard[..own].chunks(block_bytes).map(crc64).collect()).collect();
+
+        let (sources, parities) = shards.split_at(data);
+        let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+        let mut found = vec![vec![0xee; len]; parity];
+        let mut outputs: Vec<&mut [u8]> = found.iter_mut().map(Vec::as_mut_slice).collect();
+        let block = NonZeroUsize::new(block_bytes).unwrap();
+        let crcs = codec.encode_with_crcs(&sources, &mut outputs, &own_bytes, block).unwrap();
+        prop_assert_eq!(found, parities);
+        prop_assert_eq!(crcs, expected);
     }
 }

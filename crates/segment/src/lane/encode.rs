@@ -1,5 +1,6 @@
 //! From a batch to the bytes of its chunks. Pure but for the memory that it takes from the pool.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -80,16 +81,14 @@ pub(crate) fn encode_records(
         encoded.encode(binding, &mut chunks[plan.shard][start..start + plan.record_bytes]);
     }
     let payload = header_bytes..header_bytes + layout.chunk_bytes;
-    {
+    let block_crcs = {
         let (data, parity) = chunks.split_at_mut(shape.geometry.data());
         let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[payload.clone()]).collect();
         let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[payload.clone()]).collect();
-        codec.encode(&data, &mut parity).expect("all chunks are of one length and as many as the geometry has");
-    }
-    for (shard, chunk) in chunks.iter_mut().enumerate() {
-        let (header, payload) = chunk.split_at_mut(header_bytes);
-        let block_crcs = payload[..shape.payload_bytes(shard)].chunks(BLOCK_BYTES).map(crc64).collect();
-        ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs }.encode(header);
+        encode_blocks(codec, &data, &mut parity, |shard| shape.payload_bytes(shard))
+    };
+    for ((shard, chunk), block_crcs) in chunks.iter_mut().enumerate().zip(block_crcs) {
+        ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs }.encode(&mut chunk[..header_bytes]);
     }
     let backing: Vec<Bytes> = chunks.into_iter().map(BytesMut::freeze).collect();
     let written = |(shard, chunk): (usize, &Bytes)| vec![chunk.slice(..shape.written_bytes(shard))];
@@ -111,6 +110,20 @@ fn records_shape(records: &[SequencedRecord<'_>], layout: &Layout, place: &Strip
         frees: records.iter().any(|record| matches!(record.body, RecordBody::Freed(_))),
         spans: layout.spans.clone(),
     }
+}
+
+/// Parity, and the checksums of the blocks of all chunks; of a data chunk those of its payload, without the zeros behind it.
+fn encode_blocks(
+    codec: &Codec,
+    data: &[&[u8]],
+    parity: &mut [&mut [u8]],
+    payload_bytes: impl Fn(usize) -> usize,
+) -> Vec<Vec<u64>> {
+    const BLOCK: NonZeroUsize = NonZeroUsize::new(BLOCK_BYTES).expect("a block has bytes");
+    let own_bytes: Vec<usize> = (0..data.len()).map(payload_bytes).collect();
+    codec
+        .encode_with_crcs(data, parity, &own_bytes, BLOCK)
+        .expect("all chunks are of one length, as many as the geometry has, and as long as the longest payload")
 }
 
 /// Copies a record's data to its places: the one copy on its way to the targets.
@@ -171,20 +184,12 @@ impl LargePayload {
             chunk.resize(chunk_bytes, 0);
         }
         let mut parity: Vec<BytesMut> = (0..geometry.parity()).map(|_| buffers.zeroed(chunk_bytes)).collect();
-        {
+        let block_crcs = {
             let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[..]).collect();
             let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[..]).collect();
-            codec.encode(&data, &mut parity).expect("all chunks are of one length and as many as the geometry has");
-        }
+            encode_blocks(codec, &data, &mut parity, |shard| cells.payload_bytes(shard))
+        };
         let chunks: Vec<Bytes> = data.into_iter().chain(parity).map(BytesMut::freeze).collect();
-        let block_crcs: Vec<Vec<u64>> = chunks
-            .iter()
-            .enumerate()
-            .map(|(shard, chunk)| {
-                let own_bytes = if shard < geometry.data() { cells.payload_bytes(shard) } else { chunk_bytes };
-                chunk[..own_bytes].chunks(BLOCK_BYTES).map(crc64).collect()
-            })
-            .collect();
         // A cell is a block, so the checksum of the payload follows from those of the blocks.
         let crc64 = cells.slices(0..len).fold(0, |crc, slice| {
             let block = block_crcs[slice.shard][slice.range.start / cells.cell_bytes];
