@@ -254,6 +254,7 @@ fn argument(setting: &'static Setting) -> Arg {
         // With a value, as everywhere else: a bare switch would take a target for one.
         "sigv2" => arg.value_parser(PossibleValuesParser::new(["true", "false"])),
         "durability" => arg.value_parser(PossibleValuesParser::new(["sync", "relaxed"])),
+        "etag" => arg.value_parser(PossibleValuesParser::new(["md5", "crc64nvme"])),
         "driver" => arg.value_parser(PossibleValuesParser::new(["auto", "io_uring", "threads"])),
         "log.format" => arg.value_parser(PossibleValuesParser::new(["text", "json"])),
         "log.level" => arg.value_parser(PossibleValuesParser::new(["error", "warn", "info", "debug", "trace"])),

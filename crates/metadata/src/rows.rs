@@ -21,7 +21,7 @@ mod usage;
 pub use attributes::Attributes;
 pub use bucket::BucketRow;
 pub use checksum::{ChecksumKind, StoredChecksum};
-pub use etag::Etag;
+pub use etag::{Etag, PartTag};
 pub use layout::{Home, Layout};
 pub use manifest::{ManifestPage, ManifestPart};
 pub use object::{ObjectRow, PartsSummary, VersionId};

@@ -1,14 +1,14 @@
 //! Taking in a body: small ones into memory, large ones stripe by stripe into the log; digests as the bytes pass.
 //!
-//! What limits a large body that comes alone is MD5 (S3's entity tag), at some 600 MB/s of one core; those that come together share its cost
+//! What limits a large body that comes alone is MD5 (S3's entity tag, unless the configuration has another), at some 600 MB/s of one core; those that come together share its cost
 //! (`crate::md5s`). The bytes are copied once (into the stripe), and CRC-64/NVME is never computed twice: the log computes it per stripe, and stripes combine.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests, crc64_combine};
-use gabion_metadata::rows::{ChecksumKind, StoredChecksum};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests};
+use gabion_metadata::rows::{ChecksumKind, PartTag, StoredChecksum};
 use gabion_segment::StripeBuffer;
 use gabion_types::{
     Extent,
@@ -17,7 +17,8 @@ use gabion_types::{
 use tokio::task::JoinHandle;
 
 use crate::{
-    BodyError, DigestKind, ObjectBody, StoreError,
+    BodyError, DigestKind, EtagKind, ObjectBody, StoreError,
+    copy::crc64_of,
     holds::Hold,
     md5s::BodyMd5,
     store::{Inner, Share},
@@ -35,8 +36,8 @@ const PIECE_BYTES_MIN: usize = 16 * 1024;
 pub(crate) struct Collected {
     /// Its length in bytes.
     pub size: u64,
-    /// Its MD5.
-    pub md5: [u8; 16],
+    /// Its tag, as the configuration has it.
+    pub tag: PartTag,
     /// Every checksum that was computed, of the full body.
     pub checksums: Vec<Checksum>,
     /// Its CRC-64/NVME.
@@ -84,7 +85,8 @@ struct Collector<'a> {
     inner: &'a Inner,
     size: u64,
     size_max: u64,
-    md5: BodyMd5<'a>,
+    /// Nothing when neither tag nor client needs it.
+    md5: Option<BodyMd5<'a>>,
     digester: Digester,
     wants_crc64: bool,
     pieces: Pieces,
@@ -97,13 +99,14 @@ impl<'a> Collector<'a> {
         let mut algorithms: Vec<ChecksumAlgorithm> = asked.collect();
         algorithms.sort_unstable();
         algorithms.dedup();
+        let wants_md5 = inner.config.etag == EtagKind::Md5 || body.content_md5.is_some();
         let wants_crc64 = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
         algorithms.retain(|&algorithm| algorithm != ChecksumAlgorithm::Crc64Nvme);
         Self {
             inner,
             size: 0,
             size_max: body.length.unwrap_or(u64::MAX),
-            md5: inner.md5s.begin(),
+            md5: wants_md5.then(|| inner.md5s.begin()),
             digester: Digester::new(false, &algorithms),
             wants_crc64,
             pieces: Pieces::default(),
@@ -134,7 +137,7 @@ impl<'a> Collector<'a> {
         let (content, crc64, hold) = match self.stripes {
             Some(stripes) => {
                 let (extents, hold) = stripes.finish().await?;
-                let crc64 = extents.iter().fold(0, |crc, extent| crc64_combine(crc, extent.crc64, extent.len.into()));
+                let crc64 = crc64_of(&extents);
                 (Content::Stored(extents), crc64, hold)
             }
             None => {
@@ -144,13 +147,17 @@ impl<'a> Collector<'a> {
                 (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold())
             }
         };
-        let md5 = self.md5.finish();
+        let md5 = self.md5.map(|mut md5| md5.finish());
         let mut digests = self.digester.finish();
         if self.wants_crc64 {
             digests.checksums.push(crc64_checksum(crc64));
         }
         check(md5, &digests, body)?;
-        Ok(Collected { size: self.size, md5, checksums: digests.checksums, crc64, content, hold, _share: share })
+        let tag = match (self.inner.config.etag, md5) {
+            (EtagKind::Md5, Some(md5)) => PartTag::Md5(md5),
+            (EtagKind::Crc64Nvme, _) | (_, None) => PartTag::Crc64(crc64),
+        };
+        Ok(Collected { size: self.size, tag, checksums: digests.checksums, crc64, content, hold, _share: share })
     }
 
     async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
@@ -161,7 +168,9 @@ impl<'a> Collector<'a> {
         if self.size > PUT_BYTES_MAX {
             return Err(StoreError::EntityTooLarge);
         }
-        self.md5.update(&piece).await;
+        if let Some(md5) = &mut self.md5 {
+            md5.update(&piece).await;
+        }
         self.digester.update(&piece);
         if self.stripes.is_none() && self.size > INLINE_BYTES_MAX as u64 {
             let mut stripes = Stripes::new(self.inner);
@@ -283,8 +292,8 @@ impl<'a> Stripes<'a> {
 }
 
 /// Compares with what the client said, in headers and trailers.
-fn check(md5: [u8; 16], digests: &Digests, body: ObjectBody) -> Result<(), StoreError> {
-    if body.content_md5.is_some_and(|expected| expected != md5) {
+fn check(md5: Option<[u8; 16]>, digests: &Digests, body: ObjectBody) -> Result<(), StoreError> {
+    if body.content_md5.is_some() && body.content_md5 != md5 {
         return Err(StoreError::BadDigest(DigestKind::Md5));
     }
     let trailers = match body.trailers {

@@ -1,6 +1,6 @@
 //! What the store is opened with, and what opening reports.
 
-use std::sync::Arc;
+use std::{str::FromStr, sync::Arc};
 
 use gabion_metadata::{Index, IndexError};
 use gabion_platform::{Clock, Entropy};
@@ -30,6 +30,8 @@ pub struct StoreConfig {
     pub index_snapshot_interval_h: u64,
     /// Whether an index that is lost is begun with the newest snapshot in the log, and not with nothing.
     pub index_snapshot_restore: bool,
+    /// What the entity tags of new objects and parts are.
+    pub etag: EtagKind,
     /// Room that the index' file system keeps, in bytes: below it nothing new is taken in (`NoSpace`), deletions go on. Looked at with
     /// every checkpoint interval.
     pub index_reserve_bytes: u64,
@@ -71,6 +73,7 @@ impl StoreConfig {
             index_snapshot_bytes: 16 << 30,
             index_snapshot_interval_h: 24,
             index_snapshot_restore: true,
+            etag: EtagKind::Md5,
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,
             repair_interval_ms: 5000,
@@ -82,6 +85,29 @@ impl StoreConfig {
             compaction: CompactionConfig::default(),
             move_bytes_max: MUTATION_BYTES_MAX,
             part_bytes_min: PART_BYTES_MIN,
+        }
+    }
+}
+
+/// What entity tags are. What is stored keeps the tag that it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EtagKind {
+    /// The MD5 of the bytes, as on AWS; of an upload in parts, of the parts' MD5s.
+    #[default]
+    Md5,
+    /// The CRC-64/NVME of the bytes, which is computed in any case: no MD5 is, but for a client who sends one. It detects accidents, not
+    /// forgery.
+    Crc64Nvme,
+}
+
+impl FromStr for EtagKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "md5" => Ok(Self::Md5),
+            "crc64nvme" => Ok(Self::Crc64Nvme),
+            _ => Err(format!("{text:?} is neither md5 nor crc64nvme")),
         }
     }
 }

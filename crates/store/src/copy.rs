@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, keys,
     rows::{Attributes, ChecksumKind, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
@@ -63,28 +63,25 @@ impl Store {
         if full_checksum(source, algorithm).is_some() {
             return Ok(None);
         }
-        Ok(self.digest(&request.source, source, &[algorithm]).await?.0.into_iter().next())
+        Ok(self.digest(&request.source, source, Digester::new(false, &[algorithm])).await?.checksum(algorithm))
     }
 
-    /// Checksums and MD5 of an object, by reading it. What was read counts only if the object is still the same.
+    /// Digests of an object, by reading it. What was read counts only if the object is still the same.
     pub(crate) async fn digest(
         &self,
         source: &CopySource,
         row: &ObjectRow,
-        algorithms: &[ChecksumAlgorithm],
-    ) -> Result<(Vec<Checksum>, [u8; 16]), StoreError> {
+        mut digester: Digester,
+    ) -> Result<Digests, StoreError> {
         let mut read = self.get_object(GetObject::whole(source.bucket.clone(), source.key.clone())).await?;
         if read.info.seq != row.seq {
             // The commit sees the change and begins anew.
-            return Ok((Vec::new(), [0; 16]));
+            return Ok(Digests::default());
         }
-        let mut digester = Digester::new(true, algorithms);
         while let Some(bytes) = read.body.next().await {
             digester.update(&bytes?);
         }
-        let digests = digester.finish();
-        let md5 = digests.md5.expect("it was asked for");
-        Ok((digests.checksums, md5))
+        Ok(digester.finish())
     }
 
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them.
@@ -185,8 +182,14 @@ impl Inner {
         }
         let committed = self.commit_referring(&mutation, &extents).await?;
         self.metrics.copies_by_reference.add(1);
-        let result = PutResult { etag: source.etag, seq: committed.seq, size: source.size, modified_ms, checksums };
-        Ok(Copied::Done(result))
+        Ok(Copied::Done(PutResult {
+            etag: source.etag,
+            seq: committed.seq,
+            size: source.size,
+            modified_ms,
+            checksums,
+            parts_count: source.parts.map(|parts| parts.count),
+        }))
     }
 }
 
@@ -253,18 +256,18 @@ pub(crate) fn extents_of(index: &dyn IndexSnapshot, layout: &Layout) -> Result<V
     }
 }
 
+/// The CRC-64/NVME of what lies in `extents`, one after the other.
+pub(crate) fn crc64_of(extents: &[Extent]) -> u64 {
+    extents.iter().fold(0, |crc, extent| crc64_combine(crc, extent.crc64, extent.len.into()))
+}
+
 /// The parts of a source, as its copy describes them.
 pub(crate) fn copied_parts(index: &dyn IndexSnapshot, source: &ObjectRow) -> Result<Vec<CopiedPart>, StoreError> {
     let Some(parts) = source.parts else { return Ok(Vec::new()) };
     let rows = index.scan(ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest)), usize::MAX)?;
     let copied = rows.iter().map(|(_, row)| {
         let part = ManifestPart::decode(row)?;
-        Ok(CopiedPart {
-            part_number: part.part_number,
-            size: part.size,
-            etag_md5: part.etag_md5,
-            checksums: part.checksums,
-        })
+        Ok(CopiedPart { part_number: part.part_number, size: part.size, tag: part.tag, checksums: part.checksums })
     });
     copied.collect()
 }

@@ -58,8 +58,8 @@ pub use api::{
 pub use compact::Compacted;
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
 pub use config::{
-    CompactionConfig, Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault, Silent,
-    SnapshotReport, StoreConfig, VerifyReport,
+    CompactionConfig, Env, EtagKind, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault,
+    Silent, SnapshotReport, StoreConfig, VerifyReport,
 };
 pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};

@@ -3,7 +3,7 @@
 //! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, PartTag, StoredChecksum};
 use gabion_types::{Extent, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
@@ -97,8 +97,8 @@ pub(crate) struct CopiedPart {
     pub part_number: u16,
     #[n(1)]
     pub size: u64,
-    #[cbor(n(2), with = "minicbor::bytes")]
-    pub etag_md5: [u8; 16],
+    #[n(2)]
+    pub tag: PartTag,
     #[n(3)]
     pub checksums: Vec<StoredChecksum>,
 }
@@ -153,8 +153,8 @@ pub(crate) struct PutPartMutation {
     pub part_number: u16,
     #[n(2)]
     pub size: u64,
-    #[cbor(n(3), with = "minicbor::bytes")]
-    pub etag_md5: [u8; 16],
+    #[n(3)]
+    pub tag: PartTag,
     #[n(4)]
     pub modified_ms: u64,
     #[n(5)]
@@ -344,7 +344,12 @@ mod tests {
                 attributes: Attributes { content_type: Some("text/plain".into()), ..Attributes::default() },
                 checksums: vec![checksum.clone()],
                 data: Data::Extents(vec![extent]),
-                parts: vec![CopiedPart { part_number: 1, size: 100, etag_md5: [1; 16], checksums: vec![checksum] }],
+                parts: vec![CopiedPart {
+                    part_number: 1,
+                    size: 100,
+                    tag: PartTag::Md5([1; 16]),
+                    checksums: vec![checksum],
+                }],
             })),
             Mutation::DeleteObject(DeleteObjectMutation { bucket: "bucket".into(), key: "k".into() }),
             Mutation::CreateUpload(Box::new(CreateUploadMutation {
@@ -361,7 +366,7 @@ mod tests {
                 upload,
                 part_number: 3,
                 size: 9,
-                etag_md5: [4; 16],
+                tag: PartTag::Crc64(u64::MAX),
                 modified_ms: 2,
                 checksums: vec![],
                 data: Data::Record,
@@ -388,7 +393,7 @@ mod tests {
                     upload,
                     part_number: 3,
                     size: 100,
-                    etag_md5: [4; 16],
+                    tag: PartTag::Md5([4; 16]),
                     modified_ms: 2,
                     checksums: vec![],
                     data: Data::Extents(vec![extent]),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_metadata::rows::{Attributes, Etag};
+use gabion_metadata::rows::Attributes;
 
 use crate::{
     ObjectBody, PutObject, PutResult, Store, StoreError,
@@ -50,7 +50,7 @@ impl Inner {
 
     /// Commits an object whose bytes were taken in; the caller holds the locks.
     pub(crate) async fn store_object(&self, request: PutObject, collected: Collected) -> Result<PutResult, StoreError> {
-        let (etag, modified_ms) = (Etag::Md5(collected.md5), self.env.clock.now_ms());
+        let (etag, modified_ms) = (collected.tag.etag(), self.env.clock.now_ms());
         let checksums = body::stored_full(&collected.checksums);
         let (data, record) = match collected.content {
             Content::Inline(pieces) => (Data::Record, pieces),
@@ -69,7 +69,7 @@ impl Inner {
             parts: Vec::new(),
         }));
         let committed = self.commit_with(&mutation, record, crc64, collected.hold).await?;
-        Ok(PutResult { etag, seq: committed.seq, size: collected.size, modified_ms, checksums })
+        Ok(PutResult { etag, seq: committed.seq, size: collected.size, modified_ms, checksums, parts_count: None })
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
+use gabion_store::EtagKind;
 use gabion_types::Geometry;
 
 use super::layers::{Problem, Resolved};
@@ -106,6 +107,9 @@ settings! {
          checkpoint.interval of writes (never a mere crash of the server).";
     "driver" => driver: DriverChoice = "auto",
         "How targets are read and written. auto chooses for each by its file system and what the kernel allows.";
+    "etag" => etag: EtagKind = "md5",
+        "What the ETags of new objects and parts are. md5: as on AWS. crc64nvme: the CRC-64 that is computed in any case, as 16 digits with -N behind them; \
+         MD5 is then computed only for clients who send Content-MD5.";
     "sigv2" => sigv2: bool = "false",
         "Whether the old Signature Version 2 is accepted (COSBench needs it). It does not protect the body.";
     "access_log" => access_log: AccessLogChoice = "off",

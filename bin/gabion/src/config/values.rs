@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
+use gabion_store::EtagKind;
 use gabion_types::Geometry;
 
 /// A value of a setting. Lists have many texts, everything else exactly one.
@@ -219,6 +220,14 @@ impl Scalar for Durability {
 
     fn read(text: &str) -> Result<Self, String> {
         Durability::from_str(text).map_err(|_| format!("{text:?} is neither sync nor relaxed"))
+    }
+}
+
+impl Scalar for EtagKind {
+    const UNIT: &'static str = "md5 or crc64nvme";
+
+    fn read(text: &str) -> Result<Self, String> {
+        EtagKind::from_str(text)
     }
 }
 

@@ -3,7 +3,7 @@
 use gabion_types::Extent;
 use minicbor::{Decode, Encode};
 
-use super::{Home, StoredChecksum, row};
+use super::{Home, PartTag, StoredChecksum, row};
 
 /// A run of extents, under the manifest and the offset of the run's first byte in the object.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -28,9 +28,9 @@ pub struct ManifestPart {
     /// The checksums of the part.
     #[n(3)]
     pub checksums: Vec<StoredChecksum>,
-    /// The MD5 of the part's bytes.
-    #[cbor(n(4), with = "minicbor::bytes")]
-    pub etag_md5: [u8; 16],
+    /// The tag of the part.
+    #[n(4)]
+    pub tag: PartTag,
     /// The mutation record that uploaded the part.
     #[n(5)]
     pub home: Home,

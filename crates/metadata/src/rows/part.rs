@@ -3,7 +3,7 @@
 use gabion_types::Seq;
 use minicbor::{Decode, Encode};
 
-use super::{Home, Layout, StoredChecksum, row};
+use super::{Home, Layout, PartTag, StoredChecksum, row};
 
 /// A part, under its upload and its number.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -11,9 +11,9 @@ pub struct PartRow {
     /// Length in bytes.
     #[n(0)]
     pub size: u64,
-    /// The MD5 of its bytes.
-    #[cbor(n(1), with = "minicbor::bytes")]
-    pub etag_md5: [u8; 16],
+    /// Its tag.
+    #[n(1)]
+    pub tag: PartTag,
     /// When it was uploaded, Unix time in milliseconds.
     #[n(2)]
     pub modified_ms: u64,

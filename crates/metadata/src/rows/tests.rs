@@ -78,7 +78,7 @@ fn upload() -> UploadRow {
 fn part() -> PartRow {
     PartRow {
         size: 5 << 30,
-        etag_md5: [3; 16],
+        tag: PartTag::Md5([3; 16]),
         modified_ms: 4,
         seq: Seq::from_u64(2),
         checksums: checksums(),
@@ -94,7 +94,7 @@ fn manifest_part() -> ManifestPart {
         start: 1 << 40,
         size: 5 << 20,
         checksums: checksums(),
-        etag_md5: [4; 16],
+        tag: PartTag::Md5([4; 16]),
         home: home(),
     }
 }
@@ -153,12 +153,15 @@ fn rows_round_trip() {
     round_trips(11, object());
     round_trips(11, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
     round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, version: None, ..object() });
+    round_trips(11, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
     round_trips(10, upload());
     round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
     round_trips(8, part());
     round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
+    round_trips(8, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
+    round_trips(6, ManifestPart { tag: PartTag::Crc64(1), ..manifest_part() });
     round_trips(15, segment());
     round_trips(15, SegmentRow { punched: Some(vec![4096]), punched_bytes: Some(7), ..segment() });
     round_trips(15, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });

@@ -33,11 +33,8 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
     };
     let result = copy_object::run(ops, request).await?;
-    let parts = match result.etag {
-        gabion_store::Etag::Multipart(_, parts) => Some(parts),
-        _ => None,
-    };
-    Ok(document("CopyObjectResult", result.modified_ms, &result.etag, &shown(&result.checksums, parts)))
+    let checksums = shown(&result.checksums, result.parts_count);
+    Ok(document("CopyObjectResult", result.modified_ms, &result.etag, &checksums))
 }
 
 pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

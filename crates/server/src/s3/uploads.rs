@@ -1,8 +1,6 @@
 //! Adapters of multipart uploads.
 
-use gabion_store::{
-    Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, Etag, UploadPart, UploadRef,
-};
+use gabion_store::{Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, UploadPart, UploadRef};
 use gabion_types::limits::PART_NUMBER_MAX;
 use http::header::ETAG;
 use http::{HeaderName, Response, StatusCode};
@@ -95,11 +93,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     request.parts = parts.iter().map(completed_part).collect::<Result<_, _>>()?;
     let UploadRef { bucket, key, .. } = request.target.clone();
     let result = upload::complete(ops, request).await?;
-    let parts = match result.etag {
-        Etag::Multipart(_, parts) => Some(parts),
-        _ => None,
-    };
-    let shown = shown(&result.checksums, parts);
+    let shown = shown(&result.checksums, result.parts_count);
     Ok(answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
         xml.text("Location", location(call));
         xml.text("Bucket", bucket.as_str());

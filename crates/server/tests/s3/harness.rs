@@ -12,7 +12,7 @@ use gabion_segment::{LogConfig, LogTarget};
 use gabion_server::credentials::Credentials;
 use gabion_server::http::Peer;
 use gabion_server::s3::{S3Options, S3Service};
-use gabion_store::{Env, IndexFactory, Silent, Store, StoreConfig};
+use gabion_store::{Env, EtagKind, IndexFactory, Silent, Store, StoreConfig};
 use gabion_types::Geometry;
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, Request, Version};
@@ -41,6 +41,10 @@ impl IndexFactory for Factory {
 }
 
 pub(crate) async fn store() -> (Store, SimDisk) {
+    store_with(|_| {}).await
+}
+
+async fn store_with(change: impl FnOnce(&mut StoreConfig)) -> (Store, SimDisk) {
     let mut log = LogConfig::new(Geometry::SINGLE);
     log.segment_payload_bytes = 8 << 20;
     log.stripe_payload_bytes = 2 << 20;
@@ -48,6 +52,7 @@ pub(crate) async fn store() -> (Store, SimDisk) {
     let mut config = StoreConfig::new(log);
     config.checkpoint_interval_ms = u64::MAX / 1_000_000;
     config.part_bytes_min = 10;
+    change(&mut config);
     let disk = SimDisk::new(7);
     let target = LogTarget {
         name: "disk".into(),
@@ -57,6 +62,10 @@ pub(crate) async fn store() -> (Store, SimDisk) {
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(SeededEntropy::new(7)) };
     let opened = Store::open(config, vec![target], Box::new(Factory(MemoryIndex::new())), env, Arc::new(Silent)).await;
     (opened.unwrap().0, disk)
+}
+
+fn options() -> S3Options {
+    S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: crate::FAST_PATH }
 }
 
 /// A server with its client.
@@ -71,10 +80,19 @@ impl S3 {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut S3Options)) -> Self {
-        let mut options =
-            S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: crate::FAST_PATH };
+        let mut options = options();
         change(&mut options);
-        let (store, disk) = store().await;
+        Self::of(store().await, options)
+    }
+
+    /// With tags of this kind, and a bucket `bkt`.
+    pub(crate) async fn with_tags(kind: EtagKind) -> Self {
+        let s3 = Self::of(store_with(|config| config.etag = kind).await, options());
+        s3.put("/bkt").send(&s3).await.expect(200);
+        s3
+    }
+
+    fn of((store, disk): (Store, SimDisk), options: S3Options) -> Self {
         let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));
         let service =
             S3Service::new(store, credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();

@@ -9,6 +9,7 @@ mod buckets;
 mod copies;
 mod differential;
 mod errors;
+mod etags;
 mod harness;
 mod listing;
 mod multipart;

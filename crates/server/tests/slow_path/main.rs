@@ -11,6 +11,8 @@ mod buckets;
 mod copies;
 #[path = "../s3/errors.rs"]
 mod errors;
+#[path = "../s3/etags.rs"]
+mod etags;
 #[path = "../s3/harness.rs"]
 mod harness;
 #[path = "../s3/listing.rs"]

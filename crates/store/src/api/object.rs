@@ -38,6 +38,8 @@ pub struct PutResult {
     pub modified_ms: u64,
     /// Its checksums.
     pub checksums: Vec<StoredChecksum>,
+    /// Number of parts, if it was uploaded in parts.
+    pub parts_count: Option<u32>,
 }
 
 /// Reads an object, or what is known about it (get and head take the same request).

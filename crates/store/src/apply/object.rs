@@ -112,7 +112,7 @@ fn put_copied_parts(
             start,
             size: part.size,
             checksums: part.checksums,
-            etag_md5: part.etag_md5,
+            tag: part.tag,
             // The parts are described by the record of the copy, which the object's row counts.
             home: Home { segment: home.segment, bytes: 0 },
         };

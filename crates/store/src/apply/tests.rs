@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use gabion_metadata::{
     MemoryIndex, ScanRange, Table, keys,
-    rows::{ChecksumKind, Etag, ObjectRow, Row, SegmentRow, StoredChecksum, UsageRow},
+    rows::{ChecksumKind, Etag, ObjectRow, PartTag, Row, SegmentRow, StoredChecksum, UsageRow},
 };
 use gabion_segment::{LaneKind, RecordHome, SegmentInfo};
 use gabion_types::{BucketName, Geometry, ObjectKey, Place, TargetId, UploadId};
@@ -102,7 +102,7 @@ fn part(part_number: u16) -> Mutation {
         upload: UPLOAD,
         part_number,
         size: 10,
-        etag_md5: [part_number as u8; 16],
+        tag: PartTag::Md5([part_number as u8; 16]),
         modified_ms: 1,
         checksums: Vec::new(),
         data: Data::Record,

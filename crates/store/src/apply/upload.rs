@@ -60,7 +60,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
     overlay.count_home(at.home, Count::Up);
     let row = PartRow {
         size: m.size,
-        etag_md5: m.etag_md5,
+        tag: m.tag,
         modified_ms: m.modified_ms,
         seq: at.seq,
         checksums: m.checksums,
@@ -90,7 +90,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
                 start,
                 size: part.size,
                 checksums: part.checksums.clone(),
-                etag_md5: part.etag_md5,
+                tag: part.tag,
                 home: part.home,
             };
             start += part.size;

@@ -193,7 +193,7 @@ impl Moving<'_> {
             upload: self.assembly,
             part_number,
             size: part.size,
-            etag_md5: part.etag_md5,
+            tag: part.tag,
             modified_ms: row.modified_ms,
             checksums: part.checksums,
             data: data.clone(),

@@ -188,7 +188,7 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
                 upload: *upload,
                 part_number: *part_number,
                 size: row.size,
-                etag_md5: row.etag_md5,
+                tag: row.tag,
                 modified_ms: row.modified_ms,
                 checksums: row.checksums,
                 data: content.data.clone(),

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester};
+use gabion_erasure::{Checksum, Md5, crc64_combine};
 use gabion_metadata::{
     Table, keys,
-    rows::{Etag, PartRow, Row, UploadRow},
+    rows::{Etag, PartRow, PartTag, Row, UploadRow},
 };
 
 use super::{Wanted, checksums::kind_name, rules};
 use crate::{
     CompleteUpload, DigestKind, PutResult, Store, StoreError,
+    copy::{crc64_of, extents_of},
     locks::{Lockable, Mode},
     mutation::{CompleteUploadMutation, Mutation, NamedPart},
     store::Inner,
@@ -50,7 +51,7 @@ impl Inner {
         let current = self.object(&target.bucket, &target.key)?;
         request.conditions.check(current.as_ref().map(|row| &row.etag))?;
 
-        let (etag, modified_ms) = (etag(&parts), self.env.clock.now_ms());
+        let (etag, modified_ms) = (self.etag(&parts)?, self.env.clock.now_ms());
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
         let UploadRow { attributes, .. } = upload;
         let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
@@ -67,8 +68,37 @@ impl Inner {
                 .collect(),
         }));
         let committed = self.commit(&mutation).await?;
-        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums })
+        let parts_count = Some(count(&parts));
+        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums, parts_count })
     }
+
+    /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the
+    /// CRC of the whole, which the extents tell of parts that have an MD5. The caller holds the upload's lock: no part is moved meanwhile.
+    fn etag(&self, parts: &[(u16, PartRow)]) -> Result<Etag, StoreError> {
+        let md5s = parts.iter().map(|(_, part)| match part.tag {
+            PartTag::Md5(md5) => Some(md5),
+            PartTag::Crc64(_) => None,
+        });
+        if let Some(md5s) = md5s.collect::<Option<Vec<_>>>() {
+            let mut md5 = Md5::default();
+            md5.update(md5s.as_flattened());
+            return Ok(Etag::Multipart(md5.finish(), count(parts)));
+        }
+        let index = self.index.snapshot();
+        let mut whole = 0;
+        for (_, part) in parts {
+            let crc64 = match part.tag {
+                PartTag::Crc64(crc64) => crc64,
+                PartTag::Md5(_) => crc64_of(&extents_of(&*index, &part.layout)?),
+            };
+            whole = crc64_combine(whole, crc64, part.size);
+        }
+        Ok(Etag::Crc64 { crc64: whole, parts: count(parts) })
+    }
+}
+
+fn count(parts: &[(u16, PartRow)]) -> u32 {
+    u32::try_from(parts.len()).expect("part numbers have 16 bits")
 }
 
 /// What the client says of the whole object; returns its checksum.
@@ -101,12 +131,4 @@ fn check_whole(
         return Err(StoreError::BadDigest(DigestKind::Checksum(expected.algorithm())));
     }
     Ok(checksum)
-}
-
-/// The MD5 of the parts' MD5s.
-fn etag(parts: &[(u16, PartRow)]) -> Etag {
-    let mut md5s = Digester::new(true, &[] as &[ChecksumAlgorithm]);
-    parts.iter().for_each(|(_, part)| md5s.update(&part.etag_md5));
-    let count = u32::try_from(parts.len()).expect("part numbers have 16 bits");
-    Etag::Multipart(md5s.finish().md5.expect("it was asked for"), count)
 }

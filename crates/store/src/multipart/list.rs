@@ -3,7 +3,7 @@
 use gabion_erasure::ChecksumAlgorithm;
 use gabion_metadata::{
     ScanRange, Table, keys,
-    rows::{Etag, PartRow, Row, UploadRow},
+    rows::{PartRow, Row, UploadRow},
 };
 use gabion_types::{BucketName, UploadId};
 
@@ -125,7 +125,7 @@ fn part_summary(key: &[u8], row: &[u8]) -> Result<PartSummary, StoreError> {
     Ok(PartSummary {
         part_number,
         size: row.size,
-        etag: Etag::Md5(row.etag_md5),
+        etag: row.tag.etag(),
         modified_ms: row.modified_ms,
         checksums: row.checksums,
     })

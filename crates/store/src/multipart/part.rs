@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use gabion_erasure::{Checksum, ChecksumAlgorithm};
-use gabion_metadata::rows::{Etag, ObjectRow};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests};
+use gabion_metadata::rows::{Etag, ObjectRow, PartTag};
 use gabion_types::limits::PART_NUMBER_MAX;
 
 use super::{Wanted, checksums::checksum_of};
 use crate::{
-    ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart, UploadPartCopy,
+    CopySource, EtagKind, ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart, UploadPartCopy,
     body::{self, Collected, Content},
-    copy::{check_size, extents_of, full_checksum},
+    copy::{check_size, crc64_of, extents_of, full_checksum},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutPartMutation},
     store::Inner,
@@ -52,13 +52,7 @@ impl Store {
                 }
             }
             check_size(source.size)?;
-            let described = match known(&source, wanted.algorithm) {
-                Some(described) => described,
-                None => {
-                    let (checksums, md5) = self.digest(&request.source, &source, &[wanted.algorithm]).await?;
-                    (md5, checksums)
-                }
-            };
+            let described = self.described(&request.source, &source, wanted.algorithm).await?;
             let (inner, part, request) = (Arc::clone(&self.inner), part.clone(), request.clone());
             let work = async move { inner.commit_part_copy(part, request, source, described).await };
             if let Some(result) = self.inner.run(work).await? {
@@ -66,6 +60,27 @@ impl Store {
             }
         }
         Err(StoreError::Busy)
+    }
+
+    /// MD5, where the tag is to be one, and checksum of an object; read as a whole if its row lacks one of them.
+    async fn described(
+        &self,
+        source: &CopySource,
+        row: &ObjectRow,
+        algorithm: ChecksumAlgorithm,
+    ) -> Result<Digests, StoreError> {
+        let wants_md5 = self.inner.config.etag == EtagKind::Md5;
+        let known_md5 = match row.etag {
+            Etag::Md5(md5) if wants_md5 => Some(md5),
+            _ => None,
+        };
+        let known_checksum = full_checksum(row, algorithm).and_then(|_| checksum_of(&row.checksums, algorithm));
+        match known_checksum {
+            Some(checksum) if known_md5.is_some() == wants_md5 => {
+                Ok(Digests { md5: known_md5, checksums: vec![checksum] })
+            }
+            _ => self.digest(source, row, Digester::new(wants_md5, &[algorithm])).await,
+        }
     }
 
     async fn copy_range(
@@ -105,7 +120,7 @@ impl Inner {
         };
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
         let (mutation, result) =
-            self.part_mutation(&request, collected.size, collected.md5, &collected.checksums, data);
+            self.part_mutation(&request, collected.size, collected.tag, &collected.checksums, data);
         self.commit_with(&mutation, record, crc64, collected.hold).await?;
         Ok(result)
     }
@@ -116,7 +131,7 @@ impl Inner {
         part: UploadPart,
         request: UploadPartCopy,
         source: ObjectRow,
-        (md5, checksums): ([u8; 16], Vec<Checksum>),
+        described: Digests,
     ) -> Result<Option<PartResult>, StoreError> {
         let from = &request.source;
         let _guards = self
@@ -137,7 +152,8 @@ impl Inner {
         };
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());
-        let (mutation, result) = self.part_mutation(&part, source.size, md5, &checksums, data);
+        let tag = described.md5.map_or_else(|| PartTag::Crc64(crc64_of(&extents)), PartTag::Md5);
+        let (mutation, result) = self.part_mutation(&part, source.size, tag, &described.checksums, data);
         self.commit_referring(&mutation, &extents).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Some(result))
@@ -147,7 +163,7 @@ impl Inner {
         &self,
         part: &UploadPart,
         size: u64,
-        etag_md5: [u8; 16],
+        tag: PartTag,
         checksums: &[Checksum],
         data: Data,
     ) -> (Mutation, PartResult) {
@@ -157,18 +173,11 @@ impl Inner {
             upload: part.target.upload,
             part_number: part.part_number,
             size,
-            etag_md5,
+            tag,
             modified_ms,
             checksums: checksums.clone(),
             data,
         }));
-        (mutation, PartResult { etag: Etag::Md5(etag_md5), size, modified_ms, checksums })
+        (mutation, PartResult { etag: tag.etag(), size, modified_ms, checksums })
     }
-}
-
-/// MD5 and checksum of an object, when its row tells both.
-fn known(source: &ObjectRow, algorithm: ChecksumAlgorithm) -> Option<([u8; 16], Vec<Checksum>)> {
-    let Etag::Md5(md5) = source.etag else { return None };
-    full_checksum(source, algorithm)?;
-    Some((md5, vec![checksum_of(&source.checksums, algorithm)?]))
 }

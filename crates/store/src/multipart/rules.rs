@@ -3,7 +3,7 @@
 //! Source: AWS, CompleteMultipartUpload: part numbers ascend; each is the part that was uploaded, by tag and checksum; all but
 //! the last have at least 5 MiB. Parts that are not named are dropped.
 
-use gabion_metadata::rows::{ChecksumKind, Etag, PartRow};
+use gabion_metadata::rows::{ChecksumKind, PartRow};
 use gabion_types::limits::{OBJECT_BYTES_MAX, PART_NUMBER_MAX};
 
 use super::{Wanted, checksums::checksum_of};
@@ -39,7 +39,7 @@ pub(super) fn check(
     if let Some((part_number, row)) = all_but_last.iter().find(|(_, row)| row.size < part_bytes_min) {
         return Err(StoreError::EntityTooSmall {
             part_number: *part_number,
-            etag: Etag::Md5(row.etag_md5),
+            etag: row.tag.etag(),
             size: row.size,
             size_min: part_bytes_min,
         });
@@ -51,7 +51,7 @@ pub(super) fn check(
 }
 
 fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(), StoreError> {
-    if !bare_etag(&part.etag).eq_ignore_ascii_case(&Etag::Md5(row.etag_md5).to_string()) {
+    if !bare_etag(&part.etag).eq_ignore_ascii_case(&row.tag.etag().to_string()) {
         return Err(StoreError::InvalidPart);
     }
     let is_composite = wanted.is_asked && wanted.kind == ChecksumKind::Composite;
@@ -71,7 +71,7 @@ fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(),
 #[cfg(test)]
 mod tests {
     use gabion_erasure::{Checksum, ChecksumAlgorithm};
-    use gabion_metadata::rows::{Home, Layout};
+    use gabion_metadata::rows::{Home, Layout, PartTag};
     use gabion_types::{SegmentId, Seq};
 
     use super::*;
@@ -81,7 +81,7 @@ mod tests {
         PartRow {
             moved: None,
             size,
-            etag_md5: [number as u8; 16],
+            tag: PartTag::Md5([number as u8; 16]),
             modified_ms: 1,
             seq: Seq::from_u64(number.into()),
             checksums: stored_full(&[sha(number)]),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn etag(number: u16) -> String {
-        Etag::Md5([number as u8; 16]).to_string()
+        PartTag::Md5([number as u8; 16]).etag().to_string()
     }
 
     fn outcome(named: &[CompletedPart], wanted: Wanted) -> String {

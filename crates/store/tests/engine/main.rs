@@ -11,6 +11,7 @@ mod compaction_crash;
 mod concurrency;
 mod conditional;
 mod copies;
+mod etags;
 mod format;
 mod large_moves;
 mod listing;
