@@ -67,6 +67,28 @@ class Server:
         )
 
 
+def rclone_of(server):
+    """Runs rclone with the remote `gabion:`; returns what it prints."""
+    environment = server.environment(
+        RCLONE_CONFIG="/dev/null",
+        RCLONE_CONFIG_GABION_TYPE="s3",
+        RCLONE_CONFIG_GABION_PROVIDER="Other",
+        RCLONE_CONFIG_GABION_ENDPOINT=server.endpoint,
+        RCLONE_CONFIG_GABION_ACCESS_KEY_ID=server.access_key,
+        RCLONE_CONFIG_GABION_SECRET_ACCESS_KEY=server.secret_key,
+        RCLONE_CONFIG_GABION_REGION=REGION,
+        RCLONE_RETRIES="1",
+        RCLONE_LOW_LEVEL_RETRIES="1",
+    )
+
+    def run(*arguments):
+        done = subprocess.run(["rclone", *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, f"rclone {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run
+
+
 @contextlib.contextmanager
 def serving(place, *flags, scheme="http"):
     """A server with six targets below `place`; it must end well."""

@@ -2,10 +2,9 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
-from conftest import content, tree
+from conftest import content, rclone_of, tree
 
 MIB = 1 << 20
 
@@ -14,24 +13,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("rclone"), reason="rclone is no
 
 @pytest.fixture
 def rclone(server):
-    environment = server.environment(
-        RCLONE_CONFIG="/dev/null",
-        RCLONE_CONFIG_GABION_TYPE="s3",
-        RCLONE_CONFIG_GABION_PROVIDER="Other",
-        RCLONE_CONFIG_GABION_ENDPOINT=server.endpoint,
-        RCLONE_CONFIG_GABION_ACCESS_KEY_ID=server.access_key,
-        RCLONE_CONFIG_GABION_SECRET_ACCESS_KEY=server.secret_key,
-        RCLONE_CONFIG_GABION_REGION="us-east-1",
-        RCLONE_RETRIES="1",
-        RCLONE_LOW_LEVEL_RETRIES="1",
-    )
-
-    def run(*arguments):
-        done = subprocess.run(["rclone", *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"rclone {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    return run
+    return rclone_of(server)
 
 
 @pytest.fixture
