@@ -1,9 +1,10 @@
 //! `gabion bench` against a server: every load does what it says, and notices what is wrong.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use gabion_tests::{Server, Setup};
 use serde_json::Value;
+use tokio::process::Command;
 
 /// The figures of one operation in one phase.
 fn figures<'a>(report: &'a Value, phase: &str, operation: &str) -> &'a Value {
@@ -227,4 +228,31 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
     assert_eq!(objects(&server).await, None);
     let error = server.gabion(&["bench", "floor", "--targets", "/nowhere"]).await.unwrap_err().to_string();
     assert!(error.contains("exit status: 2") && error.contains("/nowhere is no directory"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floors_that_are_stopped_leave_nothing_behind() {
+    for signal in ["-INT", "-TERM"] {
+        let place = tempfile::tempdir().unwrap();
+        let mut floor = Command::new(Server::program())
+            .args(["bench", "floor", "--geometry", "1+0", "--operation", "stat", "-c", "1", "--duration", "10m"])
+            .arg("--targets")
+            .arg(place.path())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let made = || fs::read_dir(place.path()).unwrap().count();
+        // One for the log and one for files.
+        while made() < 2 {
+            assert!(floor.try_wait().unwrap().is_none(), "it ended by itself");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let pid = floor.id().unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
+        let ended = floor.wait_with_output().await.unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(1) && said.contains("stopped before all was measured"), "{said}");
+        assert_eq!(made(), 0, "{signal}");
+    }
 }

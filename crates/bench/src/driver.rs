@@ -2,16 +2,20 @@
 
 use std::{
     collections::hash_map::RandomState,
-    future::Future,
+    future::{Future, poll_fn},
     hash::{BuildHasher, Hasher},
     io::Write,
     path::Path,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 use crate::{
     cli::{Cli, Operation, Settings},
@@ -82,7 +86,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let settings = &settings;
     let args = &settings.load;
     let factory = Arc::new(Factory::new(&args.access, &args.endpoint, &args.bucket)?);
-    stop_when_asked()?;
+    stop_when_asked(&[SignalKind::interrupt()])?;
     if let Some((share, _)) = share {
         return processes::serve(settings, &factory, threads(settings), share);
     }
@@ -109,20 +113,33 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))
 }
 
-/// The first SIGINT ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
-fn stop_when_asked() -> anyhow::Result<()> {
+/// The first of these signals ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
+///
+/// # Errors
+/// When the signals can not be received.
+pub(crate) fn stop_when_asked(kinds: &[SignalKind]) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    let entered = runtime.enter();
+    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<Result<Vec<_>, _>>();
+    let mut signals = signals.context("listening to signals")?;
+    drop(entered);
     std::thread::spawn(move || {
         runtime.block_on(async {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                STOP.store(true, Ordering::Relaxed);
-            }
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
+            any_of(&mut signals).await;
+            STOP.store(true, Ordering::Relaxed);
+            any_of(&mut signals).await;
+            std::process::exit(130);
         });
     });
     Ok(())
+}
+
+async fn any_of(signals: &mut [Signal]) {
+    poll_fn(|context| {
+        let came = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
+        if came { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Runs one request within the time limit.

@@ -95,6 +95,11 @@ impl Client {
         self.connection.open().await
     }
 
+    /// How many requests were sent once more, on a new connection, since this was asked last.
+    pub(crate) fn take_retries(&mut self) -> u64 {
+        self.connection.take_retries()
+    }
+
     /// Creates the bucket; `false` when it was there.
     pub(crate) async fn create_bucket(&mut self) -> Result<bool, Failure> {
         match self.finish(Call::new("HEAD", "")).await {

@@ -119,6 +119,8 @@ pub(crate) struct Series {
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
     pub(crate) errors: BTreeMap<String, u64>,
+    /// Requests that were sent once more because the server closed the connection that they came on; in the latencies like all others.
+    pub(crate) retries: u64,
     pub(crate) seconds: Vec<Second>,
     /// Latencies of the last of the seconds.
     current_ns: Histogram<u32>,
@@ -132,6 +134,7 @@ impl Series {
             bytes: 0,
             entries: 0,
             errors: BTreeMap::new(),
+            retries: 0,
             seconds: Vec::new(),
             current_ns: coarse(),
         }
@@ -159,6 +162,7 @@ impl Series {
         self.late += other.late;
         self.bytes += other.bytes;
         self.entries += other.entries;
+        self.retries += other.retries;
         for (kind, count) in &other.errors {
             *self.errors.entry(kind.clone()).or_default() += count;
         }
@@ -248,6 +252,13 @@ impl Stats {
         }
     }
 
+    /// Notes requests of an operation of this kind, begun at `begin`, that were sent once more.
+    pub(crate) fn record_retries(&mut self, kind: Kind, begin: Stamp, count: u64) {
+        if count > 0 && begin >= self.start {
+            self.series.entry(kind).or_insert_with(Series::new).retries += count;
+        }
+    }
+
     /// No more is recorded: what was is complete.
     pub(crate) fn finish(mut self) -> Self {
         self.series.values_mut().for_each(Series::seal);
@@ -297,6 +308,7 @@ struct WireSeries {
     bytes: u64,
     entries: u64,
     errors: BTreeMap<String, u64>,
+    retries: u64,
     seconds: Vec<(u64, u64, u64, String)>,
 }
 
@@ -321,6 +333,7 @@ impl WireStats {
                 bytes: series.bytes,
                 entries: series.entries,
                 errors: series.errors.clone(),
+                retries: series.retries,
                 seconds: seconds
                     .map(|second| (second.operations, second.bytes, second.errors, text_of(&second.latency_v2)))
                     .collect(),
@@ -351,6 +364,7 @@ impl WireStats {
                 bytes: wire.bytes,
                 entries: wire.entries,
                 errors: wire.errors,
+                retries: wire.retries,
                 ..Series::new()
             };
             for (operations, bytes, errors, latency) in wire.seconds {
@@ -379,6 +393,9 @@ mod tests {
         two.record(Kind::Put, at(1100), at(1300), Err("503 SlowDown".into()));
         two.record(Kind::Put, at(1100), at(1700), BYTES);
         two.record(Kind::Get, at(1100), at(1300), Ok(Done::bytes(7)));
+        one.record_retries(Kind::Put, at(1000), 1);
+        two.record_retries(Kind::Put, at(1100), 2);
+        two.record_retries(Kind::Put, at(900), 4);
         (one.finish(), two.finish())
     }
 
@@ -386,7 +403,7 @@ mod tests {
         assert_eq!(sum.elapsed(), Duration::from_millis(2400));
         assert_eq!((sum.counts(), sum.bytes()), ((4, 1), 37));
         let put = &sum.series[&Kind::Put];
-        assert_eq!((put.latency_ns.len(), put.bytes, put.error_count()), (3, 30, 1));
+        assert_eq!((put.latency_ns.len(), put.bytes, put.error_count(), put.retries), (3, 30, 1, 3));
         let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
         assert_eq!(counts, [(2, 1), (0, 0), (1, 0)]);
         let first = put.seconds[0].latency_ns();
@@ -438,7 +455,7 @@ mod tests {
         }
         check(&sum);
         let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
-            {"latency_v2": "AAAA", "late": 0, "bytes": 0, "entries": 0, "errors": {}, "seconds": []}}});
+            {"latency_v2": "AAAA", "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());
     }

@@ -12,7 +12,7 @@ use gabion_segment::{Durability, LogConfig};
 use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
 use tokio::{runtime::Runtime, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Subject, place::Place};
+use super::{FloorArgs, Layer, Measurement, Subject, goes_on, place::Place};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -194,7 +194,7 @@ impl Lane {
         let pattern = self.pattern;
         let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
         let (mut files, mut offset) = (self.create().await?, 0);
-        while Stamp::now() < end {
+        while goes_on(end) {
             let begin = Stamp::now();
             for _ in 0..pattern.steps_per_object {
                 if offset + pattern.chunk_bytes > self.shard_bytes {
@@ -261,7 +261,7 @@ impl Reader {
         let end = start.plus(measurement.duration);
         let len = usize::try_from(self.pattern.read_bytes)?;
         let places = (self.bytes - self.pattern.read_bytes) / CHUNK_ALIGN_BYTES as u64 + 1;
-        while Stamp::now() < end {
+        while goes_on(end) {
             let begin = Stamp::now();
             let mut rest = self.pattern.reads_per_object;
             while rest > 0 {

@@ -13,7 +13,7 @@ use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Subject, place::Place};
+use super::{FloorArgs, Layer, Measurement, Subject, goes_on, place::Place};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -129,7 +129,7 @@ async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, 
     let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
     let mut random = Random::new(number + 1);
     let end = start.plus(measurement.duration);
-    while Stamp::now() < end {
+    while goes_on(end) {
         let begin = Stamp::now();
         let outcome = match measurement.action {
             Action::Put => put(&log, &work).await,

@@ -12,19 +12,20 @@ mod log;
 mod place;
 mod table;
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use gabion_segment::Durability;
+use tokio::signal::unix::SignalKind;
 
 pub(crate) use cli::FloorArgs;
 
 use crate::{
-    clock::unix_seconds,
-    driver::{BenchError, print},
+    clock::{Stamp, unix_seconds},
+    driver::{BenchError, print, stop_when_asked},
     progress::{Progress, Whole},
     stats::{Kind, Stats},
-    workload::Action,
+    workload::{Action, STOP},
 };
 use table::{Row, Table};
 
@@ -64,6 +65,11 @@ struct Measurement {
     duration: Duration,
 }
 
+/// Whether an operation that begins now belongs to a measurement that is over at `end`.
+fn goes_on(end: Stamp) -> bool {
+    !STOP.load(Ordering::Relaxed) && Stamp::now() < end
+}
+
 /// Something that can be measured.
 trait Subject {
     /// What it is called in the table.
@@ -92,6 +98,7 @@ trait Subject {
 /// `Usage` when flags do not go together; `Failed` when something can not be measured.
 pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     args.check().map_err(BenchError::Usage)?;
+    stop_when_asked(&[SignalKind::interrupt(), SignalKind::terminate()])?;
     let table = measure_all(args)?;
     if let Some(path) = &args.json {
         let json = serde_json::to_string_pretty(&table).context("writing the report")? + "\n";
@@ -127,6 +134,10 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     'rounds: for _ in 0..args.rounds {
         for (row, action) in actions.iter().enumerate() {
             for (column, subject) in subjects.iter_mut().enumerate() {
+                if STOP.load(Ordering::Relaxed) {
+                    measured = Err(anyhow!("stopped before all was measured; what was written is removed"));
+                    break 'rounds;
+                }
                 let measurement = Measurement {
                     action: *action,
                     size_bytes: args.size,

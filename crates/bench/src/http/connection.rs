@@ -58,11 +58,14 @@ pub(crate) struct Connection {
     closing: bool,
     /// A request was begun whose answer has not come: whoever waited for it has gone.
     waiting: bool,
+    /// Requests that were sent once more and not yet asked for.
+    retries: u64,
 }
 
 impl Connection {
     pub(crate) fn new(endpoint: Arc<Endpoint>, tls: Option<TlsConnector>) -> Self {
-        Self { endpoint, tls, stream: None, reader: Reader::new(), used: false, closing: false, waiting: false }
+        let reader = Reader::new();
+        Self { endpoint, tls, stream: None, reader, used: false, closing: false, waiting: false, retries: 0 }
     }
 
     pub(crate) fn endpoint(&self) -> &Arc<Endpoint> {
@@ -72,6 +75,11 @@ impl Connection {
     /// Closes the connection: the next request needs a new one.
     pub(crate) fn close(&mut self) {
         self.stream = None;
+    }
+
+    /// How many requests were sent once more since this was asked last.
+    pub(crate) fn take_retries(&mut self) -> u64 {
+        std::mem::take(&mut self.retries)
     }
 
     /// Value of the last answer's `ETag`; empty if it had none.
@@ -100,7 +108,7 @@ impl Connection {
 
     /// Sends a request and reads the head of its answer. `bodiless`: it is a HEAD.
     ///
-    /// A server may close a connection that it thinks idle just when a request comes in: then the request is sent once more, on a new one.
+    /// A server may close a connection that it thinks idle just when a request comes in: then the request is sent once more, on a new one, and counted.
     /// After an error the connection is closed.
     ///
     /// # Errors
@@ -125,6 +133,7 @@ impl Connection {
                     if !(self.used && idle) {
                         return Err(error);
                     }
+                    self.retries += 1;
                 }
             }
         }
@@ -181,4 +190,46 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), head: &[u8], mut body: Bod
         }
     }
     stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{io::AsyncReadExt, net::TcpListener};
+
+    use super::*;
+
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+    /// Answers `answers[i]` requests on the connection of number `i`, and closes it when one more has come.
+    async fn serve(listener: TcpListener, answers: &[usize]) {
+        for count in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for answered in 0..=*count {
+                let mut request = [0; HEAD.len()];
+                if stream.read_exact(&mut request).await.is_err() || answered == *count {
+                    break;
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_sent_once_more_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let endpoint = Arc::new(Endpoint::parse(&url).unwrap());
+        let requests = async {
+            let mut connection = Connection::new(endpoint, None);
+            let mut seen = Vec::new();
+            for _ in 0..4 {
+                let status = connection.exchange(HEAD, Body::EMPTY, false).await.map(|head| head.status);
+                seen.push((status.ok(), connection.take_retries()));
+            }
+            seen
+        };
+        let (seen, ()) = tokio::join!(requests, serve(listener, &[2, 1, 0]));
+        // A new connection that is closed is a failure: nothing says that it was idle.
+        assert_eq!(seen, [(Some(200), 0), (Some(200), 0), (Some(200), 1), (None, 1)]);
+    }
 }

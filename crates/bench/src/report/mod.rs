@@ -88,6 +88,9 @@ pub(crate) struct Figures {
     pub(crate) latency_us: Latency,
     pub(crate) error_count: u64,
     pub(crate) errors: BTreeMap<String, u64>,
+    /// Requests that were sent once more because the server had closed the connection; no errors, but in the latencies.
+    #[serde(default)]
+    pub(crate) retries: u64,
     pub(crate) per_second: Vec<PerSecond>,
     /// How many operations took up to so long, and longer than the row before says.
     pub(crate) latency_distribution: Vec<Bucket>,
@@ -184,6 +187,7 @@ impl Figures {
             latency_us: Latency::new(latency),
             error_count: series.error_count(),
             errors: series.errors.clone(),
+            retries: series.retries,
             per_second: per_second.collect(),
             latency_distribution: distribution(latency),
             latency_ns_hdr_v2: STANDARD.encode(encode(latency)),
@@ -306,6 +310,7 @@ pub(crate) mod tests {
         }
         let end = start.plus(Duration::from_millis(1900));
         stats.record(Kind::Put, start, end, Err("503 SlowDown".into()));
+        stats.record_retries(Kind::Put, start, 3);
         let client_cpu = Duration::from_micros(60);
         let outcome = Outcome { stats: stats.finish(), client_cpu, server_cpu: Some(3 * client_cpu) };
         Report::new(&settings, 2, 0, &[("", outcome)])
@@ -319,6 +324,7 @@ pub(crate) mod tests {
         assert_eq!(result["ops_per_s"], 1.0);
         assert_eq!(result["bytes_per_s"], 4096.0);
         assert_eq!((&result["errors"]["503 SlowDown"], &result["error_count"]), (&1.into(), &1.into()));
+        assert_eq!(result["retries"], 3);
         for quantile in ["p50", "p90", "p99", "p999", "max"] {
             let us = result["latency_us"][quantile].as_f64().unwrap();
             assert!((us - 500_000.0).abs() < 1_000.0, "{quantile}: {us}");

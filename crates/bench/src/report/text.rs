@@ -36,6 +36,9 @@ impl Report {
             for (kind, count) in &row.errors {
                 out += &format!("{:width$} {count} × {kind}\n", "");
             }
+            if row.retries > 0 {
+                out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
+            }
         }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
         if let Some(server) = self.server_cpu_us_per_op {
@@ -52,6 +55,7 @@ mod tests {
     #[test]
     fn errors_and_costs_are_told() {
         let text = sample().text();
+        assert!(text.contains("3 × sent again"), "{text}");
         assert!(text.contains("1 × 503 SlowDown") && text.contains("client 20.0 µs, server 60.0 µs"), "{text}");
     }
 }

@@ -50,7 +50,11 @@ impl Worker {
             };
             let (begin, outcome) = self.perform(load, action, stats).await;
             let succeeded = outcome.is_ok();
-            stats.lock().record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
+            {
+                let mut stats = stats.lock();
+                stats.record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
+                stats.record_retries(action.into(), begin, self.client.take_retries());
+            }
             plan.done(load, run, action, succeeded);
             if !succeeded {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
