@@ -8,6 +8,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod lanes;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 mod scalar;
 #[cfg(test)]
 mod tests;
@@ -48,7 +50,12 @@ fn detect() -> Vec<&'static dyn Kernel> {
     [avx512::detect(), avx2::detect(), Some(scalar::KERNEL)].into_iter().flatten().collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+fn detect() -> Vec<&'static dyn Kernel> {
+    [neon::detect(), Some(scalar::KERNEL)].into_iter().flatten().collect()
+}
+
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
 fn detect() -> Vec<&'static dyn Kernel> {
     vec![scalar::KERNEL]
 }
