@@ -80,7 +80,7 @@ impl World {
         Self {
             dice,
             trace: Trace::new(is_loud),
-            values: Values::new(params.seed),
+            values: Values::new(params.seed, params.etag),
             keys: (0..params.keys).map(key).collect(),
             registers: (0..=params.keys).map(|_| Register::default()).collect(),
             buckets_change: params.buckets_change,

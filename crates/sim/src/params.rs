@@ -4,7 +4,7 @@ use std::fmt;
 
 use gabion_platform::Dice;
 use gabion_segment::{Durability, LogConfig};
-use gabion_store::StoreConfig;
+use gabion_store::{EtagKind, StoreConfig};
 use gabion_types::{Geometry, limits::BLOCK_BYTES};
 
 /// Client operations of a run, unless told otherwise.
@@ -60,6 +60,8 @@ pub struct Params {
     pub spare_targets: usize,
     /// Whether writes are acknowledged before they are synced.
     pub is_relaxed: bool,
+    /// What entity tags are.
+    pub etag: EtagKind,
 }
 
 impl Params {
@@ -91,6 +93,7 @@ impl Params {
             buckets_change: dice.below(3) == 0,
             spare_targets: pick(&mut dice, &[0, 0, 1, 3]),
             is_relaxed: dice.below(4) == 0,
+            etag: pick(&mut dice, &[EtagKind::Md5, EtagKind::Md5, EtagKind::Crc64Nvme]),
             overrides,
         };
         params.ops = params.overrides.ops.unwrap_or(params.ops);
@@ -123,6 +126,7 @@ impl Params {
         config.scrub_interval_h = 0;
         config.repair_interval_ms = if self.has_upkeep { 50 } else { 0 };
         config.compaction.interval_ms = if self.has_upkeep { self.compaction_interval_ms } else { 1 << 40 };
+        config.etag = self.etag;
         config.part_bytes_min = PART_BYTES_MIN as u64;
         config.read_memory_bytes = 16 << 20;
         config.put_memory_bytes = 8 << 20;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use gabion_erasure::{ChecksumAlgorithm, Digester, crc64};
 use gabion_platform::{Entropy, SeededEntropy};
+use gabion_store::EtagKind;
 
 /// A body that some client made.
 pub(crate) type Value = u32;
@@ -58,14 +59,24 @@ impl Body {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) pieces: Vec<Piece>,
-    pub(crate) md5: [u8; 16],
+    pub(crate) tag: Tag,
     pub(crate) len: usize,
 }
 
 impl Part {
     pub(crate) fn etag(&self) -> String {
-        hex(self.md5)
+        match self.tag {
+            Tag::Md5(md5) => hex(md5),
+            Tag::Crc64(crc64) => format!("{crc64:016x}-1"),
+        }
     }
+}
+
+/// What the tag of one body says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tag {
+    Md5([u8; 16]),
+    Crc64(u64),
 }
 
 /// All bodies of a run.
@@ -74,12 +85,20 @@ pub(crate) struct Values {
     bodies: Vec<Body>,
     by_etag: BTreeMap<String, Value>,
     next_seed: u64,
+    kind: EtagKind,
 }
 
 impl Values {
-    /// Bodies that differ from those of other seeds.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { next_seed: seed << 24, ..Self::default() }
+    /// Bodies that differ from those of other seeds, with tags of this kind.
+    pub(crate) fn new(seed: u64, kind: EtagKind) -> Self {
+        Self { next_seed: seed << 24, kind, ..Self::default() }
+    }
+
+    fn tag(&self, bytes: &[u8]) -> Tag {
+        match self.kind {
+            EtagKind::Md5 => Tag::Md5(md5(bytes)),
+            EtagKind::Crc64Nvme => Tag::Crc64(crc64(bytes)),
+        }
     }
 
     pub(crate) fn body(&self, value: Value) -> &Body {
@@ -107,23 +126,29 @@ impl Values {
         self.next_seed += 1;
         let piece = Piece { seed: self.next_seed, from: 0, len };
         let bytes = piece.bytes();
-        (Part { pieces: vec![piece], md5: md5(&bytes), len }, bytes)
+        (Part { pieces: vec![piece], tag: self.tag(&bytes), len }, bytes)
     }
 
     /// The part that is a range of a body.
     pub(crate) fn part_of(&self, value: Value, first: usize, end: usize) -> Part {
         let body = self.body(value);
         let bytes = body.bytes();
-        Part { pieces: body.cut(first, end), md5: md5(&bytes[first..end]), len: end - first }
+        Part { pieces: body.cut(first, end), tag: self.tag(&bytes[first..end]), len: end - first }
     }
 
     /// The body that consists of these parts.
     pub(crate) fn whole(&mut self, parts: &[&Part]) -> Value {
-        let md5s: Vec<u8> = parts.iter().flat_map(|part| part.md5).collect();
-        let etag = format!("{}-{}", hex(md5(&md5s)), parts.len());
         let pieces: Vec<Piece> = parts.iter().flat_map(|part| part.pieces.iter().copied()).collect();
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes()).collect();
         let (crc, len) = (crc64(&bytes), bytes.len());
+        let md5s = parts.iter().map(|part| match part.tag {
+            Tag::Md5(md5) => Some(md5),
+            Tag::Crc64(_) => None,
+        });
+        let etag = match md5s.collect::<Option<Vec<_>>>() {
+            Some(md5s) => format!("{}-{}", hex(md5(md5s.as_flattened())), parts.len()),
+            None => format!("{crc:016x}-{}", parts.len()),
+        };
         self.add(pieces, etag, crc, len)
     }
 
