@@ -65,7 +65,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for an item, then takes all that wait, at most `items_max` and `bytes_max` but one at least; nothing if it was
+    /// Waits for an item, lets all who are about to come do so, then takes all that wait, at most `items_max` and `bytes_max` but one at least; nothing if it was
     /// woken. `None`: closed and empty.
     pub(crate) async fn take(&self, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
         loop {
@@ -73,7 +73,7 @@ impl<T> Queue<T> {
             {
                 let mut state = self.state.lock();
                 if !state.items.is_empty() {
-                    return Some(self.drain(&mut state, items_max, bytes_max));
+                    break;
                 }
                 if state.closed {
                     return None;
@@ -84,6 +84,9 @@ impl<T> Queue<T> {
             }
             filled.await;
         }
+        // No timer: only what can run now runs first. With 64 clients it makes batches a sixth larger (docs/BENCHMARKS.md).
+        tokio::task::yield_now().await;
+        Some(self.drain(&mut self.state.lock(), items_max, bytes_max))
     }
 
     fn drain(&self, state: &mut State<T>, items_max: usize, bytes_max: usize) -> Vec<T> {

@@ -56,13 +56,12 @@ const WISHES: [Wish; 5] = [
 pub(super) fn run(program: &Path, directory: &Path, extent: &Extent) -> anyhow::Result<()> {
     let place = directory.join(format!("gabion-shares-{}", std::process::id()));
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let tables = measure(program, &place, extent);
+    let measured = measure(program, &place, extent);
     fs::remove_dir_all(&place)?;
-    say(&tables?);
-    Ok(())
+    measured
 }
 
-fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<String> {
+fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<()> {
     let start = |durability| {
         let place = place.join(durability);
         let targets: Vec<PathBuf> = (0..TARGETS).map(|index| place.join(format!("target{index}"))).collect();
@@ -77,13 +76,12 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<Stri
     let bench =
         Bench { program, floors, endpoints: format!("sync={},relaxed={}", sync.endpoint, relaxed.endpoint), extent };
     let small = bench.floor("4KiB", "64", "put,get,stat")?;
+    say(&figures(&small)?);
     let lone = bench.floor("4KiB", "1", "put,get")?;
+    say(&figures(&lone)?);
     let large = bench.floor("16MiB", "16", "put,get")?;
-    let mut out = String::new();
-    for table in [&small, &lone, &large] {
-        out += &figures(table)?;
-    }
-    out += "\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n";
+    say(&figures(&large)?);
+    let mut out = String::from("\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n");
     for wish in &WISHES {
         let table = if wish.size == "4KiB" { &small } else { &large };
         for (durability, target) in [("relaxed", wish.relaxed), ("sync", wish.sync)] {
@@ -101,7 +99,8 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<Stri
     }
     out += &lone_put(&lone)?;
     out += &bench.listings(&sync)?;
-    Ok(out)
+    say(&out);
+    Ok(())
 }
 
 fn met(met: bool) -> &'static str {

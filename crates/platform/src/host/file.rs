@@ -1,7 +1,7 @@
 //! An open file and the blocking calls on it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,6 +38,21 @@ impl HostFile {
 
     pub(crate) fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         read_at(self.fd(), offset, len).map_err(|error| self.explain(error, "read"))
+    }
+
+    /// The `len` bytes at `offset` if the page cache holds all of them; never waits for the disk.
+    pub(crate) fn read_cached(&self, offset: u64, len: usize) -> Option<Bytes> {
+        let mut bytes = Vec::<u8>::with_capacity(len);
+        let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
+        let offset = libc::off_t::try_from(offset).ok()?;
+        // SAFETY: the one vector is the buffer's capacity, which nobody else refers to, and the descriptor is open while `self` is.
+        let read = unsafe { libc::preadv2(self.fd().as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT) };
+        if usize::try_from(read) != Ok(len) {
+            return None;
+        }
+        // SAFETY: the kernel has written this many bytes, which are all that the capacity was asked for.
+        unsafe { bytes.set_len(len) };
+        Some(bytes.into())
     }
 
     pub(crate) fn write_at(&self, parts: Parts, durable: Durable) -> io::Result<()> {

@@ -6,6 +6,9 @@
 //! eventfd, and only if it sleeps; the driver takes all that has come since, so that under load many operations
 //! share one system call.
 //!
+//! What the page cache holds does not go by the ring: a short read is first tried without waiting (`RWF_NOWAIT`) by whoever asks. With 64 clients a get of
+//! 4 KiB takes a third less of the server's CPU time that way (docs/BENCHMARKS.md).
+//!
 //! Files and buffers are not registered. A registered file saves the kernel a reference count per operation, a
 //! registered buffer saves pinning pages, which only direct I/O does; both would bring a limited table to manage. This
 //! is a choice by reckoning, not by measurement; to be measured when direct I/O comes.
@@ -28,6 +31,9 @@ use crate::parts::Parts;
 
 pub(crate) use ring::Ring;
 
+/// Reads up to this size are first tried without waiting: what the page cache holds is copied by the caller, in less time than it takes to wake the driver.
+const CACHED_READ_BYTES_MAX: usize = 128 << 10;
+
 /// A file whose bytes move through a ring.
 #[derive(Debug)]
 pub(crate) struct UringFile {
@@ -48,6 +54,11 @@ impl DiskFile for UringFile {
         }
         if len == 0 {
             return Box::pin(std::future::ready(Ok(Bytes::new())));
+        }
+        if len <= CACHED_READ_BYTES_MAX
+            && let Some(bytes) = self.file.read_cached(offset, len)
+        {
+            return Box::pin(std::future::ready(Ok(bytes)));
         }
         self.ring.read(Arc::clone(&self.file), offset, len)
     }
@@ -86,5 +97,35 @@ impl DiskFile for UringFile {
         }
         let file = Arc::clone(&self.file);
         self.file.pool().run(move || file.set_len(len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Advice, Mode, OFlags, fadvise};
+
+    use super::*;
+    use crate::threads::Pool;
+
+    #[tokio::test]
+    async fn reads_are_the_same_from_the_page_cache_and_by_the_ring() {
+        let Ok(ring) = Ring::start(8) else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
+        let file = UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1)), ring);
+        let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+        file.write_at(0, vec![Bytes::from(content.clone())], Durable::Yes).await.unwrap();
+        for (offset, len) in [(0, 1), (4095, 4098), (150_000, 40_000), (190_000, 20_000), (200_000, 5), (300_000, 5)] {
+            let expected = &content[offset.min(content.len())..(offset + len).min(content.len())];
+            assert_eq!(file.read_at(offset as u64, len).await.unwrap(), expected);
+            assert_eq!(file.ring.read(Arc::clone(&file.file), offset as u64, len).await.unwrap(), expected);
+            // Where the kernel forgets the pages, the read has to wait for the disk.
+            fadvise(file.file.fd(), 0, None, Advice::DontNeed).unwrap();
+            assert_eq!(file.read_at(offset as u64, len).await.unwrap(), expected);
+            match file.file.read_cached(offset as u64, len) {
+                Some(bytes) => assert_eq!(bytes, expected),
+                None => assert!(expected.len() < len, "it was just read"),
+            }
+        }
     }
 }
