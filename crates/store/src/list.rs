@@ -6,15 +6,12 @@
 use std::sync::Arc;
 
 use gabion_erasure::ChecksumAlgorithm;
-use gabion_metadata::{
-    IndexSnapshot, ScanRange, Table, Value, keys,
-    rows::{ObjectRow, Row},
-};
+use gabion_metadata::{IndexSnapshot, ScanRange, Table, Value, keys, rows::ListedObject};
 use gabion_types::BucketName;
 
 use crate::{ListObjects, ListedObjects, ObjectSummary, Store, StoreError};
 
-/// Rows that the first scan after a seek asks for; doubles up to [`SCAN_ROWS_MAX`] while no common prefix turns up.
+/// Rows that the first scan after a seek asks for where there may be common prefixes; doubles up to [`SCAN_ROWS_MAX`] while none turns up.
 const SCAN_ROWS_MIN: usize = 16;
 /// Most rows that one scan asks for.
 const SCAN_ROWS_MAX: usize = 1024;
@@ -37,9 +34,9 @@ fn list(index: Arc<dyn IndexSnapshot>, request: &ListObjects) -> Result<ListedOb
     }
     let objects = Objects { bucket: request.bucket.clone() };
     let after = request.after.as_deref().map(|key| keys::objects_with_prefix(&request.bucket, key));
-    let mut walk = Walk::new(&*index, objects, &request.prefix, request.delimiter.as_deref(), after);
+    let mut walk = Walk::new(&*index, objects, &request.prefix, request.delimiter.as_deref(), after, request.max);
     let after = request.after.as_deref().unwrap_or("");
-    let mut last = None;
+    let mut ends_with_prefix = false;
     while let Some(found) = walk.next()? {
         // A common prefix that is not above the marker was told on an earlier page.
         if let Found::Prefix(prefix) = &found
@@ -49,25 +46,23 @@ fn list(index: Arc<dyn IndexSnapshot>, request: &ListObjects) -> Result<ListedOb
         }
         if page.entries.len() + page.common_prefixes.len() == request.max {
             page.truncated = true;
-            page.next = last;
+            page.next = match ends_with_prefix {
+                true => page.common_prefixes.last().cloned(),
+                false => page.entries.last().map(|entry| entry.key.clone()),
+            };
             break;
         }
+        ends_with_prefix = matches!(found, Found::Prefix(_));
         match found {
-            Found::Prefix(prefix) => {
-                last = Some(prefix.clone());
-                page.common_prefixes.push(prefix);
-            }
-            Found::Row(found) => {
-                last = Some(found.key.clone());
-                page.entries.push(summary(found.key, &found.row)?);
-            }
+            Found::Prefix(prefix) => page.common_prefixes.push(prefix),
+            Found::Row(found) => page.entries.push(summary(found.key, &found.row)?),
         }
     }
     Ok(page)
 }
 
 fn summary(key: String, row: &[u8]) -> Result<ObjectSummary, StoreError> {
-    let row = ObjectRow::decode(row)?;
+    let row = ListedObject::decode(row)?;
     let checksums = row.checksums.iter();
     Ok(ObjectSummary {
         key,
@@ -139,13 +134,14 @@ pub(crate) struct Walk<'a, L> {
 }
 
 impl<'a, L: Listed> Walk<'a, L> {
-    /// From the first row above the row key `after`.
+    /// From the first row above the row key `after`; some `rows` are wanted.
     pub(crate) fn new(
         index: &'a dyn IndexSnapshot,
         listed: L,
         prefix: &'a str,
         delimiter: Option<&'a str>,
         after: Option<Vec<u8>>,
+        rows: usize,
     ) -> Self {
         let mut range = ScanRange::prefix(L::TABLE, &listed.row_prefix(prefix));
         if let Some(after) = after {
@@ -159,7 +155,8 @@ impl<'a, L: Listed> Walk<'a, L> {
             delimiter,
             range: Some(range),
             page: Vec::new().into_iter(),
-            scan_rows: SCAN_ROWS_MIN,
+            // One more, to know whether the page is the last.
+            scan_rows: if delimiter.is_some() { SCAN_ROWS_MIN } else { rows.saturating_add(1).min(SCAN_ROWS_MAX) },
         }
     }
 

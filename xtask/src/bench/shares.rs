@@ -81,7 +81,8 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<()> 
     say(&figures(&lone)?);
     let large = bench.floor("16MiB", "16", "put,get")?;
     say(&figures(&large)?);
-    let mut out = String::from("\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n");
+    let mut out =
+        String::from("\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n");
     for wish in &WISHES {
         let table = if wish.size == "4KiB" { &small } else { &large };
         for (durability, target) in [("relaxed", wish.relaxed), ("sync", wish.sync)] {

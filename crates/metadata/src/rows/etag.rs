@@ -34,10 +34,9 @@ pub enum Etag {
 
 impl fmt::Display for Etag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = |md5: &[u8; 16]| format!("{:032x}", u128::from_be_bytes(*md5));
         match self {
-            Etag::Md5(md5) => f.write_str(&hex(md5)),
-            Etag::Multipart(md5, parts) => write!(f, "{}-{parts}", hex(md5)),
+            Etag::Md5(md5) => write!(f, "{:032x}", u128::from_be_bytes(*md5)),
+            Etag::Multipart(md5, parts) => write!(f, "{:032x}-{parts}", u128::from_be_bytes(*md5)),
             Etag::Opaque(tag) => f.write_str(tag),
             Etag::Crc64 { crc64, parts } => write!(f, "{crc64:016x}-{parts}"),
         }

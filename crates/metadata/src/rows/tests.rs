@@ -242,6 +242,16 @@ fn decode_all(bytes: &[u8]) {
     let _ = UsageRow::decode(bytes);
 }
 
+#[test]
+fn a_listing_reads_what_the_row_says() {
+    let row = object();
+    let listed = ListedObject::decode(&row.encode()).unwrap();
+    assert_eq!((listed.modified_ms, listed.size, listed.etag), (row.modified_ms, row.size, row.etag));
+    assert_eq!(listed.attributes.storage_class, row.attributes.storage_class);
+    let checksums = row.checksums.iter().map(|c| ListedChecksum { algorithm: c.algorithm, kind: c.kind });
+    assert_eq!(listed.checksums, checksums.collect::<Vec<_>>());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

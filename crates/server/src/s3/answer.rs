@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
 
 use super::xml::Xml;
@@ -16,6 +16,8 @@ pub(super) struct Rendered;
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
+    // As many as a get answers with: the map would grow twice on the way.
+    *response.headers_mut() = HeaderMap::with_capacity(12);
     response
 }
 
@@ -27,8 +29,8 @@ pub(super) fn document(xml: String) -> Response<Body> {
 }
 
 /// Sets a header; a value that can not be one is left out.
-pub(super) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
+pub(super) fn set(response: &mut Response<Body>, name: HeaderName, value: impl TryInto<HeaderValue>) {
+    if let Ok(value) = value.try_into() {
         response.headers_mut().insert(name, value);
     }
 }

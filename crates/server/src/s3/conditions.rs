@@ -9,8 +9,9 @@ use crate::error::S3Error;
 /// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
 /// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it.
 pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
-    let tags = |name: &str| call.list(&format!("{prefix}{name}")).map(|list| EtagMatch::parse(&list));
-    let date = |name: &str| call.list(&format!("{prefix}{name}")).and_then(|text| date::parse_http(text.trim()));
+    let list = |name: &str| if prefix.is_empty() { call.list(name) } else { call.list(&format!("{prefix}{name}")) };
+    let tags = |name: &str| list(name).map(|list| EtagMatch::parse(&list));
+    let date = |name: &str| list(name).and_then(|text| date::parse_http(text.trim()));
     ReadConditions {
         if_match: tags("if-match"),
         if_none_match: tags("if-none-match"),

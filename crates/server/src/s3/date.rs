@@ -1,5 +1,6 @@
 //! Dates as S3 writes and reads them. Stored times have milliseconds, S3's have whole seconds.
 
+use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `Wed, 21 Oct 2015 07:28:00 GMT`, for headers.
@@ -10,18 +11,13 @@ pub(crate) fn http(unix_ms: u64) -> String {
 
 /// `2015-10-21T07:28:00.000Z`, for documents.
 #[must_use]
-pub(crate) fn iso(unix_ms: u64) -> String {
+pub(crate) fn iso(unix_ms: u64) -> impl Display {
     let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
     let at = time::OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.000Z",
-        at.year(),
-        u8::from(at.month()),
-        at.day(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    )
+    fmt::from_fn(move |f| {
+        let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+        write!(f, "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.000Z", at.hour(), at.minute(), at.second())
+    })
 }
 
 /// Reads a date of a header in any of HTTP's three formats, as Unix time in milliseconds; nothing when it is none:
@@ -40,7 +36,7 @@ mod tests {
     #[test]
     fn dates_are_those_of_s3() {
         assert_eq!(http(1_445_412_480_999), "Wed, 21 Oct 2015 07:28:00 GMT");
-        assert_eq!(iso(1_445_412_480_999), "2015-10-21T07:28:00.000Z");
+        assert_eq!(iso(1_445_412_480_999).to_string(), "2015-10-21T07:28:00.000Z");
         for text in ["Wed, 21 Oct 2015 07:28:00 GMT", "Wednesday, 21-Oct-15 07:28:00 GMT", "Wed Oct 21 07:28:00 2015"] {
             assert_eq!(parse_http(text), Some(1_445_412_480_000), "{text}");
         }

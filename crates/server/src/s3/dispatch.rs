@@ -74,28 +74,40 @@ impl Dispatch {
         let operation = call.routed.operation.clone()?;
         let ops = &*self.ops;
         unsupported::check(&call, &ops.store.owner().id)?;
+        // What is asked for most is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
-            Operation::ListBuckets => buckets::list(ops, &call).await,
-            Operation::CreateBucket => buckets::create(ops, &mut call).await,
-            Operation::HeadBucket => buckets::head(ops, &call).await,
-            Operation::DeleteBucket => buckets::delete(ops, &call).await,
-            Operation::GetBucketLocation => buckets::location(ops, &call).await,
             Operation::PutObject => objects::put(ops, &mut call).await,
             Operation::GetObject => objects::get(ops, &call, true).await,
             Operation::HeadObject => objects::get(ops, &call, false).await,
             Operation::DeleteObject => objects::delete(ops, &call).await,
-            Operation::DeleteObjects => objects::delete_many(ops, &mut call).await,
-            Operation::CopyObject => copies::copy(ops, &call).await,
-            Operation::UploadPartCopy => copies::copy_part(ops, &call).await,
-            Operation::ListObjects => listing::objects(ops, &call).await,
-            Operation::ListObjectsV2 => listing::objects_v2(ops, &call).await,
-            Operation::ListMultipartUploads => listing::uploads(ops, &call).await,
-            Operation::CreateMultipartUpload => uploads::create(ops, &call).await,
             Operation::UploadPart => uploads::part(ops, &mut call).await,
-            Operation::CompleteMultipartUpload => uploads::complete(ops, &mut call).await,
-            Operation::AbortMultipartUpload => uploads::abort(ops, &call).await,
-            Operation::ListParts => uploads::parts(ops, &call).await,
-            Operation::GetObjectAttributes => object_attributes::get(ops, &call).await,
+            operation => Box::pin(less_frequent(operation, ops, &mut call)).await,
         }
+    }
+}
+
+async fn less_frequent(operation: Operation, ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    match operation {
+        Operation::ListBuckets => buckets::list(ops, call).await,
+        Operation::CreateBucket => buckets::create(ops, call).await,
+        Operation::HeadBucket => buckets::head(ops, call).await,
+        Operation::DeleteBucket => buckets::delete(ops, call).await,
+        Operation::GetBucketLocation => buckets::location(ops, call).await,
+        Operation::PutObject => objects::put(ops, call).await,
+        Operation::GetObject => objects::get(ops, call, true).await,
+        Operation::HeadObject => objects::get(ops, call, false).await,
+        Operation::DeleteObject => objects::delete(ops, call).await,
+        Operation::DeleteObjects => objects::delete_many(ops, call).await,
+        Operation::CopyObject => copies::copy(ops, call).await,
+        Operation::UploadPartCopy => copies::copy_part(ops, call).await,
+        Operation::ListObjects => listing::objects(ops, call).await,
+        Operation::ListObjectsV2 => listing::objects_v2(ops, call).await,
+        Operation::ListMultipartUploads => listing::uploads(ops, call).await,
+        Operation::CreateMultipartUpload => uploads::create(ops, call).await,
+        Operation::UploadPart => uploads::part(ops, call).await,
+        Operation::CompleteMultipartUpload => uploads::complete(ops, call).await,
+        Operation::AbortMultipartUpload => uploads::abort(ops, call).await,
+        Operation::ListParts => uploads::parts(ops, call).await,
+        Operation::GetObjectAttributes => object_attributes::get(ops, call).await,
     }
 }

@@ -2,7 +2,7 @@
 
 use gabion_store::Owner;
 use http::Response;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use s3s::Body;
 
 use super::answer;
@@ -39,7 +39,7 @@ impl Names {
 
     fn write(self, xml: &mut Xml, element: &str, name: &str) {
         if self.encoded {
-            xml.text(element, url_encoded(name));
+            xml.value(element, url_encoded(name));
         } else {
             xml.text(element, name);
         }
@@ -59,8 +59,8 @@ impl Names {
 }
 
 /// A name as it stands in a URL.
-pub(super) fn url_encoded(name: &str) -> String {
-    utf8_percent_encode(name, URL).to_string()
+pub(super) fn url_encoded(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, URL)
 }
 
 pub(super) fn owner(xml: &mut Xml, element: &str, owner: &Owner) {
@@ -143,7 +143,7 @@ fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, of: Opti
         xml.element("Contents", |xml| {
             names.write(xml, "Key", &entry.key);
             xml.value("LastModified", date::iso(entry.modified_ms));
-            xml.text("ETag", format!("\"{}\"", entry.etag));
+            xml.display("ETag", format_args!("\"{}\"", entry.etag));
             for (algorithm, _) in &entry.checksums {
                 xml.text("ChecksumAlgorithm", algorithm.as_str());
             }

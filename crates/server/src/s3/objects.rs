@@ -27,14 +27,14 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let body = body::object_body(call)?;
     let result = put_object::run(ops, put_object::Request { put, body }).await?;
     let mut response = stored(&result);
-    answer::set(&mut response, OBJECT_SIZE, &result.size.to_string());
+    answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
     Ok(response)
 }
 
 /// Tag and checksums of what was stored.
 fn stored(result: &PutResult) -> Response<Body> {
     let mut response = answer::empty(StatusCode::OK);
-    answer::set(&mut response, ETAG, &format!("\"{}\"", result.etag));
+    answer::set(&mut response, ETAG, format!("\"{}\"", result.etag));
     checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
     response
 }
@@ -65,13 +65,13 @@ pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<
     for (name, value) in overrides {
         headers.insert(name, value);
     }
-    answer::set(&mut response, ETAG, &format!("\"{}\"", info.etag));
-    answer::set(&mut response, LAST_MODIFIED, &date::http(info.modified_ms));
+    answer::set(&mut response, ETAG, format!("\"{}\"", info.etag));
+    answer::set(&mut response, LAST_MODIFIED, date::http(info.modified_ms));
     if let Some(range) = read.range {
-        answer::set(&mut response, CONTENT_RANGE, &format!("bytes {}-{}/{}", range.first, range.last, info.size));
+        answer::set(&mut response, CONTENT_RANGE, format!("bytes {}-{}/{}", range.first, range.last, info.size));
     }
     if let Some(parts) = found.parts_count {
-        answer::set(&mut response, PARTS_COUNT, &parts.to_string());
+        answer::set(&mut response, PARTS_COUNT, parts.to_string());
     }
     if bytes {
         *response.body_mut() = body::sending(read.body, read.len);

@@ -54,7 +54,7 @@ pub(super) async fn part(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S
     let body = body::object_body(call)?;
     let result = upload_part::run(ops, upload_part::Request { part, body }).await?;
     let mut response = answer::empty(StatusCode::OK);
-    answer::set(&mut response, ETAG, &format!("\"{}\"", result.etag));
+    answer::set(&mut response, ETAG, format!("\"{}\"", result.etag));
     checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
     // The kind is the object's, not the part's.
     response.headers_mut().remove(CHECKSUM_TYPE);

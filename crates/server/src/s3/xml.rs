@@ -47,6 +47,12 @@ impl Xml {
         self.element(name, |xml| write!(xml.0, "{value}").expect("a string takes all that is written"));
     }
 
+    /// An element with a text that is written as it is made.
+    pub(crate) fn display(&mut self, name: &str, text: impl std::fmt::Display) {
+        use std::fmt::Write;
+        self.element(name, |xml| write!(Escaping(xml), "{text}").expect("a string takes all that is written"));
+    }
+
     /// A text if there is one.
     pub(crate) fn optional(&mut self, name: &str, text: Option<impl AsRef<str>>) {
         if let Some(text) = text {
@@ -56,17 +62,19 @@ impl Xml {
 
     /// A text that stands alone in its element.
     pub(crate) fn escaped(&mut self, text: &str) {
-        for character in text.chars() {
+        let mut rest = text;
+        while let Some((at, character)) = rest.char_indices().find(|(_, character)| is_markup(*character)) {
+            self.0.push_str(&rest[..at]);
             match character {
                 '&' => self.0.push_str("&amp;"),
                 '<' => self.0.push_str("&lt;"),
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
-                '\t' | '\n' => self.0.push(character),
-                '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => self.raw(&["&#x", &format!("{:x}", character as u32), ";"]),
-                _ => self.0.push(character),
+                control => self.raw(&["&#x", &format!("{:x}", control as u32), ";"]),
             }
+            rest = &rest[at + character.len_utf8()..];
         }
+        self.0.push_str(rest);
     }
 
     /// Markup that is already escaped.
@@ -74,6 +82,26 @@ impl Xml {
         for part in parts {
             self.0.push_str(part);
         }
+    }
+}
+
+/// Whether a character must not stand in a text as it is.
+fn is_markup(character: char) -> bool {
+    match character {
+        '&' | '<' | '>' | '"' => true,
+        '\t' | '\n' => false,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
+        _ => false,
+    }
+}
+
+/// Writes into an element.
+struct Escaping<'a>(&'a mut Xml);
+
+impl std::fmt::Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.escaped(text);
+        Ok(())
     }
 }
 

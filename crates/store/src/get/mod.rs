@@ -30,8 +30,8 @@ impl Store {
     pub async fn get_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
         let inner = &self.inner;
         for _ in 0..ATTEMPTS_MAX {
-            let (value, row) = inner.require_object(&request.bucket, &request.key)?;
-            let mut read = inner.resolve(&request, &row)?;
+            let (value, mut row) = inner.require_object(&request.bucket, &request.key)?;
+            let mut read = inner.resolve(&request, &mut row)?;
             let range = match (read.range, row.size, read.len) {
                 (_, 0, _) | (_, _, 0) => return Ok(read),
                 (Some(range), ..) => range,
@@ -52,8 +52,8 @@ impl Store {
     /// # Errors
     /// As [`Store::get_object`], without those of reading.
     pub async fn head_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
-        let (_, row) = self.inner.require_object(&request.bucket, &request.key)?;
-        self.inner.resolve(&request, &row)
+        let (_, mut row) = self.inner.require_object(&request.bucket, &request.key)?;
+        self.inner.resolve(&request, &mut row)
     }
 
     /// What is known about an object, with a page of its parts.
@@ -67,7 +67,7 @@ impl Store {
             self.inner.require_bucket(&request.bucket)?;
             return Err(StoreError::NoSuchKey);
         };
-        let row = ObjectRow::decode(&value)?;
+        let mut row = ObjectRow::decode(&value)?;
         request.conditions.check(&row.etag, row.modified_ms)?;
         let parts = match row.parts {
             Some(summary) => {
@@ -83,13 +83,13 @@ impl Store {
             }
             None => None,
         };
-        Ok(ObjectAttributes { info: info(&row), parts })
+        Ok(ObjectAttributes { info: info(&mut row), parts })
     }
 }
 
 impl Inner {
-    /// Checks conditions, and finds the range that is meant.
-    fn resolve(&self, request: &GetObject, row: &ObjectRow) -> Result<ObjectRead, StoreError> {
+    /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
+    fn resolve(&self, request: &GetObject, row: &mut ObjectRow) -> Result<ObjectRead, StoreError> {
         request.conditions.check(&row.etag, row.modified_ms)?;
         let mut read =
             ObjectRead { info: info(row), range: None, len: row.size, part: None, body: ObjectStream::empty() };
@@ -161,15 +161,15 @@ impl Inner {
     }
 }
 
-/// What a row says about its object.
-pub(crate) fn info(row: &ObjectRow) -> ObjectInfo {
+/// What a row says about its object, taken out of it.
+fn info(row: &mut ObjectRow) -> ObjectInfo {
     ObjectInfo {
         size: row.size,
         etag: row.etag.clone(),
         modified_ms: row.modified_ms,
         seq: row.seq,
-        attributes: row.attributes.clone(),
-        checksums: row.checksums.clone(),
+        attributes: std::mem::take(&mut row.attributes),
+        checksums: std::mem::take(&mut row.checksums),
         parts_count: row.parts.map(|parts| parts.count),
     }
 }

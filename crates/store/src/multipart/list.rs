@@ -52,7 +52,8 @@ impl Store {
         }
         let index = self.inner.index.snapshot();
         let uploads = Uploads { bucket: request.bucket.clone() };
-        let mut walk = Walk::new(&*index, uploads, &request.prefix, request.delimiter.as_deref(), after(&request));
+        let mut walk =
+            Walk::new(&*index, uploads, &request.prefix, request.delimiter.as_deref(), after(&request), request.max);
         let marker = request.key_marker.as_deref().unwrap_or("");
         let mut last: (Option<String>, Option<UploadId>) = (None, None);
         while let Some(found) = walk.next()? {

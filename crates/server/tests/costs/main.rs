@@ -1,0 +1,69 @@
+//! What a request costs, counted: allocations are the same on any machine, so a change that adds some is seen where times would hide it.
+//!
+//! One thread, a simulated disk, the index in memory: what is counted is the front, the store, the log and the codec, without sockets.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "the tests of `tests/s3` use all of it")]
+#[path = "../s3/harness.rs"]
+mod harness;
+
+use bytes::Bytes;
+use harness::{Payload, S3, peer};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+
+/// Whether the operations that are asked for most go by s3s.
+const FAST_PATH: bool = true;
+/// Requests that are counted, after as many that fill caches and pools.
+const REQUESTS: u64 = 200;
+
+/// Sends a request and takes in all of its answer.
+async fn answered(s3: &S3, request: &Request<Bytes>) {
+    let (parts, body) = request.clone().into_parts();
+    let response = s3.service.call(Request::from_parts(parts, Full::new(body)), peer()).await;
+    assert!(response.status().is_success(), "{}", response.status());
+    response.into_body().collect().await.unwrap();
+}
+
+/// The bounds are what was measured and a tenth; whoever lowers a count lowers its bound.
+#[test]
+fn allocations_per_request_are_bounded() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let s3 = runtime.block_on(async {
+        let s3 = S3::with_bucket().await;
+        for key in 0..100 {
+            s3.put(&format!("/bkt/listed/{key:08}")).send(&s3).await.expect(200);
+        }
+        s3.put("/bkt/key").body(vec![7; 4096]).send(&s3).await.expect(200);
+        s3
+    });
+    let size = |method: &str| {
+        let request = s3.call(method, "/bkt/key").build().map(|body| Full::new(Bytes::from(body)));
+        size_of_val(&s3.service.call(request, peer()))
+    };
+    // hyper moves it about, so its size is a cost as well.
+    let (future_bytes, most) = (size("GET"), 8192);
+    println!("future of a request: {future_bytes} bytes");
+    assert!(future_bytes <= most, "{future_bytes} bytes, at most {most} were");
+    let calls = [
+        ("HeadObject", s3.head("/bkt/key"), 40),
+        ("GetObject of 4 KiB", s3.get("/bkt/key"), 56),
+        ("PutObject of 4 KiB, signed", s3.put("/bkt/key").body(vec![7; 4096]), 160),
+        ("PutObject of 4 KiB, unsigned", s3.put("/bkt/key").body(vec![7; 4096]).payload(Payload::Unsigned), 155),
+        ("DeleteObject", s3.delete("/bkt/none"), 35),
+        ("ListObjectsV2 of 100 keys", s3.get("/bkt?list-type=2&prefix=listed/"), 540),
+    ];
+    let mut over = Vec::new();
+    for (name, call, most) in calls {
+        let request = call.build().map(Bytes::from);
+        let send = || (0..REQUESTS).for_each(|_| runtime.block_on(answered(&s3, &request)));
+        send();
+        let counted = allocation_counter::measure(send);
+        let (count, bytes) = (counted.count_total / REQUESTS, counted.bytes_total / REQUESTS);
+        println!("{name}: {count} allocations, {bytes} bytes");
+        if count > most {
+            over.push(format!("{name}: {count} allocations, at most {most} were"));
+        }
+    }
+    assert!(over.is_empty(), "{over:#?}");
+}
