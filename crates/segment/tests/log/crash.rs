@@ -162,10 +162,10 @@ fn the_loss_of_m_targets_with_the_crash_loses_nothing_and_voids_stay_void() {
     for (geometry, lost) in
         [("1+1", vec![1]), ("2+1", vec![0]), ("4+2", vec![1, 4]), ("4+2", vec![0, 5]), ("4+2", vec![3])]
     {
-        for seed in 100..106 {
+        for seed in 100..110 {
             let context = format!("{geometry} without {lost:?}, seed {seed}");
             let mut world = World::new(geometry, seed);
-            let left = interrupted_life(&mut world, Arc::default(), seed, 150 + (seed - 100) * 211, End::PowerLoss);
+            let left = interrupted_life(&mut world, Arc::default(), seed, 130 + (seed - 100) * 97, End::PowerLoss);
             world.absent = lost.clone();
             let older = left.older.clone();
             let book = Arc::new(Book::from_page(if seed % 2 == 0 { Page::default() } else { older }));
