@@ -12,8 +12,8 @@ use crate::host::{DataPath, HostDisk, Namespace};
 use crate::threads::Pool;
 use crate::uring::Ring;
 
-/// Threads for names alone, where bytes move through a ring.
-const NAMES_THREADS_MAX: usize = 4;
+/// Threads for names and writes, where a ring reads: lanes write a stripe each, and repair a few.
+const WRITING_THREADS_MAX: usize = 8;
 
 /// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ impl std::error::Error for UnknownDriver {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriverOptions {
     /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a
-    /// local one, 4 where io_uring moves the bytes.
+    /// local one, 8 where io_uring reads.
     pub threads_max: Option<usize>,
     /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously.
     /// At least 1; io_uring takes at most 1024.
@@ -108,7 +108,7 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         DriverChoice::Auto => ring_where_it_pays(file_system, options),
     };
     let (data_path, driver, default_threads_max) = match ring {
-        Some(ring) => (DataPath::Uring(ring), "io_uring", NAMES_THREADS_MAX),
+        Some(ring) => (DataPath::Uring(ring), "io_uring", WRITING_THREADS_MAX),
         None => (DataPath::Threads, "threads", file_system.threads_max()),
     };
     let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);
@@ -130,7 +130,7 @@ fn ring_where_it_pays(file_system: FileSystem, options: DriverOptions) -> Option
 /// What a file system is to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileSystem {
-    /// On this machine: io_uring completes without kernel workers where it matters.
+    /// On this machine: io_uring reads without a kernel worker for each.
     Local(&'static str),
     /// Behind a network or a user process: io_uring would hand every operation to a kernel worker.
     Remote(&'static str),

@@ -17,7 +17,7 @@ use crate::uring::{Ring, UringFile};
 pub(crate) enum DataPath {
     /// By positioned reads and writes on the pool.
     Threads,
-    /// Through the target's ring.
+    /// Read through the target's ring, written on the pool.
     Uring(Arc<Ring>),
 }
 

@@ -26,6 +26,10 @@ impl ThreadFile {
     pub(crate) fn new(file: HostFile) -> Self {
         Self { file: Arc::new(file) }
     }
+
+    pub(crate) fn file(&self) -> &Arc<HostFile> {
+        &self.file
+    }
 }
 
 impl DiskFile for ThreadFile {

@@ -10,7 +10,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 use rustix::io::Errno;
 
-use super::operation::{Entries, Next, Operation, Stage};
+use super::operation::{Next, Operation};
 use super::ring::{Intake, Request};
 
 /// Marks the completion of the read on the eventfd; no slot has this number.
@@ -20,7 +20,7 @@ const WAKE: u64 = u64::MAX;
 pub(super) struct Driver {
     ring: IoUring,
     intake: Arc<Intake>,
-    /// Operations in flight by slot; a slot and a stage make an entry's user data.
+    /// Operations in flight by slot, which is their entries' user data.
     slots: Slots,
     /// The kernel writes the eventfd's counter here while `wake_armed`.
     wake_count: Box<[u8; 8]>,
@@ -32,9 +32,9 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) fn new(intake: Arc<Intake>, in_flight_max: usize) -> io::Result<Self> {
-        // Two entries for each operation, one for the wake-up: the submission queue is never full between two
-        // calls, and the completion queue, twice as long, never overflows.
-        let entries = (2 * in_flight_max + 1).next_power_of_two() as u32;
+        // An entry for each operation and one for the wake-up: the submission queue is never full between two calls, and
+        // the completion queue, twice as long, never overflows.
+        let entries = (in_flight_max + 1).next_power_of_two() as u32;
         let mut ring = build(entries)?;
         probe(&mut ring)?;
         Ok(Self {
@@ -80,41 +80,31 @@ impl Driver {
         self.requests = requests;
     }
 
-    /// Puts the next entries of the operation in `slot` into the submission queue.
+    /// Puts the next entry of the operation in `slot` into the submission queue.
     fn push_round(&mut self, slot: usize) {
-        match self.slots.get(slot).entries() {
-            Entries::One(entry, stage) => self.push(&[entry.user_data(user_data(slot, stage))]),
-            Entries::Linked(write, sync) => self.push(&[
-                write.user_data(user_data(slot, Stage::Transfer)),
-                sync.user_data(user_data(slot, Stage::Sync)),
-            ]),
-        }
+        let entry = self.slots.get(slot).entry();
+        self.push(entry.user_data(slot as u64));
     }
 
     fn arm_wake(&mut self) {
         let fd = types::Fd(self.intake.wake_fd().as_raw_fd());
         let entry = opcode::Read::new(fd, self.wake_count.as_mut_ptr(), 8).build().user_data(WAKE);
-        self.push(&[entry]);
+        self.push(entry);
         self.wake_armed = true;
     }
 
-    fn push(&mut self, entries: &[Entry]) {
-        // SAFETY: what the entries point to is owned by their operation, which stays in its slot until all its
-        // completions are in (`complete`), or by `self.wake_count`, and `run` does not return before the wake-up's
-        // completion is in. Descriptors are held open by the operation's file and by the intake. If this thread
+    fn push(&mut self, entry: Entry) {
+        // SAFETY: what the entry points to is owned by its operation, which stays in its slot until its completion
+        // is in (`complete`), or by `self.wake_count`, and `run` does not return before the wake-up's completion is in. Descriptors are held open by the operation's file and by the intake. If this thread
         // unwinds, `AbortOnUnwind` ends the process before anything is freed.
-        let pushed = unsafe { self.ring.submission().push_multiple(entries) };
+        let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the submission queue has room for every operation that is admitted");
     }
 
     /// Hands the queue to the kernel and waits for `want` completions.
     fn enter(&mut self, want: usize) {
-        let queued = self.ring.submission().len();
         match self.ring.submit_and_wait(want) {
-            Ok(submitted) if submitted < queued => {
-                // The kernel stopped short, for want of memory; it may have stopped between a write and its sync.
-                self.slots.for_each(Operation::distrust_link);
-            }
+            // What the kernel did not take, for want of memory, it is given with the next call.
             Ok(_) => {}
             Err(error) => match Errno::from_io_error(&error) {
                 // Interrupted, or out of memory for now; nothing was taken, and the queue is handed over again.
@@ -133,9 +123,8 @@ impl Driver {
                 self.wake_armed = false;
                 continue;
             }
-            let (slot, stage) = slot_and_stage(user_data);
-            match self.slots.get(slot).completed(stage, result) {
-                Next::Wait => {}
+            let slot = user_data as usize;
+            match self.slots.get(slot).completed(result) {
                 Next::Again => self.push_round(slot),
                 Next::Done(result) => self.slots.remove(slot).finish(result),
             }
@@ -183,19 +172,6 @@ impl Slots {
     fn is_empty(&self) -> bool {
         self.free.len() == self.operations.len()
     }
-
-    fn for_each(&mut self, f: impl FnMut(&mut Operation)) {
-        self.operations.iter_mut().flatten().for_each(f);
-    }
-}
-
-fn user_data(slot: usize, stage: Stage) -> u64 {
-    (slot as u64) << 1 | u64::from(stage == Stage::Sync)
-}
-
-fn slot_and_stage(user_data: u64) -> (usize, Stage) {
-    let stage = if user_data & 1 == 1 { Stage::Sync } else { Stage::Transfer };
-    ((user_data >> 1) as usize, stage)
 }
 
 fn build(entries: u32) -> io::Result<IoUring> {
@@ -218,8 +194,7 @@ fn build(entries: u32) -> io::Result<IoUring> {
 fn probe(ring: &mut IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
-    if !ring.params().is_feature_nodrop() || !needed.iter().all(|code| probe.is_supported(*code)) {
+    if !ring.params().is_feature_nodrop() || !probe.is_supported(opcode::Read::CODE) {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel's io_uring is too old"));
     }
     // SAFETY: the entry points to nothing.
