@@ -103,6 +103,7 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
         bytes_per_s: config.compaction_bytes_per_s.0,
         interval_ms: config.compaction_interval.millis(),
         punch_holes: config.compaction_punch_holes,
+        writers_wait_ms: config.compaction_writers_wait.millis(),
         round_bytes_max: config.compaction_round_bytes.0,
     };
     store

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     /// Random for each opening, the upper half of the ids of all segments that are opened.
     pub(crate) writer: u64,
     pub(crate) entropy: Arc<dyn Entropy>,
+    /// What writers may take of the reserve of each target, in bytes, because compaction took as much of what is theirs, or is about to.
+    lent_bytes: AtomicU64,
     next_segment: AtomicU64,
     poison: OnceLock<String>,
 }
@@ -82,6 +84,7 @@ impl Core {
             applier: OnceLock::new(),
             writer: u64::from_le_bytes(writer),
             entropy: Arc::clone(&env.entropy),
+            lent_bytes: AtomicU64::new(0),
             next_segment: AtomicU64::new(0),
             poison: OnceLock::new(),
         }
@@ -91,6 +94,16 @@ impl Core {
     pub(crate) fn next_segment(&self) -> (SegmentId, u64) {
         let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
         (SegmentId::new(self.writer, number), number)
+    }
+
+    /// See the field.
+    pub(crate) fn lent_bytes(&self) -> u64 {
+        self.lent_bytes.load(Ordering::Acquire)
+    }
+
+    /// Lends writers so much of the reserve; 0: it is all there again.
+    pub(crate) fn lend(&self, bytes: u64) {
+        self.lent_bytes.store(bytes, Ordering::Release);
     }
 
     pub(crate) fn segment(&self, id: SegmentId) -> Result<Arc<Segment>, LogError> {

@@ -8,9 +8,12 @@ use gabion_types::SegmentId;
 /// An error of the log. Cheap to clone: one failure answers every submitter of a batch.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LogError {
-    /// No target has room for new data; reads and data-less records go on.
+    /// No target has room for new data; reads and data-less records go on. Nothing was written.
     #[error("no space is left for new data")]
     NoSpace,
+    /// Space ran out while it was being written. As with `Unavailable`, only the next start is sure of what became of it.
+    #[error("space ran out while a stripe was written")]
+    RanOutOfSpace,
     /// Every queue that could take the request is full: come again later.
     #[error("the write queues are full")]
     Busy,
@@ -59,6 +62,12 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// Whether it is certain that what was submitted takes no effect, not even at a later start: it was refused before anything was written.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::Busy | Self::Invalid(_))
+    }
+
     pub(crate) fn io(target: &str, source: io::Error) -> Self {
         Self::Io { target: target.to_owned(), source: Arc::new(source) }
     }

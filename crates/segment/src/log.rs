@@ -484,9 +484,16 @@ impl Log {
         (told * record_bytes(size_of::<u128>(), 0)) as u64
     }
 
-    /// How much room there is for what compaction moves, asked of the targets now.
-    pub async fn room(&self) -> Room {
-        room(&self.handle.core).await
+    /// How much room there is for what compaction moves and for writers beside it, asked of the targets now: when it is about to move
+    /// `moving_bytes` of payload, or nothing.
+    pub async fn room(&self, moving_bytes: u64) -> Room {
+        room(&self.handle.core, moving_bytes).await
+    }
+
+    /// Lends writers so much of the reserve of each target, in bytes, while compaction moves what [`Log::room`] was told of; 0 when
+    /// what it gives back is there.
+    pub fn lend(&self, bytes: u64) {
+        self.handle.core.lend(bytes);
     }
 
     /// A snapshot for the admin page.

@@ -215,6 +215,10 @@ impl From<StoreError> for S3Error {
             StoreError::Body(error) => error.into(),
             StoreError::NoSpace => Self::new(S3Code::InsufficientStorage),
             StoreError::Busy => Self::new(S3Code::SlowDown).header(RETRY_AFTER, "1"),
+            StoreError::Unreadable(reason) => {
+                tracing::warn!(%reason, "a request failed: what it reads can not be read now");
+                Self::new(S3Code::ServiceUnavailable)
+            }
             StoreError::Unavailable(reason) => {
                 tracing::warn!(%reason, "a request was refused: the store is unavailable");
                 Self::new(S3Code::ServiceUnavailable)
@@ -266,6 +270,7 @@ mod tests {
             (StoreError::Body(BodyError::Malformed("text".into())), 400, "MalformedTrailerError"),
             (StoreError::NoSpace, 507, "InsufficientStorage"),
             (StoreError::Busy, 503, "SlowDown"),
+            (StoreError::Unreadable("/secret/path".into()), 503, "ServiceUnavailable"),
             (StoreError::Unavailable("/secret/path".into()), 503, "ServiceUnavailable"),
             (StoreError::Corrupt("/secret/path".into()), 500, "InternalError"),
             (StoreError::Internal("/secret/path".into()), 500, "InternalError"),

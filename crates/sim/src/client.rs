@@ -241,7 +241,9 @@ impl Client<'_> {
         }
         match error {
             StoreError::Busy => Fate::Refused,
-            StoreError::NoSpace | StoreError::Unavailable(_) if world.writes_may_fail => Fate::Unknown,
+            StoreError::NoSpace | StoreError::Unavailable(_) | StoreError::Unreadable(_) if world.writes_may_fail => {
+                Fate::Unknown
+            }
             _ => {
                 world.violate(format!("{what}: {error}"));
                 Fate::Unknown

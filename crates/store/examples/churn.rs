@@ -80,9 +80,9 @@ async fn main() {
     let wanted = std::env::args().nth(1);
     println!(
         "| objects | round | put MiB | to disk MiB | write amplification | moved MiB | of what it was moved out of | punched MiB | \
-         refused puts, deletions | used | live, mean | by tenths of live bytes |"
+         held back | refused puts, deletions | used | live, mean | by tenths of live bytes |"
     );
-    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
     for load in LOADS.iter().filter(|load| wanted.as_ref().is_none_or(|wanted| wanted == load.name)) {
         churn(load).await;
     }
@@ -113,7 +113,7 @@ async fn churn(load: &Load) {
         let (mean, tenths) = live_ratios(&index);
         let freed = after.freed - before.freed;
         println!(
-            "| {} | {} | {:.0} | {:.0} | {amplification:.2} | {:.0} | {} | {:.0} | {}, {} | {:.0} % | {mean:.2} | {tenths} |",
+            "| {} | {} | {:.0} | {:.0} | {amplification:.2} | {:.0} | {} | {:.0} | {} | {}, {} | {:.0} % | {mean:.2} | {tenths} |",
             load.name,
             if round == 0 { "fill".to_owned() } else { round.to_string() },
             mib(put_bytes as u64),
@@ -121,6 +121,7 @@ async fn churn(load: &Load) {
             mib(after.moved - before.moved),
             if freed == 0 { "-".into() } else { format!("{:.2}", (after.moved - before.moved) as f64 / freed as f64) },
             mib(after.punched - before.punched),
+            after.held_back - before.held_back,
             refused.puts,
             refused.deletions,
             disk.used_bytes() as f64 / load.capacity_bytes() as f64 * 100.0,
@@ -128,7 +129,7 @@ async fn churn(load: &Load) {
         if let Some((earlier, last)) = amplifications[1..].rchunk_pair(WINDOW)
             && (earlier / last - 1.0).abs() < STEADY
         {
-            println!("| {} | **last {WINDOW}** | | | **{last:.2}** | | | | | | | |", load.name);
+            println!("| {} | **last {WINDOW}** | | | **{last:.2}** | | | | | | | | |", load.name);
             break;
         }
     }
@@ -179,6 +180,7 @@ struct Figures {
     moved: u64,
     freed: u64,
     punched: u64,
+    held_back: u64,
 }
 
 fn figures(store: &Store) -> Figures {
@@ -187,6 +189,7 @@ fn figures(store: &Store) -> Figures {
         moved: store.metrics().compaction_moved_bytes.get(),
         freed: store.metrics().freed_bytes.get(),
         punched: store.metrics().punched_bytes.get(),
+        held_back: store.metrics().writes_held_back.get(),
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{
     BodyError, DigestKind, EtagKind, ObjectBody, StoreError,
     copy::crc64_of,
+    holdback::Admitted,
     holds::Hold,
     md5s::BodyMd5,
     store::{Inner, Share},
@@ -47,6 +48,8 @@ pub(crate) struct Collected {
     /// Keeps what was written from being freed before a row refers to it.
     pub hold: Hold,
     _share: Option<Share>,
+    /// Room that it was let in for.
+    _admitted: Option<Admitted>,
 }
 
 /// Where a body is.
@@ -119,11 +122,13 @@ impl<'a> Collector<'a> {
             return Err(StoreError::EntityTooLarge);
         }
         let is_large = body.length.is_some_and(|length| length > INLINE_BYTES_MAX as u64);
-        let mut share = None;
+        let (mut share, mut admitted) = (None, None);
         if is_large {
-            self.stripes = Some(Stripes::new(self.inner));
+            self.stripes = Some(Stripes::new(self.inner, body.length));
         } else {
             let bytes = body.length.map_or(INLINE_BYTES_MAX, |length| length as usize);
+            // First this: who waits for room keeps no memory from others.
+            admitted = Some(self.inner.admit(bytes as u64).await?);
             share = Some(self.inner.put_share(bytes).await?);
         }
         while let Some(piece) = body.stream.next().await {
@@ -157,7 +162,16 @@ impl<'a> Collector<'a> {
             (EtagKind::Md5, Some(md5)) => PartTag::Md5(md5),
             (EtagKind::Crc64Nvme, _) | (_, None) => PartTag::Crc64(crc64),
         };
-        Ok(Collected { size: self.size, tag, checksums: digests.checksums, crc64, content, hold, _share: share })
+        Ok(Collected {
+            size: self.size,
+            tag,
+            checksums: digests.checksums,
+            crc64,
+            content,
+            hold,
+            _share: share,
+            _admitted: admitted,
+        })
     }
 
     async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
@@ -173,7 +187,7 @@ impl<'a> Collector<'a> {
         }
         self.digester.update(&piece);
         if self.stripes.is_none() && self.size > INLINE_BYTES_MAX as u64 {
-            let mut stripes = Stripes::new(self.inner);
+            let mut stripes = Stripes::new(self.inner, None);
             for early in std::mem::take(&mut self.pieces).finish() {
                 stripes.put(&early).await?;
             }
@@ -225,23 +239,31 @@ impl Pieces {
 /// A large body on its way into the log.
 struct Stripes<'a> {
     inner: &'a Inner,
-    filling: Option<StripeBuffer>,
+    /// Bytes that are to come at most, of those for which no room was asked for yet.
+    expected_bytes: u64,
+    filling: Option<(StripeBuffer, Admitted)>,
     in_flight: VecDeque<JoinHandle<Result<(Extent, Hold), StoreError>>>,
     extents: Vec<Extent>,
     hold: Hold,
 }
 
 impl<'a> Stripes<'a> {
-    fn new(inner: &'a Inner) -> Self {
-        let hold = inner.holds.hold();
-        Self { inner, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
+    fn new(inner: &'a Inner, length: Option<u64>) -> Self {
+        let (hold, expected_bytes) = (inner.holds.hold(), length.unwrap_or(u64::MAX));
+        Self { inner, expected_bytes, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
     }
 
     async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         while !bytes.is_empty() {
-            let buffer = match &mut self.filling {
-                Some(buffer) => buffer,
-                empty => empty.insert(self.inner.stripe_buffer().await?),
+            let (buffer, _) = match &mut self.filling {
+                Some(filling) => filling,
+                empty => {
+                    // Stripe by stripe: a large body waits in the middle, and its client with it.
+                    let wanted = self.expected_bytes.min(self.inner.log.stripe_payload_bytes() as u64);
+                    self.expected_bytes -= wanted;
+                    let admitted = self.inner.admit(wanted).await?;
+                    empty.insert((self.inner.stripe_buffer().await?, admitted))
+                }
             };
             let taken = buffer.put(bytes);
             bytes = &bytes[taken..];
@@ -254,13 +276,13 @@ impl<'a> Stripes<'a> {
 
     /// Sends what is filled on its way, in a task of its own: it goes on whatever becomes of the request.
     async fn send(&mut self) -> Result<(), StoreError> {
-        let Some(buffer) = self.filling.take() else { return Ok(()) };
+        let Some((buffer, admitted)) = self.filling.take() else { return Ok(()) };
         while self.in_flight.len() >= STRIPES_IN_FLIGHT {
             self.receive().await?;
         }
         let (log, holds) = (self.inner.log.clone(), std::sync::Arc::clone(&self.inner.holds));
         self.in_flight.push_back(self.inner.spawn(async move {
-            let _appending = holds.append();
+            let (_appending, _admitted) = (holds.append(), admitted);
             let extent = log.append(buffer).await?;
             let mut hold = holds.hold();
             hold.add(extent.segment);

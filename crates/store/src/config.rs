@@ -123,6 +123,9 @@ pub struct CompactionConfig {
     pub interval_ms: u64,
     /// Whether dead stripes of large objects are punched out of their segments, where targets can do that, before anything is moved.
     pub punch_holes: bool,
+    /// Longest time that a write waits for room which compaction is making, in milliseconds, before the client is told `Busy`; 0: writes are never
+    /// held back.
+    pub writers_wait_ms: u64,
     /// Live bytes of all segments that one round compacts. A round reads the index once, and needs as much room as it moves.
     pub round_bytes_max: u64,
 }
@@ -134,6 +137,7 @@ impl Default for CompactionConfig {
             bytes_per_s: 64 << 20,
             interval_ms: 10_000,
             punch_holes: true,
+            writers_wait_ms: 20_000,
             round_bytes_max: 8 << 30,
         }
     }

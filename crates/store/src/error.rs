@@ -83,6 +83,9 @@ pub enum StoreError {
     /// The store can not do this now (shutting down, too few targets, index failed), and perhaps not until an operator acts.
     #[error("unavailable: {0}")]
     Unavailable(String),
+    /// Stored bytes can not be read now: too many of the targets that hold them are away or fail. They may come back.
+    #[error("unreadable for now: {0}")]
+    Unreadable(String),
     /// Stored bytes are lost beyond what parity can rebuild.
     #[error("stored data is corrupt: {0}")]
     Corrupt(String),
@@ -135,10 +138,10 @@ impl std::fmt::Display for DigestKind {
 impl From<LogError> for StoreError {
     fn from(error: LogError) -> Self {
         match error {
-            LogError::NoSpace => StoreError::NoSpace,
+            LogError::NoSpace | LogError::RanOutOfSpace => StoreError::NoSpace,
             LogError::Busy => StoreError::Busy,
             LogError::Unavailable(reason) => StoreError::Unavailable(reason),
-            error @ LogError::Unreadable { .. } => StoreError::Unavailable(error.to_string()),
+            error @ LogError::Unreadable { .. } => StoreError::Unreadable(error.to_string()),
             LogError::Io { source, .. } => StoreError::Unavailable(format!("a target failed: {}", source.kind())),
             error @ LogError::Corrupt { .. } => StoreError::Corrupt(error.to_string()),
             error => StoreError::Internal(error.to_string()),

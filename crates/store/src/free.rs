@@ -8,6 +8,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use gabion_metadata::{
 use gabion_segment::{AppliedRecord, LogError, RecordBody};
 use gabion_types::{BucketName, ObjectKey, SegmentId, Seq};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     StoreError,
@@ -36,6 +38,8 @@ pub(crate) struct Frees {
     /// One run at a time.
     run: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    /// Rings when the files of a segment are gone, or stay.
+    removed: Notify,
 }
 
 #[derive(Default)]
@@ -57,6 +61,21 @@ impl Frees {
     /// Something changed that may let segments go which could not.
     pub(crate) fn reconsider(&self) {
         self.state.lock().freed += 1;
+    }
+
+    /// Waits until the files of none of `segments` are about to be removed, at most `longest`: readers may keep them.
+    pub(crate) async fn wait_for_removals(&self, segments: &HashSet<SegmentId>, longest: Duration) {
+        let removed = async {
+            loop {
+                let rung = self.removed.notified();
+                if self.state.lock().in_flight.is_disjoint(segments) {
+                    return;
+                }
+                rung.await;
+            }
+        };
+        // Whether it took too long matters to nobody.
+        let _ = tokio::time::timeout(longest, removed).await;
     }
 
     /// Waits until what is being freed is decided.
@@ -99,6 +118,11 @@ pub(crate) async fn free_dead(inner: &Arc<Inner>) -> Result<usize, StoreError> {
     }
 }
 
+/// Whether there are segments that can be deleted at once, or are about to go.
+pub(crate) fn has_dead(inner: &Inner) -> bool {
+    !candidates(inner).is_empty() || !inner.frees.state.lock().in_flight.is_empty()
+}
+
 /// Dead segments that are worth a look.
 fn candidates(inner: &Inner) -> Vec<SegmentId> {
     let state = inner.frees.state.lock();
@@ -111,8 +135,10 @@ fn candidates(inner: &Inner) -> Vec<SegmentId> {
 
 /// Deletes one segment, unless it has to wait.
 async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreError> {
-    let freed_bytes =
-        inner.apply.with_segments(|segments| segments.get(segment).map_or(0, |segment| segment.row.written_bytes));
+    let (freed_bytes, kept_bytes) = inner.apply.with_segments(|segments| {
+        let row = segments.get(segment).map(|segment| &segment.row);
+        row.map_or((0, 0), |row| (row.written_bytes, row.written_bytes - row.punched_bytes.unwrap_or(0)))
+    });
     let carried = match judge(inner, segment).await? {
         Verdict::Free { carried } => carried,
         Verdict::Postpone => {
@@ -128,9 +154,11 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
         let outcome = log.free(segment, carried).await;
         if let Some(inner) = weak.upgrade() {
             inner.frees.state.lock().in_flight.remove(&segment);
-            if outcome.is_err() {
+            inner.frees.removed.notify_waiters();
+            match &outcome {
+                Ok(_) => inner.holdback.removed(segment, kept_bytes),
                 // Tried again when the next segment dies.
-                inner.frees.state.lock().postponed.remove(&segment);
+                Err(_) => drop(inner.frees.state.lock().postponed.remove(&segment)),
             }
         }
         outcome

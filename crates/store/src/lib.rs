@@ -25,6 +25,7 @@ mod free;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod get;
+mod holdback;
 mod holds;
 mod list;
 mod locks;

@@ -69,6 +69,10 @@ counters! {
     punched_bytes,
     /// Extents that compaction did not move twice, because rows share them.
     compaction_extents_shared,
+    /// Bodies, or stripes of large ones, that waited for room which compaction was making.
+    writes_held_back,
+    /// Those that waited in vain: their clients were told to come again.
+    writes_held_back_in_vain,
     /// Mutations carried on into another segment when theirs was deleted.
     mutations_carried,
     /// Bodies that were packed with others into small segments.

@@ -15,7 +15,7 @@ use gabion_metadata::{
     Index, IndexStats, Table, Value, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
-use gabion_segment::{Committed, Log, LogError, LogMetrics, LogStatus, LogTarget, MemoryUse, NewRecord, StripeBuffer};
+use gabion_segment::{Committed, Log, LogMetrics, LogStatus, LogTarget, MemoryUse, NewRecord, StripeBuffer};
 use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, limits::INLINE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{
@@ -29,6 +29,7 @@ use crate::{
     apply::Apply,
     compact::{self, Compacted, Compaction, Pace},
     free::{self, Frees},
+    holdback::Holdback,
     holds::{Hold, Holds},
     locks::Locks,
     md5s::Md5s,
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     pub frees: Frees,
     pub scrub: upkeep::Scrub,
     pub compaction: Compaction,
+    pub holdback: Arc<Holdback>,
     put_memory: Budget,
     read_memory: Budget,
     read_ahead_memory: Budget,
@@ -104,6 +106,10 @@ pub struct StoreStatus {
     pub compaction_segments: usize,
     /// What compacting them gives back, in bytes of payload.
     pub compaction_debt_bytes: u64,
+    /// Whether writers are let in only as fast as compaction makes room for them.
+    pub holds_back: bool,
+    /// Writers that wait for room.
+    pub writers_waiting: usize,
     /// Segments in which nothing is needed and that are about to be deleted.
     pub dead_segments: usize,
     /// Segments whose files are being removed, or could not all be removed because a target is absent.
@@ -226,6 +232,7 @@ impl Store {
             frees: Frees::default(),
             scrub: upkeep::Scrub::default(),
             compaction: Compaction::default(),
+            holdback: Arc::new(Holdback::new(Arc::clone(&apply.work().room))),
             commits: TaskTracker::new(),
             background: TaskTracker::new(),
             checkpointing: tokio::sync::Mutex::default(),
@@ -257,6 +264,7 @@ impl Store {
         inner.background.spawn(upkeep::repairs(Arc::downgrade(&inner), wanted, inner.stop.clone()));
         inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::forgets(Arc::downgrade(&inner), inner.stop.clone()));
+        inner.background.spawn(tasks::rooms(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
         Self { inner }
     }
@@ -346,6 +354,8 @@ impl Store {
         let mut status = StoreStatus {
             compaction_segments,
             compaction_debt_bytes,
+            holds_back: inner.holdback.is_on(),
+            writers_waiting: inner.holdback.waiting(),
             unavailable: closed.or_else(|| log.poisoned.clone()),
             scrub: upkeep::scrub_status(inner, log.sealed_segments),
             log,
@@ -543,7 +553,7 @@ impl Inner {
         self.log.sync_segments(hold.segments()).await?;
         let committed = self.log.commit(NewRecord { mutation: encoded.into(), data, data_crc64 }).await;
         committed.map_err(|error| {
-            if !matches!(error, LogError::Busy | LogError::Invalid(_)) {
+            if !error.is_refusal() {
                 // It was not applied, but may take effect at the next start: what it refers to must be there then.
                 hold.leak();
                 self.uncertain.store(true, Ordering::Release);

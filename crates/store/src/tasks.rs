@@ -46,6 +46,10 @@ pub(crate) async fn checkpoints(store: Weak<Inner>, apply: Arc<Apply>, stop: Can
         }
         let Some(inner) = store.upgrade() else { return };
         inner.measure_index_room();
+        if inner.holdback.is_on() {
+            // Somebody else may have made room, or taken it.
+            inner.holdback.room_changed();
+        }
         if let Err(error) = inner.checkpoint().await {
             inner.metrics.checkpoint_failures.add(1);
             tracing::error!(%error, "a checkpoint of the index failed");
@@ -173,9 +177,27 @@ pub(crate) async fn forgets(store: Weak<Inner>, stop: CancellationToken) {
     }
 }
 
+/// Looks how much room there is when that changed.
+pub(crate) async fn rooms(store: Weak<Inner>, apply: Arc<Apply>, stop: CancellationToken) {
+    // What the last life of the process left.
+    apply.work().room.notify_one();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = apply.work().room.notified() => {}
+        }
+        let Some(inner) = store.upgrade() else { return };
+        inner.measure_room().await;
+    }
+}
+
 /// Compacts segments when there is enough to gain.
 pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
-    let Some(interval_ms) = store.upgrade().map(|inner| inner.config.compaction.interval_ms.max(1)) else { return };
+    let Some(inner) = store.upgrade() else { return };
+    let interval = Duration::from_millis(inner.config.compaction.interval_ms.max(1));
+    let holdback = Arc::clone(&inner.holdback);
+    drop(inner);
     let mut told = Told::default();
     let mut is_pressing = false;
     loop {
@@ -184,29 +206,36 @@ pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(Duration::from_millis(interval_ms)) => {}
+                () = holdback.wanted() => {}
+                () = tokio::time::sleep(interval) => {}
             }
         }
         let Some(inner) = store.upgrade() else { return };
-        tokio::select! {
+        let given_back = || inner.metrics.segments_freed.get() + inner.metrics.punched_bytes.get();
+        let (was_waited_for, given_back_before) = (holdback.is_on(), given_back());
+        let round = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            round = compact::round(&inner, Pace::Background) => match round {
-                Ok(compacted) => {
-                    told.clear();
-                    if compacted.victims > 0 {
-                        tracing::info!(?compacted, "compacted segments");
-                    }
-                    is_pressing = compacted.victims_freed > 0 && inner.log.room().await.is_short;
+            round = compact::round(&inner, Pace::Background) => round,
+        };
+        match round {
+            Ok(compacted) => {
+                told.clear();
+                if compacted.victims > 0 {
+                    tracing::info!(?compacted, "compacted segments");
                 }
-                Err(error) => {
-                    inner.metrics.compaction_failures.add(1);
-                    if told.is_new(&error) {
-                        tracing::warn!(%error, "a compaction failed; it is tried again later");
-                    }
+            }
+            Err(error) => {
+                inner.metrics.compaction_failures.add(1);
+                if told.is_new(&error) {
+                    tracing::warn!(%error, "a compaction failed; it is tried again later");
                 }
             }
         }
+        let gave_back = given_back() > given_back_before;
+        holdback.round_ended(was_waited_for, gave_back);
+        inner.measure_room().await;
+        is_pressing = gave_back && inner.log.room(0).await.is_short;
     }
 }
 

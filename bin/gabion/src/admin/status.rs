@@ -126,6 +126,10 @@ struct Scrub {
 struct Compaction {
     candidates: u64,
     debt_bytes: u64,
+    #[serde(default)]
+    holds_back_writers: bool,
+    #[serde(default)]
+    writers_waiting: u64,
 }
 
 /// Shows the status of a server. Fails with a code of its own when redundancy or service is impaired.
@@ -232,6 +236,11 @@ impl Store {
         let mut say = |sentence: String, page: &str| troubles.push(format!("{sentence} ({PAGES}/{page}.md)"));
         if let Some(reason) = &self.unavailable {
             say(format!("no writes are taken: {reason}"), "no-writes");
+        }
+        if let Some(compaction) = self.compaction.as_ref().filter(|compaction| compaction.holds_back_writers) {
+            let waiting = count(compaction.writers_waiting, "writer");
+            let sentence = format!("space is short: writes go no faster than compaction makes room, {waiting} waiting");
+            say(sentence, "space-is-short");
         }
         for target in &log.targets {
             let error = target.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
@@ -460,7 +469,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 13] = [
+        let table: [(Change, &str); 14] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -470,6 +479,13 @@ mod tests {
             (|v| v["store"]["log"]["unreadable_segments"] = json!(2), "2 segments can not be read"),
             (|v| v["store"]["segments_kept"] = json!(7), "7 segments give back no space"),
             (|v| v["store"]["log"]["at_risk"] = json!(1), "1 segment at risk"),
+            (
+                |v| {
+                    v["store"]["compaction"] = json!({ "candidates": 3, "debt_bytes": 1, "holds_back_writers": true,
+                        "writers_waiting": 2 });
+                },
+                "2 writers waiting",
+            ),
             (|v| v["store"]["log"]["redundancy"] = json!([5, 3, 1]), "4 segments without full redundancy"),
             (
                 |v| {

@@ -65,6 +65,7 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.checkpoint_interval.millis(), store.checkpoint_interval_ms);
     assert_eq!(config.checkpoint_bytes.0, store.checkpoint_bytes);
     assert_eq!(config.region, store.region);
+    assert_eq!(config.compaction_writers_wait.millis(), store.compaction.writers_wait_ms);
     let index = gabion_metadata::IndexOptions::default();
     assert_eq!(config.index_cache_bytes.0, index.cache_bytes);
     assert_eq!(config.index_row_cache_bytes.0, index.row_cache_bytes);

@@ -9,6 +9,7 @@ use super::LaneGuard;
 use super::apply::ApplyJob;
 use super::encode::{LargePayload, StripePlace};
 use super::open::Purpose;
+use super::small::refusal;
 use super::writer::{Position, WRITE_ATTEMPTS_MAX, Writer, Written};
 use crate::applier::AppliedStripe;
 use crate::core::Core;
@@ -73,7 +74,7 @@ pub(crate) async fn run_large_lane(
                     }
                 }
                 Err(error) => {
-                    if matches!(error, LogError::NoSpace) {
+                    if matches!(error, LogError::NoSpace | LogError::RanOutOfSpace) {
                         core.media.metrics.no_space_refusals.add(1);
                     }
                     let _ = answer.send(Err(error));
@@ -93,8 +94,8 @@ async fn write_stripe(writer: &mut Writer, payload: &LargePayload) -> Result<(St
         core.check_poison()?;
         let place = match writer.position(stored_bytes, true).await {
             Position::At(place) => place,
-            Position::TooLarge => return Err(LogError::NoSpace),
-            Position::Refused(error) => return Err(error),
+            Position::TooLarge => return Err(refusal(LogError::NoSpace, attempt)),
+            Position::Refused(error) => return Err(refusal(error, attempt)),
         };
         let stripe = payload.encode(&place);
         match writer.write(&stripe).await {

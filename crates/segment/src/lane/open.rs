@@ -17,6 +17,7 @@ use crate::placement::choose;
 use crate::segment::{Life, Segment, ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path};
+use crate::target::{Candidates, is_full};
 
 /// Least payload of a segment for data where targets are nearly full, in bytes: smaller ones would cost more inodes than they hold.
 const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
@@ -76,18 +77,20 @@ impl Core {
     pub(crate) async fn open_segment(&self, kind: LaneKind, purpose: Purpose) -> Result<OpenSegment, LogError> {
         let geometry = self.config.geometry;
         let wanted_bytes = match purpose {
-            Purpose::Data | Purpose::Moved | Purpose::Apart => self.left_bytes(purpose) + self.shard_bytes_min(),
+            // What compaction takes on the way is not taken from writers.
+            Purpose::Data => self.left_bytes(purpose).saturating_sub(self.lent_bytes()) + self.shard_bytes_min(),
+            Purpose::Moved | Purpose::Apart => self.left_bytes(purpose) + self.shard_bytes_min(),
             Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
         };
         // Targets that failed, and whether it was for want of space.
         let mut excluded: HashMap<usize, bool> = HashMap::new();
         // Each round excludes a target or ends.
         loop {
-            let mut candidates = self.media.targets.candidates(wanted_bytes).await;
+            let Candidates { with_room: mut candidates, full } = self.media.targets.candidates(wanted_bytes).await;
             candidates.retain(|candidate| !excluded.contains_key(&candidate.target));
             let (id, number) = self.next_segment();
             let Some(slots) = choose(&candidates, geometry.shards(), geometry.quorum(), number) else {
-                let full = self.media.targets.full().filter(|target| !excluded.contains_key(target)).count();
+                let full = full.iter().filter(|target| !excluded.contains_key(target)).count();
                 let full = full + excluded.values().filter(|for_space| **for_space).count();
                 return Err(if candidates.len() + full >= geometry.quorum() {
                     LogError::NoSpace
@@ -111,8 +114,7 @@ impl Core {
                 // Without descriptors no target would do any better.
                 Err(failed) if failed.iter().any(|(_, error)| is_exhausted(error)) => return Err(LogError::Busy),
                 Err(failed) => {
-                    let for_space = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
-                    excluded.extend(failed.iter().map(|(target, error)| (*target, for_space(error))));
+                    excluded.extend(failed.iter().map(|(target, error)| (*target, is_full(error))));
                 }
             }
         }
@@ -231,7 +233,7 @@ impl Core {
         aligned + (shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES) as u64
     }
 
-    fn shard_bytes_min(&self) -> u64 {
+    pub(crate) fn shard_bytes_min(&self) -> u64 {
         let geometry = self.config.geometry;
         let stripe_bytes = self.config.stripe_payload_bytes / geometry.data() + CHUNK_HEADER_BYTES_MAX;
         let stripe_bytes = align(stripe_bytes) + shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES;
@@ -239,7 +241,8 @@ impl Core {
         least.min(self.shard_bytes_full())
     }
 
-    fn shard_bytes(&self, room: u64, purpose: Purpose) -> u64 {
+    /// Length of a shard where there is so much room, in bytes.
+    pub(crate) fn shard_bytes(&self, room: u64, purpose: Purpose) -> u64 {
         let shard_bytes = match purpose {
             Purpose::Data | Purpose::Moved | Purpose::Apart => {
                 let share = room.saturating_sub(self.left_bytes(purpose)) / ROOM_SHARE;

@@ -36,6 +36,13 @@ struct BatchRecord {
     in_flight: InFlight,
 }
 
+/// Records of a batch that are written as one stripe.
+struct Part {
+    batch: Vec<BatchRecord>,
+    /// One more than how often they were written in vain.
+    attempt: u32,
+}
+
 /// Counts a record as in flight until it is answered, however that comes.
 struct InFlight(Arc<Queue<PendingRecord>>);
 
@@ -80,7 +87,7 @@ pub(crate) async fn run_small_lane(
             in_flight: InFlight(Arc::clone(&queue)),
         });
         // The later part of a batch that had to be split lies below the earlier one: sequences ascend on the media.
-        let mut parts = vec![batch.collect::<Vec<_>>()];
+        let mut parts = vec![Part { batch: batch.collect(), attempt: 1 }];
         while let Some(part) = parts.pop() {
             write_part(&mut writer, part, &mut parts).await;
         }
@@ -89,25 +96,21 @@ pub(crate) async fn run_small_lane(
 }
 
 /// Writes one stripe; what must be written apart from it is pushed to `parts`.
-async fn write_part(writer: &mut Writer, mut batch: Vec<BatchRecord>, parts: &mut Vec<Vec<BatchRecord>>) {
+async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
     let core = Arc::clone(&writer.core);
-    let mut attempt = 1;
+    let Part { mut batch, mut attempt } = part;
     while !batch.is_empty() {
         if let Err(error) = core.check_poison() {
             return answer_all(batch, &error);
         }
         let sizes: Vec<RecordSize> = batch.iter().map(BatchRecord::size).collect();
         let has_data = sizes.iter().any(|size| size.data_bytes > 0);
-        let Some(layout) = deal(&sizes, core.config.geometry.data()) else { return split(batch, parts) };
+        let Some(layout) = deal(&sizes, core.config.geometry.data()) else { return split(batch, attempt, parts) };
         let place = match writer.position(layout.stored_bytes(), has_data).await {
             Position::At(place) => place,
-            Position::TooLarge => return split(batch, parts),
+            Position::TooLarge => return split(batch, attempt, parts),
             Position::Refused(error) => {
-                // Busy says that nothing took effect; of an attempt that was voided only the next start is sure.
-                let error = match error {
-                    LogError::Busy if attempt > 1 => LogError::Unavailable("no segment can be opened".to_owned()),
-                    error => error,
-                };
+                let error = refusal(error, attempt);
                 batch = keep_dataless(&core, batch, &error);
                 if !has_data {
                     return answer_all(batch, &error);
@@ -170,20 +173,30 @@ fn job(stripe: AppliedStripe, batch: Vec<BatchRecord>, applied: Vec<AppliedRecor
     ApplyJob::Stripe { stripe, answer }
 }
 
+/// Why a stripe is not written, after so many attempts. A refusal says that nothing took effect; of an attempt that was voided only the next
+/// start is sure.
+pub(crate) fn refusal(error: LogError, attempt: u32) -> LogError {
+    match error {
+        error if attempt == 1 => error,
+        LogError::NoSpace => LogError::RanOutOfSpace,
+        LogError::Busy => LogError::Unavailable("no segment can be opened".to_owned()),
+        error => error,
+    }
+}
+
 /// Splits a batch that is too large for one stripe; a record that is too large by itself is refused.
-fn split(mut batch: Vec<BatchRecord>, parts: &mut Vec<Vec<BatchRecord>>) {
+fn split(mut batch: Vec<BatchRecord>, attempt: u32, parts: &mut Vec<Part>) {
     if batch.len() < 2 {
-        return answer_all(batch, &LogError::NoSpace);
+        return answer_all(batch, &refusal(LogError::NoSpace, attempt));
     }
     let later = batch.split_off(batch.len() / 2);
-    parts.push(later);
-    parts.push(batch);
+    parts.extend([later, batch].map(|batch| Part { batch, attempt }));
 }
 
 /// Refuses the records with data; the others may still find room.
 fn keep_dataless(core: &Core, batch: Vec<BatchRecord>, error: &LogError) -> Vec<BatchRecord> {
     let (with_data, dataless): (Vec<_>, Vec<_>) = batch.into_iter().partition(|record| record.pending.data_bytes > 0);
-    if matches!(error, LogError::NoSpace) {
+    if matches!(error, LogError::NoSpace | LogError::RanOutOfSpace) {
         core.media.metrics.no_space_refusals.add(with_data.len() as u64);
     }
     answer_all(with_data, error);

@@ -18,6 +18,7 @@ use crate::error::LogError;
 use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
 use crate::segment::ShardFiles;
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
+use crate::target::is_full;
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -162,7 +163,7 @@ impl Writer {
                     }
                 }
                 Err(error) => {
-                    only_space &= error.kind() == io::ErrorKind::StorageFull;
+                    only_space &= is_full(&error);
                     core.chunk_failed(&files, shard, &error);
                 }
             }
@@ -172,7 +173,7 @@ impl Writer {
             core.media.metrics.stripe_retries.add(1);
             self.seal(SealReason::Voided).await;
             return Written::Void(if only_space {
-                LogError::NoSpace
+                LogError::RanOutOfSpace
             } else {
                 LogError::Unavailable(format!("{written} chunks of a stripe became durable, which is too few"))
             });

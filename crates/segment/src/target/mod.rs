@@ -76,6 +76,14 @@ pub(crate) struct Target {
     own: Mutex<Own>,
 }
 
+/// What targets are good for a new segment.
+#[derive(Default)]
+pub(crate) struct Candidates {
+    pub(crate) with_room: Vec<Candidate>,
+    /// Those that lack nothing but room.
+    pub(crate) full: Vec<usize>,
+}
+
 /// What is known of the list of members that lies on a target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Own {
@@ -110,6 +118,11 @@ pub(crate) enum Standing {
     Down { since_ns: u64, given_up: bool },
     /// It is no member: what it held is lost.
     Gone,
+}
+
+/// Whether an operation failed for want of room alone.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl Target {
@@ -313,7 +326,7 @@ impl TargetSet {
     /// Notes that a write, sync or creation failed, or that the target does not answer.
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
         let target = self.at(number);
-        let full = error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded;
+        let full = is_full(error);
         let state = if full { TargetState::Full } else { TargetState::Failed };
         let mut health = target.health.lock();
         if health.state != state {
@@ -328,25 +341,34 @@ impl TargetSet {
     }
 
     /// Asks every target that may take new segments how much room it has; `wanted_bytes` is what it must have to be a candidate.
-    pub(crate) async fn candidates(&self, wanted_bytes: u64) -> Vec<Candidate> {
+    pub(crate) async fn candidates(&self, wanted_bytes: u64) -> Candidates {
         let all = self.all();
         let asked = join_all(all.iter().map(|(number, target)| self.candidate(*number, target, wanted_bytes))).await;
-        asked.into_iter().flatten().collect()
+        let mut found = Candidates::default();
+        for asked in asked.into_iter().flatten() {
+            match asked {
+                Ok(candidate) => found.with_room.push(candidate),
+                Err(number) => found.full.push(number),
+            }
+        }
+        found
     }
 
-    /// The targets that lack nothing but room.
-    pub(crate) fn full(&self) -> impl Iterator<Item = usize> {
-        self.all().into_iter().filter(|(_, target)| target.state() == TargetState::Full).map(|(number, _)| number)
-    }
-
-    async fn candidate(&self, number: usize, target: &Target, wanted_bytes: u64) -> Option<Candidate> {
+    /// A candidate, or the place of a target that lacks nothing but room; nothing if it can not be one. What the target's state says is no
+    /// answer: others ask at the same time, for more room or for less.
+    async fn candidate(&self, number: usize, target: &Target, wanted_bytes: u64) -> Option<Result<Candidate, usize>> {
         let space = self.room(number).await?;
         let fits = space.available_bytes >= wanted_bytes;
         target.health.lock().state = if fits { TargetState::Online } else { TargetState::Full };
-        (fits && !target.is_draining()).then(|| Candidate {
-            target: number,
-            failure_domain: target.failure_domain.clone(),
-            available_bytes: space.available_bytes,
+        if !fits {
+            return Some(Err(number));
+        }
+        (!target.is_draining()).then(|| {
+            Ok(Candidate {
+                target: number,
+                failure_domain: target.failure_domain.clone(),
+                available_bytes: space.available_bytes,
+            })
         })
     }
 

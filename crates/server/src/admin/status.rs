@@ -36,6 +36,8 @@ fn of_store(store: &Store) -> Value {
         kept_segments,
         compaction_segments,
         compaction_debt_bytes,
+        holds_back,
+        writers_waiting,
         scrub,
         unavailable,
         ..
@@ -55,7 +57,12 @@ fn of_store(store: &Store) -> Value {
         "written_bytes": written_bytes,
         "segments_to_free": dead_segments + freeing_segments,
         "segments_kept": kept_segments,
-        "compaction": { "candidates": compaction_segments, "debt_bytes": compaction_debt_bytes },
+        "compaction": {
+            "candidates": compaction_segments,
+            "debt_bytes": compaction_debt_bytes,
+            "holds_back_writers": holds_back,
+            "writers_waiting": writers_waiting,
+        },
         "scrub": scrub,
         "unavailable": unavailable,
     })

@@ -24,7 +24,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 24] = [
+const PLAIN: [(Kind, &str, &str); 26] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -35,6 +35,12 @@ const PLAIN: [(Kind, &str, &str); 24] = [
         "Segments of which so little is live that they are to be compacted",
     ),
     (Kind::Gauge, "gabion_store_compaction_debt_bytes", "What compacting them gives back, in bytes of payload"),
+    (
+        Kind::Gauge,
+        "gabion_store_holds_back",
+        "1 while space is short and writes are let in as fast as compaction makes room, else 0",
+    ),
+    (Kind::Gauge, "gabion_store_writers_waiting", "Writes that wait for room"),
     (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
     (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
@@ -124,6 +130,8 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         count(status.dead_segments + status.freeing_segments),
         count(status.compaction_segments),
         status.compaction_debt_bytes,
+        u64::from(status.holds_back),
+        count(status.writers_waiting),
         count(status.log.open_segments),
         count(status.log.sealed_segments),
         count(status.log.unreadable_segments),

@@ -78,6 +78,8 @@ pub(crate) struct Work {
     pub(crate) free: Notify,
     /// Rings when the removal of a segment was applied.
     pub(crate) freed: Notify,
+    /// Rings when a segment took room or gave some back.
+    pub(crate) room: Arc<Notify>,
 }
 
 impl Work {
@@ -279,7 +281,9 @@ impl Applier for Apply {
             }
             Ok(())
         })
-        .map_err(|error| ApplyError(error.to_string()))
+        .map_err(|error| ApplyError(error.to_string()))?;
+        self.work.room.notify_one();
+        Ok(())
     }
 }
 

@@ -11,14 +11,14 @@ use gabion_metadata::{
     ScanRange, Table, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
-use gabion_segment::{LogError, NewRecord};
+use gabion_segment::NewRecord;
 use gabion_types::{BucketName, Extent, ObjectKey, UploadId};
 use parking_lot::Mutex;
 
 use super::{
     Fate, Round,
     pass::{Found, RowPlace},
-    relocate::{Content, Stays, is_unchanged, lock, rewrite, unless_changed},
+    relocate::{Content, Stays, is_unchanged, lock, rewrite, sync_before, unless_changed},
 };
 use crate::{
     ByteRange, StoreError,
@@ -239,6 +239,7 @@ impl Moving<'_> {
             return Ok(Fate::TooLarge);
         }
         self.bytes += encoded.len() as u64;
+        sync_before(inner, self.found, &[]).await?;
         // From here on nobody else changes the row: what is committed is ordered as it is applied.
         let _guards = lock(self.round, &self.found.place).await;
         if !is_unchanged(&*inner.index.snapshot(), self.found)? {
@@ -247,7 +248,7 @@ impl Moving<'_> {
         let record = NewRecord { mutation: encoded.into(), data: Vec::new(), data_crc64: 0 };
         if let Err(error) = inner.log.commit_moved(record).await {
             // It may take effect at the next start: its parts must be there then.
-            self.is_uncertain = !matches!(error, LogError::Busy | LogError::Invalid(_));
+            self.is_uncertain = !error.is_refusal();
             return Err(error.into());
         }
         Ok(Fate::Moved { bytes: self.bytes })

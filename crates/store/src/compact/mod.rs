@@ -26,6 +26,7 @@ use std::{
 };
 
 use gabion_metadata::rows::SegmentState;
+use gabion_segment::Room;
 use gabion_types::SegmentId;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -55,6 +56,8 @@ const RESTRIPED_AT_ONCE: usize = 2;
 const ATTEMPTS_MAX: u32 = 3;
 /// How much of a segment may be live to be compacted when space is short.
 const LIVE_RATIO_MAX_SHORT: f64 = 0.95;
+/// How long the files of victims are waited for, so that what writers are let in for is there.
+const REMOVALS_WAIT: Duration = Duration::from_secs(1);
 /// Bytes that are moved between two pauses.
 const PAUSE_EVERY_BYTES: u64 = 1 << 20;
 
@@ -80,6 +83,8 @@ pub struct Compacted {
     pub rows_changed: u64,
     /// Rows that could not be moved.
     pub rows_failed: u64,
+    /// Rows that could not be read now, because too many targets are away or fail: they are looked at again in the next round.
+    pub rows_unreadable: u64,
     /// Payload that was written, in bytes: records and object bytes.
     pub moved_bytes: u64,
     /// Victims that are deleted.
@@ -108,6 +113,7 @@ pub(super) struct Round {
     rows_moved: AtomicU64,
     rows_changed: AtomicU64,
     rows_failed: AtomicU64,
+    rows_unreadable: AtomicU64,
     moved_bytes: AtomicU64,
     /// Why the round can not go on.
     fatal: Mutex<Option<StoreError>>,
@@ -127,23 +133,34 @@ pub(super) enum Fate {
 pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, StoreError> {
     let _run = inner.compaction.run.lock().await;
     by_parts::end_left_overs(inner).await?;
+    if inner.holdback.is_on() {
+        // First what costs nothing.
+        free::free_dead(inner).await?;
+    }
     let Some(Plan { victims, holes, is_short }) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
     inner.metrics.compactions.add(1);
-    // First what costs nothing.
+    // First what costs little.
     let punched_bytes = if holes.is_empty() { 0 } else { punch::punch(inner, &holes).await? };
+    if punched_bytes > 0 {
+        inner.holdback.room_changed();
+    }
     if victims.is_empty() {
         return Ok(Compacted { punched_bytes, ..Compacted::default() });
     }
     let is_throttled = pace == Pace::Background && !is_short && inner.config.compaction.bytes_per_s > 0;
+    let victim_ids: HashSet<SegmentId> = victims.iter().map(|victim| victim.id).collect();
+    let live_bytes = victims.iter().map(|victim| victim.live_bytes).sum();
+    let moving = inner.begin_moving(victim_ids.clone(), live_bytes).await;
     let round = Arc::new(Round {
         inner: Arc::clone(inner),
-        victims: victims.iter().map(|victim| victim.id).collect(),
+        victims: victim_ids.clone(),
         moved: MovedExtents::default(),
         restripes: Semaphore::new(RESTRIPED_AT_ONCE),
         bytes_per_s: is_throttled.then_some(inner.config.compaction.bytes_per_s),
         rows_moved: AtomicU64::new(0),
         rows_changed: AtomicU64::new(0),
         rows_failed: AtomicU64::new(0),
+        rows_unreadable: AtomicU64::new(0),
         moved_bytes: AtomicU64::new(0),
         fatal: Mutex::new(None),
     });
@@ -156,19 +173,27 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
     }
     passed?;
     free::free_dead(inner).await?;
+    if moving.is_waited_for() {
+        inner.frees.wait_for_removals(&victim_ids, REMOVALS_WAIT).await;
+    }
+    drop(moving);
     let is_freed = |victim: &&Sealed| {
         inner.apply.with_segments(|segments| {
             segments.get(victim.id).is_none_or(|segment| segment.row.state == SegmentState::Freeing)
         })
     };
     let victims_freed = victims.iter().filter(is_freed).count();
-    inner.compaction.note(inner, &round.victims);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    // What targets that are away keep from moving is no fault of the segments.
+    if count(&round.rows_unreadable) == 0 {
+        inner.compaction.note(inner, &round.victims);
+    }
     Ok(Compacted {
         victims: victims.len(),
         rows_moved: count(&round.rows_moved),
         rows_changed: count(&round.rows_changed),
         rows_failed: count(&round.rows_failed),
+        rows_unreadable: count(&round.rows_unreadable),
         moved_bytes: count(&round.moved_bytes),
         victims_freed,
         punched_bytes,
@@ -194,7 +219,19 @@ struct Plan {
 
 /// What a round is to do; nothing when it is not worth it.
 async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
-    let room = inner.log.room().await;
+    let room = inner.log.room(0).await;
+    let victims = choose_victims(inner, pace, &room)?;
+    let holes = holes(inner);
+    let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();
+    // A round reads the whole index once.
+    let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
+    let holes: HashSet<SegmentId> = holes.into_keys().collect();
+    let is_empty = victims.is_empty() && holes.is_empty();
+    Ok((is_worth && !is_empty).then_some(Plan { victims, holes, is_short: room.is_short }))
+}
+
+/// The segments that a round is to compact.
+fn choose_victims(inner: &Inner, pace: Pace, room: &Room) -> Result<Vec<Sealed>, StoreError> {
     let config = &inner.config.compaction;
     let live_ratio_max =
         if room.is_short { config.live_ratio_max.max(LIVE_RATIO_MAX_SHORT) } else { config.live_ratio_max };
@@ -209,14 +246,13 @@ async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
         let kept: HashSet<SegmentId> = snapshot.extents.iter().map(|extent| extent.segment).collect();
         choosable.retain(|segment| !kept.contains(&segment.id));
     }
-    let victims = choose(choosable, bounds);
-    let holes = holes(inner);
-    let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();
-    // A round reads the whole index once.
-    let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
-    let holes: HashSet<SegmentId> = holes.into_keys().collect();
-    let is_empty = victims.is_empty() && holes.is_empty();
-    Ok((is_worth && !is_empty).then_some(Plan { victims, holes, is_short: room.is_short }))
+    Ok(choose(choosable, bounds))
+}
+
+/// Whether room can be made: by what is dead, or by a round of compaction.
+pub(crate) fn has_gain(inner: &Inner, room: &Room) -> bool {
+    let has_victims = || choose_victims(inner, Pace::Background, room).is_ok_and(|victims| !victims.is_empty());
+    free::has_dead(inner) || !holes(inner).is_empty() || has_victims()
 }
 
 /// Segments with dead stripes to be punched out, and their payload in bytes.
@@ -302,6 +338,12 @@ impl Round {
             Ok(Fate::TooLarge) => self.failed(row, "it does not fit into one mutation"),
             // What one row's bytes suffer from says nothing of the others.
             Err(StoreError::Corrupt(why)) => self.failed(row, &why),
+            Err(StoreError::Unreadable(why)) => {
+                // One warning is enough: as a rule it is the same for all.
+                if self.rows_unreadable.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::warn!(?row, why, "rows can not be moved for now");
+                }
+            }
             Err(error) => {
                 self.fatal.lock().get_or_insert(error);
             }
@@ -318,7 +360,17 @@ impl Round {
     async fn pause(&self, bytes: u64) {
         if let Some(bytes_per_s) = self.bytes_per_s {
             let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s);
-            tokio::time::sleep(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))).await;
+            let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+            let holdback = &self.inner.holdback;
+            let pressed = holdback.pressed();
+            // Who waits for room must not wait for this.
+            if !holdback.is_on() {
+                tokio::select! {
+                    biased;
+                    () = pressed => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use gabion_metadata::{
     rows::{BucketRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
 };
 use gabion_segment::{LogError, NewRecord};
-use gabion_types::{Extent, Seq, limits::INLINE_BYTES_MAX};
+use gabion_types::{Extent, SegmentId, Seq, limits::INLINE_BYTES_MAX};
 
 use super::{
     Fate, Round, by_parts,
@@ -24,6 +24,8 @@ use crate::{
         CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MoveMutation, MovedRow, Mutation,
         PutObjectMutation, PutPartMutation,
     },
+    references::References,
+    store::Inner,
 };
 
 /// What a move writes in one record.
@@ -86,7 +88,7 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
     let record_bytes = encoded.len() as u64 + content.record.iter().map(|part| part.len() as u64).sum::<u64>();
     let record = NewRecord { mutation: encoded.into(), data: content.record.clone(), data_crc64: content.record_crc64 };
 
-    inner.log.sync_segments(content.hold.segments()).await?;
+    sync_before(inner, found, content.hold.segments()).await?;
     // From here on nobody else changes the row: what is committed is ordered as it is applied.
     let _guards = lock(round, &found.place).await;
     // A bug on purpose, which the simulator must find (docs/TESTING.md).
@@ -97,7 +99,7 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
     let committed = match inner.log.commit_moved(record).await {
         Ok(committed) => committed,
         Err(error) => {
-            if !matches!(error, LogError::Busy | LogError::Invalid(_)) {
+            if !error.is_refusal() {
                 // It may take effect at the next start: what it refers to must be there then.
                 content.hold.leak();
             }
@@ -109,6 +111,15 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
         Data::Extents(extents) => round.moved.remember(&before, extents),
     }
     Ok(Fate::Moved { bytes: record_bytes + content.written_bytes })
+}
+
+/// Makes durable what a move follows from, with relaxed durability: what it refers to, and the row's own record, which lies in another lane with all
+/// that was there before it: its bucket, or its upload. Else a power cut might take those and leave the move.
+pub(super) async fn sync_before(inner: &Inner, found: &Found, refers_to: &[SegmentId]) -> Result<(), StoreError> {
+    let (table, key) = found.place.row_key();
+    let home = References::of_row(table, &key, &found.value)?.home;
+    let segments: Vec<SegmentId> = refers_to.iter().copied().chain(home.map(|home| home.segment)).collect();
+    Ok(inner.log.sync_segments(&segments).await?)
 }
 
 /// Waits for the locks that a change of the row takes.
@@ -243,9 +254,9 @@ pub(super) fn unless_changed(
     content: Result<Content, StoreError>,
 ) -> Result<Option<Content>, StoreError> {
     match content {
-        Err(StoreError::Corrupt(why)) => {
+        Err(error @ (StoreError::Corrupt(_) | StoreError::Unreadable(_))) => {
             let is_unchanged = is_unchanged(&*round.inner.index.snapshot(), found)?;
-            if is_unchanged { Err(StoreError::Corrupt(why)) } else { Ok(None) }
+            if is_unchanged { Err(error) } else { Ok(None) }
         }
         content => content.map(Some),
     }
@@ -302,8 +313,8 @@ async fn shared(round: &Round, pieces: &[Piece], stays: Stays) -> Option<(Vec<Ex
 /// The bytes of a piece, verified.
 pub(super) async fn read(round: &Round, piece: &Piece) -> Result<Vec<Bytes>, StoreError> {
     let bytes = round.inner.log.read(&piece.extent, piece.from..piece.to).await.map_err(|error| match error {
-        // What one row's bytes suffer from says nothing of the others, though they may come back.
-        error @ (LogError::NotFound(_) | LogError::Unreadable { .. }) => StoreError::Corrupt(error.to_string()),
+        // What one row's bytes suffer from says nothing of the others.
+        error @ LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
         error => error.into(),
     })?;
     round.inner.metrics.compaction_read_bytes.add(piece.len() as u64);

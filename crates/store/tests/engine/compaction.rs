@@ -5,6 +5,7 @@ use gabion_metadata::{
     Table,
     rows::{Layout, ObjectRow, Row},
 };
+use gabion_platform::{FaultRates, OneIn};
 use gabion_store::{
     CompleteUpload, CompletedPart, CreateUpload, GetObject, ListParts, ObjectBody, Silent, Store, StoreError,
     UploadPart, UploadRef, WriteConditions,
@@ -547,4 +548,23 @@ async fn what_is_freed_while_it_is_to_be_punched_is_left_alone() {
         freed.unwrap();
         assert!(keys(&store, "bucket").await.is_empty());
     }
+}
+
+/// Targets that do not answer for a while are no fault of the segments that lie on them.
+#[tokio::test]
+async fn what_can_not_be_read_for_a_while_is_moved_when_it_can() {
+    let (mut world, store) = fresh(70, (2, 1)).await;
+    let store = half_dead(&mut world, store, 30_000).await;
+    store.free_dead_segments().await.unwrap();
+    let down = FaultRates { read_fails: OneIn(1), ..FaultRates::default() };
+    world.disks.iter().for_each(|disk| disk.set_rates(down));
+    for _ in 0..5 {
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.rows_unreadable > 0, "{compacted:?}");
+        assert_eq!((compacted.rows_failed, compacted.victims_freed), (0, 0), "{compacted:?}");
+    }
+    world.disks.iter().for_each(|disk| disk.set_rates(FaultRates::default()));
+    let compacted = store.compact().await.unwrap();
+    assert!(compacted.victims > 0 && compacted.victims_freed == compacted.victims, "{compacted:?}");
+    check_half_dead(&store, 30_000).await;
 }

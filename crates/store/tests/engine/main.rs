@@ -13,6 +13,7 @@ mod conditional;
 mod copies;
 mod etags;
 mod format;
+mod holdback;
 mod large_moves;
 mod listing;
 mod model;

@@ -237,6 +237,49 @@ async fn relaxed_durability_loses_the_last_records_and_none_before_them() {
     assert!(partial > 0, "the power cut proves nothing");
 }
 
+/// A row is moved through another lane than that in which its bucket was created.
+#[tokio::test]
+async fn relaxed_durability_leaves_no_moved_object_without_its_bucket() {
+    let mut cut = 0;
+    for seed in 0..24 {
+        for steps in 5.. {
+            let mut config = config(1, 0);
+            config.log.durability = Durability::Relaxed;
+            let mut world = World::new(seed, config);
+            let mut store = world.open().await;
+            store.create_bucket(bucket("bucket"), None).await.unwrap();
+            put(&store, "bucket", "source", &bytes(1, 30_000)).await;
+            put(&store, "bucket", "dead", &bytes(2, 100_000)).await;
+            store = world.restart(store).await;
+            delete(&store, "bucket", "dead").await;
+            store.checkpoint().await.unwrap();
+            store.create_bucket(bucket("new"), None).await.unwrap();
+            let copy = gabion_store::CopyObject { bucket: bucket("new"), ..copy_request("source", "copy") };
+            store.copy_object(copy).await.unwrap();
+            world.power.cut_after(steps);
+            let compacted = store.compact().await;
+            let is_done = !world.power.is_out();
+            assert!(!is_done || compacted.unwrap().rows_moved >= 2);
+            let store = world.crash_and_open(store, 0).await;
+            let found =
+                world.rows().into_iter().any(|(table, key, _)| table == Table::Object && key.starts_with(b"new"));
+            if found {
+                get(&store, "new", "copy").await.unwrap_or_else(|error| panic!("seed {seed}, {steps} steps: {error}"));
+                store
+                    .head_bucket(&bucket("new"))
+                    .await
+                    .unwrap_or_else(|error| panic!("seed {seed}, {steps} steps: {error}"));
+            }
+            get(&store, "bucket", "source").await.unwrap();
+            if is_done {
+                break;
+            }
+            cut += 1;
+        }
+    }
+    assert!(cut > 20, "{cut}");
+}
+
 #[tokio::test]
 async fn relaxed_durability_keeps_what_a_checkpoint_covers() {
     for seed in 3..23 {

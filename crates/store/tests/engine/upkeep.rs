@@ -97,7 +97,7 @@ async fn targets_that_do_not_answer_are_no_corruption() {
         for name in [format!("small {i}"), format!("large {i}")] {
             match get(&store, "bucket", &name).await {
                 Ok(_) => read += 1,
-                Err(StoreError::Unavailable(_)) => refused += 1,
+                Err(StoreError::Unreadable(_)) => refused += 1,
                 Err(other) => panic!("{name}: {other:?}"),
             }
         }

@@ -71,6 +71,7 @@ pub fn config(data: usize, parity: usize) -> StoreConfig {
     config.repair_interval_ms = 0;
     config.scrub_interval_h = 0;
     config.compaction.punch_holes = false;
+    config.compaction.writers_wait_ms = 0;
     config.part_bytes_min = 10;
     config
 }
