@@ -51,7 +51,7 @@ pub use metrics::{Counter, Histogram, HistogramSnapshot, LogMetrics};
 pub use punch::DeadStripe;
 pub use recovery::{RecoveredSegment, Recovery, UnreadableSegment};
 pub use replay::MutationStream;
-pub use room::Room;
+pub use room::{Demand, Room};
 pub use segment::Pin;
 pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo};
 pub use status::{

@@ -25,7 +25,7 @@ use crate::metrics::LogMetrics;
 use crate::punch::{DeadStripe, dead_stripes, punch};
 use crate::recovery::{Recovery, recover};
 use crate::replay::MutationStream;
-use crate::room::{Room, room};
+use crate::room::{Demand, Room, room};
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
 use crate::status::{LogStatus, MemoryUse};
@@ -484,10 +484,9 @@ impl Log {
         (told * record_bytes(size_of::<u128>(), 0)) as u64
     }
 
-    /// How much room there is for what compaction moves and for writers beside it, asked of the targets now: when it is about to move
-    /// `moving_bytes` of payload, or nothing.
-    pub async fn room(&self, moving_bytes: u64) -> Room {
-        room(&self.handle.core, moving_bytes).await
+    /// How much room there is for what compaction moves and for writers beside it, asked of the targets now.
+    pub async fn room(&self, demand: Demand) -> Room {
+        room(&self.handle.core, demand).await
     }
 
     /// Lends writers so much of the reserve of each target, in bytes, while compaction moves what [`Log::room`] was told of; 0 when

@@ -14,6 +14,15 @@ const MOVED_OVERHEAD: u64 = 16;
 /// Segments that compaction's lanes may have open with little in them.
 const MOVED_LANES: u64 = 2;
 
+/// What the room is asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Payload that compaction is about to move, in bytes.
+    pub moving_bytes: u64,
+    /// Payload that writers are about to write or wait to, in bytes: as long as that does not fit, space is short.
+    pub writers_bytes: u64,
+}
+
 /// Room on the targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
@@ -31,7 +40,7 @@ pub struct Room {
 }
 
 /// Asks all targets. One that does not answer has none.
-pub(crate) async fn room(core: &Core, moving_bytes: u64) -> Room {
+pub(crate) async fn room(core: &Core, demand: Demand) -> Room {
     let targets = core.media.targets.all().into_iter().filter(|(number, _)| !core.media.targets.is_leaving(*number));
     let asked = targets.filter_map(|(_, target)| target.disk.clone()).map(|disk| disk.space());
     let mut available: Vec<u64> =
@@ -40,24 +49,25 @@ pub(crate) async fn room(core: &Core, moving_bytes: u64) -> Room {
     let geometry = core.config.geometry;
     // A segment takes as much of each of its targets: the last of them is what counts.
     let least = available.get(geometry.shards() - 1).or(available.get(geometry.quorum() - 1)).copied().unwrap_or(0);
-    of(core, least, moving_bytes)
+    of(core, least, demand)
 }
 
 /// The room where the last target of a segment has `least` bytes.
-fn of(core: &Core, least: u64, moving_bytes: u64) -> Room {
+fn of(core: &Core, least: u64, demand: Demand) -> Room {
     let data_shards = core.config.geometry.data() as u64;
     let payload_bytes = |shard_bytes: u64| shard_bytes.saturating_mul(data_shards);
     let full = core.shard_bytes_full();
     let (data_left, moved_left) = (core.left_bytes(Purpose::Data), core.left_bytes(Purpose::Moved));
-    let moving = match moving_bytes.div_ceil(data_shards) {
+    let moving = match demand.moving_bytes.div_ceil(data_shards) {
         0 => 0,
         bytes => bytes + bytes / MOVED_OVERHEAD + MOVED_LANES * core.shard_bytes(least, Purpose::Moved),
     };
     // Compaction takes what only it may take, and the rest of what writers may, too.
     let lent_bytes = moving.min(data_left - moved_left);
     let certain = core.certain_bytes(least.saturating_sub(moving - lent_bytes));
-    let is_short = certain < SHORT_SEGMENTS * full;
-    let lacking = if is_short { ENOUGH_SEGMENTS * full - certain } else { 0 };
+    let with_segments = |count: u64| (count * full).saturating_add(demand.writers_bytes.div_ceil(data_shards));
+    let is_short = certain < with_segments(SHORT_SEGMENTS);
+    let lacking = if is_short { with_segments(ENOUGH_SEGMENTS) - certain } else { 0 };
     Room {
         moved_bytes: payload_bytes(least.saturating_sub(moved_left)),
         data_bytes: payload_bytes(certain),

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{
     BodyError, DigestKind, EtagKind, ObjectBody, StoreError,
     copy::crc64_of,
-    holdback::Admitted,
+    holdback::{ADMITTED_BYTES_MAX, Admitted, OVERHEAD_BYTES},
     holds::Hold,
     md5s::BodyMd5,
     store::{Inner, Share},
@@ -48,8 +48,8 @@ pub(crate) struct Collected {
     /// Keeps what was written from being freed before a row refers to it.
     pub hold: Hold,
     _share: Option<Share>,
-    /// Room that it was let in for.
-    _admitted: Option<Admitted>,
+    /// Room that it was let in for, and its record: while others wait, they may depend on what it overwrites.
+    _admitted: [Option<Admitted>; 2],
 }
 
 /// Where a body is.
@@ -139,17 +139,17 @@ impl<'a> Collector<'a> {
         if body.length.is_some_and(|length| self.size < length) {
             return Err(BodyError::Incomplete.into());
         }
-        let (content, crc64, hold) = match self.stripes {
+        let (content, crc64, hold, of_stripes) = match self.stripes {
             Some(stripes) => {
-                let (extents, hold) = stripes.finish().await?;
+                let (extents, hold, admitted) = stripes.finish().await?;
                 let crc64 = crc64_of(&extents);
-                (Content::Stored(extents), crc64, hold)
+                (Content::Stored(extents), crc64, hold, admitted)
             }
             None => {
                 let pieces = self.pieces.finish();
                 let mut crc64 = Crc64::new();
                 pieces.iter().for_each(|piece| crc64.update(piece));
-                (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold())
+                (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold(), None)
             }
         };
         let md5 = self.md5.map(|mut md5| md5.finish());
@@ -170,7 +170,7 @@ impl<'a> Collector<'a> {
             content,
             hold,
             _share: share,
-            _admitted: admitted,
+            _admitted: [admitted, of_stripes],
         })
     }
 
@@ -236,11 +236,43 @@ impl Pieces {
     }
 }
 
+/// Room for the stripes of a large body. It is asked for as a whole, before the first: bodies that wait for each other in the middle would keep what
+/// they have written from everyone, and none of them might ever be complete. Only those that are very long, or do not say how
+/// long they are, wait on the way as well, and their clients with them.
+struct RoomFor {
+    /// Bytes that are to come, of those for which no room was asked for yet, if that is known.
+    expected_bytes: Option<u64>,
+    admitted: Option<Admitted>,
+}
+
+impl RoomFor {
+    /// Waits until the next stripe may be written.
+    async fn next_stripe(&mut self, inner: &Inner) -> Result<Admitted, StoreError> {
+        let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
+        loop {
+            if let Some(next) =
+                self.admitted.as_mut().and_then(|admitted| admitted.split(stripe_bytes + OVERHEAD_BYTES))
+            {
+                return Ok(next);
+            }
+            let longest_bytes = (ADMITTED_BYTES_MAX / stripe_bytes).max(1) * stripe_bytes;
+            let bytes = match &mut self.expected_bytes {
+                Some(expected) if *expected > 0 => {
+                    let bytes = longest_bytes.min(*expected);
+                    *expected -= bytes;
+                    bytes
+                }
+                _ => stripe_bytes,
+            };
+            self.admitted = Some(inner.admit(bytes + bytes.div_ceil(stripe_bytes) * OVERHEAD_BYTES).await?);
+        }
+    }
+}
+
 /// A large body on its way into the log.
 struct Stripes<'a> {
     inner: &'a Inner,
-    /// Bytes that are to come at most, of those for which no room was asked for yet.
-    expected_bytes: u64,
+    room: RoomFor,
     filling: Option<(StripeBuffer, Admitted)>,
     in_flight: VecDeque<JoinHandle<Result<(Extent, Hold), StoreError>>>,
     extents: Vec<Extent>,
@@ -249,8 +281,8 @@ struct Stripes<'a> {
 
 impl<'a> Stripes<'a> {
     fn new(inner: &'a Inner, length: Option<u64>) -> Self {
-        let (hold, expected_bytes) = (inner.holds.hold(), length.unwrap_or(u64::MAX));
-        Self { inner, expected_bytes, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
+        let (hold, room) = (inner.holds.hold(), RoomFor { expected_bytes: length, admitted: None });
+        Self { inner, room, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
     }
 
     async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
@@ -258,10 +290,7 @@ impl<'a> Stripes<'a> {
             let (buffer, _) = match &mut self.filling {
                 Some(filling) => filling,
                 empty => {
-                    // Stripe by stripe: a large body waits in the middle, and its client with it.
-                    let wanted = self.expected_bytes.min(self.inner.log.stripe_payload_bytes() as u64);
-                    self.expected_bytes -= wanted;
-                    let admitted = self.inner.admit(wanted).await?;
+                    let admitted = self.room.next_stripe(self.inner).await?;
                     empty.insert((self.inner.stripe_buffer().await?, admitted))
                 }
             };
@@ -304,12 +333,13 @@ impl<'a> Stripes<'a> {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<(Vec<Extent>, Hold), StoreError> {
+    /// Where it is; what keeps it there, and the room for its record.
+    async fn finish(mut self) -> Result<(Vec<Extent>, Hold, Option<Admitted>), StoreError> {
         self.send().await?;
         while !self.in_flight.is_empty() {
             self.receive().await?;
         }
-        Ok((self.extents, self.hold))
+        Ok((self.extents, self.hold, self.room.admitted))
     }
 }
 

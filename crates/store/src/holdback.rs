@@ -2,7 +2,7 @@
 //!
 //! When space is short and there is garbage, bodies are let in as fast as room comes back: the room that is left is dealt out as
 //! *credit*, in the order in which writers came, and who finds none waits, before it takes a lock and before its body is read. Compaction does not
-//! wait for anything meanwhile. As long as space is not short, this costs a write two additions.
+//! wait for anything meanwhile, and goes on until there is room for all who wait. As long as space is not short, this costs a write two additions.
 //!
 //! It does not decide what is garbage (`crate::compact` does), nor does it hold back what takes no room: deletions, and records without data.
 
@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use gabion_segment::{Demand, Room};
 use gabion_types::SegmentId;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, futures::Notified};
@@ -23,8 +24,10 @@ use crate::{StoreError, compact, store::Inner};
 
 /// Writers that wait at a time: more are told to come again at once. Each has a connection, no more.
 const WAITING_MAX: usize = 16 * 1024;
-/// What a body takes beside its bytes: its record, the header of a stripe that it may be alone in, padding.
-const OVERHEAD_BYTES: u64 = 4096;
+/// Room that is dealt out at once, in bytes: longer bodies ask for it in runs of so much. A slow client keeps no more from others.
+pub(crate) const ADMITTED_BYTES_MAX: u64 = 16 << 20;
+/// What a body, or a stripe of one, takes beside its bytes: its record, the header of a stripe that it may be alone in, padding.
+pub(crate) const OVERHEAD_BYTES: u64 = 4096;
 
 /// Who may write how much.
 pub(crate) struct Holdback {
@@ -33,6 +36,7 @@ pub(crate) struct Holdback {
     /// Bytes that were let in and are not written yet, whether or not it is on.
     outstanding_bytes: AtomicU64,
     waiting: AtomicUsize,
+    waiting_bytes: AtomicU64,
     /// Held by the one whose turn it is; the others wait for it, in the order in which they came.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -58,6 +62,8 @@ struct State {
     moving: Option<Moving>,
     /// It has borrowed room: what it takes on the way says nothing about the room that there is.
     is_lent: bool,
+    /// There is nothing to gain before somebody who was let in is done.
+    is_idle: bool,
     /// The last round of compaction gave nothing back: nobody waits for the next.
     is_fruitless: bool,
 }
@@ -72,6 +78,15 @@ struct Moving {
 pub(crate) struct Admitted {
     holdback: Arc<Holdback>,
     bytes: u64,
+}
+
+impl Admitted {
+    /// The part that the next stripe takes, at most `bytes`; nothing if there is no more than what the body's record takes.
+    pub(crate) fn split(&mut self, bytes: u64) -> Option<Self> {
+        let bytes = bytes.min(self.bytes.saturating_sub(OVERHEAD_BYTES));
+        self.bytes -= bytes;
+        (bytes > 0).then(|| Self { holdback: Arc::clone(&self.holdback), bytes })
+    }
 }
 
 impl Drop for Admitted {
@@ -90,6 +105,7 @@ impl Holdback {
             is_on: AtomicBool::new(false),
             outstanding_bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            waiting_bytes: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             changed: Notify::new(),
@@ -123,7 +139,9 @@ impl Holdback {
             return Ok(admitted);
         }
         held_back();
-        let _waiting = Waiting::begin(&self.waiting).ok_or(StoreError::Busy)?;
+        let _waiting = Waiting::begin(self, bytes).ok_or(StoreError::Busy)?;
+        // There is to be room for this one, too.
+        self.room_changed();
         tokio::time::timeout(longest, self.wait(bytes)).await.map_err(|_| StoreError::Busy)
     }
 
@@ -154,8 +172,10 @@ impl Holdback {
 
     /// Something was written while others wait. What was reckoned with may have turned out to be too much: worth a look when half of it is done.
     fn written(&self, outstanding_bytes: u64) {
-        let state = self.state.lock();
-        if !state.is_lent && outstanding_bytes <= state.charged_bytes / 2 {
+        let mut state = self.state.lock();
+        if !state.is_lent && (state.is_idle || outstanding_bytes <= state.charged_bytes / 2) {
+            // What kept segments from being reclaimed may be complete.
+            state.is_fruitless = false;
             self.measure.notify_one();
         }
     }
@@ -166,17 +186,22 @@ impl Holdback {
         state.charged_bytes = self.outstanding_bytes.load(Ordering::Acquire);
         state.credit_bytes = data_bytes.unwrap_or(0).saturating_sub(state.charged_bytes);
         self.changed.notify_one();
-        if data_bytes.is_some() {
-            self.wanted.notify_one();
-            if !was_on {
-                self.pressed.notify_waiters();
-            }
+        if data_bytes.is_some() && !was_on {
+            self.pressed.notify_waiters();
         }
     }
 
     /// Whether writers are let in by credit.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Bytes that writers are about to write, or wait to, while they are let in by credit: what they write while it is off was not counted on.
+    fn wanted_bytes(&self) -> u64 {
+        if !self.is_on() {
+            return 0;
+        }
+        self.outstanding_bytes.load(Ordering::Acquire).saturating_add(self.waiting_bytes.load(Ordering::Acquire))
     }
 
     /// Number of writers that wait.
@@ -202,6 +227,7 @@ impl Holdback {
     /// The files of a segment with so much payload are gone.
     pub(crate) fn removed(&self, segment: SegmentId, payload_bytes: u64) {
         let mut state = self.state.lock();
+        state.is_fruitless = false;
         // What compaction gains is reckoned when it gives back what it borrowed.
         let is_victim = state.moving.as_ref().is_some_and(|moving| moving.victims.contains(&segment));
         if state.is_lent && !is_victim {
@@ -218,19 +244,24 @@ impl Holdback {
     }
 }
 
-/// A writer that waits is counted.
-struct Waiting<'a>(&'a AtomicUsize);
+/// A writer that waits, and what for.
+struct Waiting<'a> {
+    holdback: &'a Holdback,
+    bytes: u64,
+}
 
 impl<'a> Waiting<'a> {
-    fn begin(waiting: &'a AtomicUsize) -> Option<Self> {
-        let one = Self(waiting);
-        (waiting.fetch_add(1, Ordering::AcqRel) < WAITING_MAX).then_some(one)
+    fn begin(holdback: &'a Holdback, bytes: u64) -> Option<Self> {
+        holdback.waiting_bytes.fetch_add(bytes, Ordering::AcqRel);
+        let one = Self { holdback, bytes };
+        (holdback.waiting.fetch_add(1, Ordering::AcqRel) < WAITING_MAX).then_some(one)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.holdback.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.holdback.waiting_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
@@ -273,6 +304,11 @@ impl Inner {
         admitted
     }
 
+    /// How much room there is when compaction is about to move `moving_bytes`; what writers want to write is to fit as well.
+    pub(crate) async fn room(&self, moving_bytes: u64) -> Room {
+        self.log.room(Demand { moving_bytes, writers_bytes: self.holdback.wanted_bytes() }).await
+    }
+
     /// Looks how much room there is: whether writers must be held back, and what they may write.
     pub(crate) async fn measure_room(&self) {
         if self.config.compaction.writers_wait_ms == 0 {
@@ -283,15 +319,21 @@ impl Inner {
         if holdback.state.lock().is_lent {
             return;
         }
-        let room = self.log.room(0).await;
-        let gains = room.is_short && compact::has_gain(self, &room);
+        let room = self.room(0).await;
+        let has_gain = room.is_short && compact::has_gain(self, &room);
         let moving_bytes = {
             let mut state = holdback.state.lock();
             state.is_fruitless &= room.is_short;
-            let is_on = gains && !state.is_fruitless;
+            let gains = has_gain && !state.is_fruitless;
+            // Who was let in gives something back when he is done, if only what he did not need.
+            let may_gain = room.is_short && holdback.is_on() && holdback.outstanding_bytes.load(Ordering::Acquire) > 0;
+            state.is_idle = !gains && may_gain;
+            if gains {
+                holdback.wanted.notify_one();
+            }
             match &state.moving {
-                Some(moving) if is_on => moving.bytes,
-                _ => return holdback.set(&mut state, is_on.then_some(room.data_bytes)),
+                Some(moving) if gains || may_gain => moving.bytes,
+                _ => return holdback.set(&mut state, (gains || may_gain).then_some(room.data_bytes)),
             }
         };
         self.lend_room(moving_bytes).await;
@@ -311,7 +353,7 @@ impl Inner {
     }
 
     async fn lend_room(&self, moving_bytes: u64) {
-        let room = self.log.room(moving_bytes).await;
+        let room = self.room(moving_bytes).await;
         let mut state = self.holdback.state.lock();
         if state.moving.is_none() {
             // The round ended meanwhile, and asked for another look.

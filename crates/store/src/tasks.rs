@@ -235,7 +235,7 @@ pub(crate) async fn compactions(store: Weak<Inner>, stop: CancellationToken) {
         let gave_back = given_back() > given_back_before;
         holdback.round_ended(was_waited_for, gave_back);
         inner.measure_room().await;
-        is_pressing = gave_back && inner.log.room(0).await.is_short;
+        is_pressing = gave_back && inner.room(0).await.is_short;
     }
 }
 

@@ -204,7 +204,7 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
 pub(crate) fn debt(inner: &Inner) -> (usize, u64) {
     let ratio = inner.config.compaction.live_ratio_max;
     let debt: Vec<Sealed> = sealed(inner).into_iter().filter(|segment| segment.is_debt(ratio)).collect();
-    let holes = holes(inner);
+    let holes = holes(inner, false);
     (debt.len() + holes.len(), debt.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>())
 }
 
@@ -219,9 +219,9 @@ struct Plan {
 
 /// What a round is to do; nothing when it is not worth it.
 async fn plan(inner: &Inner, pace: Pace) -> Result<Option<Plan>, StoreError> {
-    let room = inner.log.room(0).await;
+    let room = inner.room(0).await;
     let victims = choose_victims(inner, pace, &room)?;
-    let holes = holes(inner);
+    let holes = holes(inner, room.is_short);
     let garbage = victims.iter().map(Sealed::garbage_bytes).sum::<u64>() + holes.values().sum::<u64>();
     // A round reads the whole index once.
     let is_worth = pace == Pace::Now || room.is_short || garbage >= inner.index.stats().disk_bytes;
@@ -252,19 +252,19 @@ fn choose_victims(inner: &Inner, pace: Pace, room: &Room) -> Result<Vec<Sealed>,
 /// Whether room can be made: by what is dead, or by a round of compaction.
 pub(crate) fn has_gain(inner: &Inner, room: &Room) -> bool {
     let has_victims = || choose_victims(inner, Pace::Background, room).is_ok_and(|victims| !victims.is_empty());
-    free::has_dead(inner) || !holes(inner).is_empty() || has_victims()
+    free::has_dead(inner) || !holes(inner, room.is_short).is_empty() || has_victims()
 }
 
 /// Segments with dead stripes to be punched out, and their payload in bytes.
-fn holes(inner: &Inner) -> HashMap<SegmentId, u64> {
+fn holes(inner: &Inner, is_short: bool) -> HashMap<SegmentId, u64> {
     if !inner.compaction.punching.is_on(inner) {
         return HashMap::new();
     }
     inner.apply.with_segments(|segments| {
         let punchable = segments
             .iter()
-            .filter(|(id, _)| !inner.apply.is_kept(*id))
-            .map(|(id, segment)| (id, punchable_bytes(inner, segment)));
+            .filter(|(id, segment)| !inner.apply.is_kept(*id) && inner.holds.is_free(*id, segment.sealed_epoch))
+            .map(|(id, segment)| (id, punchable_bytes(inner, segment, is_short)));
         punchable.filter(|(_, bytes)| *bytes > 0).collect()
     })
 }
@@ -280,6 +280,8 @@ fn sealed(inner: &Inner) -> Vec<Sealed> {
             segment.row.state == SegmentState::Sealed
                 && segment.row.live_bytes > 0
                 && !inner.apply.is_kept(*id)
+                // What is written and not committed yet looks dead. It could not be moved, and would keep what is.
+                && inner.holds.is_free(*id, segment.sealed_epoch)
                 && attempts.get(id).is_none_or(|&attempts| attempts < ATTEMPTS_MAX)
                 && !is_punched(segment)
         });

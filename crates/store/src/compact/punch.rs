@@ -21,8 +21,10 @@ use crate::{StoreError, apply::Segment, pages::Pages, references::References, st
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;
-/// Stripes that a segment must have to give before it is looked at.
+/// Full stripes that a segment must have to give before it is looked at.
 const STRIPES_MIN: u64 = 2;
+/// Part of a full stripe that is enough when space is short: else nearly two stripes in every segment could not be had by anybody.
+const STRIPE_SHARE_SHORT: u64 = 4;
 
 /// How much of a segment of large objects may be live so that it is compacted although its dead stripes could be punched out: it
 /// costs files, and next to nothing to move.
@@ -87,14 +89,16 @@ pub(super) fn is_punched(segment: &Segment) -> bool {
 }
 
 /// What punching would give back of a segment, in bytes of payload.
-pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment) -> u64 {
+pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) -> u64 {
     let row = &segment.row;
     if row.state != SegmentState::Sealed || !is_punched(segment) {
         return 0;
     }
     let kept_bytes = row.live_bytes.unsigned_abs() + row.punched_bytes.unwrap_or(0);
     let dead_bytes = row.written_bytes.saturating_sub(kept_bytes);
-    if dead_bytes < STRIPES_MIN * inner.log.stripe_payload_bytes() as u64 { 0 } else { dead_bytes }
+    let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
+    let least_bytes = if is_short { stripe_bytes / STRIPE_SHARE_SHORT } else { STRIPES_MIN * stripe_bytes };
+    if dead_bytes < least_bytes { 0 } else { dead_bytes }
 }
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.

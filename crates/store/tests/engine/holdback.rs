@@ -120,3 +120,45 @@ async fn deletions_go_on_and_let_writers_in() {
     }
     assert!(began.elapsed().as_millis() < u128::from(WAIT_MS));
 }
+
+/// What large bodies have written before they are complete can not be reclaimed: they must not wait for each other.
+#[tokio::test(start_paused = true)]
+async fn bodies_of_all_sizes_get_through() {
+    const SIZES: [usize; 8] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10, 1200 << 10, 2 << 20, 4 << 20];
+    const CLIENTS: usize = 16;
+    const SEGMENT_BYTES: u64 = 2 << 20;
+    for seed in 0..6 {
+        let mut config = small_disk(WAIT_MS);
+        config.log.segment_payload_bytes = SEGMENT_BYTES;
+        config.log.target_reserve_bytes = 6 * SEGMENT_BYTES;
+        config.log.stripe_payload_bytes = 256 << 10;
+        config.compaction.punch_holes = seed % 2 == 0;
+        config.compaction.interval_ms = 1000;
+        let (mut world, store) = nearly_full(seed, config).await;
+        world.disks[0].full_at(48 * SEGMENT_BYTES);
+        let size = |key: u64| SIZES[key as usize % SIZES.len()];
+        // Of 48 segments, of which six are kept.
+        let objects = (30 + seed) * SEGMENT_BYTES * SIZES.len() as u64 / SIZES.iter().sum::<usize>() as u64;
+        for key in 0..objects {
+            try_put(&store, &key.to_string(), key, size(key)).await.unwrap();
+        }
+        let writes = (0..3 * objects).map(|number| (number, (number + seed) * 37 % objects));
+        let outcomes = stream::iter(writes).map(|(number, key)| {
+            let store = &store;
+            async move {
+                let began = Instant::now();
+                let outcome = try_put(store, &key.to_string(), number, size(key)).await;
+                let waited = began.elapsed().as_millis() as u64;
+                // One wait for a body, and a moment for its turns at the disk.
+                assert!(waited <= WAIT_MS + 1000, "seed {seed}, {number}: {waited} ms");
+                usize::from(outcome.is_err())
+            }
+        });
+        let refused = outcomes.buffer_unordered(CLIENTS).fold(0, |sum, one| async move { sum + one }).await;
+        let metrics = store.metrics();
+        assert_eq!((refused, metrics.writes_held_back_in_vain.get()), (0, 0), "seed {seed}");
+        assert!(metrics.writes_held_back.get() > 0, "seed {seed}");
+        let store = check_rebuild(&mut world, store).await;
+        assert_eq!(store.status().writers_waiting, 0);
+    }
+}
