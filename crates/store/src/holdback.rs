@@ -26,6 +26,8 @@ use crate::{StoreError, compact, store::Inner};
 const WAITING_MAX: usize = 16 * 1024;
 /// Room that is dealt out at once, in bytes: longer bodies ask for it in runs of so much. A slow client keeps no more from others.
 pub(crate) const ADMITTED_BYTES_MAX: u64 = 16 << 20;
+/// What is outstanding makes space short no sooner than if it were so much, in bytes: else many slow clients could with bodies that never come.
+const OUTSTANDING_BYTES_MAX: u64 = 16 * ADMITTED_BYTES_MAX;
 /// What a body, or a stripe of one, takes beside its bytes: its record, the header of a stripe that it may be alone in, padding.
 pub(crate) const OVERHEAD_BYTES: u64 = 4096;
 
@@ -196,12 +198,14 @@ impl Holdback {
         self.is_on.load(Ordering::Acquire)
     }
 
-    /// Bytes that writers are about to write, or wait to, while they are let in by credit: what they write while it is off was not counted on.
+    /// Bytes that writers are about to write, or wait to.
     fn wanted_bytes(&self) -> u64 {
-        if !self.is_on() {
-            return 0;
+        let outstanding_bytes = self.outstanding_bytes.load(Ordering::Acquire);
+        if self.is_on() {
+            outstanding_bytes.saturating_add(self.waiting_bytes.load(Ordering::Acquire))
+        } else {
+            outstanding_bytes.min(OUTSTANDING_BYTES_MAX)
         }
-        self.outstanding_bytes.load(Ordering::Acquire).saturating_add(self.waiting_bytes.load(Ordering::Acquire))
     }
 
     /// Number of writers that wait.
