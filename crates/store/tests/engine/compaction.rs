@@ -568,3 +568,37 @@ async fn what_can_not_be_read_for_a_while_is_moved_when_it_can() {
     assert!(compacted.victims > 0 && compacted.victims_freed == compacted.victims, "{compacted:?}");
     check_half_dead(&store, 30_000).await;
 }
+
+/// What is written and not committed yet looks dead. Its segment can not be freed, and is not to be given up after some rounds.
+#[tokio::test]
+async fn what_is_being_written_is_no_victim_before_it_is_done() {
+    let mut config = config(1, 0);
+    config.log.large_lanes = 1;
+    let world = World::new(71, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "beside", &bytes(1, 1_500_000)).await;
+    let body = bytes(2, 8_000_000);
+    let (pieces, stream) = futures::channel::mpsc::unbounded();
+    let half = bytes::Bytes::copy_from_slice(&body[..6_000_000]);
+    pieces.unbounded_send(Ok(half)).unwrap();
+    let slow = store
+        .put_object(put_request("bucket", "slow"), ObjectBody::from_stream(stream.boxed(), Some(body.len() as u64)));
+    let rounds = async {
+        while store.status().log.sealed_segments == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..4 {
+            assert_eq!(store.compact().await.unwrap().victims, 0);
+        }
+        pieces.unbounded_send(Ok(bytes::Bytes::copy_from_slice(&body[6_000_000..]))).unwrap();
+        drop(pieces);
+    };
+    let (put, ()) = futures::join!(slow, rounds);
+    put.unwrap();
+    assert_eq!(get(&store, "bucket", "slow").await.unwrap(), body);
+    delete(&store, "bucket", "slow").await;
+    let compacted = store.compact().await.unwrap();
+    assert!(compacted.victims > 0 && compacted.victims_freed == compacted.victims, "{compacted:?}");
+    assert_eq!(get(&store, "bucket", "beside").await.unwrap(), bytes(1, 1_500_000));
+}
