@@ -79,7 +79,7 @@ impl StoreConfig {
             repair_interval_ms: 5000,
             scrub_interval_h: 168,
             put_memory_bytes: 256 * INLINE_BYTES_MAX as u64,
-            read_memory_bytes: 1 << 30,
+            read_memory_bytes: 768 << 20,
             read_ahead_stripes: 3,
             key_locks: 4096,
             compaction: CompactionConfig::default(),

@@ -161,7 +161,7 @@ settings! {
         "Memory for stripes of large objects on their way to the targets, parity included.";
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
         "Memory for bodies of small objects; a request waits for its share before its body is read.";
-    "memory.read_bytes" => memory_read_bytes: ByteCount = "1GiB",
+    "memory.read_bytes" => memory_read_bytes: ByteCount = "768MiB",
         "Memory for downloads: half for what clients need next, 1MiB each, half for what is read ahead while it is free.";
     "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
         "Stripes that a download of a large object reads ahead.";
