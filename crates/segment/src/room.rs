@@ -39,16 +39,23 @@ pub struct Room {
     pub lent_bytes: u64,
 }
 
-/// Asks all targets. One that does not answer has none.
+/// Asks all targets. Those that do not answer are left out, as when a segment is opened: as long as enough do, writers go on.
 pub(crate) async fn room(core: &Core, demand: Demand) -> Room {
-    let targets = core.media.targets.all().into_iter().filter(|(number, _)| !core.media.targets.is_leaving(*number));
-    let asked = targets.filter_map(|(_, target)| target.disk.clone()).map(|disk| disk.space());
-    let mut available: Vec<u64> =
-        join_all(asked).await.into_iter().map(|space| space.map_or(0, |space| space.available_bytes)).collect();
+    let targets = &core.media.targets;
+    let asked = targets.all().into_iter().map(|(number, _)| number).filter(|number| !targets.is_leaving(*number));
+    let mut available: Vec<u64> = join_all(asked.map(|number| targets.room(number)))
+        .await
+        .into_iter()
+        .flatten()
+        .map(|space| space.available_bytes)
+        .collect();
     available.sort_unstable_by_key(|&bytes| std::cmp::Reverse(bytes));
     let geometry = core.config.geometry;
     // A segment takes as much of each of its targets: the last of them is what counts.
-    let least = available.get(geometry.shards() - 1).or(available.get(geometry.quorum() - 1)).copied().unwrap_or(0);
+    let least = match available.len() {
+        found if found >= geometry.quorum() => available[found.min(geometry.shards()) - 1],
+        _ => 0,
+    };
     of(core, least, demand)
 }
 

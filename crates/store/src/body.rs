@@ -162,6 +162,8 @@ impl<'a> Collector<'a> {
             (EtagKind::Md5, Some(md5)) => PartTag::Md5(md5),
             (EtagKind::Crc64Nvme, _) | (_, None) => PartTag::Crc64(crc64),
         };
+        let mut of_record = [admitted, of_stripes];
+        of_record.iter_mut().flatten().for_each(Admitted::spend);
         Ok(Collected {
             size: self.size,
             tag,
@@ -170,7 +172,7 @@ impl<'a> Collector<'a> {
             content,
             hold,
             _share: share,
-            _admitted: [admitted, of_stripes],
+            _admitted: of_record,
         })
     }
 
@@ -305,12 +307,13 @@ impl<'a> Stripes<'a> {
 
     /// Sends what is filled on its way, in a task of its own: it goes on whatever becomes of the request.
     async fn send(&mut self) -> Result<(), StoreError> {
-        let Some((buffer, admitted)) = self.filling.take() else { return Ok(()) };
+        let Some((buffer, mut admitted)) = self.filling.take() else { return Ok(()) };
         while self.in_flight.len() >= STRIPES_IN_FLIGHT {
             self.receive().await?;
         }
         let (log, holds) = (self.inner.log.clone(), std::sync::Arc::clone(&self.inner.holds));
         self.in_flight.push_back(self.inner.spawn(async move {
+            admitted.spend();
             let (_appending, _admitted) = (holds.append(), admitted);
             let extent = log.append(buffer).await?;
             let mut hold = holds.hold();

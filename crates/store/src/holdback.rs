@@ -80,6 +80,8 @@ struct Moving {
 pub(crate) struct Admitted {
     holdback: Arc<Holdback>,
     bytes: u64,
+    /// Whether what it was let in for is on its way to the targets.
+    is_spent: bool,
 }
 
 impl Admitted {
@@ -87,14 +89,31 @@ impl Admitted {
     pub(crate) fn split(&mut self, bytes: u64) -> Option<Self> {
         let bytes = bytes.min(self.bytes.saturating_sub(OVERHEAD_BYTES));
         self.bytes -= bytes;
-        (bytes > 0).then(|| Self { holdback: Arc::clone(&self.holdback), bytes })
+        (bytes > 0).then(|| Self { holdback: Arc::clone(&self.holdback), bytes, is_spent: false })
+    }
+
+    /// What it was let in for is about to be written.
+    pub(crate) fn spend(&mut self) {
+        self.is_spent = true;
+    }
+
+    /// It counts no more, and nothing was written: who was let in a moment ago has to wait after all.
+    fn take_back(mut self) {
+        self.holdback.outstanding_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.bytes = 0;
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let before = self.holdback.outstanding_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        if self.holdback.is_on.load(Ordering::Acquire) && self.holdback.waiting.load(Ordering::Acquire) > 0 {
+        if self.bytes == 0 {
+            return;
+        }
+        let before = self.holdback.outstanding_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
+        if !self.is_spent {
+            self.holdback.given_up(self.bytes);
+        }
+        if self.holdback.is_on() && self.holdback.waiting() > 0 {
             self.holdback.written(before - self.bytes);
         }
     }
@@ -129,12 +148,12 @@ impl Holdback {
         held_back: impl FnOnce(),
     ) -> Result<Admitted, StoreError> {
         let bytes = body_bytes.saturating_add(OVERHEAD_BYTES);
-        // Counted first: whoever switches it on sees it, or is seen.
+        // Counted first: whoever switches it on sees it, or is seen. That takes one order of all four accesses, so they are sequentially consistent.
         let admitted = self.let_in(bytes);
-        if !self.is_on.load(Ordering::Acquire) {
+        if !self.is_on.load(Ordering::SeqCst) {
             return Ok(admitted);
         }
-        drop(admitted);
+        admitted.take_back();
         if let Ok(_turn) = self.turn.try_lock()
             && let Some(admitted) = self.try_admit(bytes)
         {
@@ -168,8 +187,18 @@ impl Holdback {
     }
 
     fn let_in(self: &Arc<Self>, bytes: u64) -> Admitted {
-        self.outstanding_bytes.fetch_add(bytes, Ordering::AcqRel);
-        Admitted { holdback: Arc::clone(self), bytes }
+        self.outstanding_bytes.fetch_add(bytes, Ordering::SeqCst);
+        Admitted { holdback: Arc::clone(self), bytes, is_spent: false }
+    }
+
+    /// A body that was let in will not come. While room is lent nothing is measured that would find what it leaves.
+    fn given_up(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        if state.is_lent {
+            state.charged_bytes = state.charged_bytes.saturating_sub(bytes);
+            state.credit_bytes = state.credit_bytes.saturating_add(bytes);
+            self.changed.notify_one();
+        }
     }
 
     /// Something was written while others wait. What was reckoned with may have turned out to be too much: worth a look when half of it is done.
@@ -184,8 +213,8 @@ impl Holdback {
 
     /// Deals out what may be written; with nothing, everyone may write.
     fn set(&self, state: &mut State, data_bytes: Option<u64>) {
-        let was_on = self.is_on.swap(data_bytes.is_some(), Ordering::AcqRel);
-        state.charged_bytes = self.outstanding_bytes.load(Ordering::Acquire);
+        let was_on = self.is_on.swap(data_bytes.is_some(), Ordering::SeqCst);
+        state.charged_bytes = self.outstanding_bytes.load(Ordering::SeqCst);
         state.credit_bytes = data_bytes.unwrap_or(0).saturating_sub(state.charged_bytes);
         self.changed.notify_one();
         if data_bytes.is_some() && !was_on {
@@ -453,5 +482,35 @@ mod tests {
         assert!((&mut waiting).now_or_never().is_none());
         holdback.removed(SegmentId::new(1, 1), OVERHEAD_BYTES);
         assert!(waiting.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_let_in_and_does_not_come_is_dealt_out_again() {
+        let holdback = held(2 * OVERHEAD_BYTES);
+        holdback.state.lock().is_lent = true;
+        let first = holdback.admit(OVERHEAD_BYTES, LONGEST, || panic!("it waited")).await.ok();
+        let mut second = Box::pin(holdback.admit(OVERHEAD_BYTES, LONGEST, || {}));
+        assert!((&mut second).now_or_never().is_none());
+        drop(first);
+        let mut second = second.await.ok();
+        // What is written is not there any more.
+        let mut third = Box::pin(holdback.admit(OVERHEAD_BYTES, LONGEST, || {}));
+        assert!((&mut third).now_or_never().is_none());
+        second.as_mut().unwrap().spend();
+        drop(second);
+        assert!(matches!(third.await, Err(StoreError::Busy)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_comes_and_has_to_wait_has_written_nothing() {
+        let holdback = held(0);
+        {
+            let mut state = holdback.state.lock();
+            (state.is_idle, state.is_fruitless) = (true, true);
+        }
+        let mut first = Box::pin(holdback.admit(0, LONGEST, || {}));
+        let mut second = Box::pin(holdback.admit(0, LONGEST, || {}));
+        assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+        assert!(holdback.state.lock().is_fruitless);
     }
 }

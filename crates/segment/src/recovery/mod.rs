@@ -236,13 +236,18 @@ async fn find_moved(
     Ok(out)
 }
 
-/// Whether no file is left of a segment that the index has applied, with all its targets in sight, or gone with nothing missing. If the log does not say that it was
-/// freed, then the record that said so was freed as well: the index is an older copy, and its rows may name what is long gone.
+/// Whether no file is left of a segment that the index has applied, though all its targets are in sight, or gone with nothing missing, or no more of them are away than its
+/// parity bears: then shards would be there, if it were. If the log does not say that it was freed, then the record that said so was freed as well: the index is an older copy,
+/// and its rows may name what is long gone.
 fn is_gone(core: &Core, listing: &Listing, known: &KnownSegment) -> bool {
     let in_sight = |target: &TargetId| {
         *target == TargetId::NONE || listing.is_listed(*target) || core.media.targets.is_missed_by_none(*target)
     };
-    known.applied_stripes > 0 && listing.found(known.id).is_empty() && known.targets.iter().all(in_sight)
+    // A shard that the segment was opened without is one that it lacks.
+    let lacking = known.targets.iter().filter(|target| **target == TargetId::NONE || !in_sight(target)).count();
+    known.applied_stripes > 0
+        && listing.found(known.id).is_empty()
+        && (known.targets.iter().all(in_sight) || lacking <= known.geometry.parity())
 }
 
 /// Whether a shard that is there does not end with the seal: it was away when the segment was sealed, and what was written last

@@ -126,6 +126,10 @@ impl<'a> Ahead<'a> {
         match run.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(bytes) => {
                 let behind = offset + bytes.len() as u64;
+                if bytes.len() < ((self.end - offset) as usize).min(self.run_bytes) {
+                    // The file ends here: nothing behind is waited or paid for.
+                    self.end = behind;
+                }
                 self.current = Run { offset, bytes };
                 if behind == offset + self.run_bytes as u64 && behind < self.end {
                     self.next = Some(self.begin(behind).await);

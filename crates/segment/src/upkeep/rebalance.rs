@@ -129,7 +129,9 @@ pub(crate) async fn step(
     if plan.moves.is_empty() {
         // What failed is tried again in the next pass.
         let mut state = core.rebalance.state.lock();
+        // While a target is away the others may be alike by chance.
         if failed.is_empty()
+            && !core.media.targets.lacks_some()
             && let Some(ended) = state.take_if(|state| is_same(state))
         {
             tracing::info!(shards = ended.shards_moved, bytes = ended.bytes_moved, "the targets are rebalanced");
@@ -137,7 +139,10 @@ pub(crate) async fn step(
         return false;
     }
     let workers = core.config.upkeep.repair_concurrency.max(1);
-    let chosen = plan.moves.into_iter().take(moves_max);
+    // One of each segment: a later one may keep the rule of failure domains only if the one before it was made.
+    let mut segments = HashSet::new();
+    let chosen: Vec<Move> =
+        plan.moves.into_iter().filter(|moved| segments.insert(moved.segment)).take(moves_max).collect();
     let mut outcomes =
         stream::iter(chosen).map(async |moved| (moved, make(core, moved).await)).buffer_unordered(workers);
     while let Some((moved, outcome)) = outcomes.next().await {

@@ -175,6 +175,8 @@ pub(crate) async fn pass(core: &Core, patience: Patience) -> Result<RepairPass, 
         if chosen.is_empty() {
             // Only when nothing is endangered, and not for long: what is lost meanwhile comes first.
             if rebalance::step(core, workers * SEGMENTS_PER_LOOK, &mut immovable, &mut total).await {
+                // The pass may go on for days: what was repaired in it, or could not be, may have to be since.
+                tried.clear();
                 continue;
             }
             break;

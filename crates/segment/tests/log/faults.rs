@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gabion_segment::{LogError, TargetState};
+use gabion_segment::{Demand, LogError, TargetState};
 use gabion_types::Geometry;
 
 use crate::book::{Book, Page};
@@ -211,5 +211,22 @@ fn failures_at_every_step_lose_nothing_that_was_acknowledged() {
                 }
             });
         }
+    }
+}
+
+#[test]
+fn a_target_that_does_not_answer_takes_no_room_from_the_others() {
+    // As many targets may be silent as leave a segment its quorum; beyond that nothing can be written.
+    for (silent, has_room) in [(0, true), (1, true), (2, false)] {
+        let mut world = World::with_disks("4+2".parse().unwrap(), 6, 1);
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let before = log.room(Demand::default()).await;
+            (0..silent).for_each(|disk| world.disks[disk].offline(true));
+            let room = log.room(Demand::default()).await;
+            assert_eq!((room.data_bytes > 0, room.is_short), (has_room, !has_room), "{silent} silent");
+            assert!(!has_room || room == before, "{silent} silent: {room:?}, {before:?}");
+        });
     }
 }

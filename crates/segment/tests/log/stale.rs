@@ -429,6 +429,28 @@ fn an_older_index_is_noticed_when_a_target_has_left_that_held_what_it_names() {
     }
 }
 
+/// As many targets as a segment bears may be away: its files would be on the others.
+#[test]
+fn an_older_index_is_noticed_while_a_target_is_away_that_held_what_it_names() {
+    let mut world = World::with_disks("1+1".parse().unwrap(), 2, 70);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 2000).await.unwrap();
+        log.shutdown().await;
+    });
+    world.kill();
+    let (id, page) = (only_segment(&book), book.snapshot());
+    life(free_all(&mut world, &book));
+    world.kill();
+    for away in [0, 1] {
+        world.absent = vec![away];
+        let known = page.segments.values().cloned().collect();
+        let outcome = life(async { world.open(known).await.map(drop) });
+        assert!(matches!(outcome, Err(LogError::IndexAhead { segment }) if segment == id), "{away}: {outcome:?}");
+    }
+}
+
 /// A shard was moved to a target that is lost now; neither the header on the older image nor an index can tell, but the list of members says that there is a lost one.
 #[test]
 fn what_was_moved_to_a_lost_target_lives_on_an_older_image() {

@@ -45,6 +45,8 @@ impl Store {
             return Err(StoreError::InvalidRequest(format!("{until_percent} % is no share")));
         }
         if mode == TargetMode::Apply {
+            // First this: a row without it is taken for one of a rebalance that is done.
+            self.inner.log.rebalance_on(until_percent);
             let row = Write::Put(Table::System, keys::system(REBALANCE_ROW), vec![until_percent]);
             tasks::blocking(|| self.inner.index.commit(&[], vec![row]))?;
         }
