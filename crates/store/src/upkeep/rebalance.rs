@@ -44,12 +44,12 @@ impl Store {
         if until_percent > 100 {
             return Err(StoreError::InvalidRequest(format!("{until_percent} % is no share")));
         }
+        let plan = self.inner.log.rebalance(until_percent, mode).await;
         if mode == TargetMode::Apply {
-            // First this: a row without it is taken for one of a rebalance that is done.
-            self.inner.log.rebalance_on(until_percent);
+            // After it has begun: a row without it is taken for one of a rebalance that is done.
             let row = Write::Put(Table::System, keys::system(REBALANCE_ROW), vec![until_percent]);
             tasks::blocking(|| self.inner.index.commit(&[], vec![row]))?;
         }
-        Ok(self.inner.log.rebalance(until_percent, mode).await)
+        Ok(plan)
     }
 }
