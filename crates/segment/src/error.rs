@@ -48,6 +48,13 @@ pub enum LogError {
         /// The segment.
         segment: SegmentId,
     },
+    /// The index says that a segment ends before the end that its shards show: it is an older copy, and what was decided since is not in it. It must
+    /// be rebuilt from the segments.
+    #[error("the index is an older copy: segment {segment} goes on behind the end that it says; rebuild it")]
+    IndexBehind {
+        /// The segment.
+        segment: SegmentId,
+    },
     /// The targets do not make up one usable deployment; the sentence names which and why.
     #[error("{0}")]
     Targets(String),

@@ -65,8 +65,8 @@ impl Log {
     /// `known` is what the index holds; empty if it is lost. Reads and [`Log::mutations`] work at once, writes after [`Log::start`].
     ///
     /// # Errors
-    /// `Targets` when the directories make up no usable deployment or too many are absent; `IndexAhead` when the index must be
-    /// rebuilt; `Invalid` for a bad configuration; `Io` and `Unavailable` when a segment could be neither completed nor sealed.
+    /// `Targets` when the directories make up no usable deployment or too many are absent; `IndexAhead` and `IndexBehind` when
+    /// the index must be rebuilt; `Invalid` for a bad configuration; `Io` and `Unavailable` when a segment could be neither completed nor sealed.
     pub async fn open(
         config: LogConfig,
         targets: Vec<LogTarget>,

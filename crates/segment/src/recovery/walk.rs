@@ -67,9 +67,13 @@ pub(super) async fn recover_segment(
         Headers::Lost(detail) => return Ok(Outcome::Unreadable(detail)),
     };
     let start = shard_header_bytes(shards.info.geometry.shards()) as u64;
-    let seal = match known.and_then(|known| known.sealed) {
-        Some(seal) => Some(seal),
-        None => shards.seal_at_end(core).await,
+    let seal = match (known.and_then(|known| known.sealed), shards.seal_at_end(core).await) {
+        // An index that was lost may have held the only word of an end that was never on the media: a stripe behind it was taken for acknowledged
+        // then, and was seen. So a copy of that index must not cut it off again.
+        (Some(known), Some(found)) if found.end_offset > known.end_offset => {
+            return Err(LogError::IndexBehind { segment: id });
+        }
+        (known, found) => known.or(found),
     };
     let at = match known {
         // What a relaxed writer acknowledged may be lost even where the index has it: only the media tell.

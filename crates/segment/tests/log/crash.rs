@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gabion_segment::{Committed, LogError};
+use gabion_segment::{Committed, LogError, Seal};
 use gabion_types::Extent;
 use parking_lot::Mutex;
 
@@ -354,5 +354,45 @@ fn an_index_that_knows_more_than_the_media_is_refused() {
         let (log, _) = world.start(&book).await;
         book.verify(&log).await;
         assert_eq!(book.mutations().len(), 1);
+    });
+}
+
+#[test]
+fn an_older_index_cuts_off_nothing_that_was_seen_since() {
+    let mut world = World::new("4+2", 401);
+    let book = Arc::new(Book::default());
+    let mut before = Vec::new();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 1000).await.unwrap();
+        before = book.known();
+        put(&log, 2, 1000).await.unwrap();
+    });
+    world.kill();
+    // Every target failed under the second stripe, so that its void is known to the index alone.
+    for known in &mut before {
+        known.sealed = Some(Seal {
+            stripes: known.applied_stripes,
+            end_offset: known.next_offset,
+            min_seq: known.min_seq,
+            max_seq: known.max_seq,
+            written_bytes: known.written_bytes,
+        });
+    }
+    // Without that index the stripe is there and counts.
+    let rebuilt = Arc::new(Book::default());
+    life(async {
+        let (_log, _) = world.start(&rebuilt).await;
+        assert_eq!(rebuilt.mutations().len(), 2);
+    });
+    world.kill();
+    let refused = life(world.open(before.clone()));
+    assert!(matches!(refused, Err(LogError::IndexBehind { segment }) if segment == before[0].id), "{refused:?}");
+    world.kill();
+    let again = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&again).await;
+        again.verify(&log).await;
+        assert_eq!(again.mutations(), rebuilt.mutations());
     });
 }

@@ -174,7 +174,9 @@ async fn attempt(
     let opened = Log::open(log_config, targets.to_vec(), known, log_env).await;
     let (log, recovery) = match opened {
         Ok(opened) => opened,
-        Err(error @ LogError::IndexAhead { .. }) => return Ok(Attempt::Distrusted(error.to_string())),
+        Err(error @ (LogError::IndexAhead { .. } | LogError::IndexBehind { .. })) => {
+            return Ok(Attempt::Distrusted(error.to_string()));
+        }
         Err(error) => return Err(startup(&error)),
     };
     let returned = recovery.segments.iter().find(|segment| state.unreadable.contains(&segment.info.id));
