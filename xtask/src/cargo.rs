@@ -87,16 +87,43 @@ pub(crate) fn build_release() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When a test failed or nothing could be built.
 pub(crate) fn test(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
+    let mut reports = Reports::default();
     let succeeded = run_watched(command, |line| {
         if let Some(counts) = harness_counts(line) {
             tally.passed += counts.passed;
             tally.failed += counts.failed;
         }
+        reports.read(line);
     })?;
     if !succeeded {
-        bail!("cargo test failed");
+        bail!("cargo test failed\n{}", reports.lines.join("\n"));
     }
     Ok(())
+}
+
+/// What failed tests printed: from `---- NAME stdout ----` to the list of names behind the last of them.
+#[derive(Default)]
+struct Reports {
+    lines: Vec<String>,
+    /// Lines that the one that is being read may still have.
+    left: usize,
+}
+
+/// Most lines that are kept of each: backtraces and logs are long.
+const REPORT_LINES_MAX: usize = 40;
+
+impl Reports {
+    fn read(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            self.left = REPORT_LINES_MAX;
+        } else if line == "failures:" {
+            self.left = 0;
+        }
+        if self.left > 0 {
+            self.left -= 1;
+            self.lines.push(line.to_owned());
+        }
+    }
 }
 
 /// Reads `test result: ok. 12 passed; 0 failed; 1 ignored; …`. What is ignored is no test: helpers that a test starts as a process.
@@ -133,5 +160,17 @@ mod tests {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 5 filtered out; finished in 0.19s";
         assert_eq!(harness_counts(line), Some(Tally { passed: 12, failed: 3, skipped: 0 }));
         assert_eq!(harness_counts("test a ... ok"), None);
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_kept() {
+        let mut reports = Reports::default();
+        let output = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nthread 'b' panicked\nleft: 1\n\nfailures:\n    b\n";
+        output.lines().for_each(|line| reports.read(line));
+        assert_eq!(reports.lines, ["---- b stdout ----", "thread 'b' panicked", "left: 1", ""]);
+        (0..1000).for_each(|_| reports.read("and on"));
+        reports.read("---- c stdout ----");
+        (0..1000).for_each(|_| reports.read("and on"));
+        assert_eq!(reports.lines.len(), 4 + REPORT_LINES_MAX);
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Tally {
 #[derive(Default)]
 pub(crate) struct Summary {
     rows: Vec<(&'static str, Tally, Duration)>,
+    errors: Vec<String>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a task runner tells how long its steps took")]
@@ -38,7 +39,9 @@ impl Summary {
         let begin = now();
         let mut tally = Tally::default();
         if let Err(error) = step(&mut tally) {
-            say(&format!("error: {name}: {error:#}"));
+            let error = format!("error: {name}: {error:#}");
+            say(&error);
+            self.errors.push(error);
             tally.failed = tally.failed.max(1);
         }
         let took = begin.elapsed();
@@ -46,9 +49,12 @@ impl Summary {
         self.rows.push((name, tally, took));
     }
 
-    /// Prints the table and the final line.
+    /// Prints what failed once more, the table, and the final line: who sees only the end of a run sees why.
     pub(crate) fn finish(&self) -> ExitCode {
         let mut total = Tally::default();
+        for error in &self.errors {
+            say(&format!("\n{error}"));
+        }
         say("\nstep          passed  failed  skipped   seconds");
         for (name, tally, took) in &self.rows {
             let Tally { passed, failed, skipped } = tally;
