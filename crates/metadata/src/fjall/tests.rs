@@ -10,28 +10,43 @@ use crate::{
 
 const SMALL: IndexOptions = IndexOptions { cache_bytes: 1 << 20, journal_bytes_max: 0, row_cache_bytes: 1 << 20 };
 
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
+fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
         let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().unwrap().is_dir() {
-            copy_dir(&from, &to);
+        if entry.file_type()?.is_dir() {
+            copy_dir(&from, &to)?;
         } else if from.extension().is_some_and(|ext| ext == "jnl") {
-            copy_sparse(&from, &to);
+            copy_sparse(&from, &to)?;
         } else {
-            fs::copy(from, to).unwrap();
+            fs::copy(from, to)?;
         }
     }
+    Ok(())
+}
+
+/// Names and lengths of all files.
+fn listing(dir: &Path) -> std::io::Result<Vec<(PathBuf, u64)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(listing(&entry.path())?),
+            false => files.push((entry.path(), entry.metadata()?.len())),
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Journals are 64 MB of mostly nothing.
-fn copy_sparse(from: &Path, to: &Path) {
-    let len = fs::metadata(from).unwrap().len();
+fn copy_sparse(from: &Path, to: &Path) -> std::io::Result<()> {
+    let len = fs::metadata(from)?.len();
     let written = written_bytes(from);
-    let mut copy = fs::File::create(to).unwrap();
-    copy.write_all(&read_head(from, written)).unwrap();
-    copy.set_len(len).unwrap();
+    let mut copy = fs::File::create(to)?;
+    copy.write_all(&read_head(from, written))?;
+    copy.set_len(len)
 }
 
 fn read_head(path: &Path, bytes: u64) -> Vec<u8> {
@@ -50,11 +65,22 @@ fn journal(dir: &Path) -> PathBuf {
     dir.join(DATABASE_DIR).join("0.jnl")
 }
 
-/// A copy of the files of an open index: what a killed process leaves.
+/// A copy of the files of an open index: what a killed process leaves. The engine tidies up in the background: a copy that it did not hold still for
+/// is of no one moment, and is made again.
 fn killed(dir: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    copy_dir(dir, copy.path());
-    copy
+    loop {
+        let copy = tempfile::tempdir().unwrap();
+        let copied = || {
+            let before = listing(dir)?;
+            copy_dir(dir, copy.path())?;
+            Ok::<_, std::io::Error>(before == listing(dir)?)
+        };
+        match copied() {
+            Ok(true) => return copy,
+            Ok(false) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+    }
 }
 
 struct Crashing<F> {
