@@ -15,7 +15,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::http::RequestLine;
+use crate::http::{RequestFigures, RequestLine};
 
 /// Lines that may wait for the writer: at 300 bytes a line a few MiB.
 const QUEUE_LINES: usize = 16 * 1024;
@@ -83,8 +83,8 @@ impl AccessLog {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn write(&self, line: &RequestLine) {
-        match self.queue.try_send(Message::Line(render(line))) {
+    pub(crate) fn write(&self, line: &RequestLine, figures: &RequestFigures) {
+        match self.queue.try_send(Message::Line(render(line, figures))) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -197,23 +197,23 @@ struct Line<'a> {
     user_agent: Option<&'a str>,
 }
 
-fn render(line: &RequestLine) -> Vec<u8> {
+fn render(line: &RequestLine, figures: &RequestFigures) -> Vec<u8> {
     let time_ns = i128::from(line.time_ms) * 1_000_000;
     let time = OffsetDateTime::from_unix_timestamp_nanos(time_ns).ok().and_then(|time| time.format(&Rfc3339).ok());
     let row = Line {
         time: time.unwrap_or_default(),
         peer: line.peer.to_string(),
-        operation: line.operation,
+        operation: figures.operation,
         method: line.method.as_str(),
         path: line.uri.path(),
         query: line.uri.query().map(without_secrets),
         version: format!("{:?}", line.version),
-        status: line.status.as_u16(),
-        received_bytes: line.received_bytes,
-        sent_bytes: line.sent_bytes,
-        first_byte_us: line.first_byte_ns / 1000,
-        total_us: line.total_ns / 1000,
-        complete: line.complete,
+        status: figures.status.as_u16(),
+        received_bytes: figures.received_bytes,
+        sent_bytes: figures.sent_bytes,
+        first_byte_us: figures.first_byte_ns / 1000,
+        total_us: figures.total_ns / 1000,
+        complete: figures.complete,
         request_id: line.request_id.as_deref(),
         user_agent: line.user_agent.as_deref(),
     };
@@ -249,21 +249,24 @@ mod tests {
             method: Method::GET,
             uri: uri.parse().unwrap(),
             version: Version::HTTP_11,
-            operation: "GetObject",
-            status: StatusCode::OK,
             request_id: Some("17A2".to_owned()),
             user_agent: Some("curl \"7\"\n".to_owned()),
-            received_bytes: 0,
-            sent_bytes: 4096,
-            first_byte_ns: 1_500,
-            total_ns: 2_999,
-            complete: true,
         }
     }
 
+    const FIGURES: RequestFigures = RequestFigures {
+        operation: "GetObject",
+        status: StatusCode::OK,
+        received_bytes: 0,
+        sent_bytes: 4096,
+        first_byte_ns: 1_500,
+        total_ns: 2_999,
+        complete: true,
+    };
+
     #[test]
     fn a_line_is_one_json_object() {
-        let text = String::from_utf8(render(&line("/b/k%20k?partNumber=1"))).unwrap();
+        let text = String::from_utf8(render(&line("/b/k%20k?partNumber=1"), &FIGURES)).unwrap();
         assert_eq!(
             text,
             "{\"time\":\"2023-11-14T22:13:20.123Z\",\"peer\":\"127.0.0.1:4711\",\"operation\":\"GetObject\",\"method\":\"GET\",\
@@ -293,17 +296,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("access.log");
         let (log, writer) = AccessLog::open(AccessLogTarget::File(path.clone())).unwrap();
-        log.write(&line("/a/1"));
+        log.write(&line("/a/1"), &FIGURES);
         // `reopen` makes the file anew, in order with the lines around it.
         std::fs::rename(&path, dir.path().join("access.log.1")).unwrap();
         writer.reopen();
-        log.write(&line("/a/2"));
+        log.write(&line("/a/2"), &FIGURES);
         writer.close();
         let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
         assert!(read("access.log.1").contains("/a/1"));
         assert!(read("access.log").contains("/a/2"));
         assert_eq!(log.dropped_lines(), 0);
-        log.write(&line("/a/3"));
+        log.write(&line("/a/3"), &FIGURES);
         assert_eq!(log.dropped_lines(), 1, "the writer is gone");
     }
 }

@@ -191,7 +191,7 @@ impl From<StoreError> for S3Error {
             StoreError::PreconditionFailed(header) => Self::new(S3Code::PreconditionFailed).detail("Condition", header),
             StoreError::NotModified { etag, modified_ms } => Self::new(S3Code::NotModified)
                 .header(ETAG, &format!("\"{etag}\""))
-                .header(LAST_MODIFIED, &date::http(modified_ms)),
+                .header(LAST_MODIFIED, &date::http(modified_ms).to_string()),
             StoreError::InvalidRange { size } => Self::new(S3Code::InvalidRange)
                 .detail("ActualObjectSize", size.to_string())
                 .header(CONTENT_RANGE, &format!("bytes */{size}")),

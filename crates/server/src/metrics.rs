@@ -18,7 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::access_log::AccessLog;
-use crate::http::RequestLine;
+use crate::http::RequestFigures;
 
 /// Names and meanings, as they stand in `docs/METRICS.md`. Counters get the suffix `_total` on the page.
 mod names {
@@ -154,20 +154,20 @@ impl ServerMetrics {
         self.in_flight.inc();
     }
 
-    pub(crate) fn request_ended(&self, line: &RequestLine) {
-        let operation = ByOperation { operation: line.operation };
+    pub(crate) fn request_ended(&self, figures: &RequestFigures) {
+        let operation = ByOperation { operation: figures.operation };
         let seconds = |ns: u64| ns as f64 / 1e9;
         self.in_flight.dec();
-        self.requests.get_or_create(&ByStatus { operation: line.operation, status: line.status.as_u16() }).inc();
-        self.duration.get_or_create(&operation).observe(seconds(line.total_ns));
-        self.first_byte.get_or_create(&operation).observe(seconds(line.first_byte_ns));
-        if line.received_bytes > 0 {
-            self.received.get_or_create(&operation).inc_by(line.received_bytes);
+        self.requests.get_or_create(&ByStatus { operation: figures.operation, status: figures.status.as_u16() }).inc();
+        self.duration.get_or_create(&operation).observe(seconds(figures.total_ns));
+        self.first_byte.get_or_create(&operation).observe(seconds(figures.first_byte_ns));
+        if figures.received_bytes > 0 {
+            self.received.get_or_create(&operation).inc_by(figures.received_bytes);
         }
-        if line.sent_bytes > 0 {
-            self.sent.get_or_create(&operation).inc_by(line.sent_bytes);
+        if figures.sent_bytes > 0 {
+            self.sent.get_or_create(&operation).inc_by(figures.sent_bytes);
         }
-        if !line.complete {
+        if !figures.complete {
             self.aborted.get_or_create(&operation).inc();
         }
     }
@@ -213,21 +213,14 @@ impl Collector for AccessLogFigures {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use http::{Method, StatusCode, Version};
+    use http::StatusCode;
 
     use super::*;
 
-    pub(crate) fn line(status: StatusCode, complete: bool) -> RequestLine {
-        RequestLine {
-            time_ms: 0,
-            peer: "127.0.0.1:1".parse().unwrap(),
-            method: Method::PUT,
-            uri: "/b/k".parse().unwrap(),
-            version: Version::HTTP_11,
+    pub(crate) fn figures(status: StatusCode, complete: bool) -> RequestFigures {
+        RequestFigures {
             operation: "PutObject",
             status,
-            request_id: None,
-            user_agent: None,
             received_bytes: 10,
             sent_bytes: 0,
             first_byte_ns: 1_000_000,
@@ -244,7 +237,7 @@ pub(crate) mod tests {
         let connection = metrics.connection_opened();
         for (status, complete) in [(StatusCode::OK, true), (StatusCode::OK, true), (StatusCode::NOT_FOUND, false)] {
             metrics.request_began();
-            metrics.request_ended(&line(status, complete));
+            metrics.request_ended(&figures(status, complete));
         }
         metrics.request_began();
         let mut page = String::new();

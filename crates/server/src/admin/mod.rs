@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
 use axum::extract::State;
-use axum::http::{Request, Response, StatusCode, header};
+use axum::http::{Request, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use gabion_store::Store;
@@ -21,7 +21,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use tower::ServiceExt;
 
-use crate::http::{Handler, Peer, RequestBody};
+use crate::http::{Answer, Handler, Peer, RequestBody};
 use crate::metrics::store::StoreFigures;
 
 pub use changes::{Changes, OpenTarget, OpenedTarget};
@@ -106,10 +106,10 @@ pub struct AdminHandler {
 impl Handler for AdminHandler {
     type Body = Body;
 
-    async fn handle(&self, request: Request<RequestBody>, _: Peer) -> Response<Body> {
+    async fn handle(&self, request: Request<RequestBody>, _: Peer) -> Answer<Body> {
         let request = request.map(Body::new);
         match self.router.clone().oneshot(request).await {
-            Ok(response) => response,
+            Ok(response) => response.into(),
             Err(never) => match never {},
         }
     }

@@ -11,8 +11,8 @@ use http_body_util::BodyExt;
 
 use super::*;
 use crate::access_log::{AccessLog, AccessLogTarget};
-use crate::http::RequestLine;
-use crate::metrics::tests::line;
+use crate::http::RequestFigures;
+use crate::metrics::tests::figures;
 use crate::metrics::{AccessLogFigures, ServerMetrics};
 
 async fn get_page(admin: &Admin, path: &str) -> (StatusCode, String) {
@@ -108,7 +108,7 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     // Figures by label show once there is a label.
     drop(metrics.connection_opened());
     metrics.request_began();
-    metrics.request_ended(&RequestLine { sent_bytes: 1, ..line(StatusCode::OK, false) });
+    metrics.request_ended(&RequestFigures { sent_bytes: 1, ..figures(StatusCode::OK, false) });
     registry.register_collector(Box::new(AccessLogFigures(log)));
     let admin = Admin::new(registry, "0.0.0", None);
     let store = store(0).await;

@@ -19,7 +19,7 @@ use super::activity::{Activity, Expired};
 use super::limits::BUFFER_BYTES_MIN;
 use super::observe::{ByteCount, ObservedBody, Observer, Pending};
 use super::transport::{Channel, Transport};
-use super::{Handler, HttpLimits, Peer, RequestBody};
+use super::{Answer, Handler, HttpLimits, Peer, RequestBody};
 use crate::metrics::Closed;
 use crate::tls::ReloadingTls;
 
@@ -27,7 +27,7 @@ use crate::tls::ReloadingTls;
 pub(super) struct Shared<H> {
     pub(super) handler: H,
     pub(super) limits: HttpLimits,
-    pub(super) observer: Option<Observer>,
+    pub(super) observer: Option<Arc<Observer>>,
     /// Requests in flight are finished, then the connection is closed.
     pub(super) closing: CancellationToken,
     /// The connection is closed at once.
@@ -154,33 +154,34 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-type Answer<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
+type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
 async fn answer<H: Handler>(
     shared: Arc<Shared<H>>,
     activity: Arc<Activity>,
     peer: Peer,
     request: Request<Incoming>,
-) -> Result<Answer<H>, Infallible> {
+) -> Result<Answered<H>, Infallible> {
     let in_flight = activity.begin(request.version() == Version::HTTP_2);
-    let received = ByteCount::default();
+    let received = ByteCount::of(request.body());
     let headless = request.method() == Method::HEAD;
     let mut pending =
         shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
-    let mut response = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
-        head_too_large().map(Either::Left)
+    let mut answer = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
+        Answer::from(head_too_large().map(Either::Left))
     } else {
         let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
-        shared.handler.handle(request, peer).await.map(Either::Right)
+        let Answer { response, operation } = shared.handler.handle(request, peer).await;
+        Answer { response: response.map(Either::Right), operation }
     };
     if closes {
-        response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+        answer.response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
     }
     if let Some(pending) = &mut pending {
-        pending.answered(&response);
+        pending.answered(&answer);
     }
-    Ok(response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
+    Ok(answer.response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
 }
 
 /// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for

@@ -26,7 +26,7 @@ use http::{Request, Response};
 use http_body::Body;
 
 pub use limits::{BUFFER_BYTES_MIN, HttpLimits};
-pub use observe::{Observer, RequestLine};
+pub use observe::{Observer, RequestFigures, RequestLine};
 pub use progress::{RequestBody, Stalled};
 pub use server::{Drained, HttpServer, Listener};
 
@@ -39,7 +39,7 @@ pub struct Peer {
     pub tls: bool,
 }
 
-/// Put into an answer's extensions by the handler: which operation it was, for metrics and logs.
+/// Which operation a request was, for metrics and logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OperationName(pub &'static str);
 
@@ -48,11 +48,27 @@ impl OperationName {
     pub const UNKNOWN: OperationName = OperationName("Unknown");
 }
 
+/// What a handler makes of a request.
+#[derive(Debug)]
+pub struct Answer<B> {
+    /// What the client gets.
+    pub response: Response<B>,
+    /// What was asked for.
+    pub operation: OperationName,
+}
+
+impl<B> From<Response<B>> for Answer<B> {
+    /// Of a request that is no operation.
+    fn from(response: Response<B>) -> Self {
+        Self { response, operation: OperationName::UNKNOWN }
+    }
+}
+
 /// What answers requests: S3 on the data port, health and figures on the admin port.
 pub trait Handler: Clone + Send + Sync + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
 
     /// Answers a request; failures are answers too. Dropping the future means that the client is gone.
-    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<Self::Body>> + Send;
 }

@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gabion_platform::Clock;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri, Version, header};
 use http_body::{Body, Frame, SizeHint};
+use tracing::Level;
 
-use super::OperationName;
 use super::activity::InFlight;
+use super::{Answer, OperationName};
 use crate::access_log::AccessLog;
 use crate::metrics::ServerMetrics;
 
@@ -30,41 +31,34 @@ pub struct Observer {
     pub access_log: Option<AccessLog>,
 }
 
-/// Bytes that have passed, shared between a body and the request's record.
+/// Bytes that have passed, shared between a body and the request's record. Of a request without a body none do.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ByteCount(Arc<AtomicU64>);
+pub(super) struct ByteCount(Option<Arc<AtomicU64>>);
 
 impl ByteCount {
+    /// Of what `body` will bring.
+    pub(super) fn of<B: Body>(body: &B) -> Self {
+        Self((!body.is_end_stream()).then(Arc::default))
+    }
+
     pub(super) fn add(&self, bytes: u64) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        if let Some(count) = &self.0 {
+            count.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.as_ref().map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
-/// A finished request.
-#[derive(Debug)]
-pub struct RequestLine {
-    /// When its head had been read, in ms since 1970.
-    pub time_ms: u64,
-    /// The client.
-    pub peer: SocketAddr,
-    /// Its method.
-    pub method: Method,
-    /// Its path and query, as sent.
-    pub uri: Uri,
-    /// HTTP version.
-    pub version: Version,
+/// What is counted of a finished request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestFigures {
     /// The S3 operation; `Unknown` if it was refused before one was recognised.
     pub operation: &'static str,
     /// Status of the answer.
     pub status: StatusCode,
-    /// Id that the answer carried.
-    pub request_id: Option<String>,
-    /// What the client says it is.
-    pub user_agent: Option<String>,
     /// Bytes of the body that were received.
     pub received_bytes: u64,
     /// Bytes of the answer's body that were handed to the connection.
@@ -77,80 +71,109 @@ pub struct RequestLine {
     pub complete: bool,
 }
 
+/// What logs say of a finished request beside its figures.
+#[derive(Debug)]
+pub struct RequestLine {
+    /// When its head had been read, in ms since 1970.
+    pub time_ms: u64,
+    /// The client.
+    pub peer: SocketAddr,
+    /// Its method.
+    pub method: Method,
+    /// Its path and query, as sent.
+    pub uri: Uri,
+    /// HTTP version.
+    pub version: Version,
+    /// Id that the answer carried.
+    pub request_id: Option<String>,
+    /// What the client says it is.
+    pub user_agent: Option<String>,
+}
+
 /// A request whose answer is not there yet. A client may hang up before: then dropping it reports that.
 pub(super) struct Pending {
-    observer: Observer,
+    /// Nothing once it was reported.
+    observer: Option<Arc<Observer>>,
     received: ByteCount,
     started_ns: u64,
-    line: Option<RequestLine>,
+    figures: RequestFigures,
+    /// Only if a log wants it.
+    line: Option<Box<RequestLine>>,
 }
 
 /// The status that is reported for a request whose client hung up before there was an answer (nginx's convention).
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl Pending {
-    pub(super) fn new<B>(observer: &Observer, peer: SocketAddr, request: &Request<B>, received: ByteCount) -> Self {
+    pub(super) fn new<B>(
+        observer: &Arc<Observer>,
+        peer: SocketAddr,
+        request: &Request<B>,
+        received: ByteCount,
+    ) -> Self {
         observer.metrics.request_began();
-        let user_agent = match &observer.access_log {
-            Some(_) => text(request.headers(), &header::USER_AGENT),
-            None => None,
-        };
-        let line = RequestLine {
-            time_ms: observer.clock.now_ms(),
-            peer,
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            version: request.version(),
+        let logged = observer.access_log.is_some() || tracing::enabled!(target: "gabion::request", Level::DEBUG);
+        let line = logged.then(|| {
+            Box::new(RequestLine {
+                time_ms: observer.clock.now_ms(),
+                peer,
+                method: request.method().clone(),
+                uri: request.uri().clone(),
+                version: request.version(),
+                request_id: None,
+                user_agent: text(request.headers(), &header::USER_AGENT),
+            })
+        });
+        let figures = RequestFigures {
             operation: OperationName::UNKNOWN.0,
             status: StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("a status of three digits"),
-            request_id: None,
-            user_agent,
             received_bytes: 0,
             sent_bytes: 0,
             first_byte_ns: 0,
             total_ns: 0,
             complete: false,
         };
-        Self { observer: observer.clone(), received, started_ns: observer.clock.monotonic_ns(), line: Some(line) }
+        let started_ns = observer.clock.monotonic_ns();
+        Self { observer: Some(Arc::clone(observer)), received, started_ns, figures, line }
     }
 
     /// The answer's head is there.
-    pub(super) fn answered<B>(&mut self, response: &Response<B>) {
-        let first_byte_ns = self.observer.clock.monotonic_ns().saturating_sub(self.started_ns);
-        let Some(line) = &mut self.line else { return };
-        line.first_byte_ns = first_byte_ns;
-        line.status = response.status();
-        if let Some(operation) = response.extensions().get::<OperationName>() {
-            line.operation = operation.0;
+    pub(super) fn answered<B>(&mut self, answer: &Answer<B>) {
+        if let Some(observer) = &self.observer {
+            self.figures.first_byte_ns = observer.clock.monotonic_ns().saturating_sub(self.started_ns);
         }
-        if self.observer.access_log.is_some() || tracing::enabled!(tracing::Level::DEBUG) {
-            line.request_id = text(response.headers(), &REQUEST_ID);
+        self.figures.status = answer.response.status();
+        self.figures.operation = answer.operation.0;
+        if let Some(line) = &mut self.line {
+            line.request_id = text(answer.response.headers(), &REQUEST_ID);
         }
     }
 
     fn finish(&mut self, sent_bytes: u64, complete: bool) {
-        let Some(mut line) = self.line.take() else { return };
-        line.sent_bytes = sent_bytes;
-        line.complete = complete;
-        line.received_bytes = self.received.get();
-        line.total_ns = self.observer.clock.monotonic_ns().saturating_sub(self.started_ns);
-        self.observer.metrics.request_ended(&line);
+        let Some(observer) = self.observer.take() else { return };
+        let figures = &mut self.figures;
+        figures.total_ns = observer.clock.monotonic_ns().saturating_sub(self.started_ns);
+        figures.sent_bytes = sent_bytes;
+        figures.complete = complete;
+        figures.received_bytes = self.received.get();
+        observer.metrics.request_ended(figures);
+        let Some(line) = self.line.take() else { return };
         tracing::debug!(
             target: "gabion::request",
-            operation = line.operation,
-            status = line.status.as_u16(),
+            operation = figures.operation,
+            status = figures.status.as_u16(),
             method = %line.method,
             path = line.uri.path(),
             peer = %line.peer,
-            received_bytes = line.received_bytes,
-            sent_bytes = line.sent_bytes,
-            total_us = line.total_ns / 1000,
+            received_bytes = figures.received_bytes,
+            sent_bytes = figures.sent_bytes,
+            total_us = figures.total_ns / 1000,
             request_id = line.request_id.as_deref().unwrap_or(""),
-            complete = line.complete,
+            complete = figures.complete,
             "request"
         );
-        if let Some(access_log) = &self.observer.access_log {
-            access_log.write(&line);
+        if let Some(access_log) = &observer.access_log {
+            access_log.write(&line, figures);
         }
     }
 }

@@ -54,7 +54,7 @@ impl<H: Handler> HttpServer<H> {
             http: connection::builder(&self.limits),
             handler: self.handler,
             limits: self.limits,
-            observer: self.observer,
+            observer: self.observer.map(Arc::new),
             closing: closing.clone(),
             cut: cut.clone(),
         });

@@ -35,8 +35,8 @@ fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, BoxError> {
 impl Handler for Paths {
     type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Response<Self::Body> {
-        let mut response = match request.uri().path() {
+    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Self::Body> {
+        let response = match request.uri().path() {
             "/echo" => match request.into_body().collect().await {
                 Ok(body) => Response::new(full(body.to_bytes())),
                 Err(error) => Response::new(full(format!("failed: {error}"))),
@@ -53,8 +53,7 @@ impl Handler for Paths {
             }
             _ => Response::new(full(if peer.tls { "tls" } else { "clear" })),
         };
-        response.extensions_mut().insert(OperationName("Test"));
-        response
+        Answer { response, operation: OperationName("Test") }
     }
 }
 

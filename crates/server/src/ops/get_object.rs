@@ -12,8 +12,6 @@ pub(crate) struct Request {
     pub(crate) get: GetObject,
     /// `x-amz-checksum-mode: ENABLED`.
     pub(crate) checksums: bool,
-    /// Whether the bytes are wanted.
-    pub(crate) bytes: bool,
 }
 
 /// An object or a part of it.
@@ -26,25 +24,40 @@ pub(crate) struct Response {
     pub(crate) parts_count: Option<u32>,
 }
 
-/// Runs it.
+/// Opens the object.
 ///
 /// # Errors
 /// `NoSuchKey`, `InvalidRange`, `InvalidPartNumber`, `NotModified`, `PreconditionFailed`.
-pub(crate) async fn run(ops: &Ops, request: Request) -> Result<Response, S3Error> {
+pub(crate) async fn get(ops: &Ops, request: Request) -> Result<Response, S3Error> {
+    check(&request)?;
+    let read = ops.store.get_object(request.get).await?;
+    Ok(response(read, request.checksums))
+}
+
+/// Asks the index alone.
+///
+/// # Errors
+/// As [`get`].
+pub(crate) async fn head(ops: &Ops, request: Request) -> Result<Response, S3Error> {
+    check(&request)?;
+    let read = ops.store.head_object(request.get).await?;
+    Ok(response(read, request.checksums))
+}
+
+fn check(request: &Request) -> Result<(), S3Error> {
     if request.get.range.is_some() && request.get.part_number.is_some() {
         return Err(S3Error::request("Cannot specify both Range header and partNumber query parameter"));
     }
-    let read = if request.bytes {
-        ops.store.get_object(request.get).await?
-    } else {
-        ops.store.head_object(request.get).await?
-    };
+    Ok(())
+}
+
+fn response(read: ObjectRead, checksums: bool) -> Response {
     let checksums = match (&read.part, read.range) {
-        _ if !request.checksums => Vec::new(),
+        _ if !checksums => Vec::new(),
         (Some(part), _) if read.info.parts_count.is_some() => shown(&part.checksums, None),
         (None, Some(_)) => Vec::new(),
         _ => shown(&read.info.checksums, read.info.parts_count),
     };
     let parts_count = read.part.as_ref().and(read.info.parts_count);
-    Ok(Response { read, checksums, parts_count })
+    Response { read, checksums, parts_count }
 }

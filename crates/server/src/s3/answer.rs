@@ -1,5 +1,8 @@
 //! Answers: success with or without a document, and errors.
 
+use std::fmt;
+use std::io::Write;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -7,6 +10,9 @@ use s3s::Body;
 
 use super::xml::Xml;
 use crate::error::S3Error;
+
+/// Bytes of the values that answers have: tags, dates, lengths.
+const VALUE_BYTES: usize = 64;
 
 /// Marks an answer whose error document is already complete.
 #[derive(Clone, Copy)]
@@ -19,6 +25,34 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
     // As many as a get answers with: the map would grow twice on the way.
     *response.headers_mut() = HeaderMap::with_capacity(12);
     response
+}
+
+/// An answer without a body, whose headers lie where those of the request did: a map of that size is not made for each.
+pub(super) fn reusing(mut headers: HeaderMap, status: StatusCode) -> Response<Body> {
+    headers.clear();
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// A value that is written out, in the stack as far as it fits there; nothing when it can not be one.
+pub(super) fn value(text: fmt::Arguments<'_>) -> Option<HeaderValue> {
+    let mut buffer = [0; VALUE_BYTES];
+    let mut left = &mut buffer[..];
+    match left.write_fmt(text) {
+        Ok(()) => {
+            let len = VALUE_BYTES - left.len();
+            HeaderValue::from_bytes(&buffer[..len]).ok()
+        }
+        Err(_) => HeaderValue::try_from(text.to_string()).ok(),
+    }
+}
+
+/// A number of bytes as a value.
+pub(super) fn number(number: u64) -> HeaderValue {
+    // `HeaderValue::from` makes two allocations.
+    value(format_args!("{number}")).unwrap_or_else(|| HeaderValue::from(number))
 }
 
 /// An answer with a document.
@@ -109,6 +143,15 @@ mod tests {
 
     fn text(response: &Response<Body>) -> String {
         String::from_utf8(response.body().bytes().unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn values_are_what_is_written() {
+        for text in ["", "\"tag\"", &"x".repeat(VALUE_BYTES), &"x".repeat(VALUE_BYTES + 1)] {
+            assert_eq!(value(format_args!("{text}")).unwrap(), text);
+        }
+        assert_eq!(value(format_args!("a\nb")), None);
+        assert_eq!(number(u64::MAX), u64::MAX.to_string());
     }
 
     #[test]

@@ -128,6 +128,9 @@ const OVERRIDES: [(&str, HeaderName); 6] = [
 /// `InvalidArgument` for a value that can be no header.
 pub(super) fn overrides(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
     let mut headers = Vec::new();
+    if query.is_empty() {
+        return Ok(headers);
+    }
     for (parameter, header) in OVERRIDES {
         if let Some(value) = query.get(parameter)? {
             let value = HeaderValue::from_str(value)

@@ -8,11 +8,37 @@ use super::query::Query;
 use super::route::Routed;
 use crate::error::{S3Code, S3Error};
 
+/// Which kinds of headers a request has: found in one pass, so that a request with none of a kind is not asked for each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Has {
+    /// Any that begin with `if-`.
+    pub(super) conditions: bool,
+    /// `Range`.
+    pub(super) range: bool,
+    /// Any that begin with `x-amz-`, but for those that every signed request has.
+    pub(super) extensions: bool,
+}
+
+impl Has {
+    fn among(headers: &HeaderMap) -> Self {
+        let mut has = Self::default();
+        for name in headers.keys() {
+            let name = name.as_str();
+            has.conditions |= name.starts_with("if-");
+            has.range |= name == "range";
+            has.extensions |= name.starts_with("x-amz-") && name != "x-amz-date" && name != "x-amz-content-sha256";
+        }
+        has
+    }
+}
+
 /// A request whose signature was verified.
 pub(crate) struct Call {
     pub(super) routed: Routed,
     /// Headers, those that a presigned URL carries in its query included.
     headers: HeaderMap,
+    /// What there is among them.
+    pub(super) has: Has,
     /// The body, decoded from aws-chunked framing.
     pub(super) body: Content,
     /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
@@ -25,7 +51,13 @@ impl Call {
         for (name, value) in &routed.hoisted {
             headers.append(name.clone(), value.clone());
         }
-        Self { routed, headers, body, trailers }
+        let has = Has::among(&headers);
+        Self { routed, headers, has, body, trailers }
+    }
+
+    /// Takes the headers, which nobody asks for any more: their map serves those of the answer.
+    pub(super) fn take_headers(&mut self) -> HeaderMap {
+        std::mem::take(&mut self.headers)
     }
 
     pub(super) fn headers(&self) -> &HeaderMap {
@@ -98,5 +130,26 @@ impl Call {
     /// See [`Call::header`].
     pub(super) fn owned(&self, name: &str) -> Result<Option<String>, S3Error> {
         Ok(self.header(name)?.map(str::to_owned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn kinds_of_headers_are_found() {
+        let usual = ["host", "authorization", "x-amz-date", "x-amz-content-sha256", "accept"];
+        let has = |more: &[&'static str]| {
+            let names = usual.iter().chain(more).copied();
+            let named = names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x")));
+            Has::among(&named.collect())
+        };
+        assert_eq!(has(&[]), Has::default());
+        assert_eq!(has(&["if-none-match"]), Has { conditions: true, ..Has::default() });
+        assert_eq!(has(&["if-range", "range"]), Has { conditions: true, range: true, ..Has::default() });
+        assert_eq!(has(&["x-amz-checksum-mode"]), Has { extensions: true, ..Has::default() });
     }
 }

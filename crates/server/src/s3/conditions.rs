@@ -9,6 +9,9 @@ use crate::error::S3Error;
 /// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
 /// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it.
 pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
+    if prefix.is_empty() && !call.has.conditions {
+        return ReadConditions::default();
+    }
     let list = |name: &str| if prefix.is_empty() { call.list(name) } else { call.list(&format!("{prefix}{name}")) };
     let tags = |name: &str| list(name).map(|list| EtagMatch::parse(&list));
     let date = |name: &str| list(name).and_then(|text| date::parse_http(text.trim()));

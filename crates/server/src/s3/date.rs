@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `Wed, 21 Oct 2015 07:28:00 GMT`, for headers.
 #[must_use]
-pub(crate) fn http(unix_ms: u64) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_ms / 1000))
+pub(crate) fn http(unix_ms: u64) -> impl Display {
+    httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_ms / 1000))
 }
 
 /// `2015-10-21T07:28:00.000Z`, for documents.
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_s3() {
-        assert_eq!(http(1_445_412_480_999), "Wed, 21 Oct 2015 07:28:00 GMT");
+        assert_eq!(http(1_445_412_480_999).to_string(), "Wed, 21 Oct 2015 07:28:00 GMT");
         assert_eq!(iso(1_445_412_480_999).to_string(), "2015-10-21T07:28:00.000Z");
         for text in ["Wed, 21 Oct 2015 07:28:00 GMT", "Wednesday, 21-Oct-15 07:28:00 GMT", "Wed Oct 21 07:28:00 2015"] {
             assert_eq!(parse_http(text), Some(1_445_412_480_000), "{text}");

@@ -9,6 +9,7 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result};
 use super::answer::{self, About};
 use super::call::Call;
 use super::content::{Content, TakeTrailers};
+use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{buckets, copies, listing, object_attributes, objects, unsupported, uploads};
 use crate::error::{S3Code, S3Error};
@@ -26,10 +27,6 @@ pub(super) struct Nowhere;
 
 impl S3 for Nowhere {}
 
-/// The id of a request, for its error document.
-#[derive(Clone)]
-pub(super) struct RequestId(pub(super) Arc<str>);
-
 #[async_trait::async_trait]
 impl S3Route for Dispatch {
     fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
@@ -43,8 +40,9 @@ impl S3Route for Dispatch {
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let headless = request.method == Method::HEAD;
-        let id = request.extensions.get::<RequestId>().map_or_else(|| "".into(), |id| Arc::clone(&id.0));
-        let about = About { resource: request.uri.path(), request_id: &id, region: &self.ops.region, headless };
+        let id = request.extensions.get::<RequestId>().copied();
+        let request_id = id.as_ref().map(RequestId::as_str).unwrap_or_default();
+        let about = About { resource: request.uri.path(), request_id, region: &self.ops.region, headless };
         // Without credentials nothing is told, not even whether there is such an operation.
         let routed = request.extensions.remove::<Routed>().filter(|_| request.credentials.is_some());
         let response = match routed {
@@ -74,13 +72,13 @@ impl Dispatch {
         let operation = call.routed.operation.clone()?;
         let ops = &*self.ops;
         unsupported::check(&call, &ops.store.owner().id)?;
-        // What is asked for most is part of the request's future, which is moved about; all else lies beside it, so that it is small.
+        // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
-            Operation::PutObject => objects::put(ops, &mut call).await,
-            Operation::GetObject => objects::get(ops, &call, true).await,
-            Operation::HeadObject => objects::get(ops, &call, false).await,
-            Operation::DeleteObject => objects::delete(ops, &call).await,
-            Operation::UploadPart => uploads::part(ops, &mut call).await,
+            Operation::GetObject => objects::get(ops, &mut call).await,
+            Operation::HeadObject => objects::head(ops, &mut call).await,
+            Operation::PutObject => Box::pin(objects::put(ops, &mut call)).await,
+            Operation::DeleteObject => Box::pin(objects::delete(ops, &call)).await,
+            Operation::UploadPart => Box::pin(uploads::part(ops, &mut call)).await,
             Operation::ListBuckets => Box::pin(buckets::list(ops, &call)).await,
             Operation::CreateBucket => Box::pin(buckets::create(ops, &mut call)).await,
             Operation::HeadBucket => Box::pin(buckets::head(ops, &call)).await,

@@ -37,6 +37,7 @@ use bytes::Bytes;
 use gabion_platform::{Clock, Entropy};
 use gabion_store::Store;
 use http::header::{CONNECTION, EXPECT, SERVER};
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -48,17 +49,17 @@ use crate::auth;
 use crate::auth::sigv4::Framing;
 use crate::credentials::CredentialStore;
 use crate::error::{S3Code, S3Error};
-use crate::http::{Handler, OperationName, Peer, RequestBody};
+use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
 use crate::ops::Ops;
 
 use answer::{About, Rendered};
 use call::Call;
 use content::Content;
-use dispatch::{Dispatch, Nowhere, RequestId};
+use dispatch::{Dispatch, Nowhere};
 use host::Domains;
 pub(crate) use query::Query;
 use received::Received;
-use request_id::RequestIds;
+use request_id::{RequestId, RequestIds};
 use route::Routed;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -159,40 +160,37 @@ impl S3Service {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let id: Arc<str> = self.inner.ids.next().into();
-        let (mut parts, body) = request.into_parts();
+        self.answer(request, peer).await.response
+    }
+
+    async fn answer<B>(&self, request: Request<B>, peer: Peer) -> Answer<ResponseBody>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let id = self.inner.ids.next();
+        let (parts, body) = request.into_parts();
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
         let (body, received) = Received::watch(body);
-        let uri = parts.uri.clone();
-        let about = About { resource: uri.path(), request_id: &id, region: &self.inner.region, headless };
         let mut operation = OperationName::UNKNOWN;
-        let mut response = match self.admit(&parts, peer, &mut operation) {
-            Ok(routed) => match self.verify(&parts, &routed, body.size_hint().exact()) {
-                Some(framing) => {
-                    let (content, trailers) = Content::framed(body, framing);
-                    self.inner.dispatch.answer(Call::new(routed, parts.headers, content, trailers), &about).await
-                }
-                None => {
-                    parts.extensions.insert(RequestId(Arc::clone(&id)));
-                    parts.extensions.insert(routed);
-                    let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
-                    match self.inner.s3s.call(Request::from_parts(parts, body)).await {
-                        Ok(response) => response,
-                        Err(error) => {
-                            tracing::error!(%error, "a request could not be answered");
-                            answer::error(&S3Code::InternalError.into(), &about)
-                        }
-                    }
-                }
-            },
-            Err(error) => answer::error(&error, &about),
+        let mut response = match self.admit(&parts, peer, body.size_hint().exact(), &mut operation) {
+            Ok((routed, Some(framing))) => {
+                let resource = parts.uri.path();
+                let about = About { resource, request_id: id.as_str(), region: &self.inner.region, headless };
+                let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
+                let (content, trailers) =
+                    if reads { Content::framed(body, framing) } else { (Content::default(), None) };
+                self.inner.dispatch.answer(Call::new(routed, parts.headers, content, trailers), &about).await
+            }
+            Ok((routed, None)) => Box::pin(self.by_s3s(parts, body, routed, id)).await,
+            Err(error) => {
+                let resource = parts.uri.path();
+                let about = About { resource, request_id: id.as_str(), region: &self.inner.region, headless };
+                answer::error(&error, &about)
+            }
         };
-        if !response.status().is_success() && response.extensions().get::<Rendered>().is_none() {
-            answer::complete(&mut response, &about);
-        }
-        response.extensions_mut().insert(operation);
         let cut_short = !response.status().is_success() && !received.is_complete();
         let unasked = expects && !received.was_asked_for();
         let headers = response.headers_mut();
@@ -202,45 +200,69 @@ impl S3Service {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         headers.insert(SERVER, SERVER_NAME);
-        if let Ok(id) = HeaderValue::from_str(&id) {
+        if let Ok(id) = HeaderValue::from_str(id.as_str()) {
             headers.insert(REQUEST_ID, id);
+        }
+        Answer { response, operation }
+    }
+
+    /// Has s3s verify a request and call [`Dispatch`], or word its refusal.
+    async fn by_s3s<B>(&self, mut parts: Parts, body: B, routed: Routed, id: RequestId) -> Response<ResponseBody>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let headless = parts.method == Method::HEAD;
+        let uri = parts.uri.clone();
+        let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
+        parts.extensions.insert(id);
+        parts.extensions.insert(routed);
+        let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
+        let mut response = match self.inner.s3s.call(Request::from_parts(parts, body)).await {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::error!(%error, "a request could not be answered");
+                answer::error(&S3Code::InternalError.into(), &about)
+            }
+        };
+        if !response.status().is_success() && response.extensions().get::<Rendered>().is_none() {
+            answer::complete(&mut response, &about);
         }
         response
     }
 
-    /// Routes a request and checks what s3s does not.
+    /// Routes a request and verifies it, as far as that is not left to s3s; then checks what s3s does not.
     fn admit(
         &self,
-        parts: &http::request::Parts,
+        parts: &Parts,
         peer: Peer,
+        body_bytes: Option<u64>,
         operation: &mut OperationName,
-    ) -> Result<Routed, S3Error> {
-        let routed = Routed::new(parts, &self.inner.domains, peer.tls)?;
+    ) -> Result<(Routed, Option<Framing>), S3Error> {
+        let path = route::decoded_path(&parts.uri)?;
+        let routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }
+        let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
+        let verifier = self.inner.verifier.as_ref().filter(|_| frequent);
+        // That a length is missing is for s3s to say.
+        let is_whole =
+            |framing: &Framing| !matches!(framing, Framing::Plain { length: None, .. } if body_bytes.is_none());
+        let signed = verifier.and_then(|verifier| verifier.signed(parts, &path, &routed.query)).filter(is_whole);
+        if signed.is_some() {
+            return Ok((routed, signed));
+        }
         auth::check(parts, &routed.query, self.inner.sigv2)?;
-        Ok(routed)
-    }
-
-    /// How the body comes, when the request is one of those that are asked for most and in order.
-    fn verify(&self, parts: &http::request::Parts, routed: &Routed, body_bytes: Option<u64>) -> Option<Framing> {
-        let verifier = self.inner.verifier.as_ref()?;
-        if !routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent()) {
-            return None;
-        }
-        match verifier.verify(parts, &routed.path, &routed.query)? {
-            // That a length is missing is for s3s to say.
-            Framing::Plain { length: None, .. } if body_bytes.is_none() => None,
-            framing => Some(framing),
-        }
+        let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query)).filter(is_whole);
+        Ok((routed, presigned))
     }
 }
 
 impl Handler for S3Service {
     type Body = ResponseBody;
 
-    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Response<ResponseBody> {
-        self.call(request, peer).await
+    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<ResponseBody> {
+        self.answer(request, peer).await
     }
 }

@@ -62,6 +62,6 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
             xml.value("ObjectSize", info.size);
         }
     }));
-    answer::set(&mut response, LAST_MODIFIED, date::http(info.modified_ms));
+    answer::set(&mut response, LAST_MODIFIED, date::http(info.modified_ms).to_string());
     Ok(response)
 }

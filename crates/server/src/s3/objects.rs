@@ -1,6 +1,6 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
-use gabion_store::{DeleteObject, EtagMatch, GetObject, PutObject, PutResult, RangeRequest};
+use gabion_store::{DeleteObject, EtagMatch, GetObject, ObjectRead, PutObject, PutResult, RangeRequest};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
@@ -39,44 +39,68 @@ fn stored(result: &PutResult) -> Response<Body> {
     response
 }
 
-/// GetObject, or HeadObject when the bytes are not wanted.
-pub(super) async fn get(ops: &Ops, call: &Call, bytes: bool) -> Result<Response<Body>, S3Error> {
+/// GetObject.
+pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let (request, overrides) = asked(call)?;
+    let found = get_object::get(ops, request).await?;
+    let (mut response, read) = shown_object(call, found, overrides);
+    *response.body_mut() = body::sending(read.body, read.len);
+    Ok(response)
+}
+
+/// HeadObject.
+pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let (request, overrides) = asked(call)?;
+    let found = get_object::head(ops, request).await?;
+    Ok(shown_object(call, found, overrides).0)
+}
+
+/// What a GetObject or HeadObject asks for, and the headers that it wants to see.
+fn asked(call: &Call) -> Result<(get_object::Request, Vec<(HeaderName, HeaderValue)>), S3Error> {
     let overrides = attributes::overrides(call.query())?;
     let get = GetObject {
         bucket: call.bucket()?,
         key: call.key()?,
-        range: range(call),
+        range: if call.has.range { range(call) } else { None },
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
         conditions: conditions::read(call, ""),
     };
-    let checksums = call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
-    let found = get_object::run(ops, get_object::Request { get, checksums, bytes }).await?;
+    let checksums = call.has.extensions
+        && call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
+    Ok((get_object::Request { get, checksums }, overrides))
+}
+
+/// The head of an answer, and what is left to be sent.
+fn shown_object(
+    call: &mut Call,
+    found: get_object::Response,
+    overrides: Vec<(HeaderName, HeaderValue)>,
+) -> (Response<Body>, ObjectRead) {
     let read = found.read;
     let info = &read.info;
-    let mut response = match read.range {
-        Some(_) => answer::empty(StatusCode::PARTIAL_CONTENT),
-        None => answer::empty(StatusCode::OK),
-    };
+    let status = if read.range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut response = answer::reusing(call.take_headers(), status);
     let headers = response.headers_mut();
     attributes::show(&info.attributes, headers);
     checksums::show_headers(&found.checksums, headers);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(read.len));
+    headers.insert(CONTENT_LENGTH, answer::number(read.len));
     for (name, value) in overrides {
         headers.insert(name, value);
     }
-    answer::set(&mut response, ETAG, format!("\"{}\"", info.etag));
-    answer::set(&mut response, LAST_MODIFIED, date::http(info.modified_ms));
+    if let Some(tag) = answer::value(format_args!("\"{}\"", info.etag)) {
+        headers.insert(ETAG, tag);
+    }
+    if let Some(date) = answer::value(format_args!("{}", date::http(info.modified_ms))) {
+        headers.insert(LAST_MODIFIED, date);
+    }
     if let Some(range) = read.range {
         answer::set(&mut response, CONTENT_RANGE, format!("bytes {}-{}/{}", range.first, range.last, info.size));
     }
     if let Some(parts) = found.parts_count {
         answer::set(&mut response, PARTS_COUNT, parts.to_string());
     }
-    if bytes {
-        *response.body_mut() = body::sending(read.body, read.len);
-    }
-    Ok(response)
+    (response, read)
 }
 
 /// The range that is asked for. `If-Range` is met by sending all: HTTP leaves every range to the server's choice.

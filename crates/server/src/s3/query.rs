@@ -21,6 +21,11 @@ impl Query {
         pairs.collect::<Result<_, S3Error>>().map(Self)
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether there is such a name, with or without a value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(present, _)| present == name)

@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// Answers these questions after the body has been handed over.
+/// Answers these questions after the body has been handed over. Of a request without a body nothing needs to be kept.
 #[derive(Clone)]
-pub(super) struct Received(Arc<Progress>);
+pub(super) struct Received(Option<Arc<Progress>>);
 
 struct Progress {
     asked: AtomicBool,
@@ -29,19 +29,19 @@ pin_project_lite::pin_project! {
 impl Received {
     /// Watches a body.
     pub(super) fn watch<B: Body>(body: B) -> (Watched<B>, Received) {
-        let progress = Progress { asked: AtomicBool::new(false), complete: AtomicBool::new(body.is_end_stream()) };
-        let received = Received(Arc::new(progress));
+        let progress = || Arc::new(Progress { asked: AtomicBool::new(false), complete: AtomicBool::new(false) });
+        let received = Received((!body.is_end_stream()).then(progress));
         (Watched { inner: body, received: received.clone() }, received)
     }
 
     /// Whether there is nothing left of it.
     pub(super) fn is_complete(&self) -> bool {
-        self.0.complete.load(Ordering::Relaxed)
+        self.0.as_ref().is_none_or(|progress| progress.complete.load(Ordering::Relaxed))
     }
 
     /// Whether somebody waited for bytes of it: then hyper has said `100 Continue`, if the client waits for that.
     pub(super) fn was_asked_for(&self) -> bool {
-        self.0.asked.load(Ordering::Relaxed)
+        self.0.as_ref().is_some_and(|progress| progress.asked.load(Ordering::Relaxed))
     }
 }
 
@@ -52,12 +52,13 @@ impl<B: Body<Data = Bytes>> Body for Watched<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let mut inner = this.inner;
+        let Some(progress) = &this.received.0 else { return inner.poll_frame(cx) };
         if !inner.is_end_stream() {
-            this.received.0.asked.store(true, Ordering::Relaxed);
+            progress.asked.store(true, Ordering::Relaxed);
         }
         let frame = std::task::ready!(inner.as_mut().poll_frame(cx));
         if frame.is_none() || inner.is_end_stream() {
-            this.received.0.complete.store(true, Ordering::Relaxed);
+            progress.complete.store(true, Ordering::Relaxed);
         }
         Poll::Ready(frame)
     }

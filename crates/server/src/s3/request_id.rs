@@ -4,6 +4,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_platform::Entropy;
 
+/// The id of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RequestId([u8; 16]);
+
+impl RequestId {
+    fn new(number: u64) -> Self {
+        let mut digits = [0; 16];
+        for (i, digit) in digits.iter_mut().enumerate() {
+            *digit = b"0123456789ABCDEF"[(number >> (60 - 4 * i)) as usize & 15];
+        }
+        Self(digits)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("it has digits only")
+    }
+}
+
 /// Makes ids without asking for entropy each time.
 pub(super) struct RequestIds {
     seed: u64,
@@ -17,9 +35,9 @@ impl RequestIds {
         Self { seed: u64::from_le_bytes(seed), count: AtomicU64::new(0) }
     }
 
-    pub(super) fn next(&self) -> String {
+    pub(super) fn next(&self) -> RequestId {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        format!("{:016X}", scatter(self.seed.wrapping_add(count)))
+        RequestId::new(scatter(self.seed.wrapping_add(count)))
     }
 }
 
@@ -39,9 +57,10 @@ mod tests {
     #[test]
     fn ids_are_sixteen_digits_and_differ() {
         let ids = RequestIds::new(&SeededEntropy::new(1));
-        let made: std::collections::BTreeSet<String> = (0..1000).map(|_| ids.next()).collect();
+        let made: std::collections::BTreeSet<RequestId> = (0..1000).map(|_| ids.next()).collect();
         assert_eq!(made.len(), 1000);
-        let digit = |byte: u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(&byte);
-        assert!(made.iter().all(|id| id.len() == 16 && id.bytes().all(digit)));
+        for number in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            assert_eq!(RequestId::new(number).as_str(), format!("{number:016X}"));
+        }
     }
 }

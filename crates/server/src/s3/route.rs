@@ -1,9 +1,11 @@
 //! Which operation a request asks for, and on what: from method, host, path and query alone, before it is trusted.
 
+use std::borrow::Cow;
+
 use gabion_types::{BucketName, ObjectKey, ObjectKeyError};
 use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Version};
+use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use percent_encoding::percent_decode_str;
 
 use super::host::Domains;
@@ -26,6 +28,11 @@ macro_rules! operations {
             pub(crate) const fn is_frequent(self) -> bool {
                 use Operation::{DeleteObject, GetObject, HeadObject, PutObject, UploadPart};
                 matches!(self, GetObject | HeadObject | PutObject | DeleteObject | UploadPart)
+            }
+
+            /// Whether it looks at the body of its request.
+            pub(crate) const fn reads_body(self) -> bool {
+                !matches!(self, Operation::GetObject | Operation::HeadObject | Operation::DeleteObject)
             }
         }
     };
@@ -108,44 +115,45 @@ pub(crate) struct Routed {
     pub(crate) virtual_host: bool,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
-    /// `Host`, as sent.
-    pub(crate) host: String,
+    /// `Host`, as sent; empty if it is no text.
+    pub(crate) host: HeaderValue,
     pub(crate) version: Version,
-    /// The path, decoded.
-    pub(crate) path: String,
 }
 
 impl Routed {
-    /// Finds the operation.
+    /// Finds the operation; `path` is that of the request, decoded.
     ///
     /// # Errors
     /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.
-    pub(crate) fn new(parts: &Parts, domains: &Domains, tls: bool) -> Result<Self, S3Error> {
+    pub(crate) fn new(parts: &Parts, path: &str, domains: &Domains, tls: bool) -> Result<Self, S3Error> {
         let host = host(parts);
-        let path = percent_decode_str(parts.uri.path()).decode_utf8().map_err(|_| S3Error::new(S3Code::InvalidURI))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default())?;
-        let path = path.into_owned();
-        let resource = path.strip_prefix('/').unwrap_or(&path);
-        let named = domains.bucket(&host);
+        let resource = path.strip_prefix('/').unwrap_or(path);
+        let named = domains.bucket(host.to_str().unwrap_or_default());
         let virtual_host = named.is_some();
-        let (bucket, key) = match named {
-            Some(bucket) => (bucket, resource.to_owned()),
-            None => {
-                let (bucket, key) = resource.split_once('/').unwrap_or((resource, ""));
-                (bucket.to_owned(), key.to_owned())
-            }
+        let (bucket, key) = match &named {
+            Some(bucket) => (bucket.as_str(), resource),
+            None => resource.split_once('/').unwrap_or((resource, "")),
         };
         let hoisted = if query.has("X-Amz-Signature") { hoisted(&query)? } else { Vec::new() };
         let copies = parts.headers.contains_key(COPY_SOURCE) || hoisted.iter().any(|(name, _)| name == COPY_SOURCE);
-        let (bucket, key) = names(&bucket, &key)?;
+        let (bucket, key) = names(bucket, key)?;
         let operation = match (&bucket, &key) {
             (None, _) => on_service(&parts.method),
             (Some(_), None) => on_bucket(&parts.method, &query),
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
         let scheme = if tls { "https" } else { "http" };
-        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version, path })
+        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version })
     }
+}
+
+/// The path of a request, decoded.
+///
+/// # Errors
+/// `InvalidURI` when it is not UTF-8.
+pub(crate) fn decoded_path(uri: &Uri) -> Result<Cow<'_, str>, S3Error> {
+    percent_decode_str(uri.path()).decode_utf8().map_err(|_| S3Error::new(S3Code::InvalidURI))
 }
 
 fn names(bucket: &str, key: &str) -> Result<(Option<BucketName>, Option<ObjectKey>), S3Error> {
@@ -167,9 +175,15 @@ fn names(bucket: &str, key: &str) -> Result<(Option<BucketName>, Option<ObjectKe
     Ok((Some(name), key))
 }
 
-fn host(parts: &Parts) -> String {
-    let header = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-    header.or_else(|| parts.uri.authority().map(|authority| authority.as_str())).unwrap_or_default().to_owned()
+fn host(parts: &Parts) -> HeaderValue {
+    match parts.headers.get(HOST) {
+        Some(host) if host.to_str().is_ok() => host.clone(),
+        _ => parts
+            .uri
+            .authority()
+            .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
+            .unwrap_or_else(|| HeaderValue::from_static("")),
+    }
 }
 
 fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
@@ -186,6 +200,9 @@ fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
 }
 
 fn supported(query: &Query) -> Result<(), S3Error> {
+    if query.is_empty() {
+        return Ok(());
+    }
     match UNSUPPORTED.iter().find(|name| query.has(name)) {
         Some(name) => Err(S3Error::unsupported(name)),
         None => Ok(()),
@@ -253,7 +270,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        Routed::new(&parts, &Domains::new(&[]).unwrap(), false)
+        Routed::new(&parts, &decoded_path(&parts.uri)?, &Domains::new(&[]).unwrap(), false)
     }
 
     #[test]

@@ -45,10 +45,12 @@ const ALLOWED_VALUES: &[(&str, &[&str])] = &[
 /// # Errors
 /// `NotImplemented`, `InvalidStorageClass`, `AccessDenied` for another owner.
 pub(super) fn check(call: &Call, owner: &str) -> Result<(), S3Error> {
-    check_headers(call.headers())?;
-    for header in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
-        if call.header(header)?.is_some_and(|expected| expected != owner) {
-            return Err(S3Code::AccessDenied.into());
+    if call.has.extensions {
+        check_headers(call.headers())?;
+        for header in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
+            if call.header(header)?.is_some_and(|expected| expected != owner) {
+                return Err(S3Code::AccessDenied.into());
+            }
         }
     }
     check_version(call.query().get("versionId")?)

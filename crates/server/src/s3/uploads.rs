@@ -109,7 +109,8 @@ fn location(call: &Call) -> String {
     let bucket = call.routed.bucket.as_ref().map(|bucket| bucket.as_str()).filter(|_| !call.routed.virtual_host);
     let key = call.routed.key.as_ref().map(|key| key.as_str()).unwrap_or_default();
     let bucket = bucket.map(|bucket| format!("/{bucket}")).unwrap_or_default();
-    format!("{}://{}{bucket}/{}", call.routed.scheme, call.routed.host, url_encoded(key))
+    let host = call.routed.host.to_str().unwrap_or_default();
+    format!("{}://{host}{bucket}/{}", call.routed.scheme, url_encoded(key))
 }
 
 fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {

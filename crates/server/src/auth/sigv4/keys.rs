@@ -4,57 +4,85 @@ use std::collections::HashMap;
 
 use parking_lot::RwLock;
 use s3s_sigv4::AmzDate;
+use sha2::{Digest, Sha256};
 
+use super::date::DAY_BYTES;
 use crate::credentials::SecretKey;
 
 /// Access keys whose signing key is kept; beyond them all are forgotten and derived anew.
 const KEPT_MAX: usize = 10_000;
+/// Bytes that SHA-256 takes in at a time; HMAC pads its key to so many.
+const BLOCK_BYTES: usize = 64;
 
 /// Derived keys by access key: each for the latest day that it was used on. Only access keys that exist get here.
 #[derive(Default)]
 pub(super) struct SigningKeys(RwLock<HashMap<Box<str>, Kept>>);
 
 struct Kept {
-    date: [u8; 8],
+    day: [u8; DAY_BYTES],
     secret: SecretKey,
-    key: [u8; 32],
+    key: SigningKey,
+}
+
+/// A derived key, with what HMAC-SHA-256 (RFC 2104) makes of it before it sees a message.
+#[derive(Clone)]
+pub(super) struct SigningKey {
+    bytes: [u8; 32],
+    inner: Sha256,
+    outer: Sha256,
+}
+
+impl SigningKey {
+    fn new(bytes: [u8; 32]) -> Self {
+        let padded = |pad: u8| {
+            let mut block = [pad; BLOCK_BYTES];
+            block.iter_mut().zip(bytes).for_each(|(pad, key)| *pad ^= key);
+            Sha256::new_with_prefix(block)
+        };
+        Self { bytes, inner: padded(0x36), outer: padded(0x5c) }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.bytes
+    }
+
+    /// The HMAC of a message.
+    pub(super) fn sign(&self, message: &[u8]) -> [u8; 32] {
+        let inner = self.inner.clone().chain_update(message).finalize();
+        self.outer.clone().chain_update(inner).finalize().into()
+    }
 }
 
 impl SigningKeys {
-    /// The key for a day, derived if it is not there.
+    /// The key for the day of a date, derived if it is not there; nothing when it is no date.
     pub(super) fn get(
         &self,
         access_key: &str,
         secret: &SecretKey,
-        date: &AmzDate,
+        date: &str,
         region: &str,
         service: &str,
-    ) -> [u8; 32] {
-        let day = day(date);
+    ) -> Option<SigningKey> {
+        let day: [u8; DAY_BYTES] = date.as_bytes().get(..DAY_BYTES)?.try_into().ok()?;
         if let Some(kept) = self.0.read().get(access_key)
-            && kept.date == day
+            && kept.day == day
             && kept.secret.is_same(secret)
         {
-            return kept.key;
+            return Some(kept.key.clone());
         }
-        let key = s3s_sigv4::derive_signing_key(secret.expose(), date, region, service);
+        let date = AmzDate::parse(date).ok()?;
+        let key = SigningKey::new(s3s_sigv4::derive_signing_key(secret.expose(), &date, region, service));
         let mut all = self.0.write();
         // It is not verified yet that the request may name an older day: what is in use stays.
-        if all.get(access_key).is_some_and(|kept| kept.date > day && kept.secret.is_same(secret)) {
-            return key;
+        if all.get(access_key).is_some_and(|kept| kept.day > day && kept.secret.is_same(secret)) {
+            return Some(key);
         }
         if all.len() >= KEPT_MAX && !all.contains_key(access_key) {
             all.clear();
         }
-        all.insert(access_key.into(), Kept { date: day, secret: secret.clone(), key });
-        key
+        all.insert(access_key.into(), Kept { day, secret: secret.clone(), key: key.clone() });
+        Some(key)
     }
-}
-
-fn day(date: &AmzDate) -> [u8; 8] {
-    let mut day = [0; 8];
-    day.copy_from_slice(date.fmt_date().as_bytes());
-    day
 }
 
 #[cfg(test)]
@@ -65,27 +93,38 @@ mod tests {
     fn a_kept_key_is_the_derived_one() {
         let keys = SigningKeys::default();
         let (one, other) = (SecretKey::new("one"), SecretKey::new("other"));
-        let dates =
-            ["20260101T000000Z", "20260101T235959Z", "20260102T000000Z"].map(|date| AmzDate::parse(date).unwrap());
         for _ in 0..2 {
-            for date in &dates {
+            for date in ["20260101T000000Z", "20260101T235959Z", "20260102T000000Z"] {
                 for secret in [&one, &other, &one] {
-                    let derived = s3s_sigv4::derive_signing_key(secret.expose(), date, "r", "s3");
-                    assert_eq!(keys.get("AK", secret, date, "r", "s3"), derived);
-                    assert_eq!(keys.get("AK", secret, date, "r", "s3"), derived);
+                    let parsed = AmzDate::parse(date).unwrap();
+                    let derived = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, "r", "s3");
+                    for _ in 0..2 {
+                        assert_eq!(*keys.get("AK", secret, date, "r", "s3").unwrap().bytes(), derived);
+                    }
                 }
             }
         }
         assert_eq!(keys.0.read().len(), 1);
+        assert!(keys.get("AK", &one, "2026", "r", "s3").is_none());
     }
 
     #[test]
     fn the_number_of_kept_keys_is_bounded() {
         let keys = SigningKeys::default();
-        let (secret, date) = (SecretKey::new("one"), AmzDate::parse("20260101T000000Z").unwrap());
+        let secret = SecretKey::new("one");
         for i in 0..=KEPT_MAX {
-            keys.get(&i.to_string(), &secret, &date, "r", "s3");
+            keys.get(&i.to_string(), &secret, "20260101T000000Z", "r", "s3").unwrap();
         }
         assert_eq!(keys.0.read().len(), 1);
+    }
+
+    #[test]
+    fn a_key_signs_as_hmac_does() {
+        for bytes in [[0; 32], [0x5c; 32], [7; 32]] {
+            for message in ["", "message", &"m".repeat(200)] {
+                let expected = s3s_sigv4::calculate_signature_with_key(message, &bytes);
+                assert_eq!(SigningKey::new(bytes).sign(message.as_bytes()), expected);
+            }
+        }
     }
 }

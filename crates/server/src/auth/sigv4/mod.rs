@@ -5,25 +5,33 @@
 //! and words the refusal. So there is one judge of errors, and a mistake here can cost time but no clear answer. What may
 //! be *accepted* is tested against s3s, request by request (`tests/s3/differential.rs`).
 //!
-//! Source: AWS, "Authenticating Requests (AWS Signature Version 4)". The text that is signed comes from `s3s-sigv4`.
+//! Source: AWS, "Authenticating Requests (AWS Signature Version 4)". Of presigned requests the text that is signed comes from `s3s-sigv4`; of
+//! those that are signed in their headers, which are nearly all, it is built here, in one buffer.
 
+mod authorization;
+mod canonical;
 mod chunks;
+mod date;
 mod keys;
 
 use std::sync::Arc;
 
 use gabion_platform::Clock;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use s3s_sigv4::{AmzContentSha256, AmzDate, AuthorizationV4, CredentialV4, Payload, PresignedUrlV4};
+use s3s_sigv4::{AmzContentSha256, AmzDate, PresignedUrlV4};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::credentials::CredentialStore;
 use crate::s3::Query;
 
+use authorization::Authorization;
+use canonical::Fields;
 pub(crate) use chunks::Chunks;
-use keys::SigningKeys;
+use date::{DAY_BYTES, unix_seconds};
+use keys::{SigningKey, SigningKeys};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
@@ -32,9 +40,7 @@ const SKEW_MS_MAX: u64 = 15 * 60 * 1000;
 /// Longest life of a presigned request, in seconds (a week, as on AWS).
 const EXPIRES_S_MAX: u32 = 7 * 24 * 60 * 60;
 
-const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const AMZ_CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
-const AMZ_TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 const AMZ_DECODED_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
 
 /// How the body of a verified request comes.
@@ -74,74 +80,65 @@ impl Verifier {
         Self { credentials, clock, region: region.into(), keys: SigningKeys::default() }
     }
 
-    /// Verifies a request of which `path` is the decoded path; nothing when that is to be left to s3s.
-    pub(crate) fn verify(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
-        // Without a `Host` header (HTTP/2) the authority stands in for it: rare enough to be left alone.
-        if !parts.headers.contains_key(HOST) || !lengths_are_plain(&parts.headers) {
+    /// Verifies a request of which `path` is the decoded path, and which is signed in its `Authorization` header; nothing when that is to be
+    /// left to s3s. What [`super::check`] refuses is never let in.
+    pub(crate) fn signed(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
+        let fields = Fields::of(&parts.headers)?;
+        if query.iter().any(|(name, _)| is_of_a_signature(name)) {
             return None;
         }
-        if query.has("X-Amz-Signature") { self.presigned(parts, path, query) } else { self.signed(parts, path, query) }
-    }
-
-    /// A request that is signed in its `Authorization` header.
-    fn signed(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
-        let headers = &parts.headers;
-        let authorization = AuthorizationV4::parse(single(headers, &AUTHORIZATION)?).ok()?;
-        let date = AmzDate::parse(single(headers, &AMZ_DATE)?).ok()?;
-        let content = AmzContentSha256::parse(single(headers, &AMZ_CONTENT_SHA256)?).ok()?;
-        let credential = &authorization.credential;
-        if !self.is_in_scope(authorization.algorithm, credential, &date)
-            || self.age_ms(&date)?.unsigned_abs() > SKEW_MS_MAX
-        {
+        let authorization = Authorization::parse(fields.authorization)?;
+        let content = AmzContentSha256::parse(fields.content_sha256).ok()?;
+        let age_ms = self.age_ms(unix_seconds(fields.date)?)?;
+        let in_scope = authorization.service == SERVICE
+            && authorization.region == &*self.region
+            && fields.date.get(..DAY_BYTES) == Some(authorization.day);
+        if !in_scope || age_ms.unsigned_abs() > SKEW_MS_MAX {
             return None;
         }
-        let lines = signed_lines(headers, &authorization.signed_headers)?;
-        let hash;
-        let payload = match content {
-            AmzContentSha256::SingleChunk(sha256) => {
-                hash = hex::encode(sha256);
-                Payload::SingleChunk(&hash)
+        let canonical = fields.canonical_request(parts.method.as_str(), path, query, authorization.signed_headers)?;
+        let key = self.key(authorization.access_key, fields.date)?;
+        let signature = self.compare(canonical, fields.date, &key, authorization.signature)?;
+        let sha256 = match content {
+            AmzContentSha256::SingleChunk(sha256) => Some(sha256),
+            AmzContentSha256::UnsignedPayload => None,
+            AmzContentSha256::StreamingAws4HmacSha256Payload
+            | AmzContentSha256::StreamingAws4HmacSha256PayloadTrailer
+            | AmzContentSha256::StreamingUnsignedPayloadTrailer => {
+                if !fields.has_decoded_length || content.has_trailer() && !fields.has_trailer {
+                    return None;
+                }
+                return Some(Framing::Chunked(ChunkSigning {
+                    date: AmzDate::parse(fields.date).ok()?,
+                    region: Arc::clone(&self.region),
+                    key: *key.bytes(),
+                    previous: signature,
+                    required: content != AmzContentSha256::StreamingUnsignedPayloadTrailer,
+                }));
             }
-            AmzContentSha256::UnsignedPayload => Payload::Unsigned,
-            AmzContentSha256::StreamingAws4HmacSha256Payload => Payload::MultipleChunks,
-            AmzContentSha256::StreamingAws4HmacSha256PayloadTrailer => Payload::MultipleChunksWithTrailer,
-            AmzContentSha256::StreamingUnsignedPayloadTrailer => Payload::UnsignedMultipleChunksWithTrailer,
             AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload
             | AmzContentSha256::StreamingAws4EcdsaP256Sha256PayloadTrailer => return None,
         };
-        let canonical =
-            s3s_sigv4::create_canonical_request(parts.method.as_str(), path, query.pairs(), &lines, payload);
-        let key = self.key(credential.access_key_id, &date)?;
-        let signature = self.compare(&canonical, &date, &key, authorization.signature)?;
-        if !content.is_streaming() {
-            let sha256 = match content {
-                AmzContentSha256::SingleChunk(sha256) => Some(sha256),
-                _ => None,
-            };
-            return Some(Framing::Plain { sha256, length: content_length(headers) });
-        }
-        if !headers.contains_key(AMZ_DECODED_CONTENT_LENGTH)
-            || content.has_trailer() && single(headers, &AMZ_TRAILER).is_none()
-        {
-            return None;
-        }
-        Some(Framing::Chunked(ChunkSigning {
-            date,
-            region: Arc::clone(&self.region),
-            key,
-            previous: signature,
-            required: content != AmzContentSha256::StreamingUnsignedPayloadTrailer,
-        }))
+        Some(Framing::Plain { sha256, length: fields.content_length })
     }
 
-    /// A request that is signed in its query.
-    fn presigned(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
+    /// Verifies a request that is signed in its query, which [`super::check`] has let through; else like [`Verifier::signed`].
+    pub(crate) fn presigned(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
+        // Without a `Host` header (HTTP/2) the authority stands in for it: rare enough to be left alone.
+        if !query.has("X-Amz-Signature") || !parts.headers.contains_key(HOST) || !lengths_are_plain(&parts.headers) {
+            return None;
+        }
         let url = PresignedUrlV4::parse(query.pairs(), EXPIRES_S_MAX).ok()?;
         let credential = &url.credential;
-        let age_ms = self.age_ms(&url.amz_date)?;
+        let date = url.amz_date.fmt_iso8601();
+        let age_ms = self.age_ms(unix_seconds(&date)?)?;
         let fresh = age_ms.saturating_neg() <= i64::try_from(SKEW_MS_MAX).ok()?
             && i128::from(age_ms) <= url.expires.as_millis();
-        if !self.is_in_scope(url.algorithm, credential, &url.amz_date) || !fresh {
+        let in_scope = url.algorithm == ALGORITHM
+            && credential.aws_service == SERVICE
+            && credential.aws_region == &*self.region
+            && date.get(..DAY_BYTES) == Some(credential.date);
+        if !in_scope || !fresh {
             return None;
         }
         let sha256 = match parts.headers.contains_key(AMZ_CONTENT_SHA256) {
@@ -155,36 +152,44 @@ impl Verifier {
         let lines = signed_lines(&parts.headers, &url.signed_headers)?;
         let canonical =
             s3s_sigv4::create_presigned_canonical_request(parts.method.as_str(), path, query.pairs(), &lines);
-        let key = self.key(credential.access_key_id, &url.amz_date)?;
-        self.compare(&canonical, &url.amz_date, &key, url.signature)?;
+        let key = self.key(credential.access_key_id, &date)?;
+        self.compare(canonical.into_bytes(), &date, &key, url.signature)?;
         Some(Framing::Plain { sha256, length: content_length(&parts.headers) })
     }
 
-    /// Whether it is signed in the way, for the service and region, and on the day that it must be.
-    fn is_in_scope(&self, algorithm: &str, credential: &CredentialV4<'_>, date: &AmzDate) -> bool {
-        algorithm == ALGORITHM
-            && credential.aws_service == SERVICE
-            && credential.aws_region == &*self.region
-            && credential.date == date.fmt_date().as_str()
-    }
-
     /// How long ago the request was signed, in milliseconds; negative when that is to come.
-    fn age_ms(&self, date: &AmzDate) -> Option<i64> {
-        let now_ms = i64::try_from(self.clock.now_ms()).ok()?;
-        now_ms.checked_sub(date.to_time()?.as_millisecond())
+    fn age_ms(&self, signed_s: i64) -> Option<i64> {
+        i64::try_from(self.clock.now_ms()).ok()?.checked_sub(signed_s.checked_mul(1000)?)
     }
 
-    fn key(&self, access_key: &str, date: &AmzDate) -> Option<[u8; 32]> {
+    fn key(&self, access_key: &str, date: &str) -> Option<SigningKey> {
         let secret = self.credentials.secret_for(access_key)?;
-        Some(self.keys.get(access_key, &secret, date, &self.region, SERVICE))
+        self.keys.get(access_key, &secret, date, &self.region, SERVICE)
     }
 
-    /// The signature of a request, if it is the one that was sent.
-    fn compare(&self, canonical: &str, date: &AmzDate, key: &[u8; 32], sent: &str) -> Option<[u8; 32]> {
-        let text = s3s_sigv4::create_string_to_sign(canonical, date, &self.region, SERVICE);
-        let signature = s3s_sigv4::calculate_signature_with_key(&text, key);
+    /// The signature of a request with this canonical text, if it is the one that was sent.
+    fn compare(&self, canonical: Vec<u8>, date: &str, key: &SigningKey, sent: &str) -> Option<[u8; 32]> {
+        let hash: [u8; 32] = Sha256::digest(&canonical).into();
+        let mut digits = [0; 64];
+        hex::encode_to_slice(hash, &mut digits).ok()?;
+        // The text to sign goes into the same buffer.
+        let mut text = canonical;
+        text.clear();
+        for part in
+            [ALGORITHM, "\n", date, "\n", date.get(..DAY_BYTES)?, "/", &self.region, "/", SERVICE, "/aws4_request\n"]
+        {
+            text.extend_from_slice(part.as_bytes());
+        }
+        text.extend_from_slice(&digits);
+        let signature = key.sign(&text);
         bool::from(signature.ct_eq(&from_hex(sent.as_bytes())?)).then_some(signature)
     }
+}
+
+/// Whether a query parameter signs a request, or stands for a session.
+fn is_of_a_signature(name: &str) -> bool {
+    const EXACT: [&str; 5] = ["X-Amz-Signature", "X-Amz-Algorithm", "X-Amz-Credential", "Signature", "AWSAccessKeyId"];
+    EXACT.contains(&name) || name.eq_ignore_ascii_case("x-amz-security-token")
 }
 
 /// 32 bytes in lower-case hexadecimal digits.
