@@ -194,10 +194,7 @@ impl Log {
         let core = &self.handle.core;
         let segment = core.segment(extent.segment)?;
         // Files are not unlinked under a read even if the caller has no pin of its own.
-        if !segment.pin() {
-            return Err(LogError::NotFound(extent.segment));
-        }
-        let _pin = Pin::new(vec![Arc::clone(&segment)]);
+        let Some(_pinned) = segment.pinned() else { return Err(LogError::NotFound(extent.segment)) };
         core.media.read(&segment.info(), extent, range.start as usize..range.end as usize).await
     }
 

@@ -36,12 +36,14 @@ impl Media {
         match (extent.place, info.kind) {
             (Place::Chunk { shard, start }, LaneKind::Small) if usize::from(shard) < info.geometry.data() => {
                 let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
-                Ok(vec![bytes.slice(range)])
+                // A slice is shared, which costs an allocation of its own.
+                Ok(vec![if range.len() == bytes.len() { bytes } else { bytes.slice(range) }])
             }
             (Place::Cells { cell_bytes }, LaneKind::Large) => {
                 let cells = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len)
                     .ok_or_else(|| LogError::Invalid(format!("no stripe has cells of {cell_bytes} bytes")))?;
-                self.read_cells(info, extent, cells, range).await
+                // Beside the future that all reads are part of, as what is rare below: it is moved about with each request.
+                Box::pin(self.read_cells(info, extent, cells, range)).await
             }
             _ => Err(LogError::Invalid(format!("{extent:?} does not fit its segment"))),
         }
@@ -61,12 +63,25 @@ impl Media {
             Ok(_) => ChunkError::Corrupt("an extent has a wrong checksum".to_owned()),
             Err(error) => error,
         };
+        Box::pin(self.rebuild_piece(info, extent, shard, start, error)).await
+    }
+
+    /// A piece whose chunk could not be read, or has other bytes.
+    async fn rebuild_piece(
+        &self,
+        info: &SegmentInfo,
+        extent: &Extent,
+        shard: usize,
+        start: usize,
+        error: ChunkError,
+    ) -> Result<Bytes, LogError> {
         self.damaged(info, shard, &error);
         let header_bytes = self.header_bytes(info, extent.stripe_offset).await?;
         let Some(start) = start.checked_sub(header_bytes) else {
             return Err(LogError::Invalid(format!("{extent:?} begins in a chunk's header")));
         };
-        let bytes = self.reconstruct(info, extent.stripe_offset, shard, &error, start..start + len).await?;
+        let bytes =
+            self.reconstruct(info, extent.stripe_offset, shard, &error, start..start + extent.len as usize).await?;
         if crc64(&bytes) != extent.crc64 {
             return Err(LogError::corrupt(info.id, format!("{extent:?} has a wrong checksum even when it is rebuilt")));
         }

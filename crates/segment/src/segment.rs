@@ -94,6 +94,11 @@ impl Segment {
         pinned
     }
 
+    /// Keeps the files until it is dropped; nothing if their removal has begun.
+    pub(crate) fn pinned(&self) -> Option<Pinned<'_>> {
+        self.pin().then_some(Pinned(self))
+    }
+
     /// Keeps the files if nobody else does.
     pub(crate) fn pin_alone(&self) -> bool {
         let mut state = self.state.lock();
@@ -147,6 +152,15 @@ impl Segment {
 /// Keeps the files of segments from being unlinked until it is dropped.
 pub struct Pin {
     segments: Vec<Arc<Segment>>,
+}
+
+/// A pin of one segment that is at hand.
+pub(crate) struct Pinned<'a>(&'a Segment);
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
 }
 
 impl Pin {

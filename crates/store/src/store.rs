@@ -466,7 +466,11 @@ impl Inner {
     /// # Errors
     /// `Busy` when it takes too long.
     pub(crate) async fn first_read_share(&self, bytes: usize) -> Result<Share, StoreError> {
-        self.no_longer_than_allowed(self.read_memory.take(bytes)).await
+        // Mostly it is there, and no timer is made.
+        match self.read_memory.try_take(bytes) {
+            Some(share) => Ok(share),
+            None => self.no_longer_than_allowed(self.read_memory.take(bytes)).await,
+        }
     }
 
     /// Waits for a share of the memory for what readers need next; they were promised it with their first.
@@ -588,7 +592,12 @@ impl Inner {
         bucket: &BucketName,
         key: &ObjectKey,
     ) -> Result<(Value, ObjectRow), StoreError> {
-        match self.index.get(Table::Object, &keys::object(bucket, key))? {
+        self.require_row(bucket, &keys::object(bucket, key))
+    }
+
+    /// The same by the key of its row.
+    pub(crate) fn require_row(&self, bucket: &BucketName, row_key: &[u8]) -> Result<(Value, ObjectRow), StoreError> {
+        match self.index.get(Table::Object, row_key)? {
             Some(value) => {
                 let row = ObjectRow::decode(&value)?;
                 Ok((value, row))

@@ -49,6 +49,10 @@ impl BucketName {
         if !alnum(bytes[0]) || !alnum(bytes[bytes.len() - 1]) {
             return refuse("it must begin and end with a letter or a digit");
         }
+        if bytes.iter().all(|&b| alnum(b)) {
+            // All other rules are about dots and hyphens.
+            return Ok(Self(name.into()));
+        }
         if ["..", ".-", "-."].iter().any(|pair| name.contains(pair)) {
             return refuse("a dot must stand between letters or digits");
         }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::{Activity, Expired};
 use super::limits::BUFFER_BYTES_MIN;
 use super::observe::{ByteCount, ObservedBody, Observer, Pending};
+use super::seldom::Seldom;
 use super::transport::{Channel, Transport};
 use super::{Answer, Handler, HttpLimits, Peer, RequestBody};
 use crate::metrics::Closed;
@@ -111,28 +112,45 @@ async fn serve<H: Handler>(
     let io = TokioIo::new(Transport::new(channel, Arc::clone(&activity), &shared.limits));
     let service = service_fn(|request| answer(Arc::clone(shared), Arc::clone(&activity), peer, request));
     let mut connection = pin!(shared.http.serve_connection(io, service));
-    let mut watchdog = pin!(activity.watch(&shared.limits));
-    let mut closing = pin!(shared.closing.cancelled());
+    let mut end = pin!(Seldom::new(async {
+        tokio::select! {
+            () = shared.cut.cancelled() => End::Cut,
+            () = shared.closing.cancelled() => End::Closing,
+            expired = activity.watch(&shared.limits) => End::Expired(expired),
+        }
+    }));
+    let mut cut = pin!(Seldom::new(shared.cut.cancelled()));
     // What ends the connection from our side; the client may always be first.
     let mut reason = None;
     loop {
         tokio::select! {
+            // It is nearly always the one that woke the task.
+            biased;
             outcome = connection.as_mut() => return reason.unwrap_or_else(|| ended(address, outcome)),
-            expired = watchdog.as_mut(), if reason.is_none() => match expired {
+            end = end.as_mut(), if reason.is_none() => match end {
                 // Between two requests nothing is lost.
-                Expired::Idle => return Closed::Idle,
-                Expired::Header => {
+                End::Expired(Expired::Idle) => return Closed::Idle,
+                End::Expired(Expired::Header) => {
                     tracing::debug!(%address, "closed: the head of a request took too long");
                     return Closed::HeaderTimeout;
                 }
+                End::Closing => {
+                    reason = Some(Closed::Shutdown);
+                    connection.as_mut().graceful_shutdown();
+                }
+                End::Cut => return Closed::Cut,
             },
-            () = closing.as_mut(), if reason.is_none() => {
-                reason = Some(Closed::Shutdown);
-                connection.as_mut().graceful_shutdown();
-            }
-            () = shared.cut.cancelled() => return Closed::Cut,
+            () = cut.as_mut(), if reason.is_some() => return Closed::Cut,
         }
     }
+}
+
+/// What may end a connection from our side.
+enum End {
+    Expired(Expired),
+    /// The server stops: what is in flight is finished.
+    Closing,
+    Cut,
 }
 
 fn ended(address: SocketAddr, outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> Closed {

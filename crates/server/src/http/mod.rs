@@ -12,6 +12,7 @@ mod connection;
 mod limits;
 mod observe;
 mod progress;
+mod seldom;
 mod server;
 mod transport;
 

@@ -94,7 +94,11 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let outcome = on_channel!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        // The head of an answer without a body is a buffer by itself, which the kernel takes at less cost than a list of one.
+        let outcome = match bufs {
+            [buf] => on_channel!(self, stream => Pin::new(stream).poll_write(cx, buf)),
+            _ => on_channel!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs)),
+        };
         self.written(cx, outcome, |&bytes| bytes as u64)
     }
 

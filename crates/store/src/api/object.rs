@@ -10,7 +10,7 @@ use futures::{Stream, stream::BoxStream};
 use gabion_metadata::rows::{Attributes, Etag, StoredChecksum};
 use gabion_types::{BucketName, ObjectKey, Seq};
 
-use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, WriteConditions};
+use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, WriteConditions, store::Share};
 
 /// Puts an object.
 #[derive(Clone, Debug)]
@@ -113,12 +113,25 @@ pub struct ObjectRead {
 /// Verified bytes of an object, read with a bounded read-ahead. Holds on to the segments it needs until it is dropped,
 /// also when the object is overwritten or deleted meanwhile. An error ends it.
 pub struct ObjectStream {
-    inner: BoxStream<'static, Result<Bytes, StoreError>>,
+    left: Left,
+}
+
+/// What is left of an object's bytes.
+enum Left {
+    /// They are here; with the memory that they count against.
+    Read(std::vec::IntoIter<Bytes>, Share),
+    /// They are read as they are asked for.
+    Stream(BoxStream<'static, Result<Bytes, StoreError>>),
 }
 
 impl ObjectStream {
     pub(crate) fn new(inner: BoxStream<'static, Result<Bytes, StoreError>>) -> Self {
-        Self { inner }
+        Self { left: Left::Stream(inner) }
+    }
+
+    /// Of bytes that were read, all of them.
+    pub(crate) fn of_read(chunks: Vec<Bytes>, share: Share) -> Self {
+        Self { left: Left::Read(chunks.into_iter(), share) }
     }
 
     /// No bytes.
@@ -132,7 +145,10 @@ impl Stream for ObjectStream {
     type Item = Result<Bytes, StoreError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.inner.as_mut().poll_next(cx)
+        match &mut self.left {
+            Left::Read(chunks, _share) => Poll::Ready(chunks.next().map(Ok)),
+            Left::Stream(stream) => stream.as_mut().poll_next(cx),
+        }
     }
 }
 

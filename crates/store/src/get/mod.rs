@@ -10,7 +10,6 @@ use gabion_metadata::{
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
 use gabion_segment::Pin;
-use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
     ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PartsPage,
@@ -29,15 +28,16 @@ impl Store {
     /// `NoSuchBucket`, `NoSuchKey`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`, `Corrupt`, `Busy`.
     pub async fn get_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
         let inner = &self.inner;
+        let row_key = keys::object(&request.bucket, &request.key);
         for _ in 0..ATTEMPTS_MAX {
-            let (value, mut row) = inner.require_object(&request.bucket, &request.key)?;
+            let (value, mut row) = inner.require_row(&request.bucket, &row_key)?;
             let mut read = inner.resolve(&request, &mut row)?;
             let range = match (read.range, row.size, read.len) {
                 (_, 0, _) | (_, _, 0) => return Ok(read),
                 (Some(range), ..) => range,
                 (None, size, _) => ByteRange { first: 0, last: size - 1 },
             };
-            let Some((pieces, pin)) = inner.pin(&request.bucket, &request.key, &value, &row, range)? else {
+            let Some((pieces, pin)) = inner.pin(&row_key, &value, &row, range)? else {
                 inner.metrics.read_retries.add(1);
                 continue;
             };
@@ -131,8 +131,7 @@ impl Inner {
     /// it is, its segments are live; once they are pinned, their files stay.
     pub(crate) fn pin(
         &self,
-        bucket: &BucketName,
-        key: &ObjectKey,
+        row_key: &[u8],
         value: &Value,
         row: &ObjectRow,
         range: ByteRange,
@@ -140,21 +139,21 @@ impl Inner {
         let (pieces, segments) = match &row.layout {
             Layout::Manifest(manifest) => match Pieces::paged(self.index.snapshot(), *manifest, range)? {
                 Some(found) => found,
-                None => return self.gone(bucket, key, value),
+                None => return self.gone(row_key, value),
             },
             Layout::Extents(extents) => Pieces::listed(extents, range),
             Layout::Empty => Pieces::listed(&[], range),
         };
         let pin = self.log.pin(segments);
-        match self.index.get(Table::Object, &keys::object(bucket, key))? {
+        match self.index.get(Table::Object, row_key)? {
             Some(now) if now == *value => Ok(Some((pieces, pin))),
             _ => Ok(None),
         }
     }
 
     /// The manifest of a row is not there: because the row is not any more.
-    fn gone<T>(&self, bucket: &BucketName, key: &ObjectKey, value: &Value) -> Result<Option<T>, StoreError> {
-        match self.index.get(Table::Object, &keys::object(bucket, key))? {
+    fn gone<T>(&self, row_key: &[u8], value: &Value) -> Result<Option<T>, StoreError> {
+        match self.index.get(Table::Object, row_key)? {
             Some(now) if now == *value => Err(StoreError::Corrupt("the manifest of an object is incomplete".into())),
             _ => Ok(None),
         }

@@ -60,10 +60,12 @@ struct Pages {
 
 impl Pieces {
     /// From extents that begin at the object's first byte; with the segments that they lie in.
-    pub(crate) fn listed(extents: &[Extent], range: ByteRange) -> (Self, BTreeSet<SegmentId>) {
-        let mut at_hand = VecDeque::new();
+    pub(crate) fn listed(extents: &[Extent], range: ByteRange) -> (Self, Vec<SegmentId>) {
+        let mut at_hand = VecDeque::with_capacity(extents.len());
         cut(extents, 0, range, &mut at_hand);
-        let segments = at_hand.iter().map(|piece| piece.extent.segment).collect();
+        let mut segments: Vec<SegmentId> = at_hand.iter().map(|piece| piece.extent.segment).collect();
+        segments.sort_unstable();
+        segments.dedup();
         (Self { at_hand, later: None }, segments)
     }
 
@@ -72,7 +74,7 @@ impl Pieces {
         index: Arc<dyn IndexSnapshot>,
         manifest: ManifestId,
         range: ByteRange,
-    ) -> Result<Option<(Self, BTreeSet<SegmentId>)>, StoreError> {
+    ) -> Result<Option<(Self, Vec<SegmentId>)>, StoreError> {
         let mut pages = Pages { index: Arc::clone(&index), manifest, next_start: None, range };
         let (mut at_hand, mut segments, mut bytes, mut fits) = (VecDeque::new(), BTreeSet::new(), 0, true);
         loop {
@@ -95,7 +97,7 @@ impl Pieces {
         } else {
             Self { at_hand: VecDeque::new(), later: Some(Pages { index, manifest, next_start: None, range }) }
         };
-        Ok(Some((pieces, segments)))
+        Ok(Some((pieces, segments.into_iter().collect())))
     }
 
     /// The next piece; nothing after the last.

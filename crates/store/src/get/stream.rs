@@ -30,7 +30,7 @@ pub(super) async fn open(inner: Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Res
     if pieces.is_done() {
         // The bytes are here: no file is needed any more.
         drop(pin);
-        return Ok(ObjectStream::new(Box::pin(chunks(first))));
+        return Ok(ObjectStream::of_read(first.chunks, first.share));
     }
     let mut rest = Rest { inner, pieces, ahead: VecDeque::new() };
     rest.read_ahead()?;
