@@ -136,7 +136,7 @@ settings! {
         "A client that is waited for must send or take limits.progress_bytes_min in this time; how long a body takes as a whole is not limited.";
     "limits.progress_bytes_min" => limits_progress_bytes_min: ByteCount = "4KiB",
         "Bytes that must move in every limits.progress_timeout.";
-    "limits.header_count_max" => limits_header_count_max: usize = "128",
+    "limits.header_count_max" => limits_header_count_max: usize = "100",
         "Most header fields of a request.";
     "limits.header_bytes_max" => limits_header_bytes_max: ByteCount = "32KiB",
         "Most bytes of a request's target and header fields.";

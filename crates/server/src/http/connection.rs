@@ -41,6 +41,9 @@ const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 /// The same for all streams of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
 
+/// Most headers of a request if hyper is told nothing: for so many it has room on the stack.
+const HYPER_HEADERS_MAX: usize = 100;
+
 /// The HTTP settings that follow from the limits.
 pub(super) fn builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -49,10 +52,13 @@ pub(super) fn builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         // hyper's own timer would also run between requests; `Activity` tells the two apart.
         .header_read_timeout(None)
-        .max_headers(limits.header_count_max)
         .max_buf_size(limits.buffer_bytes_max.max(BUFFER_BYTES_MIN))
         // Extents go to the socket as they are, without a copy into one buffer.
         .writev(true);
+    if limits.header_count_max != HYPER_HEADERS_MAX {
+        // Said explicitly, even that number would cost two allocations of some KiB per request.
+        builder.http1().max_headers(limits.header_count_max);
+    }
     builder
         .http2()
         .timer(TokioTimer::new())

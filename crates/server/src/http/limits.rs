@@ -41,7 +41,7 @@ impl Default for HttpLimits {
             idle_timeout: Duration::from_secs(75),
             progress_timeout: Duration::from_secs(30),
             progress_bytes_min: 4096,
-            header_count_max: 128,
+            header_count_max: 100,
             // AWS takes 8 KiB of headers; presigned requests carry tokens and user metadata in several forms.
             header_bytes_max: 32 * 1024,
             buffer_bytes_max: 512 * 1024,

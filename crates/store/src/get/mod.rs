@@ -10,6 +10,7 @@ use gabion_metadata::{
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
 use gabion_segment::Pin;
+use gabion_types::{Extent, Place};
 
 use crate::{
     ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PartsPage,
@@ -127,8 +128,8 @@ impl Inner {
         }
     }
 
-    /// Pins the segments of a range and makes sure that it was not too late: that the row is still `value`. As long as
-    /// it is, its segments are live; once they are pinned, their files stay.
+    /// Pins the segments of a range and makes sure that it was not too late: that all are there and nothing is punched out of them, or that
+    /// the row is still `value`. As long as it is, its segments are live; once they are pinned, their files stay.
     pub(crate) fn pin(
         &self,
         row_key: &[u8],
@@ -144,7 +145,13 @@ impl Inner {
             Layout::Extents(extents) => Pieces::listed(extents, range),
             Layout::Empty => Pieces::listed(&[], range),
         };
+        let segment_count = segments.len();
         let pin = self.log.pin(segments);
+        // What lies in one chunk is in a segment in which no holes are punched: where it was when the row was read, it is as long as the file.
+        let is_there = |extents: &[Extent]| extents.iter().all(|extent| matches!(extent.place, Place::Chunk { .. }));
+        if pin.len() == segment_count && matches!(&row.layout, Layout::Extents(extents) if is_there(extents)) {
+            return Ok(Some((pieces, pin)));
+        }
         match self.index.get(Table::Object, row_key)? {
             Some(now) if now == *value => Ok(Some((pieces, pin))),
             _ => Ok(None),

@@ -170,8 +170,6 @@ impl Verifier {
     /// The signature of a request with this canonical text, if it is the one that was sent.
     fn compare(&self, canonical: Vec<u8>, date: &str, key: &SigningKey, sent: &str) -> Option<[u8; 32]> {
         let hash: [u8; 32] = Sha256::digest(&canonical).into();
-        let mut digits = [0; 64];
-        hex::encode_to_slice(hash, &mut digits).ok()?;
         // The text to sign goes into the same buffer.
         let mut text = canonical;
         text.clear();
@@ -180,7 +178,7 @@ impl Verifier {
         {
             text.extend_from_slice(part.as_bytes());
         }
-        text.extend_from_slice(&digits);
+        text.extend_from_slice(&to_hex(hash));
         let signature = key.sign(&text);
         bool::from(signature.ct_eq(&from_hex(sent.as_bytes())?)).then_some(signature)
     }
@@ -194,12 +192,29 @@ fn is_of_a_signature(name: &str) -> bool {
 
 /// 32 bytes in lower-case hexadecimal digits.
 fn from_hex(digits: &[u8]) -> Option<[u8; 32]> {
-    if digits.iter().any(u8::is_ascii_uppercase) {
-        return None;
-    }
+    let digits: &[u8; 64] = digits.try_into().ok()?;
     let mut bytes = [0; 32];
-    hex::decode_to_slice(digits, &mut bytes).ok()?;
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
     Some(bytes)
+}
+
+fn digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The other way round.
+fn to_hex(bytes: [u8; 32]) -> [u8; 64] {
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+    }
+    digits
 }
 
 /// The value of a header that is there once, as text.
@@ -248,4 +263,19 @@ fn signed_lines<'a>(headers: &'a HeaderMap, names: &[&'a str]) -> Option<Vec<(&'
         }
     }
     Some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_lower_case() {
+        let bytes = std::array::from_fn(|i| (i * 37) as u8);
+        assert_eq!(to_hex(bytes), hex::encode(bytes).as_bytes());
+        assert_eq!(from_hex(&to_hex(bytes)), Some(bytes));
+        for bad in ["", &"0".repeat(63), &"0".repeat(65), &"A".repeat(64), &"g".repeat(64), &"/".repeat(64)] {
+            assert_eq!(from_hex(bad.as_bytes()), None, "{bad}");
+        }
+    }
 }
