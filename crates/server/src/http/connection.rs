@@ -116,7 +116,7 @@ async fn serve<H: Handler>(
     };
     let activity = Activity::new();
     let io = TokioIo::new(Transport::new(channel, Arc::clone(&activity), &shared.limits));
-    let service = service_fn(|request| answer(Arc::clone(shared), Arc::clone(&activity), peer, request));
+    let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, request));
     let mut connection = pin!(shared.http.serve_connection(io, service));
     let mut end = pin!(Seldom::new(async {
         tokio::select! {
@@ -180,32 +180,36 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
 
 type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
-async fn answer<H: Handler>(
+/// As much as can be is done before the future is made: hyper moves it about.
+fn answer<H: Handler>(
     shared: Arc<Shared<H>>,
-    activity: Arc<Activity>,
+    activity: &Arc<Activity>,
     peer: Peer,
     request: Request<Incoming>,
-) -> Result<Answered<H>, Infallible> {
+) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H> {
     let in_flight = activity.begin(request.version() == Version::HTTP_2);
     let received = ByteCount::of(request.body());
     let headless = request.method() == Method::HEAD;
     let mut pending =
         shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
-    let mut answer = if head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max {
-        Answer::from(head_too_large().map(Either::Left))
-    } else {
-        let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
-        let Answer { response, operation } = shared.handler.handle(request, peer).await;
-        Answer { response: response.map(Either::Right), operation }
-    };
-    if closes {
-        answer.response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    let too_large = head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max;
+    let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
+    async move {
+        let mut answer = if too_large {
+            Answer::from(head_too_large().map(Either::Left))
+        } else {
+            let Answer { response, operation } = shared.handler.handle(request, peer).await;
+            Answer { response: response.map(Either::Right), operation }
+        };
+        if closes {
+            answer.response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+        }
+        if let Some(pending) = &mut pending {
+            pending.answered(&answer);
+        }
+        Ok(answer.response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
     }
-    if let Some(pending) = &mut pending {
-        pending.answered(&answer);
-    }
-    Ok(answer.response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
 }
 
 /// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for

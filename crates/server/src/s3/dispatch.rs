@@ -50,7 +50,7 @@ impl S3Route for Dispatch {
                 let trailers = request.trailing_headers.take();
                 let take = trailers.map(|trailers| Box::new(move || trailers.take()) as TakeTrailers);
                 let body = Content::of_s3s(request.input);
-                self.answer(Call::new(routed, request.headers, body, take), &about).await
+                self.answer(&mut Call::new(routed, request.headers, body, take), &about).await
             }
             None => answer::error(&S3Code::AccessDenied.into(), &about),
         };
@@ -64,37 +64,37 @@ impl S3Route for Dispatch {
 
 impl Dispatch {
     /// Runs the operation; failures are answers too.
-    pub(super) async fn answer(&self, call: Call, about: &About<'_>) -> Response<Body> {
+    pub(super) async fn answer(&self, call: &mut Call, about: &About<'_>) -> Response<Body> {
         self.run(call).await.unwrap_or_else(|error| answer::error(&error, about))
     }
 
-    async fn run(&self, mut call: Call) -> Result<Response<Body>, S3Error> {
+    async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
         let operation = call.routed.operation.clone()?;
         let ops = &*self.ops;
-        unsupported::check(&call, &ops.store.owner().id)?;
+        unsupported::check(call, &ops.store.owner().id)?;
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
-            Operation::GetObject => objects::get(ops, &mut call).await,
-            Operation::HeadObject => objects::head(ops, &mut call).await,
-            Operation::PutObject => Box::pin(objects::put(ops, &mut call)).await,
-            Operation::DeleteObject => Box::pin(objects::delete(ops, &call)).await,
-            Operation::UploadPart => Box::pin(uploads::part(ops, &mut call)).await,
-            Operation::ListBuckets => Box::pin(buckets::list(ops, &call)).await,
-            Operation::CreateBucket => Box::pin(buckets::create(ops, &mut call)).await,
-            Operation::HeadBucket => Box::pin(buckets::head(ops, &call)).await,
-            Operation::DeleteBucket => Box::pin(buckets::delete(ops, &call)).await,
-            Operation::GetBucketLocation => Box::pin(buckets::location(ops, &call)).await,
-            Operation::DeleteObjects => Box::pin(objects::delete_many(ops, &mut call)).await,
-            Operation::CopyObject => Box::pin(copies::copy(ops, &call)).await,
-            Operation::UploadPartCopy => Box::pin(copies::copy_part(ops, &call)).await,
-            Operation::ListObjects => Box::pin(listing::objects(ops, &call)).await,
-            Operation::ListObjectsV2 => Box::pin(listing::objects_v2(ops, &call)).await,
-            Operation::ListMultipartUploads => Box::pin(listing::uploads(ops, &call)).await,
-            Operation::CreateMultipartUpload => Box::pin(uploads::create(ops, &call)).await,
-            Operation::CompleteMultipartUpload => Box::pin(uploads::complete(ops, &mut call)).await,
-            Operation::AbortMultipartUpload => Box::pin(uploads::abort(ops, &call)).await,
-            Operation::ListParts => Box::pin(uploads::parts(ops, &call)).await,
-            Operation::GetObjectAttributes => Box::pin(object_attributes::get(ops, &call)).await,
+            Operation::GetObject => objects::get(ops, call).await,
+            Operation::HeadObject => objects::head(ops, call).await,
+            Operation::PutObject => Box::pin(objects::put(ops, call)).await,
+            Operation::DeleteObject => Box::pin(objects::delete(ops, call)).await,
+            Operation::UploadPart => Box::pin(uploads::part(ops, call)).await,
+            Operation::ListBuckets => Box::pin(buckets::list(ops, call)).await,
+            Operation::CreateBucket => Box::pin(buckets::create(ops, call)).await,
+            Operation::HeadBucket => Box::pin(buckets::head(ops, call)).await,
+            Operation::DeleteBucket => Box::pin(buckets::delete(ops, call)).await,
+            Operation::GetBucketLocation => Box::pin(buckets::location(ops, call)).await,
+            Operation::DeleteObjects => Box::pin(objects::delete_many(ops, call)).await,
+            Operation::CopyObject => Box::pin(copies::copy(ops, call)).await,
+            Operation::UploadPartCopy => Box::pin(copies::copy_part(ops, call)).await,
+            Operation::ListObjects => Box::pin(listing::objects(ops, call)).await,
+            Operation::ListObjectsV2 => Box::pin(listing::objects_v2(ops, call)).await,
+            Operation::ListMultipartUploads => Box::pin(listing::uploads(ops, call)).await,
+            Operation::CreateMultipartUpload => Box::pin(uploads::create(ops, call)).await,
+            Operation::CompleteMultipartUpload => Box::pin(uploads::complete(ops, call)).await,
+            Operation::AbortMultipartUpload => Box::pin(uploads::abort(ops, call)).await,
+            Operation::ListParts => Box::pin(uploads::parts(ops, call)).await,
+            Operation::GetObjectAttributes => Box::pin(object_attributes::get(ops, call)).await,
         }
     }
 }

@@ -34,6 +34,8 @@ mod xml;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
 use gabion_store::Store;
 use http::header::{CONNECTION, EXPECT, SERVER};
@@ -163,7 +165,8 @@ impl S3Service {
         self.answer(request, peer).await.response
     }
 
-    async fn answer<B>(&self, request: Request<B>, peer: Peer) -> Answer<ResponseBody>
+    /// What is done before anything is waited for is done here, so that the future, which hyper moves about, holds only what comes after.
+    fn answer<B>(&self, request: Request<B>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -175,35 +178,38 @@ impl S3Service {
         let expects = parts.headers.contains_key(EXPECT);
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
-        let mut response = match self.admit(&parts, peer, body.size_hint().exact(), &mut operation) {
+        let uri = parts.uri.clone();
+        let mut next = match self.admit(&parts, peer, body.size_hint().exact(), &mut operation) {
             Ok((routed, Some(framing))) => {
-                let resource = parts.uri.path();
-                let about = About { resource, request_id: id.as_str(), region: &self.inner.region, headless };
                 let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
                 let (content, trailers) =
                     if reads { Content::framed(body, framing) } else { (Content::default(), None) };
-                self.inner.dispatch.answer(Call::new(routed, parts.headers, content, trailers), &about).await
+                Next::Run(Call::new(routed, parts.headers, content, trailers))
             }
-            Ok((routed, None)) => Box::pin(self.by_s3s(parts, body, routed, id)).await,
-            Err(error) => {
-                let resource = parts.uri.path();
-                let about = About { resource, request_id: id.as_str(), region: &self.inner.region, headless };
-                answer::error(&error, &about)
-            }
+            Ok((routed, None)) => Next::Await(self.by_s3s(parts, body, routed, id).boxed()),
+            Err(error) => Next::Refuse(Box::new(error)),
         };
-        let cut_short = !response.status().is_success() && !received.is_complete();
-        let unasked = expects && !received.was_asked_for();
-        let headers = response.headers_mut();
-        if closable && (cut_short || unasked) {
-            // What is left of the body would be in the way of the next request: hyper closes by itself, but does not say so.
-            // And botocore misreads what follows on a connection on which `100 Continue` was skipped.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        async move {
+            let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
+            let mut response = match &mut next {
+                Next::Run(call) => self.inner.dispatch.answer(call, &about).await,
+                Next::Await(response) => response.await,
+                Next::Refuse(error) => answer::error(error, &about),
+            };
+            let cut_short = !response.status().is_success() && !received.is_complete();
+            let unasked = expects && !received.was_asked_for();
+            let headers = response.headers_mut();
+            if closable && (cut_short || unasked) {
+                // What is left of the body would be in the way of the next request: hyper closes by itself, but does not say so.
+                // And botocore misreads what follows on a connection on which `100 Continue` was skipped.
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            headers.insert(SERVER, SERVER_NAME);
+            if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+                headers.insert(REQUEST_ID, id);
+            }
+            Answer { response, operation }
         }
-        headers.insert(SERVER, SERVER_NAME);
-        if let Ok(id) = HeaderValue::from_str(id.as_str()) {
-            headers.insert(REQUEST_ID, id);
-        }
-        Answer { response, operation }
     }
 
     /// Has s3s verify a request and call [`Dispatch`], or word its refusal.
@@ -262,7 +268,16 @@ impl S3Service {
 impl Handler for S3Service {
     type Body = ResponseBody;
 
-    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<ResponseBody> {
-        self.answer(request, peer).await
+    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send {
+        self.answer(request, peer)
     }
+}
+
+/// How a request that was read goes on.
+#[allow(clippy::large_enum_variant, reason = "it lives once per request, and most requests are of the large one")]
+enum Next<'a> {
+    Run(Call),
+    /// By s3s.
+    Await(BoxFuture<'a, Response<ResponseBody>>),
+    Refuse(Box<S3Error>),
 }
