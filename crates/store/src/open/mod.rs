@@ -184,7 +184,13 @@ async fn attempt(
         let id = segment.info.id;
         return Ok(Attempt::Distrusted(format!("segment {id} can be read again, which the index was built without")));
     }
-    if let Some(id) = outlived(&apply, &recovery, state.replayed.is_some()) {
+    if state.replaying.is_some_and(|until| recovery.max_seq > until) {
+        // Nothing is written to the log before a replay is done.
+        return Ok(Attempt::Distrusted(
+            "it is an old copy, of the time when it was brought up to date with an older log".into(),
+        ));
+    }
+    if let Some(id) = outlived(&apply, &recovery) {
         // What took its rows away may be gone, too: a replay would not notice.
         return Ok(Attempt::Distrusted(format!("it is an old copy: segment {id}, which it needs, was freed since")));
     }
@@ -196,21 +202,16 @@ async fn attempt(
 ///
 /// That it was freed is in the log, but not for ever. Where there are several shards of it and none is left on any target it was freed, too: no
 /// accident takes them all. A single file may have been lost, and then its rows must say so.
-///
-/// In the middle of a replay (`is_replaying`) rows may refer to a segment of which no stripe counts as applied yet, so that the log takes one that is
-/// gone for one that was never written. No segment goes while a replay is interrupted: it is a copy of that time, and what has not been
-/// applied yet of what is gone can not be had.
-fn outlived(apply: &Apply, recovery: &Recovery, is_replaying: bool) -> Option<SegmentId> {
+fn outlived(apply: &Apply, recovery: &Recovery) -> Option<SegmentId> {
     let gone = recovery.unreadable.iter().filter(|segment| segment.gone).map(|segment| segment.id);
     apply.with_segments(|segments| {
         let row = |id: SegmentId| segments.get(id).map(|segment| &segment.row);
         let gone = gone.filter(|&id| row(id).is_some_and(|row| row.geometry.shards() > 1));
-        let is_applied = |row: &SegmentRow| row.sealed_stripes == Some(row.applied_stripes);
-        let is_needed =
-            |row: &SegmentRow| row.state != SegmentState::Freeing && (row.live_bytes > 0 || !is_applied(row));
-        let not_there = recovery.removed.iter().copied().chain(recovery.unreadable.iter().map(|segment| segment.id));
-        let half_applied = not_there.filter(|&id| is_replaying && row(id).is_some_and(|row| !is_applied(row)));
-        recovery.freed.iter().copied().chain(gone).chain(half_applied).find(|&id| row(id).is_some_and(is_needed))
+        let is_needed = |row: &SegmentRow| {
+            let is_applied = row.sealed_stripes == Some(row.applied_stripes);
+            row.state != SegmentState::Freeing && (row.live_bytes > 0 || !is_applied)
+        };
+        recovery.freed.iter().copied().chain(gone).find(|&id| row(id).is_some_and(is_needed))
     })
 }
 

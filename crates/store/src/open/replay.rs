@@ -29,7 +29,7 @@ pub(super) async fn replay(
 ) -> Result<u64, StoreError> {
     let state = begin(log, apply, recovery, &before)?;
     let (replayed, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
-    let mut done = State { replayed: None, ..state };
+    let mut done = State { replayed: None, replaying: None, ..state };
     done.unreadable.extend(&lost);
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
@@ -53,6 +53,7 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     let is_known = |id: &SegmentId| apply.with_segments(|segments| segments.get(*id).is_some());
     let mut state = before.clone();
     state.deployment = Some(log.deployment());
+    state.replaying = (!recovery.segments.is_empty()).then_some(recovery.max_seq);
     // Of a segment that is applied to its end nothing is missing here, though its bytes can not be read now.
     let is_applied = |id: &SegmentId| {
         apply.with_segments(|segments| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gabion_metadata::{Index, Table, Write, keys};
-use gabion_types::{DeploymentId, SegmentId};
+use gabion_types::{DeploymentId, SegmentId, Seq};
 
 use crate::{StoreError, apply::Overlay};
 
@@ -13,6 +13,7 @@ const FORMAT: u64 = 1;
 const FORMAT_ROW: &str = "format";
 const DEPLOYMENT_ROW: &str = "deployment";
 const REPLAYED_ROW: &str = "replayed";
+const REPLAYING_ROW: &str = "replaying";
 const UNREADABLE_ROW: &str = "unreadable";
 /// How far the scrub is; see [`crate::upkeep`].
 pub(crate) const SCRUB_ROW: &str = "scrub";
@@ -28,6 +29,9 @@ pub(crate) struct State {
     pub deployment: Option<DeploymentId>,
     /// A replay is under way, and everything up to this position is applied; see [`super::merge`].
     pub replayed: Option<u64>,
+    /// A replay is under way, or due because the index was restored from its snapshot, of a log whose highest sequence was this. Before it is done, rows
+    /// may refer to segments that are gone, or that do not count as applied: only what that log still says puts them right.
+    pub replaying: Option<Seq>,
     /// Segments whose mutations could not be read when the index was built.
     pub unreadable: BTreeSet<SegmentId>,
     /// Freed segments that a target may still bring back and of which the index has no row, because it was rebuilt after they were freed.
@@ -40,7 +44,7 @@ impl State {
         let row = |name| index.get(Table::System, &keys::system(name));
         let (format, deployment, replayed) = (row(FORMAT_ROW)?, row(DEPLOYMENT_ROW)?, row(REPLAYED_ROW)?);
         let (unreadable, forgotten) = (row(UNREADABLE_ROW)?, row(FORGOTTEN_ROW)?);
-        let restoring = row(RESTORING_ROW)?;
+        let (restoring, replaying) = (row(RESTORING_ROW)?, row(REPLAYING_ROW)?);
         let read = || {
             if restoring.is_some() {
                 return Err("it was being restored from its snapshot when the process ended");
@@ -55,6 +59,10 @@ impl State {
                 },
                 replayed: match replayed {
                     Some(bytes) => Some(number(&bytes).ok_or("malformed row")?),
+                    None => None,
+                },
+                replaying: match replaying {
+                    Some(bytes) => Some(Seq::from_u64(number(&bytes).ok_or("malformed row")?)),
                     None => None,
                 },
                 unreadable: segments(unreadable.as_deref()).ok_or("malformed row")?,
@@ -93,6 +101,7 @@ impl State {
             (FORMAT_ROW, Some(FORMAT.to_be_bytes().to_vec())),
             (DEPLOYMENT_ROW, self.deployment.map(|deployment| deployment.to_bytes().to_vec())),
             (REPLAYED_ROW, self.replayed.map(|position| position.to_be_bytes().to_vec())),
+            (REPLAYING_ROW, self.replaying.map(|until| until.as_u64().to_be_bytes().to_vec())),
             (UNREADABLE_ROW, list(&self.unreadable)),
             (FORGOTTEN_ROW, list(&self.forgotten)),
             (RESTORING_ROW, None),
@@ -161,6 +170,7 @@ mod tests {
         let state = State {
             deployment: Some(DeploymentId::from_u128(3)),
             replayed: Some(7),
+            replaying: Some(Seq::from_u64(8)),
             unreadable: [SegmentId::new(1, 2), SegmentId::new(1, 3)].into(),
             forgotten: [SegmentId::new(9, 9)].into(),
         };
@@ -188,7 +198,9 @@ mod tests {
             .unwrap();
         assert_eq!(forget(&[1, 3, 7]), [SegmentId::new(9, 2)].into());
         assert_eq!(forget(&[2]), [].into());
-        for (row, bytes) in [(FORMAT_ROW, vec![9; 8]), (UNREADABLE_ROW, vec![1; 17]), (REPLAYED_ROW, vec![1])] {
+        for (row, bytes) in
+            [(FORMAT_ROW, vec![9; 8]), (UNREADABLE_ROW, vec![1; 17]), (REPLAYED_ROW, vec![1]), (REPLAYING_ROW, vec![1])]
+        {
             let before = index.get(Table::System, row.as_bytes()).unwrap();
             index.commit(&[], vec![Write::Put(Table::System, keys::system(row), bytes)]).unwrap();
             assert!(State::load(&index).unwrap().is_err(), "{row}");

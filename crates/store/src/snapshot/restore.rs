@@ -266,7 +266,8 @@ impl Rows<'_> {
         tasks::blocking(|| self.end_table())?;
         let is_left = |id: &&SegmentId| !self.segments.contains(id) && !self.recovery.removed.contains(id);
         self.forgotten.extend(self.recovery.freed.iter().filter(is_left));
-        let state = State { deployment: Some(log.deployment()), forgotten: self.forgotten, ..State::default() };
+        let (deployment, replaying) = (Some(log.deployment()), Some(self.recovery.max_seq));
+        let state = State { deployment, replaying, forgotten: self.forgotten, ..State::default() };
         self.index.commit(&[], state.writes())?;
         tasks::blocking(|| self.index.persist())?;
         Ok(())

@@ -360,34 +360,42 @@ async fn an_old_copy_of_the_index_is_noticed_when_what_it_needs_was_freed() {
 
 #[tokio::test]
 async fn an_old_copy_of_an_index_that_was_being_rebuilt_is_noticed() {
-    let (mut world, mut store) = fresh(9, (1, 0)).await;
-    put(&store, "bucket", "object", &bytes(1, 20_000)).await;
-    store = world.restart(store).await;
-    store.shutdown().await;
-    drop(store);
-    // Segments have rows and what they hold is applied, but not yet noted as such.
-    let half = gabion_metadata::MemoryIndex::new();
-    replay_prefix(&world, &half, 2).await;
-    let mut store = world.open().await;
-    // The segment goes, and so does the one that says so.
-    delete(&store, "bucket", "object").await;
-    store.delete_bucket(&bucket("bucket")).await.unwrap();
-    for number in 0..4 {
+    // How far the rebuild was: two commits without a snapshot, the mark, the rows and these two with one.
+    for (has_snapshot, commits) in [(false, 1), (false, 2), (true, 1), (true, 2), (true, 3), (true, 4)] {
+        let (mut world, mut store) = fresh(9, (1, 0)).await;
+        put(&store, "bucket", "object", &bytes(1, 20_000)).await;
         store = world.restart(store).await;
-        store.create_bucket(bucket(&format!("bucket-{}", number + 1)), None).await.unwrap();
-        if number > 0 {
-            store.delete_bucket(&bucket(&format!("bucket-{number}"))).await.unwrap();
+        if has_snapshot {
+            store.snapshot_index().await.unwrap().unwrap();
         }
-        store.free_dead_segments().await.unwrap();
+        put(&store, "bucket", "another", &bytes(1, 20_000)).await;
+        delete(&store, "bucket", "object").await;
+        store.shutdown().await;
+        drop(store);
+        // Rows refer to segments that are gone, or of which nothing counts as applied.
+        let half = gabion_metadata::MemoryIndex::new();
+        replay_prefix(&world, &half, commits).await;
+        let mut store = world.open().await;
+        // The segments go, and so do those that say so.
+        delete(&store, "bucket", "another").await;
+        store.delete_bucket(&bucket("bucket")).await.unwrap();
+        for number in 0..4 {
+            store = world.restart(store).await;
+            store.create_bucket(bucket(&format!("bucket-{}", number + 1)), None).await.unwrap();
+            if number > 0 {
+                store.delete_bucket(&bucket(&format!("bucket-{number}"))).await.unwrap();
+            }
+            store.free_dead_segments().await.unwrap();
+        }
+        store.shutdown().await;
+        drop(store);
+        let before = world.rows();
+        *world.index.current.lock() = half;
+        let (store, report) = world.try_open().await.unwrap();
+        assert!(report.index_rebuilt.is_some(), "{has_snapshot} {commits}: {report:?}");
+        assert_eq!(world.rows(), before, "{has_snapshot} {commits}");
+        assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
     }
-    store.shutdown().await;
-    drop(store);
-    let before = world.rows();
-    *world.index.current.lock() = half;
-    let (store, report) = world.try_open().await.unwrap();
-    assert!(report.index_rebuilt.as_ref().is_some_and(|why| why.contains("old copy")), "{report:?}");
-    assert_eq!(world.rows(), before);
-    assert!(matches!(store.head_bucket(&bucket("bucket")).await, Err(StoreError::NoSuchBucket)));
 }
 
 #[tokio::test]
