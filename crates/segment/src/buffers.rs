@@ -17,6 +17,28 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// An empty buffer with room for `bytes`.
     pub(crate) fn take(&self, bytes: usize) -> BytesMut {
+        let mut buffer = self.used(bytes);
+        buffer.clear();
+        buffer
+    }
+
+    /// A buffer of `bytes` zeros.
+    pub(crate) fn zeroed(&self, bytes: usize) -> BytesMut {
+        let mut buffer = self.take(bytes);
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    /// A buffer of `bytes` that may be anything, for whoever overwrites every one of them: a pass over the memory less.
+    pub(crate) fn to_be_overwritten(&self, bytes: usize) -> BytesMut {
+        let mut buffer = self.used(bytes);
+        // Only what it never held is filled.
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    /// A buffer with room for `bytes`, as it was given back.
+    fn used(&self, bytes: usize) -> BytesMut {
         if KEPT_BYTES.contains(&bytes) {
             let mut kept = self.kept.lock();
             // One more than twice as large would waste memory that the budget did not count.
@@ -28,17 +50,9 @@ impl Buffers {
         BytesMut::with_capacity(bytes)
     }
 
-    /// A buffer of `bytes` zeros.
-    pub(crate) fn zeroed(&self, bytes: usize) -> BytesMut {
-        let mut buffer = self.take(bytes);
-        buffer.resize(bytes, 0);
-        buffer
-    }
-
     /// Takes a buffer back, if nobody else holds it any more.
     pub(crate) fn give(&self, bytes: Bytes) {
-        let Ok(mut buffer) = bytes.try_into_mut() else { return };
-        buffer.clear();
+        let Ok(buffer) = bytes.try_into_mut() else { return };
         let mut kept = self.kept.lock();
         if KEPT_BYTES.contains(&buffer.capacity()) && kept.len() < KEPT_MAX {
             kept.push(buffer);
@@ -63,5 +77,25 @@ mod tests {
         assert_eq!(buffers.kept.lock().len(), 1);
         assert!(buffers.zeroed(90_000).iter().all(|&byte| byte == 0));
         assert!(buffers.kept.lock().is_empty());
+    }
+
+    #[test]
+    fn what_is_to_be_overwritten_is_not_filled_twice() {
+        let buffers = Buffers::default();
+        let give = |len| {
+            let mut buffer = buffers.take(100_000);
+            buffer.resize(len, 7);
+            buffers.give(buffer.freeze());
+        };
+        give(90_000);
+        let buffer = buffers.to_be_overwritten(95_000);
+        assert_eq!(buffer.len(), 95_000);
+        assert!(buffer[..90_000].iter().all(|&byte| byte == 7) && buffer[90_000..].iter().all(|&byte| byte == 0));
+        buffers.give(buffer.freeze());
+        assert_eq!(buffers.to_be_overwritten(60_000).len(), 60_000);
+        give(90_000);
+        assert!(buffers.take(90_000).is_empty());
+        give(90_000);
+        assert!(buffers.zeroed(95_000).iter().all(|&byte| byte == 0));
     }
 }

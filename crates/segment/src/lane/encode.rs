@@ -183,7 +183,8 @@ impl LargePayload {
         for chunk in &mut data {
             chunk.resize(chunk_bytes, 0);
         }
-        let mut parity: Vec<BytesMut> = (0..geometry.parity()).map(|_| buffers.zeroed(chunk_bytes)).collect();
+        let mut parity: Vec<BytesMut> =
+            (0..geometry.parity()).map(|_| buffers.to_be_overwritten(chunk_bytes)).collect();
         let block_crcs = {
             let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[..]).collect();
             let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[..]).collect();
