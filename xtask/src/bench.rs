@@ -3,6 +3,7 @@
 //! First figures: two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
 //! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
 
+mod plots;
 mod repair;
 mod shares;
 
@@ -33,12 +34,14 @@ const READS: &str = "gabion_log_reads_total";
 const ACCESS_KEY: &str = "benchmark";
 const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
 
-const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | repair [--dir DIRECTORY] [--gib 1] [--program GABION] \
-                     | shares [--dir DIRECTORY] [--seconds 5] [--rounds 3] [--keys 1000000] [--folders 1000] [--per-folder 100] [--program GABION]";
+const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | plots [--dir DIRECTORY] [--seconds 5] [--rounds 3] [--program GABION] \
+                     | repair [--dir DIRECTORY] [--gib 1] [--program GABION] \
+                     | shares [--dir DIRECTORY] [--seconds 5] [--large-seconds 1] [--rounds 3] [--keys 1000000] [--folders 1000] [--per-folder 100] [--program GABION]";
 
 struct Options {
     directory: PathBuf,
     seconds: u64,
+    large_seconds: u64,
     rounds: usize,
     gib: u64,
     keys: u64,
@@ -54,13 +57,14 @@ struct Options {
 /// When the arguments are not understood, or a server or load fails.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments.first().map(String::as_str) {
-        Some("first-figures" | "repair" | "shares") => {}
+        Some("first-figures" | "plots" | "repair" | "shares") => {}
         Some("churn") if arguments.len() == 1 => return churn(),
         _ => bail!("{USAGE}"),
     }
     let mut options = Options {
         directory: std::env::temp_dir(),
         seconds: 5,
+        large_seconds: 1,
         rounds: 3,
         gib: 1,
         keys: 1_000_000,
@@ -73,6 +77,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         match name.as_str() {
             "--dir" => options.directory = value.into(),
             "--seconds" => options.seconds = value.parse().context(USAGE)?,
+            "--large-seconds" => options.large_seconds = value.parse().context(USAGE)?,
             "--rounds" => options.rounds = value.parse().context(USAGE)?,
             "--program" => options.program = Some(value.into()),
             "--gib" => options.gib = value.parse().context(USAGE)?,
@@ -86,10 +91,15 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         let program = options.program.map_or_else(build_release, Ok)?;
         return repair::run(&program, &options.directory, options.gib);
     }
+    if arguments[0] == "plots" {
+        let program = options.program.map_or_else(build_release, Ok)?;
+        return plots::run(&program, &options.directory, options.seconds, options.rounds);
+    }
     if arguments[0] == "shares" {
-        let Options { directory, seconds, rounds, keys, folders, per_folder, program, .. } = options;
+        let Options { directory, seconds, large_seconds, rounds, keys, folders, per_folder, program, .. } = options;
         let program = program.map_or_else(build_release, Ok)?;
-        return shares::run(&program, &directory, &shares::Extent { seconds, rounds, keys, folders, per_folder });
+        let extent = shares::Extent { seconds, large_seconds, rounds, keys, folders, per_folder };
+        return shares::run(&program, &directory, &extent);
     }
     first_figures(&options)
 }

@@ -30,6 +30,14 @@ pub struct Cli {
     /// Write the comparison as a page with plots to this file.
     #[arg(long, value_name = "FILE", requires = "compare")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Draw rates, latencies and shares of the HTTP floor over the number of clients, from tables of `floor --json`.
+    #[arg(long, num_args = 1.., value_name = "FLOOR.json", requires = "out", conflicts_with = "compare")]
+    pub(crate) plot: Vec<PathBuf>,
+
+    /// Write rates.svg, latencies.svg and shares.svg into this directory.
+    #[arg(long, value_name = "DIRECTORY", requires = "plot")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// The operations.
@@ -412,9 +420,13 @@ mod tests {
         Program::command().debug_assert();
         let compare = Program::parse_from(["bench", "--compare", "a.json", "b.json"]).cli;
         assert_eq!(compare.compare.len(), 2);
-        for wrong in
-            [&["--compare", "a.json"][..], &["put", "--size", "fast"], &["put", "-n", "1", "-d", "1s"], &["fly"]]
-        {
+        for wrong in [
+            &["--compare", "a.json"][..],
+            &["--plot", "a.json"],
+            &["put", "--size", "fast"],
+            &["put", "-n", "1", "-d", "1s"],
+            &["fly"],
+        ] {
             assert!(Program::try_parse_from(["bench"].iter().chain(wrong)).is_err(), "{wrong:?}");
         }
     }

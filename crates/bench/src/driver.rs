@@ -53,6 +53,9 @@ impl From<anyhow::Error> for BenchError {
 /// the one written.
 pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
+        if let Some(directory) = &cli.out {
+            return Ok(crate::html::plots::write(&cli.plot, directory)?);
+        }
         return Ok(crate::compare::run(&cli.compare, cli.html.as_deref())?);
     };
     let settings = match command.into_settings() {

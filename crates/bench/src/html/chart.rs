@@ -1,6 +1,7 @@
-//! One chart as inline SVG: lines over time, or a distribution. Colours are the page's.
+//! One chart as SVG, in a page or as a drawing of its own: lines, or a distribution.
 
 use super::scale::Scale;
+use crate::xml::escape;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 250.0;
@@ -8,6 +9,13 @@ const LEFT: f64 = 62.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 40.0;
+/// Height of a line of the legend in a drawing.
+const LEGEND_LINE: f64 = 18.0;
+/// Width of a letter there, roughly.
+const LEGEND_LETTER: f64 = 6.6;
+
+/// What charts look like.
+pub(super) const STYLE: &str = include_str!("chart.css");
 
 /// One line, or one filled outline.
 pub(super) struct Line {
@@ -41,12 +49,48 @@ impl Chart {
         }
         out +=
             &format!("</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", self.title);
-        self.axes(&mut out);
-        for line in &self.lines {
-            self.line(&mut out, line);
-        }
-        self.readings(&mut out);
+        self.content(&mut out);
         out + "</svg></figure>\n"
+    }
+
+    fn content(&self, out: &mut String) {
+        self.axes(out);
+        for line in &self.lines {
+            self.line(out, line);
+        }
+        self.readings(out);
+    }
+
+    /// The chart as a drawing that stands alone.
+    pub(super) fn drawing(&self) -> String {
+        let (mut x, mut y) = (LEFT, 2.0 * LEGEND_LINE);
+        let mut legend = String::new();
+        for line in &self.lines {
+            #[expect(clippy::cast_precision_loss, reason = "pixels")]
+            let width = 26.0 + line.name.chars().count() as f64 * LEGEND_LETTER + 14.0;
+            if x + width > WIDTH && x > LEFT {
+                (x, y) = (LEFT, y + LEGEND_LINE);
+            }
+            let dash = if line.dashed { " dashed" } else { "" };
+            let (to, at, name) = (x + 20.0, y - 4.0, x + 26.0);
+            legend += &format!(
+                "<line class=\"legend c{}{dash}\" x1=\"{x:.1}\" x2=\"{to:.1}\" y1=\"{at}\" y2=\"{at}\"/>\
+                 <text x=\"{name:.1}\" y=\"{y}\">{}</text>\n",
+                line.colour,
+                escape(&line.name),
+            );
+            x += width;
+        }
+        let top = y + 4.0;
+        let height = top + HEIGHT;
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">\n\
+             <style>{STYLE}</style>\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+             <text class=\"title\" x=\"{LEFT}\" y=\"16\">{}</text>\n{legend}<g transform=\"translate(0 {top})\">\n",
+            escape(self.title),
+        );
+        self.content(&mut out);
+        out + "</g></svg>\n"
     }
 
     fn x_of(&self, value: f64) -> f64 {

@@ -1,6 +1,7 @@
 //! The report as one page that needs nothing else: no scripts, no fonts, nothing to be fetched.
 
 mod chart;
+pub(crate) mod plots;
 mod scale;
 
 use chart::{Chart, Line};
@@ -26,8 +27,9 @@ pub(crate) fn page(reports: &[&Report]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>gabion bench: {0}</title>\n\
-         <style>{1}</style></head>\n<body><main><h1>gabion bench: {0}</h1>\n",
+         <style>{1}{2}</style></head>\n<body><main><h1>gabion bench: {0}</h1>\n",
         escape(&title),
+        chart::STYLE,
         include_str!("style.css")
     );
     for (letter, report) in letters(reports) {
@@ -268,7 +270,7 @@ mod tests {
     use crate::report::tests::sample;
 
     /// Every element that is opened is closed, in order.
-    fn assert_well_formed(page: &str) {
+    pub(super) fn assert_well_formed(page: &str) {
         let mut open = Vec::new();
         let mut rest = page;
         while let Some(begin) = rest.find('<') {
