@@ -259,3 +259,23 @@ def test_streaming_reads_can_be_left_early(s3, bucket):
         assert stream.read(1000) == body[:1000]
         stream.close()
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == body
+
+
+def test_tags(s3, bucket):
+    """Tags in the header, on their own, and of copies."""
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x", Tagging="project=nhr%2F42&stage=raw")
+    shown = lambda key: {tag["Key"]: tag["Value"] for tag in s3.get_object_tagging(Bucket=bucket, Key=key)["TagSet"]}
+    assert shown("k") == {"project": "nhr/42", "stage": "raw"}
+    assert s3.get_object(Bucket=bucket, Key="k")["TagCount"] == 2
+    tags = {"stage": "done", "größe": "ä b"}
+    s3.put_object_tagging(Bucket=bucket, Key="k", Tagging={"TagSet": [{"Key": key, "Value": value} for key, value in tags.items()]})
+    assert shown("k") == tags
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "k"})
+    assert shown("copy") == tags
+    s3.copy_object(Bucket=bucket, Key="other", CopySource={"Bucket": bucket, "Key": "k"}, TaggingDirective="REPLACE", Tagging="a=1")
+    assert shown("other") == {"a": "1"}
+    s3.delete_object_tagging(Bucket=bucket, Key="k")
+    assert shown("k") == {} and s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"
+    many = {"TagSet": [{"Key": str(number), "Value": ""} for number in range(11)]}
+    assert refusal(s3.put_object_tagging, Bucket=bucket, Key="k", Tagging=many) == (400, "InvalidTag")
+    assert refusal(s3.get_object_tagging, Bucket=bucket, Key="none") == (404, "NoSuchKey")

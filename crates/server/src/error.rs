@@ -70,6 +70,7 @@ codes! {
     InvalidRange 416 "The requested range is not satisfiable.",
     InvalidRequest 400 "Invalid request.",
     InvalidStorageClass 400 "The storage class that you specified is not valid.",
+    InvalidTag 400 "The tag provided was not a valid tag.",
     InvalidToken 400 "The provided token is malformed or otherwise not valid.",
     InvalidURI 400 "The specified URI couldn't be parsed.",
     KeyTooLongError 400 "Your key is too long.",

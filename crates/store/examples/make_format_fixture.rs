@@ -370,7 +370,7 @@ async fn copy(store: &Store, source: Line) -> Line {
         bucket: bucket(),
         key: key(&name),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-        changes_otherwise: false,
+        tags: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     };

@@ -91,7 +91,7 @@ impl Store {
         let put = PutObject {
             bucket: request.bucket.clone(),
             key: request.key.clone(),
-            attributes: copied_attributes(&request.metadata, &source),
+            attributes: copied_attributes(request, &source),
             conditions: request.conditions.clone(),
         };
         let compute = request.checksum_algorithm.into_iter().collect();
@@ -172,7 +172,7 @@ impl Inner {
             modified_ms,
             size: source.size,
             etag: source.etag.clone(),
-            attributes: copied_attributes(&request.metadata, &source),
+            attributes: copied_attributes(request, &source),
             checksums: checksums.clone(),
             data: Data::Extents(extents.clone()),
             parts: copied_parts(&*index, &source)?,
@@ -211,7 +211,7 @@ fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
             storage_class.is_some() || website_redirect.is_some() || request.checksum_algorithm.is_some()
         }
     };
-    if !is_same || changes || request.changes_otherwise {
+    if !is_same || changes || request.tags.is_some() {
         return Ok(());
     }
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
@@ -219,17 +219,17 @@ fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
     Err(StoreError::InvalidRequest(message.into()))
 }
 
-fn copied_attributes(metadata: &CopyMetadata, source: &ObjectRow) -> Attributes {
-    tidy(match metadata {
-        CopyMetadata::Replace(attributes) => {
-            Attributes { tags: source.attributes.tags.clone(), ..(**attributes).clone() }
-        }
+fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
+    let attributes = match &request.metadata {
+        CopyMetadata::Replace(attributes) => (**attributes).clone(),
         CopyMetadata::Copy { storage_class, website_redirect } => Attributes {
             storage_class: storage_class.clone(),
             website_redirect: website_redirect.clone(),
             ..source.attributes.clone()
         },
-    })
+    };
+    let tags = request.tags.as_ref().unwrap_or(&source.attributes.tags).clone();
+    tidy(Attributes { tags, ..attributes })
 }
 
 /// A checksum of the full object that its row holds.

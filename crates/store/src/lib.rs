@@ -40,6 +40,7 @@ pub mod range;
 mod references;
 mod snapshot;
 mod store;
+mod tags;
 mod tasks;
 mod upkeep;
 

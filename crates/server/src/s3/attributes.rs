@@ -1,4 +1,4 @@
-//! System headers and user metadata, both ways.
+//! System headers, user metadata and tags of an object, both ways.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::call::Call;
 use super::query::Query;
+use super::tags;
 use crate::error::{S3Code, S3Error};
 
 const USER: &str = "x-amz-meta-";
@@ -20,7 +21,7 @@ const SYSTEM_BYTES_MAX: usize = 8 * 1024;
 /// Reads what a request says about an object.
 ///
 /// # Errors
-/// `MetadataTooLarge`, `InvalidArgument` for a value that is no text.
+/// `MetadataTooLarge`, `InvalidArgument` for a value that is no text, `InvalidTag`.
 pub(super) fn read(call: &Call) -> Result<Attributes, S3Error> {
     Ok(Attributes {
         content_type: system(call, "content-type")?,
@@ -32,7 +33,7 @@ pub(super) fn read(call: &Call) -> Result<Attributes, S3Error> {
         website_redirect: None,
         storage_class: None,
         user: user(call.headers())?,
-        tags: Vec::new(),
+        tags: tags::of_header(call)?,
     })
 }
 
@@ -95,6 +96,9 @@ pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
     show(CONTENT_LANGUAGE, &attributes.content_language);
     show(EXPIRES, &attributes.expires);
     headers.entry(CONTENT_TYPE).or_insert(CONTENT_TYPE_DEFAULT);
+    if !attributes.tags.is_empty() {
+        headers.insert(tags::COUNT, HeaderValue::from(attributes.tags.len()));
+    }
     for (name, value) in &attributes.user {
         let name = HeaderName::from_bytes(format!("{USER}{name}").as_bytes());
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encoded(value))) {

@@ -10,7 +10,7 @@ use super::answer;
 use super::call::Call;
 use super::unsupported::check_version;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date};
+use super::{attributes, checksums, conditions, date, tags};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
@@ -28,7 +28,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         bucket: call.bucket()?,
         key: call.key()?,
         metadata,
-        changes_otherwise: false,
+        tags: tags::of_copy(call)?,
         conditions: conditions::write(call)?,
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
     };

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
-use super::{buckets, copies, listing, object_attributes, objects, unsupported, uploads};
+use super::{buckets, copies, listing, object_attributes, objects, tags, unsupported, uploads};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -95,6 +95,9 @@ impl Dispatch {
             Operation::AbortMultipartUpload => Box::pin(uploads::abort(ops, call)).await,
             Operation::ListParts => Box::pin(uploads::parts(ops, call)).await,
             Operation::GetObjectAttributes => Box::pin(object_attributes::get(ops, call)).await,
+            Operation::GetObjectTagging => Box::pin(tags::get(ops, call)).await,
+            Operation::PutObjectTagging => Box::pin(tags::put(ops, call)).await,
+            Operation::DeleteObjectTagging => Box::pin(tags::delete(ops, call)).await,
         }
     }
 }

@@ -27,6 +27,7 @@ mod query;
 mod received;
 mod request_id;
 mod route;
+mod tags;
 mod unsupported;
 mod uploads;
 mod xml;

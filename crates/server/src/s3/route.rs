@@ -40,8 +40,9 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteObject, DeleteObjects, GetBucketLocation, GetObject, GetObjectAttributes, HeadBucket, HeadObject,
-    ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts, PutObject, UploadPart, UploadPartCopy,
+    DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketLocation, GetObject, GetObjectAttributes,
+    GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
+    PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -80,7 +81,6 @@ const UNSUPPORTED: &[&str] = &[
     "retention",
     "select",
     "session",
-    "tagging",
     "torrent",
     "versioning",
     "versions",
@@ -218,6 +218,9 @@ fn on_service(method: &Method) -> Result<Operation, S3Error> {
 
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     supported(query)?;
+    if query.has("tagging") {
+        return Err(S3Error::unsupported("tagging"));
+    }
     match *method {
         Method::GET if query.has("location") => Ok(Operation::GetBucketLocation),
         Method::GET if query.has("uploads") => Ok(Operation::ListMultipartUploads),
@@ -239,6 +242,10 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
     supported(query)?;
     let upload = query.has("uploadId");
     match *method {
+        Method::GET if query.has("tagging") => Ok(Operation::GetObjectTagging),
+        Method::PUT if query.has("tagging") => Ok(Operation::PutObjectTagging),
+        Method::DELETE if query.has("tagging") => Ok(Operation::DeleteObjectTagging),
+        _ if query.has("tagging") => Err(S3Code::MethodNotAllowed.into()),
         Method::GET if query.has("attributes") => Ok(Operation::GetObjectAttributes),
         Method::GET if upload => Ok(Operation::ListParts),
         Method::GET => Ok(Operation::GetObject),
@@ -301,7 +308,10 @@ mod tests {
             ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),
             ("GET", "/bkt/k?attributes", &[], "GetObjectAttributes"),
             ("GET", "/bkt/k?uploadId=1", &[], "ListParts"),
-            ("GET", "/bkt/k?tagging", &[], "501"),
+            ("GET", "/bkt?tagging", &[], "501"),
+            ("GET", "/bkt/k?tagging", &[], "GetObjectTagging"),
+            ("PUT", "/bkt/k?tagging", &[], "PutObjectTagging"),
+            ("POST", "/bkt/k?tagging", &[], "405"),
             ("GET", "/bkt/k?torrent", &[], "501"),
             ("HEAD", "/bkt/k", &[], "HeadObject"),
             ("PUT", "/bkt/k", &[], "PutObject"),
@@ -315,7 +325,7 @@ mod tests {
             ("PUT", "/bkt/k?renameObject", copy, "501"),
             ("DELETE", "/bkt/k", &[], "DeleteObject"),
             ("DELETE", "/bkt/k?uploadId=1", &[], "AbortMultipartUpload"),
-            ("DELETE", "/bkt/k?tagging", &[], "501"),
+            ("DELETE", "/bkt/k?tagging", &[], "DeleteObjectTagging"),
             ("POST", "/bkt/k?uploads", &[], "CreateMultipartUpload"),
             ("POST", "/bkt/k?uploadId=1", &[], "CompleteMultipartUpload"),
             ("POST", "/bkt/k?select&select-type=2", &[], "501"),

@@ -17,7 +17,6 @@ const REFUSED: &[&str] = &[
     "x-amz-object-lock-mode",
     "x-amz-object-lock-retain-until-date",
     "x-amz-rename-source",
-    "x-amz-tagging",
     "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
     // Checksums of AWS that are not computed here.
@@ -37,7 +36,6 @@ const ALLOWED_VALUES: &[(&str, &[&str])] = &[
     ("x-amz-acl", &["private", "bucket-owner-full-control"]),
     ("x-amz-bucket-object-lock-enabled", &["false"]),
     ("x-amz-object-ownership", &["BucketOwnerEnforced"]),
-    ("x-amz-tagging-directive", &["COPY"]),
 ];
 
 /// Checks the headers, storage class, expected owner and version of any request.
@@ -103,9 +101,8 @@ mod tests {
             ("x-amz-server-side-encryption", "AES256", not_implemented),
             ("x-amz-server-side-encryption-customer-key", "k", not_implemented),
             ("x-amz-copy-source-server-side-encryption-customer-algorithm", "AES256", not_implemented),
-            ("x-amz-tagging", "a=b", not_implemented),
-            ("x-amz-tagging-directive", "COPY", None),
-            ("x-amz-tagging-directive", "REPLACE", not_implemented),
+            ("x-amz-tagging", "a=b", None),
+            ("x-amz-tagging-directive", "REPLACE", None),
             ("x-amz-object-lock-mode", "GOVERNANCE", not_implemented),
             ("x-amz-bucket-object-lock-enabled", "true", not_implemented),
             ("x-amz-bucket-object-lock-enabled", "false", None),

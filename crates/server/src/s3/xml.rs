@@ -1,4 +1,4 @@
-//! Documents of answers, and the three that requests carry.
+//! Documents of answers, and those that requests carry.
 //!
 //! s3s's writer refuses control characters, which keys may hold; AWS writes them as character references, and so does this.
 
@@ -120,6 +120,11 @@ pub(crate) fn parse_create_bucket(document: &[u8]) -> Result<dto::CreateBucketCo
 
 /// Reads the document of DeleteObjects.
 pub(crate) fn parse_delete(document: &[u8]) -> Result<dto::Delete, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutObjectTagging.
+pub(crate) fn parse_tagging(document: &[u8]) -> Result<dto::Tagging, S3Error> {
     parse(document)
 }
 

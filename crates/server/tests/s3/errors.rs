@@ -53,8 +53,6 @@ async fn what_is_not_served_is_not_implemented() {
         ("DELETE", "/bkt?website"),
         ("PUT", "/bkt?replication"),
         ("GET", "/bkt/k?acl"),
-        ("PUT", "/bkt/k?tagging"),
-        ("DELETE", "/bkt/k?tagging"),
         ("PUT", "/bkt/k?retention"),
         ("PUT", "/bkt/k?legal-hold"),
         ("POST", "/bkt/k?restore"),
@@ -86,7 +84,6 @@ async fn headers_that_are_not_served_are_not_ignored() {
     put("x-amz-grant-read", "id=1").await.refused(501, "NotImplemented");
     put("x-amz-server-side-encryption", "AES256").await.refused(501, "NotImplemented");
     put("x-amz-server-side-encryption-customer-algorithm", "AES256").await.refused(501, "NotImplemented");
-    put("x-amz-tagging", "a=b").await.refused(501, "NotImplemented");
     put("x-amz-object-lock-mode", "GOVERNANCE").await.refused(501, "NotImplemented");
     put("x-amz-website-redirect-location", "/x").await.refused(501, "NotImplemented");
     put("x-amz-storage-class", "GLACIER").await.refused(400, "InvalidStorageClass");

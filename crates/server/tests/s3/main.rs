@@ -14,6 +14,7 @@ mod harness;
 mod listing;
 mod multipart;
 mod objects;
+mod tags;
 mod wire;
 
 /// Whether the operations that are asked for most go by s3s.

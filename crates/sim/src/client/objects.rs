@@ -205,7 +205,7 @@ impl Client<'_> {
                 bucket,
                 key,
                 metadata,
-                changes_otherwise: false,
+                tags: None,
                 conditions: WriteConditions::default(),
                 checksum_algorithm: None,
             };

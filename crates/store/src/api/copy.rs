@@ -42,9 +42,8 @@ pub struct CopyObject {
     pub key: ObjectKey,
     /// Attributes of the copy.
     pub metadata: CopyMetadata,
-    /// Whether the request asks for a change that a copy of an object to itself needs (tags, encryption) beyond what
-    /// `metadata` shows.
-    pub changes_otherwise: bool,
+    /// Tags of the copy; without any it has the source's.
+    pub tags: Option<Vec<(String, String)>>,
     /// When to refuse, by the object that the copy would replace.
     pub conditions: WriteConditions,
     /// Checksum that the copy must have; without one it has the source's.

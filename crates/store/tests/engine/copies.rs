@@ -51,7 +51,7 @@ async fn attributes_are_copied_or_replaced() {
     assert_eq!(get(&store, "bucket", "from").await.unwrap(), bytes(1, 10));
     let to_itself = store.copy_object(copy_request("from", "from")).await;
     assert!(matches!(to_itself, Err(StoreError::InvalidRequest(_))));
-    let otherwise = CopyObject { changes_otherwise: true, ..copy_request("from", "from") };
+    let otherwise = CopyObject { tags: Some(vec![("a".into(), "1".into())]), ..copy_request("from", "from") };
     store.copy_object(otherwise).await.unwrap();
 }
 

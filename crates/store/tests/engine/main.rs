@@ -24,5 +24,6 @@ mod snapshot;
 mod snapshot_space;
 mod space;
 mod stale;
+mod tags;
 mod unread;
 mod upkeep;

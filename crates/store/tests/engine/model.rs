@@ -26,7 +26,8 @@ enum Op {
     PutIfMatch { at: (usize, usize), right: bool },
     Delete { at: (usize, usize) },
     DeleteIfMatch { at: (usize, usize), right: bool },
-    Copy { from: (usize, usize), to: (usize, usize) },
+    Copy { from: (usize, usize), to: (usize, usize), tags: Option<u8> },
+    Tag { at: (usize, usize), tags: u8 },
     Begin { at: (usize, usize) },
     Part { upload: usize, number: u16, size: usize },
     PartCopy { upload: usize, number: u16, from: (usize, usize), range: bool },
@@ -58,7 +59,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (at.clone(), any::<bool>()).prop_map(|(at, right)| Op::PutIfMatch { at, right }),
         7 => at.clone().prop_map(|at| Op::Delete { at }),
         2 => (at.clone(), any::<bool>()).prop_map(|(at, right)| Op::DeleteIfMatch { at, right }),
-        4 => (at.clone(), at.clone()).prop_map(|(from, to)| Op::Copy { from, to }),
+        4 => (at.clone(), at.clone(), prop::option::weighted(0.2, 0_u8..3))
+            .prop_map(|(from, to, tags)| Op::Copy { from, to, tags }),
+        3 => (at.clone(), 0_u8..3).prop_map(|(at, tags)| Op::Tag { at, tags }),
         3 => at.clone().prop_map(|at| Op::Begin { at }),
         5 => (0_usize..4, 1_u16..5, size).prop_map(|(upload, number, size)| Op::Part { upload, number, size }),
         2 => (0_usize..4, 1_u16..5, at, any::<bool>())
@@ -90,6 +93,8 @@ struct Object {
     body: Bytes,
     etag: String,
     parts: Option<Vec<(u16, usize)>>,
+    /// Number of its tags.
+    tags: u8,
 }
 
 struct Upload {
@@ -131,7 +136,7 @@ impl Run {
         let got = self.store.put_object(request, ObjectBody::from_bytes(body.clone())).await;
         assert_eq!(outcome(&got), expected);
         if let Ok(put) = got {
-            self.model.put(at, Object { body, etag: put.etag.to_string(), parts: None });
+            self.model.put(at, Object { body, etag: put.etag.to_string(), parts: None, tags: 0 });
         }
     }
 
@@ -183,7 +188,20 @@ impl Run {
             }
             Op::Delete { at } => self.delete(at, None).await,
             Op::DeleteIfMatch { at, right } => self.delete(at, Some(right)).await,
-            Op::Copy { from, to } => self.copy(from, to).await,
+            Op::Copy { from, to, tags } => self.copy(from, to, tags).await,
+            Op::Tag { at, tags } => {
+                let (bucket, key) = (bucket(BUCKETS[at.0]), key(KEYS[at.1]));
+                let got = self.store.put_object_tags(bucket, key, numbered(tags)).await;
+                let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at)) {
+                    (false, _) => "NoSuchBucket",
+                    (true, None) => "NoSuchKey",
+                    (true, Some(_)) => "ok",
+                };
+                assert_eq!(outcome(&got), expected);
+                if let Some(object) = self.model.buckets.get_mut(&at.0).and_then(|objects| objects.get_mut(&at.1)) {
+                    object.tags = tags;
+                }
+            }
             Op::Begin { at } => {
                 let request = CreateUpload {
                     bucket: bucket(BUCKETS[at.0]),
@@ -293,13 +311,13 @@ impl Run {
         }
     }
 
-    async fn copy(&mut self, from: (usize, usize), to: (usize, usize)) {
+    async fn copy(&mut self, from: (usize, usize), to: (usize, usize), tags: Option<u8>) {
         let request = CopyObject {
             source: copy_source(from),
             bucket: bucket(BUCKETS[to.0]),
             key: key(KEYS[to.1]),
             metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-            changes_otherwise: false,
+            tags: tags.map(numbered),
             conditions: WriteConditions::default(),
             checksum_algorithm: None,
         };
@@ -308,14 +326,15 @@ impl Run {
         let expected = match self.model.object(from) {
             None if exists(from.0) => "NoSuchKey",
             None => "NoSuchBucket",
-            Some(_) if from == to => "InvalidRequest",
+            Some(_) if from == to && tags.is_none() => "InvalidRequest",
             Some(_) if !exists(to.0) => "NoSuchBucket",
             Some(_) => "ok",
         };
         assert_eq!(outcome(&got), expected);
         if got.is_ok() {
             let source = self.model.object(from).unwrap().clone();
-            self.model.put(to, source);
+            let tags = tags.unwrap_or(source.tags);
+            self.model.put(to, Object { tags, ..source });
         }
     }
 
@@ -348,7 +367,8 @@ impl Run {
             let body: Vec<u8> = named.iter().flat_map(|(_, (body, _))| body.iter().copied()).collect();
             let parts = named.iter().map(|(number, (body, _))| (*number, body.len())).collect();
             let at = self.model.uploads.remove(&upload).unwrap().at;
-            self.model.put(at, Object { body: body.into(), etag: put.etag.to_string(), parts: Some(parts) });
+            let etag = put.etag.to_string();
+            self.model.put(at, Object { body: body.into(), etag, parts: Some(parts), tags: 0 });
         }
     }
 
@@ -412,6 +432,7 @@ impl Run {
                 let request = gabion_store::GetObject::whole(bucket(name), key(KEYS[at]));
                 let head = self.store.head_object(request.clone()).await.unwrap();
                 assert_eq!(head.info.etag.to_string(), object.etag);
+                assert_eq!(head.info.attributes.tags, numbered(object.tags));
                 let mut start = 0;
                 for &(number, size) in object.parts.iter().flatten() {
                     let part = gabion_store::GetObject { part_number: Some(number), ..request.clone() };
@@ -444,6 +465,11 @@ impl Run {
         }
         check_counters(&self.world.index.current.lock());
     }
+}
+
+/// So many tags.
+fn numbered(count: u8) -> Vec<(String, String)> {
+    (0..count).map(|number| (format!("tag {number}"), count.to_string())).collect()
 }
 
 fn copy_source(at: (usize, usize)) -> CopySource {

@@ -151,7 +151,7 @@ async fn a_manifest_of_many_extents() {
         bucket: bucket("bucket"),
         key: key("copy"),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-        changes_otherwise: false,
+        tags: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     };

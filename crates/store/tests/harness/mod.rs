@@ -249,7 +249,7 @@ pub fn copy_request(from: &str, to: &str) -> CopyObject {
         bucket: bucket("bucket"),
         key: key(to),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
-        changes_otherwise: false,
+        tags: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     }

@@ -1,0 +1,177 @@
+//! Tags of objects: in the header `x-amz-tagging`, in documents, and the operations on them.
+//!
+//! Source: AWS, "Categorizing your storage using tags", "PutObjectTagging".
+
+use http::{HeaderName, Response, StatusCode};
+use s3s::Body;
+use s3s::dto::Tagging;
+
+use super::answer;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::query::Query;
+use super::xml::{Xml, parse_tagging};
+use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
+
+/// Keys and values.
+pub(super) type Tags = Vec<(String, String)>;
+
+const HEADER: &str = "x-amz-tagging";
+/// Number of an object's tags, in the answers of GetObject and HeadObject.
+pub(super) const COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
+/// Most tags of an object.
+const TAGS_MAX: usize = 10;
+/// Most characters of a key.
+const KEY_CHARS_MAX: usize = 128;
+/// Most characters of a value.
+const VALUE_CHARS_MAX: usize = 256;
+/// What keys begin with that AWS keeps for itself.
+const RESERVED: &str = "aws:";
+/// Characters of keys and values, besides letters, digits and white space of any script.
+const PUNCTUATION: &str = "_.:/=+-@";
+
+/// The tags that a request gives to the object that it makes.
+///
+/// # Errors
+/// `InvalidArgument` for a header that is no query string; else as [`check`].
+pub(super) fn of_header(call: &Call) -> Result<Tags, S3Error> {
+    let Some(header) = call.header(HEADER)? else { return Ok(Tags::new()) };
+    let malformed = || {
+        let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.";
+        S3Error::argument(HEADER, header, message)
+    };
+    let query = Query::parse(header).map_err(|_| malformed())?;
+    let tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    if has_duplicates(&tags) {
+        return Err(malformed());
+    }
+    check(&tags)?;
+    Ok(tags)
+}
+
+/// The tags of a copy: `None` says that it has those of its source. As on AWS the header counts only if they are to be replaced.
+///
+/// # Errors
+/// `InvalidArgument` for an unknown directive; else as [`of_header`].
+pub(super) fn of_copy(call: &Call) -> Result<Option<Tags>, S3Error> {
+    match call.header("x-amz-tagging-directive")? {
+        None | Some("COPY") => Ok(None),
+        Some("REPLACE") => of_header(call).map(Some),
+        Some(other) => Err(S3Error::argument("x-amz-tagging-directive", other, "Unknown tagging directive.")),
+    }
+}
+
+/// Reads the tags of a document.
+///
+/// # Errors
+/// `MalformedXML` for a tag without a key or a value; else as [`check`].
+fn of_document(tagging: Tagging) -> Result<Tags, S3Error> {
+    let pair = |tag: s3s::dto::Tag| tag.key.zip(tag.value).ok_or(S3Error::new(S3Code::MalformedXML));
+    let tags: Tags = tagging.tag_set.into_iter().map(pair).collect::<Result<_, _>>()?;
+    check(&tags)?;
+    if has_duplicates(&tags) {
+        return Err(S3Error::with(S3Code::InvalidTag, "Cannot provide multiple Tags with the same key"));
+    }
+    Ok(tags)
+}
+
+/// Whether an object may have these tags.
+///
+/// # Errors
+/// `InvalidTag` for too many, for keys and values that are too long or have characters that tags may not have, and for keys that are
+/// empty or reserved.
+fn check(tags: &[(String, String)]) -> Result<(), S3Error> {
+    if tags.len() > TAGS_MAX {
+        return Err(S3Error::with(S3Code::InvalidTag, "Object tags cannot be greater than 10"));
+    }
+    let is_allowed = |text: &str, chars_max: usize| {
+        text.chars().count() <= chars_max
+            && text.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || PUNCTUATION.contains(c))
+    };
+    for (key, value) in tags {
+        let is_reserved = key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED));
+        if key.is_empty() || is_reserved || !is_allowed(key, KEY_CHARS_MAX) {
+            let message = "The TagKey you have provided is invalid";
+            return Err(S3Error::with(S3Code::InvalidTag, message).detail("TagKey", key.clone()));
+        }
+        if !is_allowed(value, VALUE_CHARS_MAX) {
+            let message = "The TagValue you have provided is invalid";
+            return Err(S3Error::with(S3Code::InvalidTag, message).detail("TagValue", value.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn has_duplicates(tags: &[(String, String)]) -> bool {
+    tags.iter().enumerate().any(|(at, (key, _))| tags[..at].iter().any(|(before, _)| before == key))
+}
+
+pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let tags = ops.store.object_tags(&call.bucket()?, &call.key()?).await?;
+    Ok(answer::document(Xml::document("Tagging", |xml| {
+        xml.element("TagSet", |xml| {
+            for (key, value) in &tags {
+                xml.element("Tag", |xml| {
+                    xml.text("Key", key);
+                    xml.text("Value", value);
+                });
+            }
+        });
+    })))
+}
+
+pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    let tags = of_document(parse_tagging(&document)?)?;
+    ops.store.put_object_tags(call.bucket()?, call.key()?, tags).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
+
+pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    ops.store.put_object_tags(call.bucket()?, call.key()?, Tags::new()).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(pairs: &[(&str, &str)]) -> Tags {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn tags_are_checked() {
+        let (long_key, long_value) = ("ü".repeat(128), "ß".repeat(256));
+        let many: Vec<_> = (0..11).map(|number| (number.to_string(), String::new())).collect();
+        assert!(check(&tags(&[(&long_key, &long_value), ("a B_.:/=+-@", ""), ("Ключ", "値")])).is_ok());
+        assert!(check(&many[..10]).is_ok());
+        assert_eq!(check(&many).unwrap_err().code, S3Code::InvalidTag);
+        for (key, value) in
+            [("", ""), ("aws:x", ""), ("AWS:x", ""), ("a&b", ""), ("a", "<"), ("a\u{0}", ""), ("a", "\u{1}")]
+        {
+            assert_eq!(check(&tags(&[(key, value)])).unwrap_err().code, S3Code::InvalidTag, "{key:?} {value:?}");
+        }
+        for (key, value) in [(format!("{long_key}k"), String::new()), ("k".to_owned(), format!("{long_value}v"))] {
+            assert_eq!(check(&[(key, value)]).unwrap_err().code, S3Code::InvalidTag);
+        }
+    }
+
+    #[test]
+    fn documents_of_tags_are_read() {
+        let read = |document: &str| parse_tagging(document.as_bytes()).and_then(of_document);
+        let tag = |key: &str, value: &str| format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>");
+        let document = |tags: &str| format!("<Tagging><TagSet>{tags}</TagSet></Tagging>");
+        assert_eq!(read(&document(&[tag("a", "1"), tag("b", "")].concat())).unwrap(), tags(&[("a", "1"), ("b", "")]));
+        assert_eq!(read(&document("")).unwrap(), Tags::new());
+        assert_eq!(read("<Tagging><TagSet/></Tagging>").unwrap(), Tags::new());
+        for (text, code) in [
+            ("<Tagging/>".to_owned(), S3Code::MalformedXML),
+            (document("<Tag><Key>a</Key></Tag>"), S3Code::MalformedXML),
+            (document(&[tag("a", "1"), tag("a", "2")].concat()), S3Code::InvalidTag),
+        ] {
+            assert_eq!(read(&text).map_err(|error| error.code), Err(code), "{text}");
+        }
+    }
+}
