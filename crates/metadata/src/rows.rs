@@ -96,8 +96,12 @@ macro_rules! row {
 }
 use row;
 
+/// Most rows are no longer, in bytes: they are written into memory that need not grow.
+const ROW_BYTES_USUAL: usize = 256;
+
 fn encode_fields(version: u8, fields: &impl minicbor::Encode<()>) -> Vec<u8> {
-    let mut out = vec![version];
+    let mut out = Vec::with_capacity(ROW_BYTES_USUAL);
+    out.push(version);
     minicbor::encode(fields, &mut out).expect("a vector takes any number of bytes");
     out
 }

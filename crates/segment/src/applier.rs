@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gabion_types::{Extent, SegmentId, Seq};
 
+use crate::error::LogError;
 use crate::segment_info::{SegmentChange, SegmentInfo};
 
 /// Takes durable stripes into the index.
@@ -91,6 +92,15 @@ pub struct NewRecord {
     pub data: Vec<Bytes>,
     /// CRC-64/NVME of the data (0 if there is none): checked before the record is queued.
     pub data_crc64: u64,
+}
+
+/// Goes with a record to the log, and is there until the record is answered, whether or not its submitter still waits.
+///
+/// Dropped without an answer: nobody knows what became of the record.
+pub trait Companion: Send {
+    /// The record is durable and applied, or was refused, or failed. Called before its submitter hears of it, where others wait for their turn:
+    /// must be quick.
+    fn answered(self: Box<Self>, outcome: Result<(), &LogError>);
 }
 
 /// A record that is durable and applied.

@@ -5,8 +5,10 @@ use parking_lot::Mutex;
 
 /// Most buffers that are kept.
 const KEPT_MAX: usize = 64;
-/// Buffers outside of this are left to the allocator, in bytes.
-const KEPT_BYTES: std::ops::RangeInclusive<usize> = 32 * 1024..=8 * 1024 * 1024 + 64 * 1024;
+/// Length of the shortest buffer, in bytes: stripes of small records are of all lengths, and each is to find one that is warm.
+const BUFFER_BYTES_MIN: usize = 64 * 1024;
+/// Longer buffers are left to the allocator, in bytes.
+const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
 
 /// A bounded store of buffers.
 #[derive(Default)]
@@ -39,14 +41,14 @@ impl Buffers {
 
     /// A buffer with room for `bytes`, as it was given back.
     fn used(&self, bytes: usize) -> BytesMut {
-        if KEPT_BYTES.contains(&bytes) {
-            let mut kept = self.kept.lock();
-            // One more than twice as large would waste memory that the budget did not count.
-            let fits = kept.iter().position(|buffer| buffer.capacity() >= bytes && buffer.capacity() <= 2 * bytes);
-            if let Some(place) = fits {
-                return kept.swap_remove(place);
-            }
+        let bytes = bytes.max(BUFFER_BYTES_MIN);
+        // One more than twice as large would waste memory that the budget did not count. What came back last is warm.
+        let mut kept = self.kept.lock();
+        let fits = kept.iter().rposition(|buffer| buffer.capacity() >= bytes && buffer.capacity() <= 2 * bytes);
+        if let Some(place) = fits {
+            return kept.swap_remove(place);
         }
+        drop(kept);
         BytesMut::with_capacity(bytes)
     }
 
@@ -54,7 +56,7 @@ impl Buffers {
     pub(crate) fn give(&self, bytes: Bytes) {
         let Ok(buffer) = bytes.try_into_mut() else { return };
         let mut kept = self.kept.lock();
-        if KEPT_BYTES.contains(&buffer.capacity()) && kept.len() < KEPT_MAX {
+        if (BUFFER_BYTES_MIN..=KEPT_BYTES_MAX).contains(&buffer.capacity()) && kept.len() < KEPT_MAX {
             kept.push(buffer);
         }
     }
@@ -97,5 +99,16 @@ mod tests {
         assert!(buffers.take(90_000).is_empty());
         give(90_000);
         assert!(buffers.zeroed(95_000).iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn short_buffers_serve_each_other() {
+        let buffers = Buffers::default();
+        let mut longer = buffers.zeroed(50_000);
+        longer.fill(1);
+        let memory = longer.as_ptr();
+        buffers.give(longer.freeze());
+        let shorter = buffers.zeroed(4096);
+        assert_eq!((shorter.as_ptr(), &shorter[..]), (memory, &[0; 4096][..]));
     }
 }

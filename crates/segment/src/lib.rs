@@ -42,7 +42,9 @@ mod stripe_buffer;
 mod target;
 mod upkeep;
 
-pub use applier::{AppliedRecord, AppliedStripe, Applier, ApplyError, Committed, NewRecord, RecordBody, RecordHome};
+pub use applier::{
+    AppliedRecord, AppliedStripe, Applier, ApplyError, Committed, Companion, NewRecord, RecordBody, RecordHome,
+};
 pub use config::{Durability, Env, LogConfig, LogTarget, UpkeepConfig};
 pub use error::LogError;
 pub use free::Freed;

@@ -11,7 +11,7 @@ use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
 use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
 use tokio::sync::Notify;
 
-use crate::applier::{Applier, Committed, NewRecord, RecordBody};
+use crate::applier::{Applier, Committed, Companion, NewRecord, RecordBody};
 use crate::config::{Env, LogConfig, LogTarget};
 use crate::core::Core;
 use crate::error::LogError;
@@ -46,6 +46,24 @@ const OFFSET_MAX: u64 = 1 << 62;
 #[derive(Clone)]
 pub struct Log {
     handle: Arc<Handle>,
+}
+
+/// Checks a record.
+fn submission(record: NewRecord) -> Result<Submission, LogError> {
+    let NewRecord { mutation, data, data_crc64 } = record;
+    if mutation.len() > MUTATION_BYTES_MAX {
+        return Err(LogError::Invalid(format!("a mutation of {} bytes", mutation.len())));
+    }
+    let data_bytes = data.iter().map(Bytes::len).fold(0, usize::saturating_add);
+    if data_bytes > INLINE_BYTES_MAX {
+        return Err(LogError::Invalid(format!("a record with {data_bytes} bytes of data")));
+    }
+    let mut crc = Crc64::new();
+    data.iter().for_each(|part| crc.update(part));
+    if data_bytes > 0 && crc.finish() != data_crc64 {
+        return Err(LogError::Invalid("the checksum of the data is not that of the data".to_owned()));
+    }
+    Ok(Submission { body: RecordBody::Mutation(mutation), carried: None, data, data_bytes, data_crc64 })
 }
 
 struct Handle {
@@ -96,7 +114,16 @@ impl Log {
     /// `Invalid` (too large, wrong checksum), `Busy`: it took no effect. `NoSpace`, `Unavailable`: it was not applied; if the writing
     /// itself failed, it may still take effect, as a whole, at the next start.
     pub async fn commit(&self, record: NewRecord) -> Result<Committed, LogError> {
-        self.commit_for(Purpose::Data, record).await
+        self.commit_for(Purpose::Data, record, None).await
+    }
+
+    /// As [`Log::commit`], with a companion, which is answered in any case. The record is queued, or refused, before the future waits for anything:
+    /// from its first poll on, dropping it changes nothing.
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    pub async fn commit_with(&self, record: NewRecord, companion: Box<dyn Companion>) -> Result<Committed, LogError> {
+        self.commit_for(Purpose::Data, record, Some(companion)).await
     }
 
     /// As [`Log::commit`], for a record that compaction moves: through a lane of its own, which may take room that new data leaves.
@@ -104,26 +131,23 @@ impl Log {
     /// # Errors
     /// As [`Log::commit`].
     pub async fn commit_moved(&self, record: NewRecord) -> Result<Committed, LogError> {
-        self.commit_for(Purpose::Moved, record).await
+        self.commit_for(Purpose::Moved, record, None).await
     }
 
-    async fn commit_for(&self, purpose: Purpose, record: NewRecord) -> Result<Committed, LogError> {
-        let NewRecord { mutation, data, data_crc64 } = record;
-        if mutation.len() > MUTATION_BYTES_MAX {
-            return Err(LogError::Invalid(format!("a mutation of {} bytes", mutation.len())));
-        }
-        let data_bytes = data.iter().map(Bytes::len).fold(0, usize::saturating_add);
-        if data_bytes > INLINE_BYTES_MAX {
-            return Err(LogError::Invalid(format!("a record with {data_bytes} bytes of data")));
-        }
-        let mut crc = Crc64::new();
-        data.iter().for_each(|part| crc.update(part));
-        if data_bytes > 0 && crc.finish() != data_crc64 {
-            return Err(LogError::Invalid("the checksum of the data is not that of the data".to_owned()));
-        }
-        let submission =
-            Submission { body: RecordBody::Mutation(mutation), carried: None, data, data_bytes, data_crc64 };
-        self.handle.lanes.commit(&self.handle.core, purpose, submission).await
+    async fn commit_for(
+        &self,
+        purpose: Purpose,
+        record: NewRecord,
+        companion: Option<Box<dyn Companion>>,
+    ) -> Result<Committed, LogError> {
+        let submission = match submission(record) {
+            Ok(submission) => submission,
+            Err(error) => {
+                companion.into_iter().for_each(|companion| companion.answered(Err(&error)));
+                return Err(error);
+            }
+        };
+        self.handle.lanes.commit(&self.handle.core, purpose, submission, companion).await
     }
 
     /// Writes one stripe of a large object: durable when it resolves. Dropping the future does not stop the write.

@@ -21,8 +21,9 @@ use crate::{
     copy::crc64_of,
     holdback::{ADMITTED_BYTES_MAX, Admitted, OVERHEAD_BYTES},
     holds::Hold,
+    in_flight::Kept,
     md5s::BodyMd5,
-    store::{Inner, Share},
+    store::Inner,
 };
 
 /// Stripes of one body that are on their way to the targets while the next is filled.
@@ -45,11 +46,8 @@ pub(crate) struct Collected {
     pub crc64: u64,
     /// Where it is.
     pub content: Content,
-    /// Keeps what was written from being freed before a row refers to it.
-    pub hold: Hold,
-    _share: Option<Share>,
-    /// Room that it was let in for, and its record: while others wait, they may depend on what it overwrites.
-    _admitted: [Option<Admitted>; 2],
+    /// What its commit needs to be kept; its hold keeps what was written from being freed before a row refers to it.
+    pub kept: Kept,
 }
 
 /// Where a body is.
@@ -170,9 +168,7 @@ impl<'a> Collector<'a> {
             checksums: digests.checksums,
             crc64,
             content,
-            hold,
-            _share: share,
-            _admitted: of_record,
+            kept: Kept { _share: share, _admitted: of_record, ..hold.into() },
         })
     }
 

@@ -27,6 +27,7 @@ pub mod fuzzing;
 mod get;
 mod holdback;
 mod holds;
+mod in_flight;
 mod list;
 mod locks;
 mod md5s;

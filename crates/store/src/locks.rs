@@ -5,7 +5,7 @@
 //! hangs up does not let go of it.
 
 use std::{
-    collections::BTreeMap,
+    cmp::Reverse,
     hash::{Hash, Hasher},
     sync::Arc,
 };
@@ -41,11 +41,22 @@ pub(crate) struct Locks {
 
 type Slot = Arc<RwLock<()>>;
 
+/// Table (keys or not) and slot.
+type Place = (bool, usize);
+
+/// Most locks that are held together: a copied part needs two buckets, its source, its upload and itself.
+const LOCKS_MAX: usize = 5;
+
 /// Locks that are held until it is dropped.
 #[derive(Default)]
-pub(crate) struct Guards {
-    _shared: Vec<OwnedRwLockReadGuard<()>>,
-    _exclusive: Vec<OwnedRwLockWriteGuard<()>>,
+pub(crate) struct Guards([Guard; LOCKS_MAX]);
+
+#[derive(Default)]
+enum Guard {
+    #[default]
+    None,
+    Shared(#[expect(dead_code, reason = "it is held")] OwnedRwLockReadGuard<()>),
+    Exclusive(#[expect(dead_code, reason = "it is held")] OwnedRwLockWriteGuard<()>),
 }
 
 /// Slots of buckets: most deployments have few.
@@ -58,27 +69,50 @@ impl Locks {
         Self { buckets: table(BUCKET_SLOTS), keys: table(key_slots) }
     }
 
-    /// Waits for all of `wanted`.
+    /// Waits for all of `wanted`, at most [`LOCKS_MAX`].
     pub(crate) async fn lock(&self, wanted: &[(Lockable<'_>, Mode)]) -> Guards {
-        let mut slots = BTreeMap::new();
-        for &(lockable, mode) in wanted {
-            let at = self.place(lockable);
-            let held = slots.entry(at).or_insert(mode);
-            *held = mode.max(*held);
-        }
         let mut guards = Guards::default();
-        for ((in_keys, slot), mode) in slots {
-            let slot = if in_keys { &self.keys[slot] } else { &self.buckets[slot] };
-            match mode {
-                Mode::Shared => guards._shared.push(Arc::clone(slot).read_owned().await),
-                Mode::Exclusive => guards._exclusive.push(Arc::clone(slot).write_owned().await),
-            }
+        for (held, (place, mode)) in guards.0.iter_mut().zip(self.places(wanted)) {
+            let slot = Arc::clone(self.slot(place));
+            *held = match mode {
+                Mode::Shared => Guard::Shared(slot.read_owned().await),
+                Mode::Exclusive => Guard::Exclusive(slot.write_owned().await),
+            };
         }
         guards
     }
 
-    /// Table (keys or not) and slot.
-    fn place(&self, lockable: Lockable<'_>) -> (bool, usize) {
+    /// All of `wanted`, if nobody holds or waits for any of them in a way that excludes this.
+    pub(crate) fn try_lock(&self, wanted: &[(Lockable<'_>, Mode)]) -> Option<Guards> {
+        let mut guards = Guards::default();
+        for (held, (place, mode)) in guards.0.iter_mut().zip(self.places(wanted)) {
+            let slot = Arc::clone(self.slot(place));
+            *held = match mode {
+                Mode::Shared => Guard::Shared(slot.try_read_owned().ok()?),
+                Mode::Exclusive => Guard::Exclusive(slot.try_write_owned().ok()?),
+            };
+        }
+        Some(guards)
+    }
+
+    /// Where the slots of `wanted` are, each once, in the order in which they are taken.
+    fn places(&self, wanted: &[(Lockable<'_>, Mode)]) -> impl Iterator<Item = (Place, Mode)> {
+        assert!(wanted.len() <= LOCKS_MAX, "{} locks at once", wanted.len());
+        let mut places = [None; LOCKS_MAX];
+        for (place, &(lockable, mode)) in places.iter_mut().zip(wanted) {
+            *place = Some((self.place(lockable), mode));
+        }
+        // Of two for one slot the exclusive one comes first.
+        places.sort_unstable_by_key(|wanted| wanted.map(|(place, mode)| (place, Reverse(mode))));
+        let mut last = None;
+        places.into_iter().flatten().filter(move |(place, _)| last.replace(*place) != Some(*place))
+    }
+
+    fn slot(&self, (in_keys, slot): Place) -> &Slot {
+        if in_keys { &self.keys[slot] } else { &self.buckets[slot] }
+    }
+
+    fn place(&self, lockable: Lockable<'_>) -> Place {
         // Keyed by nothing: a client that picks colliding keys slows down its own requests to those keys.
         let mut hasher = std::hash::DefaultHasher::new();
         lockable.hash(&mut hasher);
@@ -114,6 +148,26 @@ mod tests {
         assert!(locks.lock(&shared).now_or_never().is_none());
         drop(third);
         assert!(locks.lock(&shared).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_tried_waits_for_nobody_and_keeps_nothing() {
+        let (bucket, key) = names();
+        let locks = Locks::new(64);
+        let (of_bucket, of_key) = (Lockable::Bucket(&bucket), Lockable::Object(&bucket, &key));
+        let put = [(of_bucket, Mode::Shared), (of_key, Mode::Exclusive)];
+        let held = locks.try_lock(&put).unwrap();
+        assert!(locks.try_lock(&put).is_none());
+        assert!(locks.try_lock(&[(of_bucket, Mode::Exclusive)]).is_none());
+        let reader = [(of_key, Mode::Shared)];
+        let waits = locks.lock(&reader);
+        pin_mut!(waits);
+        assert!(waits.as_mut().now_or_never().is_none());
+        drop(held);
+        assert!(locks.try_lock(&put).is_none(), "who waits comes first");
+        drop(waits.await);
+        assert!(locks.try_lock(&[(of_bucket, Mode::Exclusive)]).is_some(), "what failed let go of the bucket");
+        assert!(locks.try_lock(&put).is_some());
     }
 
     #[tokio::test]

@@ -10,6 +10,9 @@ use minicbor::{Decode, Encode};
 /// The version that is written.
 const VERSION: u8 = 1;
 
+/// Most mutations are no longer, in bytes: they are written into memory that need not grow.
+const MUTATION_BYTES_USUAL: usize = 256;
+
 /// A change of the index.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub(crate) enum Mutation {
@@ -265,7 +268,8 @@ pub(crate) enum MutationError {
 impl Mutation {
     /// Version byte and fields; the caller checks [`Mutation::fits`].
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = Vec::with_capacity(MUTATION_BYTES_USUAL);
+        out.push(VERSION);
         minicbor::encode(self, &mut out).expect("a vector takes any number of bytes");
         out
     }

@@ -23,21 +23,27 @@ impl Store {
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
         inner.check_write(&request)?;
-        let collected = body::collect(inner, body, None).await?;
+        let mut collected = body::collect(inner, body, None).await?;
+        // As a rule there is nothing left to wait for but the log, which finishes by itself what it was given: no task has to outlive the client.
+        if let Content::Inline(_) = collected.content
+            && let Some(guards) = inner.locks.try_lock(&places(&request))
+        {
+            inner.require_open()?;
+            inner.check_write(&request)?;
+            collected.kept.guards = guards;
+            return inner.store_object(request, collected).await;
+        }
         let inner = Arc::clone(inner);
-        self.inner.run(async move { inner.commit_put(request, collected).await }).await
+        let work = async move {
+            collected.kept.guards = inner.locks.lock(&places(&request)).await;
+            inner.check_write(&request)?;
+            inner.store_object(request, collected).await
+        };
+        self.inner.run(work).await
     }
 }
 
 impl Inner {
-    async fn commit_put(&self, request: PutObject, collected: Collected) -> Result<PutResult, StoreError> {
-        let object = Lockable::Object(&request.bucket, &request.key);
-        let _guards =
-            self.locks.lock(&[(Lockable::Bucket(&request.bucket), Mode::Shared), (object, Mode::Exclusive)]).await;
-        self.check_write(&request)?;
-        self.store_object(request, collected).await
-    }
-
     /// Whether the bucket is there and the conditions hold.
     fn check_write(&self, request: &PutObject) -> Result<(), StoreError> {
         self.require_bucket(&request.bucket)?;
@@ -48,7 +54,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Commits an object whose bytes were taken in; the caller holds the locks.
+    /// Commits an object whose bytes were taken in; what is kept holds the locks. As [`Inner::commit_with`].
     pub(crate) async fn store_object(&self, request: PutObject, collected: Collected) -> Result<PutResult, StoreError> {
         let (etag, modified_ms) = (collected.tag.etag(), self.env.clock.now_ms());
         let checksums = body::stored_full(&collected.checksums);
@@ -68,9 +74,15 @@ impl Inner {
             data,
             parts: Vec::new(),
         }));
-        let committed = self.commit_with(&mutation, record, crc64, collected.hold).await?;
+        let committed = self.commit_with(&mutation, record, crc64, collected.kept).await?;
         Ok(PutResult { etag, seq: committed.seq, size: collected.size, modified_ms, checksums, parts_count: None })
     }
+}
+
+/// The locks of a put.
+fn places(request: &PutObject) -> [(Lockable<'_>, Mode); 2] {
+    let object = Lockable::Object(&request.bucket, &request.key);
+    [(Lockable::Bucket(&request.bucket), Mode::Shared), (object, Mode::Exclusive)]
 }
 
 /// Attributes in the form in which rows hold them: the default storage class is no attribute.

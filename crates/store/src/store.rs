@@ -30,7 +30,8 @@ use crate::{
     compact::{self, Compacted, Compaction, Pace},
     free::{self, Frees},
     holdback::Holdback,
-    holds::{Hold, Holds},
+    holds::Holds,
+    in_flight::{InFlight, Kept},
     locks::Locks,
     md5s::Md5s,
     metrics::StoreMetrics,
@@ -81,7 +82,7 @@ pub(crate) struct Inner {
     stop: CancellationToken,
     closed: AtomicBool,
     /// Some commit failed in a way that may let it take effect at the next start.
-    uncertain: AtomicBool,
+    uncertain: Arc<AtomicBool>,
     /// The index' file system has less room than is kept for deletions.
     index_full: AtomicBool,
     _stop_when_dropped: DropGuard,
@@ -239,7 +240,7 @@ impl Store {
             snapshotting: tokio::sync::Mutex::default(),
             byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
-            uncertain: AtomicBool::new(false),
+            uncertain: Arc::default(),
             index_full: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
@@ -525,7 +526,7 @@ impl Inner {
 
     /// Commits a mutation that refers to no bytes: durable and applied when it resolves.
     pub(crate) async fn commit(&self, mutation: &Mutation) -> Result<Committed, StoreError> {
-        self.commit_with(mutation, Vec::new(), 0, self.holds.hold()).await
+        self.commit_with(mutation, Vec::new(), 0, self.holds.hold().into()).await
     }
 
     /// Commits a mutation that refers to bytes that lie in the log.
@@ -536,16 +537,17 @@ impl Inner {
     ) -> Result<Committed, StoreError> {
         let mut hold = self.holds.hold();
         extents.iter().for_each(|extent| hold.add(extent.segment));
-        self.commit_with(mutation, Vec::new(), 0, hold).await
+        self.commit_with(mutation, Vec::new(), 0, hold.into()).await
     }
 
-    /// Commits a mutation with its record's data, and lets go of the segments it refers to.
+    /// Commits a mutation with its record's data, and lets go of what is kept for it. What refers to no segment is handed to the log before anything is
+    /// waited for: it is then finished without this future.
     pub(crate) async fn commit_with(
         &self,
         mutation: &Mutation,
         data: Vec<Bytes>,
         data_crc64: u64,
-        hold: Hold,
+        kept: Kept,
     ) -> Result<Committed, StoreError> {
         if mutation.creates() {
             self.check_index_room()?;
@@ -554,16 +556,10 @@ impl Inner {
         if !Mutation::fits(&encoded) {
             return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));
         }
-        self.log.sync_segments(hold.segments()).await?;
-        let committed = self.log.commit(NewRecord { mutation: encoded.into(), data, data_crc64 }).await;
-        committed.map_err(|error| {
-            if !error.is_refusal() {
-                // It was not applied, but may take effect at the next start: what it refers to must be there then.
-                hold.leak();
-                self.uncertain.store(true, Ordering::Release);
-            }
-            error.into()
-        })
+        self.log.sync_segments(kept.hold.segments()).await?;
+        let record = NewRecord { mutation: encoded.into(), data, data_crc64 };
+        let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token());
+        Ok(self.log.commit_with(record, Box::new(in_flight)).await?)
     }
 
     /// The row of a bucket.

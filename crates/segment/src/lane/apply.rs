@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::applier::{AppliedStripe, Applier};
+use crate::applier::{AppliedRecord, AppliedStripe, Applier};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::segment_info::SegmentChange;
@@ -12,8 +12,8 @@ use crate::segment_info::SegmentChange;
 /// Stripes that may wait for the index before their lane waits, too.
 pub(crate) const APPLY_QUEUE_STRIPES: usize = 4;
 
-/// Answers the submitters of a stripe.
-pub(crate) type Answer = Box<dyn FnOnce(Result<(), LogError>) + Send>;
+/// Answers the submitters of a stripe, given what was applied.
+pub(crate) type Answer = Box<dyn FnOnce(Result<(), LogError>, Vec<AppliedRecord>) + Send>;
 
 /// What the index is to learn.
 pub(crate) enum ApplyJob {
@@ -25,7 +25,10 @@ pub(crate) enum ApplyJob {
 pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut jobs: mpsc::Receiver<ApplyJob>) {
     while let Some(job) = jobs.recv().await {
         match job {
-            ApplyJob::Stripe { stripe, answer } => answer(apply(&core, &*applier, &stripe)),
+            ApplyJob::Stripe { stripe, answer } => {
+                let outcome = apply(&core, &*applier, &stripe);
+                answer(outcome, stripe.records);
+            }
             ApplyJob::Changed(change) => {
                 let sealed = if let SegmentChange::Sealed { id, .. } = &change { Some(*id) } else { None };
                 if core.poisoned().is_some() {

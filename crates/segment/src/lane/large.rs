@@ -63,7 +63,7 @@ pub(crate) async fn run_large_lane(
                         len: cells.len as u32,
                         crc64,
                     };
-                    let answer = Box::new(move |outcome: Result<(), LogError>| {
+                    let answer = Box::new(move |outcome: Result<(), LogError>, _| {
                         // A submitter that went away does not want to know.
                         let _ = answer.send(outcome.map(|()| extent));
                         drop(in_flight);

@@ -11,7 +11,7 @@ use super::apply::ApplyJob;
 use super::encode::{SequencedRecord, encode_records};
 use super::open::Purpose;
 use super::writer::{Position, WRITE_ATTEMPTS_MAX, Writer, Written};
-use crate::applier::{AppliedRecord, AppliedStripe, Committed, RecordBody};
+use crate::applier::{AppliedRecord, AppliedStripe, Committed, Companion, RecordBody};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::layout::{Layout, RecordSize, deal};
@@ -27,6 +27,7 @@ pub(crate) struct PendingRecord {
     pub(crate) data_bytes: usize,
     pub(crate) data_crc64: u64,
     pub(crate) answer: oneshot::Sender<Result<Committed, LogError>>,
+    pub(crate) companion: Option<Box<dyn Companion>>,
 }
 
 /// A record of a closed batch.
@@ -54,6 +55,9 @@ impl Drop for InFlight {
 
 impl BatchRecord {
     fn answer(self, outcome: Result<Committed, LogError>) {
+        if let Some(companion) = self.pending.companion {
+            companion.answered(outcome.as_ref().map(|_| ()));
+        }
         // A submitter that went away does not want to know.
         let _ = self.pending.answer.send(outcome);
         drop(self.in_flight);
@@ -131,15 +135,16 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
             Written::Durable => {
                 observe(&core, &layout, batch.len());
                 let shards = place.info.geometry.shards() as u64;
+                let (batch, records) = in_order_together(batch, applied);
                 let stripe = AppliedStripe {
                     stripe_index: place.stripe_index,
                     next_offset: shape.next_offset(),
                     stored_bytes: shape.stored_bytes() * shards,
                     payload_bytes: shape.stripe_payload_bytes(),
-                    records: in_order(applied.clone()),
+                    records,
                     segment: place.info,
                 };
-                return writer.hand_over(job(stripe, batch, applied)).await;
+                return writer.hand_over(job(stripe, batch)).await;
             }
             Written::Void(error) if attempt == WRITE_ATTEMPTS_MAX => return answer_all(batch, &error),
             Written::Void(_) => attempt += 1,
@@ -163,9 +168,20 @@ pub(crate) fn in_order(mut records: Vec<AppliedRecord>) -> Vec<AppliedRecord> {
     records
 }
 
-fn job(stripe: AppliedStripe, batch: Vec<BatchRecord>, applied: Vec<AppliedRecord>) -> ApplyJob {
-    let answer = Box::new(move |outcome: Result<(), LogError>| {
-        for (record, applied) in batch.into_iter().zip(applied) {
+/// The same, each with the record that it came from.
+fn in_order_together(batch: Vec<BatchRecord>, applied: Vec<AppliedRecord>) -> (Vec<BatchRecord>, Vec<AppliedRecord>) {
+    // Only what is carried is out of order.
+    if applied.is_sorted_by_key(|record| record.seq) {
+        return (batch, applied);
+    }
+    let mut pairs: Vec<(BatchRecord, AppliedRecord)> = batch.into_iter().zip(applied).collect();
+    pairs.sort_by_key(|(_, record)| record.seq);
+    pairs.into_iter().unzip()
+}
+
+fn job(stripe: AppliedStripe, batch: Vec<BatchRecord>) -> ApplyJob {
+    let answer = Box::new(move |outcome: Result<(), LogError>, records: Vec<AppliedRecord>| {
+        for (record, applied) in batch.into_iter().zip(records) {
             let committed = Committed { seq: applied.seq, extents: applied.extents, home: applied.home };
             record.answer(outcome.clone().map(|()| committed));
         }

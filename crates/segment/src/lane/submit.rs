@@ -13,7 +13,7 @@ use super::encode::LargePayload;
 use super::large::{PendingStripe, run_large_lane};
 use super::open::Purpose;
 use super::small::{PendingRecord, run_small_lane};
-use crate::applier::{Applier, Committed, RecordBody};
+use crate::applier::{Applier, Committed, Companion, RecordBody};
 use crate::config::{Durability, LogConfig};
 use crate::core::Core;
 use crate::error::LogError;
@@ -99,12 +99,13 @@ impl Lanes {
         core: &Core,
         purpose: Purpose,
         submission: Submission,
+        companion: Option<Box<dyn Companion>>,
     ) -> Result<Committed, LogError> {
         let lane = match purpose {
             Purpose::Moved => &*self.moved_small,
             Purpose::Data | Purpose::Reserve | Purpose::Apart => gathering(core, &self.small),
         };
-        let answer = self.submit(core, lane, submission)?;
+        let answer = submit(core, lane, submission, companion)?;
         answer.await.unwrap_or_else(|_| Err(gone(core)))
     }
 
@@ -118,7 +119,7 @@ impl Lanes {
         let answers = records
             .map(|(body, carried)| {
                 let submission = Submission { body, carried, data: Vec::new(), data_bytes: 0, data_crc64: 0 };
-                self.submit(core, lane, submission)
+                submit(core, lane, submission, None)
             })
             .collect::<Vec<_>>();
         // All are waited for, whatever becomes of the first.
@@ -130,31 +131,6 @@ impl Lanes {
             });
         }
         outcomes.into_iter().collect()
-    }
-
-    fn submit(
-        &self,
-        core: &Core,
-        lane: &Queue<PendingRecord>,
-        submission: Submission,
-    ) -> Result<oneshot::Receiver<Result<Committed, LogError>>, LogError> {
-        core.check_poison()?;
-        let Submission { body, carried, data, data_bytes, data_crc64 } = submission;
-        let (answer, answered) = oneshot::channel();
-        let body_bytes = match &body {
-            RecordBody::Mutation(mutation) => mutation.len(),
-            RecordBody::Freed(_) => 16,
-        };
-        let bytes = record_bytes(body_bytes, 1) + data_bytes;
-        let pending = PendingRecord { body, carried, data, data_bytes, data_crc64, answer };
-        match lane.push(pending, bytes) {
-            Ok(()) => Ok(answered),
-            Err((_, Refusal::Full)) => {
-                core.media.metrics.busy_refusals.add(1);
-                Err(LogError::Busy)
-            }
-            Err((_, Refusal::Closed)) => Err(gone(core)),
-        }
     }
 
     /// Writes one stripe of a large object; with the last one of a run the segment ends.
@@ -258,6 +234,36 @@ fn shortest<T>(queues: &[Arc<Queue<T>>]) -> &Queue<T> {
         depth.items + depth.in_flight
     };
     queues.iter().min_by_key(load).expect("there is at least one lane")
+}
+
+fn submit(
+    core: &Core,
+    lane: &Queue<PendingRecord>,
+    submission: Submission,
+    companion: Option<Box<dyn Companion>>,
+) -> Result<oneshot::Receiver<Result<Committed, LogError>>, LogError> {
+    let Submission { body, carried, data, data_bytes, data_crc64 } = submission;
+    let (answer, answered) = oneshot::channel();
+    let body_bytes = match &body {
+        RecordBody::Mutation(mutation) => mutation.len(),
+        RecordBody::Freed(_) => 16,
+    };
+    let bytes = record_bytes(body_bytes, 1) + data_bytes;
+    let pending = PendingRecord { body, carried, data, data_bytes, data_crc64, answer, companion };
+    let pushed = match core.check_poison() {
+        Ok(()) => lane.push(pending, bytes).map_err(|(pending, refusal)| match refusal {
+            Refusal::Full => {
+                core.media.metrics.busy_refusals.add(1);
+                (pending, LogError::Busy)
+            }
+            Refusal::Closed => (pending, gone(core)),
+        }),
+        Err(error) => Err((pending, error)),
+    };
+    pushed.map(|()| answered).map_err(|(pending, error)| {
+        pending.companion.into_iter().for_each(|companion| companion.answered(Err(&error)));
+        error
+    })
 }
 
 fn gone(core: &Core) -> LogError {

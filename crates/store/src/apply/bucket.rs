@@ -47,7 +47,8 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
     let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");
     for (key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
         let (_, key) = keys::decode_object(&key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        object::supersede(overlay, &object::Place::new(&m.bucket, key)?, at.version())?;
+        let place = object::Place::new(overlay, &m.bucket, key)?;
+        object::supersede(overlay, &place, at.version())?;
     }
     m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
 }

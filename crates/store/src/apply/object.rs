@@ -4,16 +4,16 @@ use gabion_metadata::{
     Table, keys,
     rows::{Etag, Home, ManifestPart, ObjectRow, PartsSummary, Row},
 };
-use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
+use gabion_types::{ManifestId, ObjectKey, Seq};
 
-use super::{At, Overlay, Version, bucket, overlay::Count};
+use super::{At, Overlay, Version, overlay::Count};
 use crate::{
     StoreError,
     mutation::{CopiedPart, Data, DeleteObjectMutation, PutObjectMutation},
 };
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) -> Result<(), StoreError> {
-    let place = Place::new(&m.bucket, &m.key)?;
+    let place = Place::new(overlay, &m.bucket, &m.key)?;
     if !supersede(overlay, &place, at.version())? {
         return Ok(());
     }
@@ -37,26 +37,33 @@ pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) 
         version: None,
         moved: at.moved,
     };
-    make_current(overlay, &place, &row);
+    make_current(overlay, place, &row);
     Ok(())
 }
 
 pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteObjectMutation) -> Result<(), StoreError> {
-    supersede(overlay, &Place::new(&m.bucket, &m.key)?, at.version())?;
+    let place = Place::new(overlay, &m.bucket, &m.key)?;
+    supersede(overlay, &place, at.version())?;
     Ok(())
 }
 
 /// Where the current object of a bucket and key is.
 pub(super) struct Place {
-    bucket: BucketName,
     row_key: Vec<u8>,
+    /// Length of the bucket's name, which is at the front of it.
+    bucket_bytes: usize,
 }
 
 impl Place {
-    pub(super) fn new(bucket: &str, key: &str) -> Result<Self, StoreError> {
-        let bucket = bucket::name(bucket)?;
-        let key = object_key(key)?;
-        Ok(Self { row_key: keys::object(&bucket, &key), bucket })
+    pub(super) fn new(overlay: &mut Overlay<'_>, bucket: &str, key: &str) -> Result<Self, StoreError> {
+        let bucket = overlay.bucket_name(bucket)?;
+        let row_key = keys::object(bucket, &object_key(key)?);
+        Ok(Self { row_key, bucket_bytes: bucket.as_str().len() })
+    }
+
+    /// The key of its bucket.
+    fn bucket_key(&self) -> &[u8] {
+        &self.row_key[..self.bucket_bytes]
     }
 }
 
@@ -75,7 +82,7 @@ pub(super) fn supersede(overlay: &mut Overlay<'_>, place: &Place, version: Versi
             overlay.delete(Table::Manifest, key);
         }
     }
-    overlay.count_usage(keys::bucket(&place.bucket), row.size, Count::Down);
+    overlay.count_usage(place.bucket_key(), row.size, Count::Down);
     overlay.delete(Table::Object, place.row_key.clone());
     Ok(true)
 }
@@ -87,10 +94,10 @@ pub(super) fn is_current(overlay: &Overlay<'_>, place: &Place, etag: &Etag) -> R
 }
 
 /// Makes `row` the current object; its extents are counted already.
-pub(super) fn make_current(overlay: &mut Overlay<'_>, place: &Place, row: &ObjectRow) {
+pub(super) fn make_current(overlay: &mut Overlay<'_>, place: Place, row: &ObjectRow) {
     overlay.count_home(row.home, Count::Up);
-    overlay.count_usage(keys::bucket(&place.bucket), row.size, Count::Up);
-    overlay.put(Table::Object, place.row_key.clone(), row);
+    overlay.count_usage(place.bucket_key(), row.size, Count::Up);
+    overlay.put(Table::Object, place.row_key, row);
 }
 
 /// The manifest of what a commit made: the same in every replay.

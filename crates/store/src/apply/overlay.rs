@@ -1,7 +1,7 @@
 //! Rows as they will be after the batch that is being applied: the index, and what the batch changed so far over it.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     ops::Bound,
 };
 
@@ -10,9 +10,9 @@ use gabion_metadata::{
     rows::{Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
 };
 use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
-use gabion_types::{Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
+use gabion_types::{BucketName, Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
-use super::{Outcome, Segment, Segments, segments, snapshot::Covered};
+use super::{Outcome, Segment, Segments, bucket, segments, snapshot::Covered};
 use crate::{StoreError, pages::Pages};
 
 /// Rows that one scan returns at most.
@@ -26,9 +26,11 @@ pub(crate) struct Overlay<'a> {
     rows: [BTreeMap<Vec<u8>, Option<Value>>; Table::ALL.len()],
     segments: segments::Changes,
     /// Change of objects and bytes per bucket.
-    usage: HashMap<Vec<u8>, (i64, i64)>,
+    usage: BTreeMap<Vec<u8>, (i64, i64)>,
     buckets: isize,
     covered: Option<Option<Covered>>,
+    /// The last name that was checked: most records of a batch have the same.
+    bucket_name: Option<BucketName>,
 }
 
 /// Whether a reference comes or goes.
@@ -47,8 +49,16 @@ impl Count {
 
 impl<'a> Overlay<'a> {
     pub(crate) fn new(index: &'a dyn Index, before: &'a Segments) -> Self {
-        let (rows, segments, usage) = (Default::default(), HashMap::new(), HashMap::new());
-        Self { index, before, rows, segments, usage, buckets: 0, covered: None }
+        let (rows, segments, usage) = (Default::default(), BTreeMap::new(), BTreeMap::new());
+        Self { index, before, rows, segments, usage, buckets: 0, covered: None, bucket_name: None }
+    }
+
+    /// A bucket name that a mutation carries.
+    pub(crate) fn bucket_name(&mut self, name: &str) -> Result<&BucketName, StoreError> {
+        if self.bucket_name.as_ref().is_none_or(|known| known.as_str() != name) {
+            self.bucket_name = Some(bucket::name(name)?);
+        }
+        Ok(self.bucket_name.as_ref().expect("it was set"))
     }
 
     /// The row under `key`.
@@ -150,8 +160,11 @@ impl<'a> Overlay<'a> {
     }
 
     /// Objects and bytes of a bucket change.
-    pub(crate) fn count_usage(&mut self, bucket_key: Vec<u8>, bytes: u64, count: Count) {
-        let usage = self.usage.entry(bucket_key).or_default();
+    pub(crate) fn count_usage(&mut self, bucket_key: &[u8], bytes: u64, count: Count) {
+        if !self.usage.contains_key(bucket_key) {
+            self.usage.insert(bucket_key.to_vec(), (0, 0));
+        }
+        let usage = self.usage.get_mut(bucket_key).expect("it is there");
         usage.0 += count.signed(1);
         usage.1 += count.signed(bytes);
     }

@@ -1,6 +1,6 @@
 //! The segments that exist, as the index knows them: in memory, and in its table.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use gabion_metadata::{
     Index, ScanRange, Table, Write, keys,
@@ -44,7 +44,7 @@ pub(crate) struct News {
 }
 
 /// Segments after a batch; `None` for those that are gone.
-pub(crate) type Changes = HashMap<SegmentId, Option<Segment>>;
+pub(crate) type Changes = BTreeMap<SegmentId, Option<Segment>>;
 
 impl Segments {
     /// Reads all rows.

@@ -73,7 +73,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
 }
 
 pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUploadMutation) -> Result<(), StoreError> {
-    let place = Place::new(&m.bucket, &m.key)?;
+    let place = Place::new(overlay, &m.bucket, &m.key)?;
     let parts = named_parts(overlay, m.upload, &m.parts)?;
     if parts.is_none() && is_current(overlay, &place, &m.etag)? {
         // An earlier attempt, whose outcome nobody knew then, took effect after all: its object is this one.
@@ -113,7 +113,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
             version: None,
             moved: at.moved,
         };
-        make_current(overlay, &place, &row);
+        make_current(overlay, place, &row);
     }
     end(overlay, at, &m.bucket, &m.key, m.upload)
 }

@@ -121,7 +121,7 @@ impl Inner {
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
         let (mutation, result) =
             self.part_mutation(&request, collected.size, collected.tag, &collected.checksums, data);
-        self.commit_with(&mutation, record, crc64, collected.hold).await?;
+        self.commit_with(&mutation, record, crc64, collected.kept).await?;
         Ok(result)
     }
 

@@ -106,6 +106,29 @@ async fn a_client_that_goes_away_does_not_stop_its_commit() {
     store.shutdown().await;
 }
 
+#[tokio::test]
+async fn what_the_log_was_given_takes_effect_before_anyone_else_decides() {
+    let world = World::new(6, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let only_if_new = || {
+        let mut request = put_request("bucket", "key");
+        request.conditions = WriteConditions { if_none_match_any: true, if_match: None };
+        store.put_object(request, ObjectBody::from_bytes(bytes(1, 3000)))
+    };
+    let mut first = Box::pin(only_if_new());
+    assert!(futures::poll!(&mut first).is_pending());
+    drop(first);
+    assert!(matches!(only_if_new().await, Err(StoreError::PreconditionFailed("If-None-Match"))));
+    let delete = || store.delete_object(bucket("bucket"), DeleteObject { key: key("key"), if_match: None });
+    let mut first = Box::pin(delete());
+    assert!(futures::poll!(&mut first).is_pending());
+    drop(first);
+    assert!(!delete().await.unwrap().existed);
+    only_if_new().await.unwrap();
+    store.shutdown().await;
+}
+
 async fn put_and_check(store: &gabion_store::Store, name: &str) {
     put(store, "bucket", name, &bytes(77, 10)).await;
     let head = store.head_object(GetObject::whole(bucket("bucket"), key(name))).await.unwrap();

@@ -1,0 +1,96 @@
+//! What a commit keeps until the log has answered it, whether or not its client still waits.
+//!
+//! It goes to the log with the record, so that a commit needs no task of its own to outlive a client that hangs up.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use gabion_segment::{Companion, LogError};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::{holdback::Admitted, holds::Hold, locks::Guards, store::Share};
+
+/// What a commit needs to be kept.
+pub(crate) struct Kept {
+    /// The segments that the mutation refers to.
+    pub hold: Hold,
+    /// The locks under which it was decided, unless its task has them.
+    pub guards: Guards,
+    /// Memory of the body.
+    pub _share: Option<Share>,
+    /// Room that the body was let in for, and its record: while others wait, they may depend on what it overwrites.
+    pub _admitted: [Option<Admitted>; 2],
+}
+
+impl From<Hold> for Kept {
+    fn from(hold: Hold) -> Self {
+        Self { hold, guards: Guards::default(), _share: None, _admitted: [None, None] }
+    }
+}
+
+/// A commit that the log has, or is about to get.
+pub(crate) struct InFlight {
+    /// There until it is dropped.
+    kept: Option<Kept>,
+    uncertain: Arc<AtomicBool>,
+    /// Whether it is known what came of it.
+    is_known: bool,
+    /// Lets a shutdown wait for it.
+    _running: TaskTrackerToken,
+}
+
+impl InFlight {
+    /// `uncertain` is set when nobody knows what came of it.
+    pub(crate) fn new(kept: Kept, uncertain: Arc<AtomicBool>, running: TaskTrackerToken) -> Self {
+        Self { kept: Some(kept), uncertain, is_known: false, _running: running }
+    }
+}
+
+impl Companion for InFlight {
+    fn answered(mut self: Box<Self>, outcome: Result<(), &LogError>) {
+        self.is_known = outcome.map_or_else(LogError::is_refusal, |()| true);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        if !self.is_known {
+            // It was not applied, but may take effect at the next start: what it refers to must be there then.
+            self.uncertain.store(true, Ordering::Release);
+            kept.hold.leak();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_types::SegmentId;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::holds::Holds;
+
+    #[test]
+    fn what_may_take_effect_later_is_held_for_ever() {
+        let segment = SegmentId::new(1, 1);
+        let lost = LogError::Unavailable(String::new());
+        // Answered how, if at all; whether nothing refers to the segment afterwards.
+        let table =
+            [(Some(Ok(())), true), (Some(Err(&LogError::Busy)), true), (Some(Err(&lost)), false), (None, false)];
+        for (outcome, is_free) in table {
+            let (holds, uncertain) = (Arc::new(Holds::default()), Arc::new(AtomicBool::new(false)));
+            let mut hold = holds.hold();
+            hold.add(segment);
+            let commit = Box::new(InFlight::new(hold.into(), Arc::clone(&uncertain), TaskTracker::new().token()));
+            assert!(!holds.is_free(segment, 0));
+            match outcome {
+                Some(outcome) => commit.answered(outcome),
+                None => drop(commit),
+            }
+            assert_eq!((holds.is_free(segment, 0), uncertain.load(Ordering::Acquire)), (is_free, !is_free));
+        }
+    }
+}
