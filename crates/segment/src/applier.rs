@@ -98,6 +98,9 @@ pub struct NewRecord {
 ///
 /// Dropped without an answer: nobody knows what became of the record.
 pub trait Companion: Send {
+    /// The batch of the record is closed: the last moment to change bytes of its mutation. Its length must stay. Others wait meanwhile.
+    fn complete(&mut self, _mutation: &mut Bytes) {}
+
     /// The record is durable and applied, or was refused, or failed. Called before its submitter hears of it, where others wait for their turn:
     /// must be quick.
     fn answered(self: Box<Self>, outcome: Result<(), &LogError>);

@@ -22,6 +22,7 @@ use crate::{
     holdback::{ADMITTED_BYTES_MAX, Admitted, OVERHEAD_BYTES},
     holds::Hold,
     in_flight::Kept,
+    late_md5::LateMd5s,
     md5s::BodyMd5,
     store::Inner,
 };
@@ -38,8 +39,8 @@ const PIECE_BYTES_MIN: usize = 16 * 1024;
 pub(crate) struct Collected {
     /// Its length in bytes.
     pub size: u64,
-    /// Its tag, as the configuration has it.
-    pub tag: PartTag,
+    /// Its tag, as the configuration has it; nothing where that is an MD5 that is taken later.
+    pub tag: Option<PartTag>,
     /// Every checksum that was computed, of the full body.
     pub checksums: Vec<Checksum>,
     /// Its CRC-64/NVME.
@@ -58,6 +59,15 @@ pub(crate) enum Content {
     Stored(Vec<Extent>),
 }
 
+/// When the tag of a body must be known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tagging {
+    /// When it was taken in.
+    Now,
+    /// If it is a small one, not before its record is written (`crate::late_md5`).
+    Late,
+}
+
 /// Takes in `body`; computes the checksums that it asks for, and `also`.
 ///
 /// # Errors
@@ -66,9 +76,10 @@ pub(crate) async fn collect(
     inner: &Inner,
     body: ObjectBody,
     also: Option<ChecksumAlgorithm>,
+    tagging: Tagging,
 ) -> Result<Collected, StoreError> {
     inner.check_index_room()?;
-    let collected = Collector::new(inner, &body, also).run(body).await;
+    let collected = Collector::new(inner, &body, also, tagging).run(body).await;
     match &collected {
         Ok(collected) => {
             inner.metrics.body_bytes.add(collected.size);
@@ -88,6 +99,7 @@ struct Collector<'a> {
     size_max: u64,
     /// Nothing when neither tag nor client needs it.
     md5: Option<BodyMd5<'a>>,
+    is_late: bool,
     digester: Digester,
     wants_crc64: bool,
     pieces: Pieces,
@@ -95,12 +107,15 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    fn new(inner: &'a Inner, body: &ObjectBody, also: Option<ChecksumAlgorithm>) -> Self {
+    fn new(inner: &'a Inner, body: &ObjectBody, also: Option<ChecksumAlgorithm>, tagging: Tagging) -> Self {
         let asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied()).chain(also);
         let mut algorithms: Vec<ChecksumAlgorithm> = asked.collect();
         algorithms.sort_unstable();
         algorithms.dedup();
-        let wants_md5 = inner.config.etag == EtagKind::Md5 || body.content_md5.is_some();
+        let is_md5 = inner.config.etag == EtagKind::Md5;
+        let may_wait = tagging == Tagging::Late && body.content_md5.is_none();
+        let is_late = is_md5 && may_wait && body.length.is_some_and(LateMd5s::takes);
+        let wants_md5 = (is_md5 && !is_late) || body.content_md5.is_some();
         let wants_crc64 = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
         algorithms.retain(|&algorithm| algorithm != ChecksumAlgorithm::Crc64Nvme);
         Self {
@@ -108,6 +123,7 @@ impl<'a> Collector<'a> {
             size: 0,
             size_max: body.length.unwrap_or(u64::MAX),
             md5: wants_md5.then(|| inner.md5s.begin()),
+            is_late,
             digester: Digester::new(false, &algorithms),
             wants_crc64,
             pieces: Pieces::default(),
@@ -157,8 +173,9 @@ impl<'a> Collector<'a> {
         }
         check(md5, &digests, body)?;
         let tag = match (self.inner.config.etag, md5) {
-            (EtagKind::Md5, Some(md5)) => PartTag::Md5(md5),
-            (EtagKind::Crc64Nvme, _) | (_, None) => PartTag::Crc64(crc64),
+            _ if self.is_late => None,
+            (EtagKind::Md5, Some(md5)) => Some(PartTag::Md5(md5)),
+            (EtagKind::Crc64Nvme, _) | (_, None) => Some(PartTag::Crc64(crc64)),
         };
         let mut of_record = [admitted, of_stripes];
         of_record.iter_mut().flatten().for_each(Admitted::spend);

@@ -7,10 +7,17 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use bytes::{Bytes, BytesMut};
 use gabion_segment::{Companion, LogError};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::{holdback::Admitted, holds::Hold, locks::Guards, store::Share};
+use crate::{
+    holdback::Admitted,
+    holds::Hold,
+    late_md5::{LateMd5, LateMd5s},
+    locks::Guards,
+    store::Share,
+};
 
 /// What a commit needs to be kept.
 pub(crate) struct Kept {
@@ -30,11 +37,20 @@ impl From<Hold> for Kept {
     }
 }
 
+/// An MD5 that is taken when the log closes the batch, and where in the mutation it belongs.
+pub(crate) struct MissingMd5 {
+    pub md5: Arc<LateMd5>,
+    pub all: Arc<LateMd5s>,
+    pub at: usize,
+}
+
 /// A commit that the log has, or is about to get.
 pub(crate) struct InFlight {
     /// There until it is dropped.
     kept: Option<Kept>,
     uncertain: Arc<AtomicBool>,
+    /// The MD5 that the mutation lacks.
+    missing: Option<MissingMd5>,
     /// Whether it is known what came of it.
     is_known: bool,
     /// Lets a shutdown wait for it.
@@ -44,11 +60,25 @@ pub(crate) struct InFlight {
 impl InFlight {
     /// `uncertain` is set when nobody knows what came of it.
     pub(crate) fn new(kept: Kept, uncertain: Arc<AtomicBool>, running: TaskTrackerToken) -> Self {
-        Self { kept: Some(kept), uncertain, is_known: false, _running: running }
+        Self { kept: Some(kept), uncertain, missing: None, is_known: false, _running: running }
+    }
+
+    /// Its mutation lacks an MD5 until the log closes the batch.
+    pub(crate) fn lacking(mut self, missing: Option<MissingMd5>) -> Self {
+        self.missing = missing;
+        self
     }
 }
 
 impl Companion for InFlight {
+    fn complete(&mut self, mutation: &mut Bytes) {
+        if let Some(missing) = &self.missing {
+            let mut bytes = BytesMut::from(std::mem::take(mutation));
+            bytes[missing.at..missing.at + 16].copy_from_slice(&missing.all.take(&missing.md5));
+            *mutation = bytes.freeze();
+        }
+    }
+
     fn answered(mut self: Box<Self>, outcome: Result<(), &LogError>) {
         self.is_known = outcome.map_or_else(LogError::is_refusal, |()| true);
     }

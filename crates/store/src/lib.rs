@@ -28,6 +28,7 @@ mod get;
 mod holdback;
 mod holds;
 mod in_flight;
+mod late_md5;
 mod list;
 mod locks;
 mod md5s;

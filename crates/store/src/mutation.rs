@@ -274,6 +274,21 @@ impl Mutation {
         out
     }
 
+    /// Where in an encoded put the MD5 lies that is the object's tag.
+    pub(crate) fn md5_at(encoded: &[u8]) -> Option<usize> {
+        let mut fields = minicbor::Decoder::new(encoded.get(1..)?);
+        // The put among the mutations; bucket, key, time and size; the MD5 among the tags.
+        let is_put = fields.array().ok()? == Some(2) && fields.u32().ok()? == 2 && fields.array().ok()? == Some(1);
+        let is_long_enough = is_put && fields.array().ok()? >= Some(5);
+        if !is_long_enough {
+            return None;
+        }
+        (0..4).try_for_each(|_| fields.skip()).ok()?;
+        let is_md5 = fields.array().ok()? == Some(2) && fields.u32().ok()? == 0 && fields.array().ok()? == Some(1);
+        let md5 = fields.bytes().ok().filter(|md5| is_md5 && md5.len() == 16)?;
+        Some(1 + fields.position() - md5.len())
+    }
+
     /// Whether a record takes so many bytes.
     pub(crate) fn fits(encoded: &[u8]) -> bool {
         encoded.len() <= MUTATION_BYTES_MAX
@@ -422,6 +437,35 @@ mod tests {
             newer[0] = 2;
             assert_eq!(Mutation::decode(&newer), Err(MutationError::Version(2)));
         }
+    }
+
+    #[test]
+    fn an_md5_can_be_filled_in_later() {
+        let filled = samples().into_iter().filter(|mutation| {
+            let mut bytes = mutation.encode();
+            let at = Mutation::md5_at(&bytes);
+            let Mutation::PutObject(put) = mutation else {
+                assert_eq!(at, None, "{mutation:?}");
+                return false;
+            };
+            let at = at.unwrap();
+            bytes[at..at + 16].copy_from_slice(&[0xab; 16]);
+            let etag = Etag::Md5([0xab; 16]);
+            assert_eq!(
+                Mutation::decode(&bytes).unwrap(),
+                Mutation::PutObject(Box::new(PutObjectMutation { etag, ..(**put).clone() }))
+            );
+            for etag in [
+                Etag::Crc64 { crc64: 1, parts: 1 },
+                Etag::Multipart([1; 16], 2),
+                Etag::Opaque("0123456789abcdef".into()),
+            ] {
+                let other = Mutation::PutObject(Box::new(PutObjectMutation { etag, ..(**put).clone() }));
+                assert_eq!(Mutation::md5_at(&other.encode()), None);
+            }
+            true
+        });
+        assert_eq!(filled.count(), 1);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use gabion_metadata::rows::Attributes;
+use gabion_metadata::rows::{Attributes, Etag};
 
 use crate::{
     ObjectBody, PutObject, PutResult, Store, StoreError,
-    body::{self, Collected, Content},
+    body::{self, Collected, Content, Tagging},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutObjectMutation},
     store::Inner,
@@ -23,7 +23,7 @@ impl Store {
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
         inner.check_write(&request)?;
-        let mut collected = body::collect(inner, body, None).await?;
+        let mut collected = body::collect(inner, body, None, Tagging::Late).await?;
         // As a rule there is nothing left to wait for but the log, which finishes by itself what it was given: no task has to outlive the client.
         if let Content::Inline(_) = collected.content
             && let Some(guards) = inner.locks.try_lock(&places(&request))
@@ -56,13 +56,15 @@ impl Inner {
 
     /// Commits an object whose bytes were taken in; what is kept holds the locks. As [`Inner::commit_with`].
     pub(crate) async fn store_object(&self, request: PutObject, collected: Collected) -> Result<PutResult, StoreError> {
-        let (etag, modified_ms) = (collected.tag.etag(), self.env.clock.now_ms());
+        let modified_ms = self.env.clock.now_ms();
         let checksums = body::stored_full(&collected.checksums);
         let (data, record) = match collected.content {
             Content::Inline(pieces) => (Data::Record, pieces),
             Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
         };
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
+        let late = collected.tag.is_none().then(|| self.late_md5s.later(record.clone()));
+        let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -74,7 +76,8 @@ impl Inner {
             data,
             parts: Vec::new(),
         }));
-        let committed = self.commit_with(&mutation, record, crc64, collected.kept).await?;
+        let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
+        let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));
         Ok(PutResult { etag, seq: committed.seq, size: collected.size, modified_ms, checksums, parts_count: None })
     }
 }

@@ -31,7 +31,8 @@ use crate::{
     free::{self, Frees},
     holdback::Holdback,
     holds::Holds,
-    in_flight::{InFlight, Kept},
+    in_flight::{InFlight, Kept, MissingMd5},
+    late_md5::{LateMd5, LateMd5s},
     locks::Locks,
     md5s::Md5s,
     metrics::StoreMetrics,
@@ -60,8 +61,9 @@ pub(crate) struct Inner {
     pub apply: Arc<Apply>,
     pub locks: Locks,
     pub holds: Arc<Holds>,
-    /// MD5s of the bodies that arrive.
+    /// MD5s of the bodies that arrive, and of small ones that have arrived.
     pub md5s: Md5s,
+    pub late_md5s: Arc<LateMd5s>,
     pub metrics: StoreMetrics,
     pub frees: Frees,
     pub scrub: upkeep::Scrub,
@@ -250,6 +252,7 @@ impl Store {
             apply,
             holds,
             md5s: Md5s::default(),
+            late_md5s: Arc::default(),
             stop,
         };
         let inner = Arc::new(inner);
@@ -549,16 +552,33 @@ impl Inner {
         data_crc64: u64,
         kept: Kept,
     ) -> Result<Committed, StoreError> {
+        self.commit_lacking(mutation, None, data, data_crc64, kept).await
+    }
+
+    /// As [`Inner::commit_with`], for a mutation that may lack the MD5 of its object's tag.
+    pub(crate) async fn commit_lacking(
+        &self,
+        mutation: &Mutation,
+        md5: Option<&Arc<LateMd5>>,
+        data: Vec<Bytes>,
+        data_crc64: u64,
+        kept: Kept,
+    ) -> Result<Committed, StoreError> {
         if mutation.creates() {
             self.check_index_room()?;
         }
         let encoded = mutation.encode();
+        let missing = md5.map(|md5| MissingMd5 {
+            md5: Arc::clone(md5),
+            all: Arc::clone(&self.late_md5s),
+            at: Mutation::md5_at(&encoded).expect("it is a put with an MD5"),
+        });
         if !Mutation::fits(&encoded) {
             return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));
         }
         self.log.sync_segments(kept.hold.segments()).await?;
         let record = NewRecord { mutation: encoded.into(), data, data_crc64 };
-        let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token());
+        let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token()).lacking(missing);
         Ok(self.log.commit_with(record, Box::new(in_flight)).await?)
     }
 

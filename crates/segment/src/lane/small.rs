@@ -30,6 +30,16 @@ pub(crate) struct PendingRecord {
     pub(crate) companion: Option<Box<dyn Companion>>,
 }
 
+impl PendingRecord {
+    fn complete(&mut self) {
+        if let (Some(companion), RecordBody::Mutation(mutation)) = (&mut self.companion, &mut self.body) {
+            let bytes = mutation.len();
+            companion.complete(mutation);
+            debug_assert_eq!(mutation.len(), bytes, "a mutation that was queued keeps its length");
+        }
+    }
+}
+
 /// A record of a closed batch.
 struct BatchRecord {
     pending: PendingRecord,
@@ -85,10 +95,13 @@ pub(crate) async fn run_small_lane(
         if pending.is_empty() {
             writer.retire().await;
         }
-        let batch = pending.into_iter().map(|pending| BatchRecord {
-            seq: pending.carried.unwrap_or_else(|| core.sequencer.next()),
-            pending,
-            in_flight: InFlight(Arc::clone(&queue)),
+        let batch = pending.into_iter().map(|mut pending| {
+            pending.complete();
+            BatchRecord {
+                seq: pending.carried.unwrap_or_else(|| core.sequencer.next()),
+                pending,
+                in_flight: InFlight(Arc::clone(&queue)),
+            }
         });
         // The later part of a batch that had to be split lies below the earlier one: sequences ascend on the media.
         let mut parts = vec![Part { batch: batch.collect(), attempt: 1 }];

@@ -9,7 +9,7 @@ use gabion_types::limits::PART_NUMBER_MAX;
 use super::{Wanted, checksums::checksum_of};
 use crate::{
     CopySource, EtagKind, ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart, UploadPartCopy,
-    body::{self, Collected, Content},
+    body::{self, Collected, Content, Tagging},
     copy::{check_size, crc64_of, extents_of, full_checksum},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutPartMutation},
@@ -28,7 +28,7 @@ impl Store {
         let wanted = self.inner.check_part(&request)?;
         let mut asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied());
         asked.try_for_each(|algorithm| wanted.check_part(algorithm))?;
-        let collected = body::collect(&self.inner, body, Some(wanted.algorithm)).await?;
+        let collected = body::collect(&self.inner, body, Some(wanted.algorithm), Tagging::Now).await?;
         let inner = Arc::clone(&self.inner);
         self.inner.run(async move { inner.commit_part(request, collected).await }).await
     }
@@ -119,8 +119,8 @@ impl Inner {
             Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
         };
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
-        let (mutation, result) =
-            self.part_mutation(&request, collected.size, collected.tag, &collected.checksums, data);
+        let tag = collected.tag.expect("it was not to be taken later");
+        let (mutation, result) = self.part_mutation(&request, collected.size, tag, &collected.checksums, data);
         self.commit_with(&mutation, record, crc64, collected.kept).await?;
         Ok(result)
     }
