@@ -214,8 +214,12 @@ pin_project_lite::pin_project! {
 
 impl<B: Body<Data = Bytes>> ObservedBody<B> {
     /// `headless` says that the body is not sent at all: the request was a HEAD.
-    pub(super) fn new(inner: B, in_flight: InFlight, pending: Option<Pending>, headless: bool) -> Self {
+    pub(super) fn new(inner: B, in_flight: InFlight, mut pending: Option<Pending>, headless: bool) -> Self {
         let ended = headless || inner.is_end_stream();
+        if ended && let Some(mut pending) = pending.take() {
+            // Nothing will be asked for of it.
+            pending.finish(0, true);
+        }
         Self { inner, in_flight: Some(in_flight), pending, sent_bytes: 0, ended }
     }
 }

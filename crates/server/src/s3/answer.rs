@@ -52,7 +52,17 @@ pub(super) fn value(text: fmt::Arguments<'_>) -> Option<HeaderValue> {
 /// A number of bytes as a value.
 pub(super) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` makes two allocations.
-    value(format_args!("{number}")).unwrap_or_else(|| HeaderValue::from(number))
+    let mut digits = [0; 20];
+    let (mut from, mut left) = (digits.len(), number);
+    loop {
+        from -= 1;
+        digits[from] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    HeaderValue::from_bytes(&digits[from..]).expect("it has digits only")
 }
 
 /// An answer with a document.
@@ -151,7 +161,9 @@ mod tests {
             assert_eq!(value(format_args!("{text}")).unwrap(), text);
         }
         assert_eq!(value(format_args!("a\nb")), None);
-        assert_eq!(number(u64::MAX), u64::MAX.to_string());
+        for length in [0, 9, 10, 4096, u64::MAX] {
+            assert_eq!(number(length), length.to_string());
+        }
     }
 
     #[test]

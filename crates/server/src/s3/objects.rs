@@ -1,6 +1,6 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
-use gabion_store::{DeleteObject, EtagMatch, GetObject, ObjectRead, PutObject, PutResult, RangeRequest};
+use gabion_store::{DeleteObject, Etag, EtagMatch, GetObject, ObjectRead, PutObject, PutResult, RangeRequest};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
@@ -88,7 +88,7 @@ fn shown_object(
     for (name, value) in overrides {
         headers.insert(name, value);
     }
-    if let Some(tag) = answer::value(format_args!("\"{}\"", info.etag)) {
+    if let Some(tag) = quoted(&info.etag) {
         headers.insert(ETAG, tag);
     }
     if let Some(date) = answer::value(format_args!("{}", date::http(info.modified_ms))) {
@@ -101,6 +101,15 @@ fn shown_object(
         answer::set(&mut response, PARTS_COUNT, parts.to_string());
     }
     (response, read)
+}
+
+/// A tag as a value.
+fn quoted(etag: &Etag) -> Option<HeaderValue> {
+    let Etag::Md5(md5) = etag else { return answer::value(format_args!("\"{etag}\"")) };
+    // What most objects have is written without the formatter.
+    let mut text = [b'"'; 34];
+    hex::encode_to_slice(md5, &mut text[1..33]).ok()?;
+    HeaderValue::from_bytes(&text).ok()
 }
 
 /// The range that is asked for. `If-Range` is met by sending all: HTTP leaves every range to the server's choice.
@@ -145,4 +154,18 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
             }
         }
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_quoted() {
+        let etags =
+            [Etag::Md5(std::array::from_fn(|i| (i * 17) as u8)), Etag::Multipart([1; 16], 2), Etag::Opaque("x".into())];
+        for etag in etags {
+            assert_eq!(quoted(&etag).unwrap(), format!("\"{etag}\""));
+        }
+    }
 }

@@ -3,8 +3,6 @@
 pub(crate) mod pieces;
 mod stream;
 
-use std::sync::Arc;
-
 use gabion_metadata::{
     ScanRange, Table, Value, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
@@ -31,18 +29,13 @@ impl Store {
         let inner = &self.inner;
         let row_key = keys::object(&request.bucket, &request.key);
         for _ in 0..ATTEMPTS_MAX {
-            let (value, mut row) = inner.require_row(&request.bucket, &row_key)?;
-            let mut read = inner.resolve(&request, &mut row)?;
-            let range = match (read.range, row.size, read.len) {
-                (_, 0, _) | (_, _, 0) => return Ok(read),
-                (Some(range), ..) => range,
-                (None, size, _) => ByteRange { first: 0, last: size - 1 },
-            };
-            let Some((pieces, pin)) = inner.pin(&row_key, &value, &row, range)? else {
+            let Some((mut read, bytes)) = inner.begin_read(&request, &row_key)? else {
                 inner.metrics.read_retries.add(1);
                 continue;
             };
-            read.body = stream::open(Arc::clone(inner), pieces, pin).await?;
+            if let Some((pieces, pin)) = bytes {
+                read.body = stream::open(inner, pieces, pin).await?;
+            }
             return Ok(read);
         }
         Err(StoreError::Busy)
@@ -88,7 +81,26 @@ impl Store {
     }
 }
 
+/// What is to be read, kept where it lies.
+type Pinned = (Pieces, Pin);
+
 impl Inner {
+    /// What the answer to a read is, with what is left to be read for it; nothing when the object changed meanwhile.
+    fn begin_read(
+        &self,
+        request: &GetObject,
+        row_key: &[u8],
+    ) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
+        let (value, mut row) = self.require_row(&request.bucket, row_key)?;
+        let read = self.resolve(request, &mut row)?;
+        let range = match (read.range, row.size, read.len) {
+            (_, 0, _) | (_, _, 0) => return Ok(Some((read, None))),
+            (Some(range), ..) => range,
+            (None, size, _) => ByteRange { first: 0, last: size - 1 },
+        };
+        Ok(self.pin(row_key, &value, &row, range)?.map(|pinned| (read, Some(pinned))))
+    }
+
     /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
     fn resolve(&self, request: &GetObject, row: &mut ObjectRow) -> Result<ObjectRead, StoreError> {
         request.conditions.check(&row.etag, row.modified_ms)?;
@@ -130,13 +142,13 @@ impl Inner {
 
     /// Pins the segments of a range and makes sure that it was not too late: that all are there and nothing is punched out of them, or that
     /// the row is still `value`. As long as it is, its segments are live; once they are pinned, their files stay.
-    pub(crate) fn pin(
+    fn pin(
         &self,
         row_key: &[u8],
         value: &Value,
         row: &ObjectRow,
         range: ByteRange,
-    ) -> Result<Option<(Pieces, Pin)>, StoreError> {
+    ) -> Result<Option<Pinned>, StoreError> {
         let (pieces, segments) = match &row.layout {
             Layout::Manifest(manifest) => match Pieces::paged(self.index.snapshot(), *manifest, range)? {
                 Some(found) => found,

@@ -23,16 +23,16 @@ struct Read {
 }
 
 /// Reads the first part, and streams the rest behind it.
-pub(super) async fn open(inner: Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Result<ObjectStream, StoreError> {
+pub(super) async fn open(inner: &Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Result<ObjectStream, StoreError> {
     let Some(piece) = pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(ObjectStream::empty()) };
     let share = inner.first_read_share(piece.len()).await?;
-    let first = read(&inner, piece, share).await?;
+    let first = read(inner, piece, share).await?;
     if pieces.is_done() {
         // The bytes are here: no file is needed any more.
         drop(pin);
         return Ok(ObjectStream::of_read(first.chunks, first.share));
     }
-    let mut rest = Rest { inner, pieces, ahead: VecDeque::new() };
+    let mut rest = Rest { inner: Arc::clone(inner), pieces, ahead: VecDeque::new() };
     rest.read_ahead()?;
     let next = |mut rest: Rest| async move { Ok::<_, StoreError>(rest.next().await?.map(|read| (chunks(read), rest))) };
     let rest = stream::try_unfold(rest, next).try_flatten();

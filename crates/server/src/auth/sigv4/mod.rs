@@ -180,7 +180,7 @@ impl Verifier {
         }
         text.extend_from_slice(&to_hex(hash));
         let signature = key.sign(&text);
-        bool::from(signature.ct_eq(&from_hex(sent.as_bytes())?)).then_some(signature)
+        are_equal(&to_hex(signature), sent.as_bytes().try_into().ok()?).then_some(signature)
     }
 }
 
@@ -212,9 +212,19 @@ fn digit(digit: u8) -> Option<u8> {
 fn to_hex(bytes: [u8; 32]) -> [u8; 64] {
     let mut digits = [0; 64];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
-        *pair = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
     digits
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// Whether two signatures are the same, in a time that does not depend on where they differ.
+fn are_equal(one: &[u8; 64], other: &[u8; 64]) -> bool {
+    let words = one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0);
+    let difference = words.fold(0, |all, (one, other)| all | (u64::from_ne_bytes(*one) ^ u64::from_ne_bytes(*other)));
+    difference.ct_eq(&0).into()
 }
 
 /// The value of a header that is there once, as text.
@@ -276,6 +286,17 @@ mod tests {
         assert_eq!(from_hex(&to_hex(bytes)), Some(bytes));
         for bad in ["", &"0".repeat(63), &"0".repeat(65), &"A".repeat(64), &"g".repeat(64), &"/".repeat(64)] {
             assert_eq!(from_hex(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn signatures_that_differ_anywhere_are_not_equal() {
+        let digits = to_hex([0x5a; 32]);
+        assert!(are_equal(&digits, &digits));
+        for at in 0..digits.len() {
+            let mut other = digits;
+            other[at] ^= 1;
+            assert!(!are_equal(&digits, &other), "{at}");
         }
     }
 }
