@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Turns of the executor that items wait at most for others to come: more gained nothing with 64 clients, and with thousands a batch is full sooner.
+/// Turns of the executor that items wait at most for others to come: a trickle that never ends must not keep them.
 const GATHER_TURNS: usize = 16;
 
 /// A bounded queue with many producers and one consumer.
@@ -185,6 +185,23 @@ mod tests {
         queue.close();
         queue.wake();
         assert_eq!(queue.take(10, 10).await, None);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_batch_takes_what_each_turn_brings() {
+        let queue = std::sync::Arc::new(Queue::new(100, 100));
+        assert!(queue.push(0, 1).is_ok());
+        let others = std::sync::Arc::clone(&queue);
+        let pushing = tokio::spawn(async move {
+            for item in 1..100 {
+                assert!(others.push(item, 1).is_ok());
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(queue.take(5, 100).await, Some((0..5).collect::<Vec<_>>()), "until it is full");
+        let taken = queue.take(100, 100).await.unwrap();
+        assert!((2..=2 * GATHER_TURNS).contains(&taken.len()), "{taken:?}: while they come, but not for ever");
+        pushing.abort();
     }
 
     #[test]
