@@ -78,7 +78,7 @@ pub(crate) async fn open_targets(
     Ok((assemble(config, given, brought_up, newest, env), warnings))
 }
 
-/// Leaves out targets that belonged to the deployment and were removed from it, also where nothing is left of them.
+/// Leaves out targets that belonged to the deployment and were removed from it, also where nothing is left of them, or nothing that can be read.
 fn without_strangers(
     given: Vec<LogTarget>,
     found: Vec<Found>,
@@ -97,9 +97,14 @@ fn without_strangers(
             ));
             continue;
         }
-        if all_there && let Found::Missing(why) = &found {
+        let why = match &found {
+            Found::Missing(why) => Some(format!("is missing ({why})")),
+            Found::Broken(why) => Some(format!("has an unreadable gabion.json ({why})")),
+            Found::Empty | Found::Foreign | Found::Member(_) => None,
+        };
+        if all_there && let Some(why) = why {
             warnings.push(format!(
-                "target {} is missing ({why}), and all members of deployment {} are there without it: take it off the list of targets",
+                "target {} {why}, and all members of deployment {} are there without it: it is left alone, take it off the list of targets",
                 target.name, newest.deployment
             ));
             continue;

@@ -303,6 +303,17 @@ fn a_lost_target_is_given_up_and_its_shards_spread() {
         }
         assert!(refused(log.target_remove(id, true, TargetMode::Apply).await).contains("Nothing was changed"));
     });
+    // The drive that was given up is back on the list, and does not say any more what it was.
+    world.kill();
+    world.absent.clear();
+    world.disks[victim].corrupt("gabion.json", 40);
+    life(async {
+        let (log, recovery) = world.start(&book).await;
+        let is_told = |warning: &String| warning.contains(&format!("disk{victim}")) && warning.contains("left alone");
+        assert!(recovery.warnings.iter().any(is_told), "{:?}", recovery.warnings);
+        assert_eq!(log.status().missing_members.len(), 0);
+        book.verify(&log).await;
+    });
 }
 
 /// Power fails at any step of a change; what the next start finds is the old list or the new one, as a whole, and the change can be
