@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use futures::task::AtomicWaker;
+use parking_lot::Mutex;
 
 pin_project_lite::pin_project! {
     /// Polls `inner` when it was woken, not when its task was.
@@ -25,20 +25,24 @@ pin_project_lite::pin_project! {
 
 struct Bell {
     rung: AtomicBool,
-    task: AtomicWaker,
+    /// Stays when it is woken: a ring that comes late must not use up what the next one needs.
+    task: Mutex<Option<Waker>>,
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         // First the note, then the call: whoever comes because of the call finds the note.
         self.rung.store(true, Ordering::Release);
-        self.task.wake();
+        let task = self.task.lock().clone();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 }
 
 impl<F> Seldom<F> {
     pub(super) fn new(inner: F) -> Self {
-        let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() });
+        let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: Mutex::default() });
         Self { inner, ringer: Waker::from(Arc::clone(&bell)), bell, listener: None }
     }
 }
@@ -50,15 +54,14 @@ impl<F: Future> Future for Seldom<F> {
         let this = self.project();
         if !this.listener.as_ref().is_some_and(|listener| listener.will_wake(cx.waker())) {
             // Before the note is read: a ring between the two finds the new listener.
-            this.bell.task.register(cx.waker());
+            *this.bell.task.lock() = Some(cx.waker().clone());
             *this.listener = Some(cx.waker().clone());
         }
         if !this.bell.rung.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // The call has used up the listener. One that comes from here on is for something that `inner` sees now.
-        this.bell.task.register(cx.waker());
-        this.bell.rung.store(false, Ordering::Release);
+        // What rings before this, `inner` sees now; what rings later, leaves a note.
+        this.bell.rung.swap(false, Ordering::AcqRel);
         this.inner.poll(&mut Context::from_waker(this.ringer))
     }
 }
@@ -109,6 +112,24 @@ mod tests {
         wake();
         assert_eq!(woken(), [2, 1], "the task that polled last is woken");
         assert!(poll(1));
+    }
+
+    #[test]
+    fn a_call_that_comes_late_uses_nothing_up() {
+        let mut seldom = std::pin::pin!(Seldom::new(std::future::pending::<()>()));
+        let bell = Arc::clone(&seldom.bell);
+        let task = Arc::new(Counting::default());
+        let waker = Waker::from(Arc::clone(&task));
+        let mut poll = || assert!(seldom.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        poll();
+        // One thread leaves the note, another polls for reasons of its own and takes it, and only then the call comes.
+        bell.rung.store(true, Ordering::Release);
+        poll();
+        let called = bell.task.lock().clone();
+        called.into_iter().for_each(Waker::wake);
+        poll();
+        Waker::from(bell).wake();
+        assert_eq!(task.0.load(Ordering::Relaxed), 2, "the next ring calls again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -52,6 +52,10 @@ async fn wrong_keys_are_refused() {
     let region = call.clone().change(|call| call.region = "eu-west-1").send(&s3).await;
     assert_eq!(region.refused(400, "AuthorizationHeaderMalformed").element("Region").as_deref(), Some("us-east-1"));
     call.header("x-amz-security-token", "t").send(&s3).await.refused(400, "InvalidToken");
+    // The text that is signed has it in hexadecimal digits.
+    let base64 = crate::harness::checksum(gabion_store::ChecksumAlgorithm::Sha256, b"x");
+    let put = s3.put("/bkt/k").body("x").payload(Payload::Says(base64));
+    put.send(&s3).await.refused(403, "SignatureDoesNotMatch");
 }
 
 #[tokio::test]
