@@ -150,7 +150,7 @@ async fn what_is_not_implemented_says_so() {
     assert_eq!(failure(policy), refused(501, "NotImplemented"));
     let tag = Tag::builder().key("a").value("b").build().unwrap();
     let tagging = Tagging::builder().tag_set(tag).build().unwrap();
-    let tagging = client.put_object_tagging().bucket(BUCKET).key("k").tagging(tagging).send().await;
+    let tagging = client.put_bucket_tagging().bucket(BUCKET).tagging(tagging).send().await;
     assert_eq!(failure(tagging), refused(501, "NotImplemented"));
     assert_eq!(failure(client.get_object_acl().bucket(BUCKET).key("k").send().await).status(), Some(501));
     let encrypted = client.put_object().bucket(BUCKET).key("enc").sse_customer_algorithm("AES256");

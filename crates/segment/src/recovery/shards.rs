@@ -99,6 +99,13 @@ impl Shards {
         join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
     }
 
+    /// Whether enough shards show a stripe at the end that `seal` tells of.
+    pub(super) async fn has_stripe(&self, core: &Core, seal: Seal) -> bool {
+        let heads = self.heads(core, seal.end_offset).await;
+        let is_stripe = |head: &&Head| matches!(head, Head::Chunk(chunk) if chunk.shape.stripe_index == seal.stripes);
+        heads.iter().filter(is_stripe).count() >= self.info.geometry.data()
+    }
+
     /// The seal at the end of the shard files; the longest, should there be several.
     pub(super) async fn seal_at_end(&self, core: &Core) -> Option<Seal> {
         let seals = join_all(self.files.iter().enumerate().map(async |(shard, len)| {

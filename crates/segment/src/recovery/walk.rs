@@ -70,9 +70,10 @@ pub(super) async fn recover_segment(
     let seal = match (known.and_then(|known| known.sealed), shards.seal_at_end(core).await) {
         // An index that was lost may have held the only word of an end that was never on the media: a stripe behind it was taken for acknowledged
         // then, and was seen. So a copy of that index must not cut it off again.
-        (Some(known), Some(found)) if found.end_offset > known.end_offset => {
+        (Some(known), Some(found)) if found.end_offset > known.end_offset && shards.has_stripe(core, known).await => {
             return Err(LogError::IndexBehind { segment: id });
         }
+        // A longer seal without its stripes is that of a recovery that did not come to its end, and the index knows what was decided then.
         (known, found) => known.or(found),
     };
     let at = match known {
