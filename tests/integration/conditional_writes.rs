@@ -1,7 +1,7 @@
 //! If-None-Match and If-Match on writes and deletes: atomic, per key.
 
 use aws_sdk_s3::primitives::ByteStream;
-use gabion_tests::{Content, bytes_of, failure};
+use gabion_tests::{Content, Outcome, bytes_of, failure};
 
 use crate::{BUCKET, refused, served};
 
@@ -32,6 +32,9 @@ async fn delete_if_unchanged() {
     assert_eq!(failure(client.head_object().bucket(BUCKET).key("k").send().await).status(), Some(404));
 }
 
+/// A body of so many bytes is in the sockets' buffers before anything is answered.
+const SENT_AT_ONCE: usize = 64 * 1024;
+
 /// Whatever their number and size, one of the writers that ask for absence wins, and its bytes are what is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_writers_exactly_one_creates_the_object() {
@@ -49,7 +52,10 @@ async fn of_many_writers_exactly_one_creates_the_object() {
                 Ok(_) => winners.push(writer),
                 Err(error) => {
                     let outcome = failure(Err::<(), _>(error));
-                    assert!(matches!(outcome.status(), Some(409 | 412)), "{outcome:?}");
+                    // A body that is on its way when the object appears is refused unread, and the connection ends: a client that still writes may
+                    // see that before it sees the answer (and SDKs try again, which is off here).
+                    let is_cut_off = len > SENT_AT_ONCE && matches!(outcome, Outcome::Lost(_));
+                    assert!(is_cut_off || matches!(outcome.status(), Some(409 | 412)), "{outcome:?}");
                 }
             }
         }

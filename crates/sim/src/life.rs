@@ -146,6 +146,10 @@ impl Life<'_> {
                 Err(error) => {
                     self.unless_out().await;
                     self.world.borrow_mut().trace.say(format!("can not be opened: {error}"));
+                    if let Some(number) = self.machine.told_off(&error.to_string()) {
+                        self.machine.has_left(number);
+                        continue;
+                    }
                     if !atlas.is_noisy() {
                         return Err(format!("can not be opened: {error}"));
                     }

@@ -28,6 +28,8 @@ pub(crate) struct Machine {
     left: RefCell<BTreeSet<usize>>,
     /// Targets of which it is not known whether they are members still.
     in_doubt: RefCell<BTreeSet<usize>>,
+    /// Targets that were to be removed at some time.
+    unwanted: RefCell<BTreeSet<usize>>,
     pub(crate) config: StoreConfig,
 }
 
@@ -41,6 +43,7 @@ impl Machine {
             taken: RefCell::default(),
             left: RefCell::default(),
             in_doubt: RefCell::default(),
+            unwanted: RefCell::default(),
             power,
             state_dir: StateDir::default(),
             clock: Arc::default(),
@@ -78,6 +81,15 @@ impl Machine {
     /// A target is being removed.
     pub(crate) fn doubt(&self, number: usize) {
         self.in_doubt.borrow_mut().insert(number);
+        self.unwanted.borrow_mut().insert(number);
+    }
+
+    /// The target that a refused start is about, if it was to be removed: it took effect, though it seemed not to, and nothing on the target tells
+    /// any more. The operator reads the sentence and takes it off the command line.
+    pub(crate) fn told_off(&self, refusal: &str) -> Option<usize> {
+        let is_it = |number: &usize| refusal.contains(&format!("{} ", self.target(*number).name));
+        let number = self.unwanted.borrow().iter().copied().filter(|number| self.is_given(*number)).find(is_it)?;
+        refusal.contains("it is no member").then_some(number)
     }
 
     /// Whether it is unknown if a target is a member.
