@@ -3,8 +3,8 @@
 //! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, PartTag, StoredChecksum};
-use gabion_types::{Extent, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum};
+use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
 /// The version that is written.
@@ -91,6 +91,29 @@ pub(crate) struct PutObjectMutation {
     /// The parts of the object that this is a copy of.
     #[n(8)]
     pub parts: Vec<CopiedPart>,
+}
+
+impl PutObjectMutation {
+    /// What makes the row of an object again, with its bytes in `data`: for a move.
+    pub(crate) fn again(
+        bucket: &BucketName,
+        key: &ObjectKey,
+        row: ObjectRow,
+        data: Data,
+        parts: Vec<CopiedPart>,
+    ) -> Self {
+        Self {
+            bucket: bucket.as_str().to_owned(),
+            key: key.as_str().to_owned(),
+            modified_ms: row.modified_ms,
+            size: row.size,
+            etag: row.etag,
+            attributes: row.attributes,
+            checksums: row.checksums,
+            data,
+            parts,
+        }
+    }
 }
 
 /// A part of an object that was copied.
@@ -266,6 +289,11 @@ pub(crate) enum MutationError {
 }
 
 impl Mutation {
+    /// A row of the commit `seq`, logged again.
+    pub(crate) fn moving(seq: Seq, row: MovedRow) -> Self {
+        Self::Move(Box::new(MoveMutation { seq, row }))
+    }
+
     /// Version byte and fields; the caller checks [`Mutation::fits`].
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MUTATION_BYTES_USUAL);

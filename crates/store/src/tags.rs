@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use gabion_metadata::rows::Attributes;
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
     Store, StoreError,
     copy::{copied_parts, extents_of},
     locks::{Lockable, Mode},
-    mutation::{Data, MoveMutation, MovedRow, Mutation, PutObjectMutation},
+    mutation::{Data, MovedRow, Mutation, PutObjectMutation},
     store::Inner,
 };
 
@@ -50,22 +49,14 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let object = Lockable::Object(bucket, key);
         let _guards = self.locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), (object, Mode::Exclusive)]).await;
-        let (_, row) = self.require_object(bucket, key)?;
+        let (_, mut row) = self.require_object(bucket, key)?;
         let index = self.index.snapshot();
         let extents = extents_of(&*index, &row.layout)?;
         let parts = copied_parts(&*index, &row)?;
-        let tagged = PutObjectMutation {
-            bucket: bucket.as_str().to_owned(),
-            key: key.as_str().to_owned(),
-            modified_ms: row.modified_ms,
-            size: row.size,
-            etag: row.etag,
-            attributes: Attributes { tags, ..row.attributes },
-            checksums: row.checksums,
-            data: Data::Extents(extents.clone()),
-            parts,
-        };
-        let mutation = Mutation::Move(Box::new(MoveMutation { seq: row.seq, row: MovedRow::Object(tagged) }));
+        let seq = row.seq;
+        row.attributes.tags = tags;
+        let tagged = PutObjectMutation::again(bucket, key, row, Data::Extents(extents.clone()), parts);
+        let mutation = Mutation::moving(seq, MovedRow::Object(tagged));
         if !Mutation::fits(&mutation.encode()) {
             let message = "The object has too many parts for its tags to be changed; give them when it is uploaded.";
             return Err(StoreError::InvalidRequest(message.into()));

@@ -23,9 +23,7 @@ use super::{
 use crate::{
     ByteRange, StoreError,
     get::pieces::{Piece, Pieces},
-    mutation::{
-        CompleteUploadMutation, Data, EndUploadMutation, MoveMutation, MovedRow, Mutation, NamedPart, PutPartMutation,
-    },
+    mutation::{CompleteUploadMutation, Data, EndUploadMutation, MovedRow, Mutation, NamedPart, PutPartMutation},
     pages::Pages,
     store::Inner,
 };
@@ -233,7 +231,7 @@ impl Moving<'_> {
             checksums: row.checksums,
             parts,
         };
-        let mutation = Mutation::Move(Box::new(MoveMutation { seq: row.seq, row: MovedRow::Completed(completed) }));
+        let mutation = Mutation::moving(row.seq, MovedRow::Completed(completed));
         let encoded = mutation.encode();
         if !Mutation::fits(&encoded) {
             return Ok(Fate::TooLarge);

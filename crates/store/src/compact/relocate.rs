@@ -7,7 +7,7 @@ use gabion_metadata::{
     rows::{BucketRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
 };
 use gabion_segment::{LogError, NewRecord};
-use gabion_types::{Extent, SegmentId, Seq, limits::INLINE_BYTES_MAX};
+use gabion_types::{Extent, SegmentId, limits::INLINE_BYTES_MAX};
 
 use super::{
     Fate, Round, by_parts,
@@ -21,8 +21,8 @@ use crate::{
     holds::Hold,
     locks::{Guards, Lockable, Mode},
     mutation::{
-        CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MoveMutation, MovedRow, Mutation,
-        PutObjectMutation, PutPartMutation,
+        CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MovedRow, Mutation, PutObjectMutation,
+        PutPartMutation,
     },
     references::References,
     store::Inner,
@@ -213,26 +213,13 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
             let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
             let content = rewrite(round, &pieces, stays).await;
             let Some(content) = unless_changed(round, found, content)? else { return Ok(None) };
-            let mutation = PutObjectMutation {
-                bucket: bucket.as_str().to_owned(),
-                key: key.as_str().to_owned(),
-                modified_ms: row.modified_ms,
-                size: row.size,
-                etag: row.etag,
-                attributes: row.attributes,
-                checksums: row.checksums,
-                data: content.data.clone(),
-                parts,
-            };
-            (row.seq, MovedRow::Object(mutation), content, before)
+            let seq = row.seq;
+            let mutation = PutObjectMutation::again(bucket, key, row, content.data.clone(), parts);
+            (seq, MovedRow::Object(mutation), content, before)
         }
     };
-    let mutation = moving(seq, row);
+    let mutation = Mutation::moving(seq, row);
     Ok(Some(Prepared { mutation, content, before }))
-}
-
-fn moving(seq: Seq, row: MovedRow) -> Mutation {
-    Mutation::Move(Box::new(MoveMutation { seq, row }))
 }
 
 /// The extents of a row; nothing when they are not whole, because the row changed.
