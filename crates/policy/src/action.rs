@@ -1,0 +1,150 @@
+//! The element `Action`, and the actions of S3.
+
+use crate::error::PolicyError;
+use crate::json::Json;
+use crate::pattern::{Marks, Pattern};
+use crate::principal::texts;
+use crate::request::Context;
+
+/// Patterns of actions, in lower case: actions are the same in any case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Actions(Vec<(String, Pattern)>);
+
+impl Actions {
+    /// # Errors
+    /// `Policy has invalid action`.
+    pub(crate) fn parse(json: Json) -> Result<Self, PolicyError> {
+        let texts = texts(json).filter(|texts| !texts.is_empty()).ok_or_else(invalid)?;
+        let patterns = texts.into_iter().map(|text| {
+            let lower = text.to_lowercase();
+            if lower != "*" && !lower.split_once(':').is_some_and(|(service, name)| is_name(service) && is_name(name)) {
+                return Err(invalid());
+            }
+            let pattern = Pattern::parse(&lower, Marks { wildcards: true, variables: false })?;
+            Ok((text, pattern))
+        });
+        patterns.collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        Json::List(self.0.iter().map(|(source, _)| Json::Text(source.clone())).collect())
+    }
+
+    /// Whether an action, in lower case, is among them.
+    pub(crate) fn matches(&self, action: &str) -> bool {
+        let empty = Context::default();
+        self.0.iter().any(|(_, pattern)| pattern.matches(action, &empty) == Some(true))
+    }
+
+    /// Whether each of the patterns stands for an action of S3 at least.
+    pub(crate) fn are_of_s3(&self) -> bool {
+        let empty = Context::default();
+        let is_known = |pattern: &Pattern| {
+            ACTIONS.iter().any(|name| pattern.matches(&format!("s3:{}", name.to_lowercase()), &empty) == Some(true))
+        };
+        self.0.iter().all(|(_, pattern)| is_known(pattern))
+    }
+}
+
+fn invalid() -> PolicyError {
+    PolicyError::new("Policy has invalid action")
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_*?".contains(&byte))
+}
+
+/// The actions of S3 that a bucket's policy may name. Source: AWS, "Actions, resources, and condition keys for Amazon S3"; appending and
+/// renaming are part of `PutObject` there.
+const ACTIONS: &[&str] = &[
+    "AbortMultipartUpload",
+    "BypassGovernanceRetention",
+    "CreateBucket",
+    "CreateBucketMetadataTableConfiguration",
+    "CreateSession",
+    "DeleteBucket",
+    "DeleteBucketMetadataTableConfiguration",
+    "DeleteBucketOwnershipControls",
+    "DeleteBucketPolicy",
+    "DeleteBucketPublicAccessBlock",
+    "DeleteBucketTagging",
+    "DeleteBucketWebsite",
+    "DeleteObject",
+    "DeleteObjectTagging",
+    "DeleteObjectVersion",
+    "DeleteObjectVersionTagging",
+    "GetAccelerateConfiguration",
+    "GetAnalyticsConfiguration",
+    "GetBucketAcl",
+    "GetBucketCORS",
+    "GetBucketLocation",
+    "GetBucketLogging",
+    "GetBucketMetadataTableConfiguration",
+    "GetBucketNotification",
+    "GetBucketObjectLockConfiguration",
+    "GetBucketOwnershipControls",
+    "GetBucketPolicy",
+    "GetBucketPolicyStatus",
+    "GetBucketPublicAccessBlock",
+    "GetBucketRequestPayment",
+    "GetBucketTagging",
+    "GetBucketVersioning",
+    "GetBucketWebsite",
+    "GetEncryptionConfiguration",
+    "GetIntelligentTieringConfiguration",
+    "GetInventoryConfiguration",
+    "GetLifecycleConfiguration",
+    "GetMetricsConfiguration",
+    "GetObject",
+    "GetObjectAcl",
+    "GetObjectAttributes",
+    "GetObjectLegalHold",
+    "GetObjectRetention",
+    "GetObjectTagging",
+    "GetObjectTorrent",
+    "GetObjectVersion",
+    "GetObjectVersionAcl",
+    "GetObjectVersionAttributes",
+    "GetObjectVersionForReplication",
+    "GetObjectVersionTagging",
+    "GetObjectVersionTorrent",
+    "GetReplicationConfiguration",
+    "InitiateReplication",
+    "ListBucket",
+    "ListBucketMultipartUploads",
+    "ListBucketVersions",
+    "ListMultipartUploadParts",
+    "ObjectOwnerOverrideToBucketOwner",
+    "PutAccelerateConfiguration",
+    "PutAnalyticsConfiguration",
+    "PutBucketAcl",
+    "PutBucketCORS",
+    "PutBucketLogging",
+    "PutBucketNotification",
+    "PutBucketObjectLockConfiguration",
+    "PutBucketOwnershipControls",
+    "PutBucketPolicy",
+    "PutBucketPublicAccessBlock",
+    "PutBucketRequestPayment",
+    "PutBucketTagging",
+    "PutBucketVersioning",
+    "PutBucketWebsite",
+    "PutEncryptionConfiguration",
+    "PutIntelligentTieringConfiguration",
+    "PutInventoryConfiguration",
+    "PutLifecycleConfiguration",
+    "PutMetricsConfiguration",
+    "PutObject",
+    "PutObjectAcl",
+    "PutObjectLegalHold",
+    "PutObjectRetention",
+    "PutObjectTagging",
+    "PutObjectVersionAcl",
+    "PutObjectVersionTagging",
+    "PutReplicationConfiguration",
+    "ReplicateDelete",
+    "ReplicateObject",
+    "ReplicateTags",
+    "RestoreObject",
+    "UpdateObjectEncryption",
+];
