@@ -7,7 +7,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use crate::ErasureError;
 
 /// Longest digest of all algorithms, in bytes.
-const DIGEST_BYTES_MAX: usize = 32;
+const DIGEST_BYTES_MAX: usize = 64;
 
 /// A checksum algorithm of S3. The discriminant is what rows on disk hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -23,11 +23,32 @@ pub enum ChecksumAlgorithm {
     Sha1 = 3,
     /// SHA-256.
     Sha256 = 4,
+    /// SHA-512.
+    Sha512 = 5,
+    /// MD5.
+    Md5 = 6,
+    /// XXH64, seed 0.
+    XxHash64 = 7,
+    /// XXH3 with 64 bits, seed 0.
+    XxHash3 = 8,
+    /// XXH3 with 128 bits, seed 0.
+    XxHash128 = 9,
 }
 
 impl ChecksumAlgorithm {
     /// All algorithms, each at its [`Self::index`].
-    pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
+    pub const ALL: [Self; 10] = [
+        Self::Crc32,
+        Self::Crc32c,
+        Self::Crc64Nvme,
+        Self::Sha1,
+        Self::Sha256,
+        Self::Sha512,
+        Self::Md5,
+        Self::XxHash64,
+        Self::XxHash3,
+        Self::XxHash128,
+    ];
 
     /// The name in S3's API.
     #[must_use]
@@ -38,6 +59,11 @@ impl ChecksumAlgorithm {
             Self::Crc64Nvme => "CRC64NVME",
             Self::Sha1 => "SHA1",
             Self::Sha256 => "SHA256",
+            Self::Sha512 => "SHA512",
+            Self::Md5 => "MD5",
+            Self::XxHash64 => "XXHASH64",
+            Self::XxHash3 => "XXHASH3",
+            Self::XxHash128 => "XXHASH128",
         }
     }
 
@@ -46,9 +72,11 @@ impl ChecksumAlgorithm {
     pub const fn digest_len(self) -> usize {
         match self {
             Self::Crc32 | Self::Crc32c => 4,
-            Self::Crc64Nvme => 8,
+            Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 => 8,
+            Self::Md5 | Self::XxHash128 => 16,
             Self::Sha1 => 20,
             Self::Sha256 => 32,
+            Self::Sha512 => 64,
         }
     }
 
@@ -83,7 +111,7 @@ impl FromStr for ChecksumAlgorithm {
     }
 }
 
-/// The value of a checksum: its algorithm and its raw bytes (CRCs big-endian). Its text is base64, as in S3's headers.
+/// The value of a checksum: its algorithm and its raw bytes (CRCs and XXH sums big-endian). Its text is base64, as in S3's headers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Checksum {
     algorithm: ChecksumAlgorithm,
@@ -118,7 +146,7 @@ impl Checksum {
         }
     }
 
-    /// The value of a CRC, in the low bits of `crc`.
+    /// The value of a CRC or a sum of at most 64 bits, in the low bits of `crc`.
     pub(crate) fn from_crc(algorithm: ChecksumAlgorithm, crc: u64) -> Self {
         let big_endian = crc.to_be_bytes();
         let len = algorithm.digest_len().min(big_endian.len());
@@ -169,8 +197,8 @@ mod tests {
             assert_eq!(algorithm.as_str().to_lowercase().parse(), Ok(algorithm));
             assert_eq!(ChecksumAlgorithm::from_index(algorithm.index()), Some(algorithm));
         }
-        assert_eq!(ChecksumAlgorithm::from_index(5), None);
-        for text in ["", "MD5", "CRC-32", "CRC32 ", "SHA-256"] {
+        assert_eq!(ChecksumAlgorithm::from_index(10), None);
+        for text in ["", "XXH3", "CRC-32", "CRC32 ", "SHA-256"] {
             assert!(text.parse::<ChecksumAlgorithm>().is_err(), "{text:?}");
         }
     }
@@ -178,7 +206,7 @@ mod tests {
     #[test]
     fn base64_round_trips_and_refuses_the_rest() {
         for algorithm in ChecksumAlgorithm::ALL {
-            let digest: Vec<u8> = (200..).take(algorithm.digest_len()).collect();
+            let digest: Vec<u8> = (150..).take(algorithm.digest_len()).collect();
             let checksum = Checksum::new(algorithm, &digest).unwrap();
             assert_eq!(checksum.as_bytes(), digest);
             assert_eq!(Checksum::from_base64(algorithm, &checksum.to_string()), Ok(checksum));

@@ -1,8 +1,11 @@
 //! All digests of a body in one go.
 
+use std::hash::Hasher;
+
 use crc_fast::CrcAlgorithm;
 use sha1::Sha1;
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
+use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
 use crate::{Checksum, ChecksumAlgorithm, Md5};
 
@@ -69,6 +72,11 @@ enum Running {
     Crc(ChecksumAlgorithm, Box<crc_fast::Digest>),
     Sha1(Sha1),
     Sha256(Sha256),
+    Sha512(Box<Sha512>),
+    Md5(Md5),
+    XxHash64(XxHash64),
+    XxHash3(Box<XxHash3_64>),
+    XxHash128(Box<XxHash3_128>),
 }
 
 impl Running {
@@ -80,6 +88,11 @@ impl Running {
             ChecksumAlgorithm::Crc64Nvme => crc(CrcAlgorithm::Crc64Nvme),
             ChecksumAlgorithm::Sha1 => Self::Sha1(Sha1::new()),
             ChecksumAlgorithm::Sha256 => Self::Sha256(Sha256::new()),
+            ChecksumAlgorithm::Sha512 => Self::Sha512(Box::default()),
+            ChecksumAlgorithm::Md5 => Self::Md5(Md5::default()),
+            ChecksumAlgorithm::XxHash64 => Self::XxHash64(XxHash64::with_seed(0)),
+            ChecksumAlgorithm::XxHash3 => Self::XxHash3(Box::new(XxHash3_64::new())),
+            ChecksumAlgorithm::XxHash128 => Self::XxHash128(Box::new(XxHash3_128::new())),
         }
     }
 
@@ -88,6 +101,11 @@ impl Running {
             Self::Crc(_, crc) => crc.update(bytes),
             Self::Sha1(sha1) => sha1.update(bytes),
             Self::Sha256(sha256) => sha256.update(bytes),
+            Self::Sha512(sha512) => sha512.update(bytes),
+            Self::Md5(md5) => md5.update(bytes),
+            Self::XxHash64(sum) => sum.write(bytes),
+            Self::XxHash3(sum) => sum.write(bytes),
+            Self::XxHash128(sum) => sum.write(bytes),
         }
     }
 
@@ -97,6 +115,11 @@ impl Running {
             Self::Crc(algorithm, crc) => Checksum::from_crc(algorithm, crc.finalize()),
             Self::Sha1(sha1) => of(ChecksumAlgorithm::Sha1, &sha1.finalize()),
             Self::Sha256(sha256) => of(ChecksumAlgorithm::Sha256, &sha256.finalize()),
+            Self::Sha512(sha512) => of(ChecksumAlgorithm::Sha512, &sha512.finalize()),
+            Self::Md5(md5) => of(ChecksumAlgorithm::Md5, &md5.finish()),
+            Self::XxHash64(sum) => Checksum::from_crc(ChecksumAlgorithm::XxHash64, sum.finish()),
+            Self::XxHash3(sum) => Checksum::from_crc(ChecksumAlgorithm::XxHash3, sum.finish()),
+            Self::XxHash128(sum) => of(ChecksumAlgorithm::XxHash128, &sum.finish_128().to_be_bytes()),
         }
     }
 }
@@ -119,6 +142,15 @@ mod tests {
             (ChecksumAlgorithm::Crc64Nvme, "ae8b14860a799888"),
             (ChecksumAlgorithm::Sha1, "f7c3bc1d808e04732adf679965ccc34ca7ae3441"),
             (ChecksumAlgorithm::Sha256, "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"),
+            (
+                ChecksumAlgorithm::Sha512,
+                "d9e6762dd1c8eaf6d61b3c6192fc408d4d6d5f1176d0c29169bc24e71c3f274ad27fcd5811b313d681f7e55ec02d73d499c95455b6b5bb503acf574fba8ffe85",
+            ),
+            (ChecksumAlgorithm::Md5, "25f9e794323b453885f5181f1b624d0b"),
+            // Of the reference implementation (xxhsum 0.8).
+            (ChecksumAlgorithm::XxHash64, "8cb841db40e6ae83"),
+            (ChecksumAlgorithm::XxHash3, "72dcb18b67a17dff"),
+            (ChecksumAlgorithm::XxHash128, "33119477ede5dcd5e9716427681d5860"),
         ] {
             assert_eq!(hex::encode(digests.checksum(algorithm).unwrap().as_bytes()), expected, "{algorithm}");
         }

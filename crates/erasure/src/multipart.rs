@@ -9,7 +9,7 @@ use crate::{
 
 /// The checksum of the whole object from those of its parts with their lengths in bytes, in order.
 ///
-/// None for SHA-1 and SHA-256, which do not combine, and when a part's checksum is of another algorithm.
+/// None for all that are no CRCs, which do not combine, and when a part's checksum is of another algorithm.
 #[must_use]
 pub fn combine_full_object(algorithm: ChecksumAlgorithm, parts: &[(Checksum, u64)]) -> Option<Checksum> {
     let ring = ring(algorithm)?;
@@ -34,8 +34,8 @@ pub fn combine_full_object(algorithm: ChecksumAlgorithm, parts: &[(Checksum, u64
 /// The checksum of checksums: that of the raw part checksums, concatenated in order. S3 writes it as its base64, a
 /// hyphen and the number of parts.
 ///
-/// S3 defines it for CRC32, CRC32C, SHA1 and SHA256; that it may not be asked for with CRC64NVME, and that all parts
-/// are of `algorithm`, is for the caller to check.
+/// S3 defines it for all but CRC64NVME; that it may not be asked for with that one, and that all parts are of `algorithm`, is
+/// for the caller to check.
 #[must_use]
 pub fn composite(algorithm: ChecksumAlgorithm, parts: &[Checksum]) -> Checksum {
     let mut digester = Digester::new(false, &[algorithm]);
@@ -48,7 +48,13 @@ fn ring(algorithm: ChecksumAlgorithm) -> Option<&'static Ring> {
         ChecksumAlgorithm::Crc32 => Some(&CRC32),
         ChecksumAlgorithm::Crc32c => Some(&CRC32C),
         ChecksumAlgorithm::Crc64Nvme => Some(&CRC64_NVME),
-        ChecksumAlgorithm::Sha1 | ChecksumAlgorithm::Sha256 => None,
+        ChecksumAlgorithm::Sha1
+        | ChecksumAlgorithm::Sha256
+        | ChecksumAlgorithm::Sha512
+        | ChecksumAlgorithm::Md5
+        | ChecksumAlgorithm::XxHash64
+        | ChecksumAlgorithm::XxHash3
+        | ChecksumAlgorithm::XxHash128 => None,
     }
 }
 
@@ -69,7 +75,7 @@ mod tests {
             for part_bytes in [1, 100, 999, 5000, 10_000] {
                 let parts: Vec<_> =
                     bytes.chunks(part_bytes).map(|part| (checksum(algorithm, part), part.len() as u64)).collect();
-                let combines = algorithm.digest_len() <= 8;
+                let combines = ChecksumAlgorithm::ALL[..3].contains(&algorithm);
                 let expected = combines.then(|| checksum(algorithm, &bytes));
                 assert_eq!(combine_full_object(algorithm, &parts), expected, "{algorithm} {part_bytes}");
             }

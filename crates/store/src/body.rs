@@ -102,6 +102,7 @@ struct Collector<'a> {
     is_late: bool,
     digester: Digester,
     wants_crc64: bool,
+    wants_md5_checksum: bool,
     pieces: Pieces,
     stripes: Option<Stripes<'a>>,
 }
@@ -113,11 +114,14 @@ impl<'a> Collector<'a> {
         algorithms.sort_unstable();
         algorithms.dedup();
         let is_md5 = inner.config.etag == EtagKind::Md5;
-        let may_wait = tagging == Tagging::Late && body.content_md5.is_none();
+        let wants_md5_checksum = algorithms.contains(&ChecksumAlgorithm::Md5);
+        let needs_md5 = body.content_md5.is_some() || wants_md5_checksum;
+        let may_wait = tagging == Tagging::Late && !needs_md5;
         let is_late = is_md5 && may_wait && body.length.is_some_and(LateMd5s::takes);
-        let wants_md5 = (is_md5 && !is_late) || body.content_md5.is_some();
+        let wants_md5 = (is_md5 && !is_late) || needs_md5;
         let wants_crc64 = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
-        algorithms.retain(|&algorithm| algorithm != ChecksumAlgorithm::Crc64Nvme);
+        // Those two are taken anyway.
+        algorithms.retain(|algorithm| !matches!(algorithm, ChecksumAlgorithm::Crc64Nvme | ChecksumAlgorithm::Md5));
         Self {
             inner,
             size: 0,
@@ -126,6 +130,7 @@ impl<'a> Collector<'a> {
             is_late,
             digester: Digester::new(false, &algorithms),
             wants_crc64,
+            wants_md5_checksum,
             pieces: Pieces::default(),
             stripes: None,
         }
@@ -170,6 +175,10 @@ impl<'a> Collector<'a> {
         let mut digests = self.digester.finish();
         if self.wants_crc64 {
             digests.checksums.push(crc64_checksum(crc64));
+        }
+        if let (true, Some(md5)) = (self.wants_md5_checksum, md5) {
+            let checksum = Checksum::new(ChecksumAlgorithm::Md5, &md5).expect("it has sixteen bytes");
+            digests.checksums.push(checksum);
         }
         check(md5, &digests, body)?;
         let tag = match (self.inner.config.etag, md5) {

@@ -31,10 +31,15 @@ pub(crate) async fn create(ops: &Ops, request: CreateUpload) -> Result<Created, 
 
 /// The kind of checksum of a multipart object: AWS, "Checking object integrity", table of algorithms and types.
 fn kind_of(algorithm: ChecksumAlgorithm, kind: Option<ChecksumKind>) -> Result<ChecksumKind, S3Error> {
-    use ChecksumAlgorithm::{Crc64Nvme, Sha1, Sha256};
+    use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme};
+    let is_possible = match kind {
+        Some(ChecksumKind::Composite) => algorithm != Crc64Nvme,
+        Some(ChecksumKind::FullObject) => matches!(algorithm, Crc32 | Crc32c | Crc64Nvme),
+        None => true,
+    };
     match (algorithm, kind) {
-        (Crc64Nvme, Some(ChecksumKind::Composite)) | (Sha1 | Sha256, Some(ChecksumKind::FullObject)) => {
-            let kind = kind.map_or("", kind_name);
+        (_, Some(kind)) if !is_possible => {
+            let kind = kind_name(kind);
             let algorithm = algorithm.as_str().to_ascii_lowercase();
             Err(S3Error::request(format!(
                 "The {kind} checksum type cannot be used with the {algorithm} checksum algorithm."
@@ -68,7 +73,7 @@ mod tests {
 
     #[test]
     fn kinds_of_checksums_follow_awss_table() {
-        use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+        use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256, Sha512, XxHash3, XxHash64, XxHash128};
         use ChecksumKind::{Composite, FullObject};
         let table = [
             (Crc32, None, Some(Composite)),
@@ -81,6 +86,11 @@ mod tests {
             (Sha256, Some(Composite), Some(Composite)),
             (Sha1, Some(FullObject), None),
             (Sha256, Some(FullObject), None),
+            (Sha512, None, Some(Composite)),
+            (Md5, None, Some(Composite)),
+            (XxHash64, Some(Composite), Some(Composite)),
+            (XxHash3, Some(FullObject), None),
+            (XxHash128, Some(FullObject), None),
         ];
         for (algorithm, kind, expected) in table {
             assert_eq!(kind_of(algorithm, kind).ok(), expected, "{algorithm} {kind:?}");

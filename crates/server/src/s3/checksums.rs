@@ -13,13 +13,21 @@ use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name};
 
 /// Elements in documents, in the order in which AWS writes them.
-const ELEMENTS: [(ChecksumAlgorithm, &str, &str); 5] = [
+const ELEMENTS: [(ChecksumAlgorithm, &str, &str); 10] = [
     (ChecksumAlgorithm::Crc32, "ChecksumCRC32", "x-amz-checksum-crc32"),
     (ChecksumAlgorithm::Crc32c, "ChecksumCRC32C", "x-amz-checksum-crc32c"),
     (ChecksumAlgorithm::Crc64Nvme, "ChecksumCRC64NVME", "x-amz-checksum-crc64nvme"),
     (ChecksumAlgorithm::Sha1, "ChecksumSHA1", "x-amz-checksum-sha1"),
     (ChecksumAlgorithm::Sha256, "ChecksumSHA256", "x-amz-checksum-sha256"),
+    (ChecksumAlgorithm::Sha512, "ChecksumSHA512", "x-amz-checksum-sha512"),
+    (ChecksumAlgorithm::Md5, "ChecksumMD5", "x-amz-checksum-md5"),
+    (ChecksumAlgorithm::XxHash64, "ChecksumXXHASH64", "x-amz-checksum-xxhash64"),
+    (ChecksumAlgorithm::XxHash3, "ChecksumXXHASH3", "x-amz-checksum-xxhash3"),
+    (ChecksumAlgorithm::XxHash128, "ChecksumXXHASH128", "x-amz-checksum-xxhash128"),
 ];
+
+/// What the names of all their headers begin with.
+const HEADER_PREFIX: &str = "x-amz-checksum-";
 
 const ONE_CHECKSUM: &str = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
 const NO_VALUE: &str = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer \
@@ -80,8 +88,12 @@ impl BodyDigests {
 /// The one `x-amz-checksum-*` header that carries a value, with its text.
 pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3Error> {
     let mut found = None;
-    for (algorithm, _, header) in ELEMENTS {
-        if let Some(text) = call.header(header)?
+    if !call.has.extensions {
+        return Ok(None);
+    }
+    for name in call.headers().keys().map(HeaderName::as_str).filter(|name| name.starts_with(HEADER_PREFIX)) {
+        if let Some((algorithm, ..)) = ELEMENTS.into_iter().find(|(.., header)| *header == name)
+            && let Some(text) = call.header(name)?
             && found.replace((algorithm, text)).is_some()
         {
             return Err(S3Error::request(ONE_CHECKSUM));
@@ -156,17 +168,14 @@ fn read_trailers(announced: Option<ChecksumAlgorithm>, trailers: &HeaderMap) -> 
 /// The algorithm of a header that names one (`x-amz-checksum-algorithm`).
 ///
 /// # Errors
-/// `InvalidRequest`, `NotImplemented` for one of AWS that is not served.
+/// `InvalidRequest`.
 pub(super) fn algorithm(call: &Call, header: &'static str) -> Result<Option<ChecksumAlgorithm>, S3Error> {
     let Some(name) = call.header(header)? else { return Ok(None) };
-    if ["MD5", "SHA512", "XXHASH64", "XXHASH3", "XXHASH128"].contains(&name) {
-        return Err(S3Error::unsupported(header));
-    }
     match name.parse() {
         Ok(algorithm) => Ok(Some(algorithm)),
         Err(_) => {
             let message = "Checksum algorithm provided is unsupported. Please try again with any of the valid types: \
-                [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
+                [CRC32, CRC32C, CRC64NVME, MD5, SHA1, SHA256, SHA512, XXHASH128, XXHASH3, XXHASH64]";
             Err(S3Error::request(message))
         }
     }
@@ -230,7 +239,7 @@ mod tests {
     fn a_trailer_is_one_checksum() {
         assert_eq!(trailer(None).unwrap(), None);
         assert_eq!(trailer(Some("X-Amz-Checksum-Crc32")).unwrap(), Some(ChecksumAlgorithm::Crc32));
-        for bad in ["x-amz-meta-a", "x-amz-checksum-md5", "x-amz-checksum-crc32,x-amz-checksum-sha1"] {
+        for bad in ["x-amz-meta-a", "x-amz-checksum-md4", "x-amz-checksum-crc32,x-amz-checksum-sha1"] {
             assert_eq!(trailer(Some(bad)).unwrap_err().code, S3Code::InvalidRequest, "{bad}");
         }
     }

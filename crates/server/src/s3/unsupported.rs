@@ -19,12 +19,6 @@ const REFUSED: &[&str] = &[
     "x-amz-rename-source",
     "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
-    // Checksums of AWS that are not computed here.
-    "x-amz-checksum-md5",
-    "x-amz-checksum-sha512",
-    "x-amz-checksum-xxhash128",
-    "x-amz-checksum-xxhash3",
-    "x-amz-checksum-xxhash64",
 ];
 
 /// The same for all that begin so.
@@ -110,7 +104,7 @@ mod tests {
             ("x-amz-object-ownership", "ObjectWriter", not_implemented),
             ("x-amz-website-redirect-location", "/x", not_implemented),
             ("x-amz-write-offset-bytes", "0", not_implemented),
-            ("x-amz-checksum-sha512", "x", not_implemented),
+            ("x-amz-checksum-sha512", "x", None),
             ("x-amz-storage-class", "STANDARD", None),
             ("x-amz-storage-class", "GLACIER", Some(S3Code::InvalidStorageClass)),
             ("x-amz-meta-anything", "x", None),

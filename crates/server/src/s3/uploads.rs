@@ -105,7 +105,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
 }
 
 /// Where the object is, as the client addressed it.
-fn location(call: &Call) -> String {
+pub(super) fn location(call: &Call) -> String {
     let bucket = call.routed.bucket.as_ref().map(|bucket| bucket.as_str()).filter(|_| !call.routed.virtual_host);
     let key = call.routed.key.as_ref().map(|key| key.as_str()).unwrap_or_default();
     let bucket = bucket.map(|bucket| format!("/{bucket}")).unwrap_or_default();
@@ -124,6 +124,11 @@ fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {
         (ChecksumAlgorithm::Crc64Nvme, &part.checksum_crc64nvme),
         (ChecksumAlgorithm::Sha1, &part.checksum_sha1),
         (ChecksumAlgorithm::Sha256, &part.checksum_sha256),
+        (ChecksumAlgorithm::Sha512, &part.checksum_sha512),
+        (ChecksumAlgorithm::Md5, &part.checksum_md5),
+        (ChecksumAlgorithm::XxHash64, &part.checksum_xxhash64),
+        (ChecksumAlgorithm::XxHash3, &part.checksum_xxhash3),
+        (ChecksumAlgorithm::XxHash128, &part.checksum_xxhash128),
     ];
     let checksums = given.into_iter().filter_map(|(algorithm, text)| {
         // A checksum that is none can not be the part's.

@@ -2,7 +2,7 @@
 
 use gabion_store::ChecksumAlgorithm;
 
-use crate::harness::{Answer, Call, S3, checksum, crc32};
+use crate::harness::{Answer, Call, S3, checksum};
 
 async fn begin(s3: &S3, call: Call) -> String {
     call.send(s3).await.expect(200).element("UploadId").unwrap()
@@ -146,6 +146,10 @@ async fn checksums_of_uploads_are_composite_or_full() {
         ("SHA256", None, Some("COMPOSITE")),
         ("SHA256", Some("FULL_OBJECT"), None),
         ("CRC64NVME", Some("COMPOSITE"), None),
+        ("SHA512", None, Some("COMPOSITE")),
+        ("MD5", None, Some("COMPOSITE")),
+        ("XXHASH3", Some("COMPOSITE"), Some("COMPOSITE")),
+        ("XXHASH128", Some("FULL_OBJECT"), None),
     ] {
         let mut call = s3.post("/bkt/k?uploads").header("x-amz-checksum-algorithm", algorithm);
         if let Some(kind) = kind {
@@ -166,44 +170,48 @@ async fn checksums_of_uploads_are_composite_or_full() {
 
 #[tokio::test]
 async fn a_composite_checksum_is_made_of_the_parts() {
+    use ChecksumAlgorithm::{Crc32, Md5, Sha512, XxHash3, XxHash64, XxHash128};
     let s3 = S3::with_bucket().await;
-    let upload = begin(&s3, s3.post("/bkt/k?uploads").header("x-amz-checksum-algorithm", "CRC32")).await;
-    let bodies = ["0123456789", "abc"];
-    let mut listed = String::new();
-    for (number, body) in (1..).zip(bodies) {
-        let crc = crc32(body.as_bytes());
-        let call = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body);
-        let stored = call.header("x-amz-checksum-crc32", &*crc).send(&s3).await.expect(200);
-        assert_eq!(stored.header("x-amz-checksum-crc32"), Some(crc.as_str()));
-        let etag = stored.header("etag").unwrap().replace('"', "&quot;");
-        listed.push_str(&format!(
-            "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag><ChecksumCRC32>{crc}</ChecksumCRC32></Part>"
-        ));
+    for algorithm in [Crc32, Sha512, Md5, XxHash64, XxHash3, XxHash128] {
+        let name = algorithm.as_str();
+        let header: &'static str = format!("x-amz-checksum-{}", name.to_lowercase()).leak();
+        let upload = begin(&s3, s3.post("/bkt/k?uploads").header("x-amz-checksum-algorithm", name)).await;
+        let bodies = ["0123456789", "abc"];
+        let mut listed = String::new();
+        let mut raw = Vec::new();
+        for (number, body) in (1..).zip(bodies) {
+            let sum = checksum(algorithm, body.as_bytes());
+            raw.extend(gabion_store::Checksum::from_base64(algorithm, &sum).unwrap().as_bytes());
+            let call = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body);
+            let stored = call.header(header, &*sum).send(&s3).await.expect(200);
+            assert_eq!(stored.header(header), Some(sum.as_str()));
+            let etag = stored.header("etag").unwrap().replace('"', "&quot;");
+            listed.push_str(&format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag><Checksum{name}>{sum}</Checksum{name}></Part>"
+            ));
+        }
+        let document = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
+        let whole = format!("{}-2", checksum(algorithm, &raw));
+        let wrong = format!("{}-2", checksum(algorithm, b"other"));
+        let call = s3.post(&format!("/bkt/k?uploadId={upload}")).body(document);
+        call.clone().header(header, &*wrong).send(&s3).await.refused(400, "BadDigest");
+        let done = call.header(header, &*whole).header("x-amz-checksum-type", "COMPOSITE").send(&s3).await;
+        let element = format!("Checksum{name}");
+        assert_eq!(done.expect(200).element(&element).as_deref(), Some(whole.as_str()));
+        let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
+        assert_eq!(head.header(header), Some(whole.as_str()));
+        assert_eq!(head.header("x-amz-checksum-type"), Some("COMPOSITE"));
+        let part = s3.head("/bkt/k?partNumber=2").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(206);
+        assert_eq!(part.header(header), Some(checksum(algorithm, b"abc").as_str()));
+        let attributes =
+            s3.get("/bkt/k?attributes").header("x-amz-object-attributes", "Checksum,ObjectParts").send(&s3).await;
+        assert_eq!(attributes.element("PartsCount").as_deref(), Some("2"));
+        assert_eq!(attributes.elements("PartNumber"), ["1", "2"]);
+        assert_eq!(attributes.elements(&element).len(), 3);
+        let copy = s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/k").header("x-amz-checksum-algorithm", name);
+        let copied = copy.send(&s3).await.expect(200);
+        assert_eq!(copied.element(&element), Some(checksum(algorithm, b"0123456789abc")));
     }
-    let document = format!("<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>");
-    let raw: Vec<u8> = bodies
-        .iter()
-        .flat_map(|body| {
-            let mut digester = gabion_erasure::Digester::new(false, &[ChecksumAlgorithm::Crc32]);
-            digester.update(body.as_bytes());
-            digester.finish().checksums[0].as_bytes().to_vec()
-        })
-        .collect();
-    let whole = format!("{}-2", crc32(&raw));
-    let call = s3.post(&format!("/bkt/k?uploadId={upload}")).body(document);
-    call.clone().header("x-amz-checksum-crc32", "AAAAAA==-2").send(&s3).await.refused(400, "BadDigest");
-    let done = call.header("x-amz-checksum-crc32", &*whole).header("x-amz-checksum-type", "COMPOSITE").send(&s3).await;
-    assert_eq!(done.expect(200).element("ChecksumCRC32").as_deref(), Some(whole.as_str()));
-    let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
-    assert_eq!(head.header("x-amz-checksum-crc32"), Some(whole.as_str()));
-    assert_eq!(head.header("x-amz-checksum-type"), Some("COMPOSITE"));
-    let part = s3.head("/bkt/k?partNumber=2").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(206);
-    assert_eq!(part.header("x-amz-checksum-crc32"), Some(crc32(b"abc").as_str()));
-    let attributes =
-        s3.get("/bkt/k?attributes").header("x-amz-object-attributes", "Checksum,ObjectParts").send(&s3).await;
-    assert_eq!(attributes.element("PartsCount").as_deref(), Some("2"));
-    assert_eq!(attributes.elements("PartNumber"), ["1", "2"]);
-    assert_eq!(attributes.elements("ChecksumCRC32").len(), 3);
 }
 
 #[tokio::test]

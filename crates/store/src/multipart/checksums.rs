@@ -104,7 +104,7 @@ pub(crate) fn kind_name(kind: ChecksumKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+    use ChecksumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256, Sha512, XxHash3, XxHash64, XxHash128};
     use ChecksumKind::{Composite, FullObject};
 
     use super::*;
@@ -124,6 +124,13 @@ mod tests {
             (Sha256, Some(FullObject), None),
             (Crc64Nvme, Some(Composite), None),
             (Sha256, Some(Composite), Some(Composite)),
+            (Sha512, None, Some(Composite)),
+            (Md5, None, Some(Composite)),
+            (XxHash64, None, Some(Composite)),
+            (XxHash3, Some(Composite), Some(Composite)),
+            (XxHash128, None, Some(Composite)),
+            (Sha512, Some(FullObject), None),
+            (XxHash3, Some(FullObject), None),
         ];
         for (algorithm, kind, expected) in table {
             let got = Wanted::asked(Some((algorithm, kind))).ok().flatten().map(|(_, kind)| kind);
