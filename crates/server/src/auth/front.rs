@@ -3,9 +3,9 @@
 //! None of them lets a request in; each refuses one that s3s would judge too kindly. Sources: AWS, "Authenticating
 //! Requests (AWS Signature Version 4)", "Signature Calculations".
 
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, Method};
 
 use crate::error::{S3Code, S3Error};
 use crate::s3::Query;
@@ -26,7 +26,6 @@ const EXPIRES_MAX_S: i64 = 604_800;
 /// # Errors
 /// With what the client is told.
 pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3Error> {
-    refuse_forms(parts)?;
     let authorization = authorization(&parts.headers)?;
     let presigned_v4 = query.has("X-Amz-Signature") || query.has("X-Amz-Algorithm") || query.has("X-Amz-Credential");
     let presigned_v2 = query.has("Signature") || query.has("AWSAccessKeyId");
@@ -48,19 +47,6 @@ pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3E
     refuse_tokens(&parts.headers, query)?;
     decoded_length_is_a_number(&parts.headers)
 }
-
-/// POST uploads from browsers are not served: s3s would read the form before it knows who sends it.
-fn refuse_forms(parts: &Parts) -> Result<(), S3Error> {
-    let form = |value: &http::HeaderValue| {
-        value.as_bytes().trim_ascii_start().get(..FORM.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORM))
-    };
-    if parts.method == Method::POST && parts.headers.get_all(CONTENT_TYPE).iter().any(form) {
-        return Err(S3Error::unsupported("multipart/form-data"));
-    }
-    Ok(())
-}
-
-const FORM: &[u8] = b"multipart/form-data";
 
 fn authorization(headers: &HeaderMap) -> Result<Option<&str>, S3Error> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -187,8 +173,6 @@ mod tests {
             ("GET", &expiring("soon"), &[], Some(S3Code::AuthorizationQueryParametersError)),
             ("GET", "", &[("authorization", "AWS AK:sig")], Some(S3Code::InvalidRequest)),
             ("GET", "AWSAccessKeyId=a&Signature=b&Expires=1", &[], Some(S3Code::InvalidRequest)),
-            ("POST", "", &[("content-type", "Multipart/Form-Data; boundary=x")], Some(S3Code::NotImplemented)),
-            ("PUT", "", &[("content-type", "multipart/form-data")], None),
             ("GET", "", &[("x-amz-security-token", "t")], Some(S3Code::InvalidToken)),
             ("GET", "X-Amz-Security-Token=t", &[], Some(S3Code::InvalidToken)),
             ("PUT", "", &[("x-amz-decoded-content-length", "12")], None),

@@ -5,6 +5,7 @@
 //! that `Host` is signed, that there is one way of signing only, that the framing headers are plain numbers.
 //! The operations that are asked for most are verified by `sigv4` instead, which leaves every refusal to s3s.
 
+pub(crate) mod forms;
 mod front;
 mod provider;
 pub(crate) mod sigv4;

@@ -55,6 +55,14 @@ impl Call {
         Self { routed, headers, has, body, trailers }
     }
 
+    /// Makes the put of a form out of a request whose form was read: its key, and what its fields say instead of headers.
+    pub(super) fn turn_into_put(&mut self, key: ObjectKey, headers: HeaderMap) {
+        self.has = Has::among(&headers);
+        self.headers = headers;
+        self.routed.key = Some(key);
+        self.routed.query = Query::default();
+    }
+
     /// Takes the headers, which nobody asks for any more: their map serves those of the answer.
     pub(super) fn take_headers(&mut self) -> HeaderMap {
         std::mem::take(&mut self.headers)

@@ -46,6 +46,12 @@ impl Content {
         Self::new(Box::pin(body.map(|bytes| bytes.map_err(|error| body_error(&*error)))), exact)
     }
 
+    /// A body that arrives in these pieces.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn of_pieces(pieces: Vec<Result<Bytes, BodyError>>) -> Self {
+        Self::new(Box::pin(stream::iter(pieces)), None)
+    }
+
     /// A body as it came from the client, with what its signature says about it.
     pub(super) fn framed<B>(body: B, framing: Framing) -> (Self, Option<TakeTrailers>)
     where

@@ -11,7 +11,8 @@ use super::call::Call;
 use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
-use super::{buckets, copies, listing, object_attributes, objects, tags, unsupported, uploads};
+use super::{buckets, copies, listing, object_attributes, objects, posts, tags, unsupported, uploads};
+use crate::auth::forms::FormKeys;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -20,6 +21,8 @@ use crate::ops::Ops;
 #[derive(Clone)]
 pub(super) struct Dispatch {
     pub(super) ops: Arc<Ops>,
+    /// Verifies forms.
+    pub(super) forms: Arc<FormKeys>,
 }
 
 /// s3s wants it; no request gets there.
@@ -98,6 +101,7 @@ impl Dispatch {
             Operation::GetObjectTagging => Box::pin(tags::get(ops, call)).await,
             Operation::PutObjectTagging => Box::pin(tags::put(ops, call)).await,
             Operation::DeleteObjectTagging => Box::pin(tags::delete(ops, call)).await,
+            Operation::PostObject => Box::pin(posts::post(ops, &self.forms, call)).await,
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use gabion_store::ChecksumAlgorithm;
 
-use super::{checksums, copies, date, host, query, xml};
+use super::{checksums, copies, date, host, posts, query, xml};
 
 pub(crate) fn documents(bytes: &[u8]) {
     let _ = xml::parse_create_bucket(bytes);
     let _ = xml::parse_delete(bytes);
     let _ = xml::parse_complete(bytes);
+    posts::fuzz(bytes);
 }
 
 pub(crate) fn texts(text: &str) {

@@ -23,6 +23,7 @@ mod host;
 mod listing;
 mod object_attributes;
 mod objects;
+mod posts;
 mod query;
 mod received;
 mod request_id;
@@ -49,6 +50,7 @@ use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
 
 use crate::auth;
+use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::Framing;
 use crate::credentials::CredentialStore;
 use crate::error::{S3Code, S3Error};
@@ -63,7 +65,7 @@ use host::Domains;
 pub(crate) use query::Query;
 use received::Received;
 use request_id::{RequestId, RequestIds};
-use route::Routed;
+use route::{Operation, Routed};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
@@ -137,13 +139,15 @@ impl S3Service {
         config.custom_route_max_body_size = None;
         config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
         let mut builder = S3ServiceBuilder::new(Nowhere);
+        let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
         let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), clock, &options.region);
         builder.set_auth(auth::Provider(credentials));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if !options.domains.is_empty() {
             builder.set_host(domains.clone());
         }
-        let dispatch = Dispatch { ops: Arc::new(Ops { store, region: options.region.clone() }) };
+        let ops = Arc::new(Ops { store, region: options.region.clone() });
+        let dispatch = Dispatch { ops, forms: Arc::new(forms) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
             s3s: builder.build(),
@@ -250,6 +254,11 @@ impl S3Service {
         let routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
+        }
+        if matches!(routed.operation, Ok(Operation::PostObject)) {
+            // The form says who sends it.
+            let framing = Framing::Plain { sha256: None, length: body_bytes };
+            return Ok((routed, Some(framing)));
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         let verifier = self.inner.verifier.as_ref().filter(|_| frequent);

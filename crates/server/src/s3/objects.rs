@@ -1,6 +1,8 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
-use gabion_store::{DeleteObject, Etag, EtagMatch, GetObject, ObjectRead, PutObject, PutResult, RangeRequest};
+use gabion_store::{
+    DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
+};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
@@ -18,13 +20,26 @@ const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let put = PutObject {
+    let put = asked_put(call)?;
+    let body = body::object_body(call)?;
+    store(ops, put, body).await
+}
+
+/// PutObject, of which the body is known already.
+pub(super) async fn put_body(ops: &Ops, call: &Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
+    store(ops, asked_put(call)?, body).await
+}
+
+fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
+    Ok(PutObject {
         bucket: call.bucket()?,
         key: call.key()?,
         attributes: attributes::read(call)?,
         conditions: conditions::write(call)?,
-    };
-    let body = body::object_body(call)?;
+    })
+}
+
+async fn store(ops: &Ops, put: PutObject, body: ObjectBody) -> Result<Response<Body>, S3Error> {
     let result = put_object::run(ops, put_object::Request { put, body }).await?;
     let mut response = stored(&result);
     answer::set(&mut response, OBJECT_SIZE, result.size.to_string());

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use percent_encoding::percent_decode_str;
 
 use super::host::Domains;
+use super::posts;
 use super::query::Query;
 use crate::error::{S3Code, S3Error};
 
@@ -42,7 +43,7 @@ operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
     DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketLocation, GetObject, GetObjectAttributes,
     GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
-    PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
+    PostObject, PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -140,12 +141,18 @@ impl Routed {
         let (bucket, key) = names(bucket, key)?;
         let operation = match (&bucket, &key) {
             (None, _) => on_service(&parts.method),
+            (Some(_), None) if is_post_of_form(parts, &query) => Ok(Operation::PostObject),
             (Some(_), None) => on_bucket(&parts.method, &query),
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
         let scheme = if tls { "https" } else { "http" };
         Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version })
     }
+}
+
+/// Whether a browser uploads an object. Its form says who it is, so that it has neither a signed head nor sub-resources.
+fn is_post_of_form(parts: &Parts, query: &Query) -> bool {
+    parts.method == Method::POST && !query.has("delete") && posts::is_form(&parts.headers)
 }
 
 /// The path of a request, decoded.
@@ -233,7 +240,10 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
         Method::PUT => Ok(Operation::CreateBucket),
         Method::DELETE => Ok(Operation::DeleteBucket),
         Method::POST if query.has("delete") => Ok(Operation::DeleteObjects),
-        Method::POST => Err(S3Code::NotImplemented.into()),
+        Method::POST => {
+            let condition = "Bucket POST must be of the enclosure-type multipart/form-data";
+            Err(S3Error::new(S3Code::PreconditionFailed).detail("Condition", condition))
+        }
         _ => Err(S3Code::MethodNotAllowed.into()),
     }
 }
@@ -283,6 +293,7 @@ mod tests {
     #[test]
     fn requests_find_their_operation() {
         let copy: &[(&str, &str)] = &[("x-amz-copy-source", "/b/k")];
+        let form: &[(&str, &str)] = &[("content-type", " Multipart/Form-Data; boundary=x")];
         type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
         let table: &[Row<'_>] = &[
             ("GET", "/", &[], "ListBuckets"),
@@ -302,7 +313,11 @@ mod tests {
             ("PUT", "/bkt?policy", &[], "501"),
             ("PUT", "/bkt?versioning", &[], "501"),
             ("POST", "/bkt?delete", &[], "DeleteObjects"),
-            ("POST", "/bkt", &[], "501"),
+            ("POST", "/bkt", &[], "412"),
+            ("POST", "/bkt", form, "PostObject"),
+            ("POST", "/bkt/k", form, "405"),
+            ("PUT", "/bkt", form, "CreateBucket"),
+            ("POST", "/bkt?delete", form, "DeleteObjects"),
             ("PATCH", "/bkt", &[], "405"),
             ("GET", "/bkt/k", &[], "GetObject"),
             ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),

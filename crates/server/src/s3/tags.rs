@@ -2,7 +2,8 @@
 //!
 //! Source: AWS, "Categorizing your storage using tags", "PutObjectTagging".
 
-use http::{HeaderName, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
 use s3s::dto::Tagging;
 
@@ -17,7 +18,8 @@ use crate::ops::Ops;
 /// Keys and values.
 pub(super) type Tags = Vec<(String, String)>;
 
-const HEADER: &str = "x-amz-tagging";
+/// The header that carries them.
+pub(super) const HEADER: &str = "x-amz-tagging";
 /// Number of an object's tags, in the answers of GetObject and HeadObject.
 pub(super) const COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 /// Most tags of an object.
@@ -48,6 +50,25 @@ pub(super) fn of_header(call: &Call) -> Result<Tags, S3Error> {
         return Err(malformed());
     }
     Ok(tags)
+}
+
+/// The tags of a form, in which they are a document.
+///
+/// # Errors
+/// As [`of_document`].
+pub(super) fn of_form(document: &str) -> Result<Tags, S3Error> {
+    of_document(parse_tagging(document.as_bytes())?)
+}
+
+/// Tags as they stand in the header.
+///
+/// # Errors
+/// Never: what is encoded can stand in a header.
+pub(super) fn as_header(tags: &Tags) -> Result<HeaderValue, S3Error> {
+    let encode = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+    let pairs: Vec<String> =
+        tags.iter().map(|(key, value)| format!("{}={}", encode(key.as_str()), encode(value.as_str()))).collect();
+    HeaderValue::from_str(&pairs.join("&")).map_err(|_| S3Code::InvalidTag.into())
 }
 
 /// The tags of a copy: `None` says that it has those of its source. As on AWS the header counts only if they are to be replaced.
@@ -111,16 +132,21 @@ fn has_duplicates(tags: &[(String, String)]) -> bool {
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let tags = ops.store.object_tags(&call.bucket()?, &call.key()?).await?;
-    Ok(answer::document(Xml::document("Tagging", |xml| {
+    Ok(answer::document(as_document(&tags)))
+}
+
+/// Tags as a document.
+pub(super) fn as_document(tags: &Tags) -> String {
+    Xml::document("Tagging", |xml| {
         xml.element("TagSet", |xml| {
-            for (key, value) in &tags {
+            for (key, value) in tags {
                 xml.element("Tag", |xml| {
                     xml.text("Key", key);
                     xml.text("Value", value);
                 });
             }
         });
-    })))
+    })
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {

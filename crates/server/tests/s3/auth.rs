@@ -188,15 +188,6 @@ async fn signature_version_2_is_opt_in() {
 }
 
 #[tokio::test]
-async fn forms_are_not_served() {
-    let s3 = S3::with_bucket().await;
-    let form = s3.post("/bkt").header("content-type", "multipart/form-data; boundary=b").body("--b--").sign(Sign::Not);
-    let (answer, polled) = form.send_head(&s3).await;
-    answer.refused(501, "NotImplemented");
-    assert!(!polled);
-}
-
-#[tokio::test]
 async fn virtual_hosts_name_buckets() {
     let s3 = S3::with(|options| options.domains = vec!["s3.test".into()]).await;
     s3.put("/bkt").change(|call| call.host = "s3.test:9000").send(&s3).await.expect(200);

@@ -522,6 +522,21 @@ pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
+/// Credential, date and signature of a form with this policy, in Version 4.
+pub(crate) fn signed_form_v4(policy: &str) -> (String, String, String) {
+    let date = amz_date(i64::try_from(SystemClock.now_ms() / 1000).unwrap());
+    let credential = format!("{ACCESS_KEY}/{}/{REGION}/s3/aws4_request", &date[..8]);
+    let signature = Call::new("POST", "/").keyed(policy, &date);
+    (credential, date, signature)
+}
+
+/// The signature of a form with this policy, in Version 2.
+pub(crate) fn signed_form_v2(policy: &str) -> String {
+    let mut mac = Hmac::<sha1::Sha1>::new_from_slice(SECRET_KEY.as_bytes()).unwrap();
+    mac.update(policy.as_bytes());
+    BASE64_STANDARD.encode(mac.finalize().into_bytes())
+}
+
 fn hmac(key: &[u8], text: &str) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
     mac.update(text.as_bytes());

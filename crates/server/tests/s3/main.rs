@@ -14,6 +14,7 @@ mod harness;
 mod listing;
 mod multipart;
 mod objects;
+mod posts;
 mod tags;
 mod wire;
 

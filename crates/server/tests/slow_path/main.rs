@@ -21,6 +21,8 @@ mod listing;
 mod multipart;
 #[path = "../s3/objects.rs"]
 mod objects;
+#[path = "../s3/posts.rs"]
+mod posts;
 #[path = "../s3/tags.rs"]
 mod tags;
 #[path = "../s3/wire.rs"]

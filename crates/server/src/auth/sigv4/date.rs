@@ -6,7 +6,7 @@ pub(super) const DATE_BYTES: usize = 16;
 pub(super) const DAY_BYTES: usize = 8;
 
 /// Unix time in seconds; nothing when it is no date of the calendar.
-pub(super) fn unix_seconds(date: &str) -> Option<i64> {
+pub(in crate::auth) fn unix_seconds(date: &str) -> Option<i64> {
     let digits: &[u8; DATE_BYTES] = date.as_bytes().try_into().ok()?;
     let number = |from: usize, to: usize| {
         digits[from..to]

@@ -30,7 +30,8 @@ use crate::s3::Query;
 use authorization::Authorization;
 use canonical::Fields;
 pub(crate) use chunks::Chunks;
-use date::{DAY_BYTES, unix_seconds};
+use date::DAY_BYTES;
+pub(super) use date::unix_seconds;
 use keys::{SigningKey, SigningKeys};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";

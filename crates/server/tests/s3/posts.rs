@@ -1,0 +1,216 @@
+//! Uploads from browsers.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::harness::{ACCESS_KEY, Answer, REGION, S3, Sign, signed_form_v2, signed_form_v4};
+
+const BOUNDARY: &str = "----WebKitFormBoundary7MA4YWxkTrZu0gW";
+
+/// A form: the last of its fields is the file.
+fn form(fields: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in fields {
+        let filename = if *name == "file" { "; filename=\"photo 1.txt\"\r\nContent-Type: text/plain" } else { "" };
+        text.push_str(&format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"{filename}\r\n\r\n{value}\r\n"
+        ));
+    }
+    text.push_str(&format!("--{BOUNDARY}--\r\n"));
+    text
+}
+
+async fn post(s3: &S3, fields: &[(&str, &str)]) -> Answer {
+    let call = s3.post("/bkt").sign(Sign::Not).body(form(fields));
+    call.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}")).send(s3).await
+}
+
+fn policy(conditions: &str) -> String {
+    BASE64_STANDARD.encode(format!("{{\"expiration\":\"2099-01-01T00:00:00Z\",\"conditions\":[{conditions}]}}"))
+}
+
+const SIGNED: &str = "[\"starts-with\",\"$x-amz-algorithm\",\"\"],[\"starts-with\",\"$x-amz-credential\",\"\"],\
+    [\"starts-with\",\"$x-amz-date\",\"\"]";
+
+/// Posts a form with a policy that says `conditions` and is signed in Version 4.
+async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Answer {
+    let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{conditions}"));
+    let (credential, date, signature) = signed_form_v4(&policy);
+    let mut all = vec![
+        ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+        ("X-Amz-Credential", &*credential),
+        ("X-Amz-Date", &*date),
+        ("X-Amz-Signature", &*signature),
+        ("Policy", &*policy),
+    ];
+    all.extend(fields);
+    post(s3, &all).await
+}
+
+const KEY: &str = "[\"starts-with\",\"$key\",\"\"]";
+
+#[tokio::test]
+async fn a_form_is_a_put() {
+    let s3 = S3::with_bucket().await;
+    let conditions = format!(
+        "{KEY},[\"starts-with\",\"$Content-Type\",\"text/\"],{{\"acl\":\"private\"}},[\"starts-with\",\"$x-amz-meta-a\",\"\"],\
+         [\"starts-with\",\"$tagging\",\"\"],[\"content-length-range\",1,10],[\"starts-with\",\"$x-amz-checksum-crc32\",\"\"]"
+    );
+    let crc = crate::harness::crc32(b"hello");
+    let fields = [
+        ("key", "user/${filename}"),
+        ("Content-Type", "text/x-test"),
+        ("acl", "private"),
+        ("x-amz-meta-a", "1"),
+        ("x-amz-checksum-crc32", &*crc),
+        ("tagging", "<Tagging><TagSet><Tag><Key>t</Key><Value>a b</Value></Tag></TagSet></Tagging>"),
+        ("x-ignore-this", "whatever"),
+        ("file", "hello"),
+        ("submit", "after the file nothing counts"),
+    ];
+    let answer = signed(&s3, &conditions, &fields).await.expect(204);
+    assert_eq!(answer.header("etag"), Some("\"5d41402abc4b2a76b9719d911017c592\""));
+    assert_eq!(answer.header("location"), Some("http://s3.test:9000/bkt/user/photo%201.txt"));
+    assert_eq!(answer.text(), "");
+    let read = s3.get("/bkt/user/photo%201.txt").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
+    assert_eq!((read.text().as_str(), read.header("content-type")), ("hello", Some("text/x-test")));
+    assert_eq!((read.header("x-amz-meta-a"), read.header("x-amz-tagging-count")), (Some("1"), Some("1")));
+    assert_eq!(read.header("x-amz-checksum-crc32"), Some(&*crc));
+}
+
+#[tokio::test]
+async fn large_files_stream() {
+    let s3 = S3::with_bucket().await;
+    let file = "0123456789abcdef\r\n--".repeat(200_000);
+    signed(&s3, KEY, &[("key", "k"), ("file", &file)]).await.expect(204);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).text(), file);
+}
+
+#[tokio::test]
+async fn answers_are_as_the_form_wants_them() {
+    let s3 = S3::with_bucket().await;
+    let status = |status: &'static str| {
+        let conditions = format!("{KEY},[\"starts-with\",\"$success_action_status\",\"\"]");
+        let s3 = &s3;
+        async move { signed(s3, &conditions, &[("key", "k"), ("success_action_status", status), ("file", "x")]).await }
+    };
+    assert_eq!(status("200").await.expect(200).text(), "");
+    status("204").await.expect(204);
+    status("404").await.expect(204);
+    let created = status("201").await.expect(201);
+    assert_eq!(created.element("Location").as_deref(), Some("http://s3.test:9000/bkt/k"));
+    assert_eq!((created.element("Bucket").as_deref(), created.element("Key").as_deref()), (Some("bkt"), Some("k")));
+    let conditions = format!("{KEY},[\"starts-with\",\"$success_action_redirect\",\"\"]");
+    let fields = [("key", "k"), ("success_action_redirect", "http://page.test/done?a=1"), ("file", "x")];
+    let redirect = signed(&s3, &conditions, &fields).await.expect(303);
+    let expected = "http://page.test/done?a=1&bucket=bkt&key=k&etag=%229dd4e461268c8034f5c8564e155c67a6%22";
+    assert_eq!(redirect.header("location"), Some(expected));
+}
+
+#[tokio::test]
+async fn forms_are_refused_as_on_aws() {
+    let s3 = S3::with_bucket().await;
+    let file = ("file", "hello");
+    let key = ("key", "k");
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], u16, &'a str);
+    let table: &[Row<'_>] = &[
+        (KEY, &[file], 400, "InvalidArgument"),
+        (KEY, &[key], 400, "InvalidArgument"),
+        (KEY, &[key, ("x-amz-meta-a", "1"), file], 403, "AccessDenied"),
+        ("[\"eq\",\"$key\",\"other\"]", &[key, file], 403, "AccessDenied"),
+        (&format!("{KEY},[\"content-length-range\",6,10]"), &[key, file], 400, "EntityTooSmall"),
+        (&format!("{KEY},[\"content-length-range\",0,4]"), &[key, file], 400, "EntityTooLarge"),
+        (&format!("{KEY},[\"content-length-range\",0]"), &[key, file], 400, "InvalidPolicyDocument"),
+        (&format!("{KEY},{{\"acl\":\"nonsense\"}}"), &[key, ("acl", "nonsense"), file], 501, "NotImplemented"),
+        (&format!("{KEY},{{\"content-md5\":\"x\"}}"), &[key, ("Content-MD5", "x"), file], 400, "InvalidDigest"),
+        (&format!("{KEY},{{\"tagging\":\"x\"}}"), &[key, ("tagging", "x"), file], 400, "MalformedXML"),
+    ];
+    for (conditions, fields, status, code) in table {
+        signed(&s3, conditions, fields).await.refused(*status, code);
+        s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+    }
+    let send = |body: &str, content_type: &str| {
+        s3.post("/bkt").sign(Sign::Not).body(body).header("content-type", content_type).send(&s3)
+    };
+    send("x", "multipart/form-data").await.refused(400, "MalformedPOSTRequest");
+    send("x", "multipart/form-data; boundary=b").await.refused(400, "MalformedPOSTRequest");
+    let long = format!("--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\n{}", "k".repeat(30_000));
+    send(&long, "multipart/form-data; boundary=b").await.refused(400, "MaxPostPreDataLengthExceededError");
+    s3.post("/bkt").body("x").send(&s3).await.refused(412, "PreconditionFailed");
+}
+
+#[tokio::test]
+async fn who_sends_a_form_is_verified() {
+    let s3 = S3::with_bucket().await;
+    let rest = [("key", "k"), ("file", "x")];
+    let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{KEY}"));
+    let (credential, date, signature) = signed_form_v4(&policy);
+    let good = [
+        ("x-amz-algorithm", "AWS4-HMAC-SHA256"),
+        ("x-amz-credential", &*credential),
+        ("x-amz-date", &*date),
+        ("x-amz-signature", &*signature),
+        ("policy", &*policy),
+    ];
+    let with = |name: &str, value: Option<&'static str>| {
+        let fields = good.iter().filter(|(other, _)| *other != name).copied();
+        let fields: Vec<_> = fields
+            .chain(value.map(|value| (good.iter().find(|(other, _)| *other == name).unwrap().0, value)))
+            .chain(rest)
+            .collect();
+        let s3 = &s3;
+        async move { post(s3, &fields).await }
+    };
+    let wrong_day = format!("{ACCESS_KEY}/20200101/{REGION}/s3/aws4_request").leak();
+    for (name, value, status, code) in [
+        ("x-amz-algorithm", None, 400, "InvalidArgument"),
+        ("x-amz-algorithm", Some("AWS4-ECDSA-P256-SHA256"), 400, "InvalidArgument"),
+        ("x-amz-credential", None, 400, "InvalidArgument"),
+        ("x-amz-credential", Some("AKTEST/us-east-1/s3/aws4_request"), 400, "InvalidArgument"),
+        ("x-amz-credential", Some(wrong_day), 400, "InvalidArgument"),
+        ("x-amz-date", Some("yesterday"), 400, "InvalidArgument"),
+        ("x-amz-signature", None, 400, "InvalidArgument"),
+        ("x-amz-signature", Some("00"), 403, "SignatureDoesNotMatch"),
+        ("policy", None, 400, "InvalidArgument"),
+        ("policy", Some("e30="), 403, "SignatureDoesNotMatch"),
+    ] {
+        with(name, value).await.refused(status, code);
+    }
+    post(&s3, &rest).await.refused(403, "AccessDenied");
+    let mut fields = [&good[..], &rest].concat();
+    let stranger = credential.replace(ACCESS_KEY, "NOBODY");
+    fields[1].1 = &stranger;
+    post(&s3, &fields).await.refused(403, "InvalidAccessKeyId");
+    s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+    post(&s3, &[&good[..], &rest].concat()).await.expect(204);
+}
+
+#[tokio::test]
+async fn signature_version_2_is_an_option() {
+    for sigv2 in [false, true] {
+        let s3 = S3::with(|options| options.sigv2 = sigv2).await;
+        s3.put("/bkt").send(&s3).await.expect(200);
+        let policy = policy(&format!("{{\"bucket\":\"bkt\"}},{KEY}"));
+        let signature = signed_form_v2(&policy);
+        let send = |signature: String| {
+            let (s3, policy) = (&s3, &policy);
+            async move {
+                let fields = [
+                    ("key", "k"),
+                    ("AWSAccessKeyId", ACCESS_KEY),
+                    ("signature", &signature),
+                    ("policy", policy),
+                    ("file", "x"),
+                ];
+                post(s3, &fields).await
+            }
+        };
+        match sigv2 {
+            true => drop(send(signature).await.expect(204)),
+            false => drop(send(signature).await.refused(400, "InvalidRequest")),
+        }
+        if sigv2 {
+            send("AAAA".into()).await.refused(403, "SignatureDoesNotMatch");
+        }
+    }
+}
