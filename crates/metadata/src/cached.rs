@@ -160,7 +160,7 @@ fn cached_key(table: Table, key: &[u8]) -> CachedKey {
 fn is_cached(table: Table) -> bool {
     match table {
         Table::Bucket | Table::Object | Table::Upload | Table::Segment | Table::Usage => true,
-        Table::Part | Table::Manifest | Table::System => false,
+        Table::Part | Table::Manifest | Table::System | Table::Version | Table::Config => false,
     }
 }
 

@@ -66,6 +66,9 @@ pub struct FjallIndex {
     seal: Mutex<Seal>,
 }
 
+/// Number of tables, as the mark says it.
+const TABLES: u8 = Table::ALL.len() as u8;
+
 #[derive(Clone)]
 struct Tables(Arc<[Keyspace; Table::ALL.len()]>);
 
@@ -116,7 +119,7 @@ impl FjallIndex {
     fn create(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
         fs::create_dir_all(dir)?;
         let database = open_database(dir, options)?;
-        let index = Self::over(dir, database, Seal { count: 0, mark: Mark::create(dir)? })?;
+        let index = Self::over(dir, database, Seal { count: 0, mark: Mark::create(dir, TABLES)? })?;
         index.persist()?;
         // Without a name that lasts nothing in it does: fjall leaves out the directories of its keyspaces.
         sync_names(dir)?;
@@ -128,20 +131,33 @@ impl FjallIndex {
         let mark = Mark::open(dir)?;
         journal::check(&dir.join(DATABASE_DIR))?;
         let database = open_database(dir, options)?;
-        for table in Table::ALL {
+        let (marked, tables) = (mark.count(), mark.tables());
+        if tables > TABLES {
+            return Err(IndexError::Corrupt(format!("it has {tables} tables: it was written by a newer program")));
+        }
+        let known = &Table::ALL[..usize::from(tables)];
+        for table in known {
             if !database.keyspace_exists(table.name()) {
                 return Err(IndexError::Corrupt(format!("the keyspace {table} is gone")));
             }
         }
         let index = Self::over(dir, database, Seal { count: 0, mark })?;
-        let count = index.check_seals()?;
-        let mut seal = index.seal.lock();
-        let marked = seal.mark.count();
+        let count = index.check_seals(known)?;
         if count < marked {
             return Err(IndexError::Corrupt(format!("the journal ends at seal {count}, seal {marked} was persisted")));
         }
+        let mut seal = index.seal.lock();
         seal.count = count;
-        drop(seal);
+        if tables < TABLES {
+            // An older program's: tables that it did not have begin empty, with a seal. Nothing is written to them before that is durable.
+            seal.mark.set_tables(TABLES);
+            drop(seal);
+            index.persist()?;
+            sync_names(dir)?;
+            index.seal.lock().mark.sync(dir)?;
+        } else {
+            drop(seal);
+        }
         index.check()?;
         Ok(index)
     }
@@ -162,11 +178,11 @@ impl FjallIndex {
         })
     }
 
-    /// Reads the seals of all keyspaces, which must agree; returns their count.
-    fn check_seals(&self) -> Result<u64, IndexError> {
+    /// Reads the seals of the keyspaces of `tables`, which must agree; returns their count.
+    fn check_seals(&self, tables: &[Table]) -> Result<u64, IndexError> {
         let snapshot = self.database.snapshot();
-        let mut counts = Vec::with_capacity(Table::ALL.len());
-        for table in Table::ALL {
+        let mut counts = Vec::with_capacity(tables.len());
+        for &table in tables {
             let seal = guarded(|| snapshot.get(self.tables.of(table), SEAL_KEY))?;
             let count = seal.as_deref().and_then(decode_seal);
             counts.push(count.ok_or_else(|| IndexError::Corrupt(format!("the keyspace {table} has no seal")))?);
@@ -252,7 +268,7 @@ impl Index for FjallIndex {
     }
 
     fn check(&self) -> Result<(), IndexError> {
-        self.check_seals()?;
+        self.check_seals(&Table::ALL)?;
         let snapshot = self.reader();
         for table in Table::ALL {
             snapshot.scan(ScanRange::all(table), 1)?;
@@ -304,8 +320,8 @@ fn open_database(dir: &Path, options: IndexOptions) -> Result<Database, IndexErr
 fn keyspace_options(table: Table) -> KeyspaceCreateOptions {
     let memtable_bytes = match table {
         Table::Object => 32 << 20,
-        Table::Part | Table::Manifest => 16 << 20,
-        Table::Bucket | Table::Upload | Table::Segment | Table::Usage | Table::System => 8 << 20,
+        Table::Part | Table::Manifest | Table::Version => 16 << 20,
+        Table::Bucket | Table::Upload | Table::Segment | Table::Usage | Table::System | Table::Config => 8 << 20,
     };
     KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes)
 }

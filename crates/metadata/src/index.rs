@@ -41,11 +41,15 @@ pub enum Table {
     Usage = 6,
     /// Deployment, format version, clock and the like, by short names.
     System = 7,
+    /// Versions of objects that are not current, and delete markers, by bucket, key and age.
+    Version = 8,
+    /// Documents that configure a bucket or the site, by bucket and name.
+    Config = 9,
 }
 
 impl Table {
     /// Every table, in the order of their numbers.
-    pub const ALL: [Table; 8] = [
+    pub const ALL: [Table; 10] = [
         Table::Bucket,
         Table::Object,
         Table::Upload,
@@ -54,6 +58,8 @@ impl Table {
         Table::Segment,
         Table::Usage,
         Table::System,
+        Table::Version,
+        Table::Config,
     ];
 
     /// Its name: part of the format of embedded engines.
@@ -68,6 +74,8 @@ impl Table {
             Table::Segment => "segment",
             Table::Usage => "usage",
             Table::System => "system",
+            Table::Version => "version",
+            Table::Config => "config",
         }
     }
 }

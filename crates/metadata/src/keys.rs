@@ -4,7 +4,7 @@
 //! bytes, uploads by key and then by upload id, numbers ascending. A bucket name never contains a zero byte, so one
 //! ends it; an object key may contain any byte. Decoders take hostile bytes and never panic.
 
-use gabion_types::{BucketName, ManifestId, ObjectKey, SegmentId, UploadId};
+use gabion_types::{BucketName, ManifestId, ObjectKey, SegmentId, Seq, UploadId};
 
 /// Ends a bucket name.
 const BUCKET_END: u8 = 0x00;
@@ -13,6 +13,12 @@ const ESCAPED_ZERO: u8 = 0xff;
 /// Follows the zero byte that ends the object key inside an upload's key; below [`ESCAPED_ZERO`], so that a key
 /// comes before its extensions.
 const KEY_END: u8 = 0x01;
+/// Kind byte of the `null` version; below [`NUMBERED_VERSION`], so that it is found first.
+const NULL_VERSION: u8 = 0x00;
+/// Kind byte of a version with a number.
+const NUMBERED_VERSION: u8 = 0x01;
+/// Stands for the site where a bucket's name could be; no bucket is named so.
+const SITE: &str = "/";
 /// Kind byte of a page of extents.
 const PAGE: u8 = b'x';
 /// Kind byte of a part.
@@ -104,12 +110,7 @@ pub fn uploads_with_prefix(bucket: &BucketName, prefix: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(bucket.len() + 1 + prefix.len() + 2 + 16);
     out.extend_from_slice(bucket);
     out.push(BUCKET_END);
-    for &byte in prefix.as_bytes() {
-        out.push(byte);
-        if byte == 0x00 {
-            out.push(ESCAPED_ZERO);
-        }
-    }
+    escape(prefix.as_bytes(), &mut out);
     out
 }
 
@@ -122,18 +123,133 @@ pub fn decode_upload(key: &[u8]) -> Result<(&str, String, UploadId), KeyError> {
     let (bucket, rest) = split_bucket(key).ok_or(ERROR)?;
     let (escaped, id) = rest.split_last_chunk::<16>().ok_or(ERROR)?;
     let escaped = escaped.strip_suffix(&[0x00, KEY_END]).ok_or(ERROR)?;
+    Ok((bucket, unescaped(escaped).ok_or(ERROR)?, UploadId::from_bytes(*id)))
+}
+
+/// An object key as it was before it was escaped.
+fn unescaped(escaped: &[u8]) -> Option<String> {
     let mut key = Vec::with_capacity(escaped.len());
     let mut bytes = escaped.iter();
     while let Some(&byte) = bytes.next() {
         if byte == 0x00 && bytes.next() != Some(&ESCAPED_ZERO) {
-            return Err(ERROR);
+            return None;
         }
         key.push(byte);
     }
-    if key.is_empty() {
-        return Err(ERROR);
+    String::from_utf8(key).ok().filter(|key| !key.is_empty())
+}
+
+/// A row of the table `Version`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionKey {
+    /// The `null` version, of which a key has one at most: it comes first.
+    Null,
+    /// The version of this commit; the newest comes first.
+    Of(Seq),
+}
+
+/// Key of a version of an object that is not current, or of a delete marker.
+#[must_use]
+pub fn version(bucket: &BucketName, key: &ObjectKey, version: VersionKey) -> Vec<u8> {
+    let mut out = versions_of(bucket, key.as_str());
+    push_version(&mut out, version);
+    out
+}
+
+/// [`version`] of the object whose current row is under `row_key` ([`object`]).
+#[must_use]
+pub fn version_of_object(row_key: &[u8], version: VersionKey) -> Vec<u8> {
+    let mut out = all_of_object(row_key);
+    push_version(&mut out, version);
+    out
+}
+
+/// What the rows of all versions with a number begin with, of the object whose current row is under `row_key` ([`object`]).
+#[must_use]
+pub fn numbered_of_object(row_key: &[u8]) -> Vec<u8> {
+    let mut out = all_of_object(row_key);
+    out.push(NUMBERED_VERSION);
+    out
+}
+
+fn all_of_object(row_key: &[u8]) -> Vec<u8> {
+    let end = row_key.iter().position(|&byte| byte == BUCKET_END).map_or(row_key.len(), |end| end + 1);
+    let (bucket, key) = row_key.split_at(end);
+    let mut out = Vec::with_capacity(row_key.len() + 2 + 9);
+    out.extend_from_slice(bucket);
+    escape(key, &mut out);
+    out.extend_from_slice(&[0x00, KEY_END]);
+    out
+}
+
+fn push_version(out: &mut Vec<u8>, version: VersionKey) {
+    match version {
+        VersionKey::Null => out.push(NULL_VERSION),
+        VersionKey::Of(seq) => {
+            out.push(NUMBERED_VERSION);
+            out.extend_from_slice(&(!seq.as_u64()).to_be_bytes());
+        }
     }
-    Ok((bucket, String::from_utf8(key).map_err(|_| ERROR)?, UploadId::from_bytes(*id)))
+}
+
+fn escape(key: &[u8], out: &mut Vec<u8>) {
+    for &byte in key {
+        out.push(byte);
+        if byte == 0x00 {
+            out.push(ESCAPED_ZERO);
+        }
+    }
+}
+
+/// What the rows of all versions of one object key begin with, and no other: `successor` of it passes them all.
+#[must_use]
+pub fn versions_of(bucket: &BucketName, key: &str) -> Vec<u8> {
+    uploads_of(bucket, key)
+}
+
+/// What the rows of all versions of a bucket begin with whose object keys begin with `prefix` (all, when it is empty).
+#[must_use]
+pub fn versions_with_prefix(bucket: &BucketName, prefix: &str) -> Vec<u8> {
+    uploads_with_prefix(bucket, prefix)
+}
+
+/// Reads [`version`]: bucket, object key and version.
+///
+/// # Errors
+/// When the bytes are malformed.
+pub fn decode_version(key: &[u8]) -> Result<(&str, String, VersionKey), KeyError> {
+    const ERROR: KeyError = KeyError("version");
+    let (bucket, rest) = split_bucket(key).ok_or(ERROR)?;
+    // Inside an escaped key a zero byte is followed by another byte than at its end.
+    let end = rest.windows(2).position(|pair| pair == [0x00, KEY_END]).ok_or(ERROR)?;
+    let key = unescaped(&rest[..end]).ok_or(ERROR)?;
+    let version = match rest[end + 2..].split_first() {
+        Some((&NULL_VERSION, [])) => VersionKey::Null,
+        Some((&NUMBERED_VERSION, seq)) => {
+            VersionKey::Of(Seq::from_u64(!u64::from_be_bytes(seq.try_into().map_err(|_| ERROR)?)))
+        }
+        _ => return Err(ERROR),
+    };
+    Ok((bucket, key, version))
+}
+
+/// Key of a document that configures a bucket; of the site without one.
+#[must_use]
+pub fn config(bucket: Option<&BucketName>, name: &str) -> Vec<u8> {
+    let bucket = bucket.map_or(SITE, BucketName::as_str);
+    [bucket.as_bytes(), &[BUCKET_END], name.as_bytes()].concat()
+}
+
+/// Reads [`config`]: bucket and name.
+///
+/// # Errors
+/// When the bytes are malformed.
+pub fn decode_config(key: &[u8]) -> Result<(Option<BucketName>, &str), KeyError> {
+    const ERROR: KeyError = KeyError("config");
+    let (bucket, name) = split_bucket(key).ok_or(ERROR)?;
+    let name = std::str::from_utf8(name).map_err(|_| ERROR)?;
+    let bucket = if bucket == SITE { None } else { Some(BucketName::new(bucket).map_err(|_| ERROR)?) };
+    Ok((bucket, name))
 }
 
 /// Key of a part of an upload.

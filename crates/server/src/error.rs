@@ -10,6 +10,11 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::s3::date;
 
+/// Says that the version is a delete marker.
+pub(crate) const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
+/// The id of a version.
+pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
+
 macro_rules! codes {
     ($($code:ident $status:literal $message:literal,)*) => {
         /// An error code of S3.
@@ -86,6 +91,7 @@ codes! {
     MissingContentLength 411 "You must provide the Content-Length HTTP header.",
     NoSuchBucket 404 "The specified bucket does not exist.",
     NoSuchKey 404 "The specified key does not exist.",
+    NoSuchVersion 404 "Indicates that the version ID specified in the request does not match an existing version.",
     NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.",
     NotImplemented 501 "A header or query you provided implies functionality that is not implemented.",
     NotModified 304 "Not Modified",
@@ -189,6 +195,16 @@ impl From<StoreError> for S3Error {
         match error {
             StoreError::NoSuchBucket => Self::new(S3Code::NoSuchBucket),
             StoreError::NoSuchKey => Self::new(S3Code::NoSuchKey),
+            StoreError::NoSuchVersion(version) => {
+                Self::new(S3Code::NoSuchVersion).detail("VersionId", version.to_string())
+            }
+            StoreError::DeleteMarker { version, modified_ms, is_named } => {
+                let version = version.to_string();
+                let error = Self::new(if is_named { S3Code::MethodNotAllowed } else { S3Code::NoSuchKey });
+                let error = error.header(DELETE_MARKER, "true").header(VERSION_ID, &version);
+                if is_named { error.header(LAST_MODIFIED, &date::http(modified_ms).to_string()) } else { error }
+            }
+            StoreError::AccessDenied(message) => Self::with(S3Code::AccessDenied, message),
             StoreError::NoSuchUpload => Self::new(S3Code::NoSuchUpload),
             StoreError::BucketAlreadyOwnedByYou => Self::new(S3Code::BucketAlreadyOwnedByYou),
             StoreError::BucketNotEmpty => Self::new(S3Code::BucketNotEmpty),
@@ -242,7 +258,7 @@ impl From<StoreError> for S3Error {
 
 #[cfg(test)]
 mod tests {
-    use gabion_store::{ChecksumAlgorithm, Etag};
+    use gabion_store::{ChecksumAlgorithm, Etag, VersionId};
 
     use super::*;
 
@@ -252,6 +268,14 @@ mod tests {
         let table: Vec<(StoreError, u16, &str)> = vec![
             (StoreError::NoSuchBucket, 404, "NoSuchBucket"),
             (StoreError::NoSuchKey, 404, "NoSuchKey"),
+            (StoreError::NoSuchVersion(VersionId::Null), 404, "NoSuchVersion"),
+            (
+                StoreError::DeleteMarker { version: VersionId::Null, modified_ms: 0, is_named: true },
+                405,
+                "MethodNotAllowed",
+            ),
+            (StoreError::DeleteMarker { version: VersionId::Null, modified_ms: 0, is_named: false }, 404, "NoSuchKey"),
+            (StoreError::AccessDenied("because"), 403, "AccessDenied"),
             (StoreError::NoSuchUpload, 404, "NoSuchUpload"),
             (StoreError::BucketAlreadyOwnedByYou, 409, "BucketAlreadyOwnedByYou"),
             (StoreError::BucketNotEmpty, 409, "BucketNotEmpty"),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gabion_metadata::{
     Index, MemoryIndex, ScanRange, Table, keys,
     rows::{
-        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, RowError, SegmentRow,
-        SegmentState, SnapshotRow, UploadRow, UsageRow,
+        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, RowError, SegmentRow,
+        SegmentState, SnapshotRow, UploadRow, UsageRow, VersionKind,
     },
 };
 use gabion_types::{Extent, ManifestId, SegmentId};
@@ -51,13 +51,25 @@ fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
         sums.home(row.home);
         sums.layouts.push((row.layout, row.size));
     }
-    for (key, row) in all(index, Table::Object) {
+    for (_, row) in all(index, Table::Config) {
+        sums.home(ConfigRow::decode(&row)?.home);
+    }
+    let current = all(index, Table::Object).into_iter().map(|(key, row)| {
+        let bucket = keys::decode_object(&key).map(|(bucket, _)| bucket.as_bytes().to_vec());
+        (bucket.unwrap_or_default(), row)
+    });
+    let versions = all(index, Table::Version).into_iter().map(|(key, row)| {
+        let bucket = keys::decode_version(&key).map(|(bucket, ..)| bucket.as_bytes().to_vec());
+        (bucket.unwrap_or_default(), row)
+    });
+    for (bucket, row) in current.chain(versions) {
         let row = ObjectRow::decode(&row)?;
         sums.home(row.home);
-        let bucket = keys::decode_object(&key).map(|(bucket, _)| bucket.as_bytes().to_vec()).unwrap_or_default();
-        let usage = sums.usage.entry(bucket).or_default();
-        usage.objects += 1;
-        usage.bytes += row.size;
+        if !VersionKind::is_marker(row.kind) {
+            let usage = sums.usage.entry(bucket).or_default();
+            usage.objects += 1;
+            usage.bytes += row.size;
+        }
         if let Some(parts) = &row.parts
             && let Err(wrong) = sums.parts(index, parts.manifest, parts.count as usize, row.size)?
         {

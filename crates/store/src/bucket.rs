@@ -107,7 +107,8 @@ impl Inner {
             });
             futures::future::try_join_all(ends).await?;
         };
-        let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads });
+        let had_configs = self.has_configs(&name)?.then_some(true);
+        let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads, had_configs });
         self.commit(&mutation).await?;
         Ok(())
     }

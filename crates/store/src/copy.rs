@@ -51,7 +51,7 @@ impl Store {
 
     /// The source's row, when it may be copied.
     pub(crate) async fn copy_source(&self, source: &CopySource) -> Result<ObjectRow, StoreError> {
-        let (_, row) = self.inner.require_object(&source.bucket, &source.key)?;
+        let row = self.inner.require_version(&source.bucket, &source.key, None)?.row;
         source.conditions.check_copy(&row.etag, row.modified_ms)?;
         Ok(row)
     }
@@ -176,6 +176,7 @@ impl Inner {
             checksums: checksums.clone(),
             data: Data::Extents(extents.clone()),
             parts: copied_parts(&*index, &source)?,
+            kind: None,
         }));
         if !Mutation::fits(&mutation.encode()) {
             return Ok(Copied::TooManyParts);

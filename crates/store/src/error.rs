@@ -3,6 +3,8 @@
 use gabion_metadata::{IndexError, rows::Etag, rows::RowError};
 use gabion_segment::LogError;
 
+use crate::VersionId;
+
 /// Why an operation of the store failed. No variant carries a path.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -12,6 +14,22 @@ pub enum StoreError {
     /// There is no such object.
     #[error("the key does not exist")]
     NoSuchKey,
+    /// There is no such version of the object.
+    #[error("the version {0} does not exist")]
+    NoSuchVersion(VersionId),
+    /// The version is a delete marker.
+    #[error("the version {version} is a delete marker")]
+    DeleteMarker {
+        /// Its id.
+        version: VersionId,
+        /// When it was made, Unix time in milliseconds.
+        modified_ms: u64,
+        /// Whether it was asked for by its id; if not, it is the newest version.
+        is_named: bool,
+    },
+    /// The request may not do this, whoever makes it: the object is locked.
+    #[error("access denied: {0}")]
+    AccessDenied(&'static str),
     /// The upload never was, was completed or was aborted.
     #[error("the upload does not exist")]
     NoSuchUpload,

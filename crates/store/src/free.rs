@@ -22,9 +22,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    StoreError,
+    StoreError, VersionId,
     mutation::{CompleteUploadMutation, EndUploadMutation, MovedRow, Mutation},
     store::Inner,
+    versions,
 };
 
 /// Segments whose deletion waits for their readers at a time; the rest is tried later.
@@ -263,15 +264,25 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
     Ok(match mutation {
         Mutation::DeleteObject(deleted) => {
             let (bucket, key) = (name(&deleted.bucket)?, object_key(&deleted.key)?);
-            // A current object is newer than its deletion, and outlives older ones by itself.
-            match inner.index.get(Table::Object, &keys::object(&bucket, &key))? {
+            // A `null` version is newer than its deletion, and outlives older ones by itself.
+            match versions::locate(&*inner.index.snapshot(), &bucket, &key, VersionId::Null)? {
                 Some(_) => Needed::No,
                 None => Needed::Carry(bytes.clone()),
             }
         }
+        Mutation::DeleteVersion(_) => Needed::Carry(bytes.clone()),
         Mutation::DeleteBucket(deleted) => {
             let is_there = inner.index.get(Table::Bucket, &keys::bucket(&name(&deleted.bucket)?))?.is_some();
-            if is_there && deleted.uploads.is_empty() { Needed::No } else { Needed::Carry(bytes.clone()) }
+            let takes_nothing_else = deleted.uploads.is_empty() && !deleted.had_configs.unwrap_or(false);
+            if is_there && takes_nothing_else { Needed::No } else { Needed::Carry(bytes.clone()) }
+        }
+        Mutation::DeleteConfig(deleted) => {
+            let bucket = deleted.bucket.as_deref().map(name).transpose()?;
+            // As for objects: a document that is there is newer.
+            match inner.index.get(Table::Config, &keys::config(bucket.as_ref(), &deleted.name))? {
+                Some(_) => Needed::No,
+                None => Needed::Carry(bytes.clone()),
+            }
         }
         Mutation::EndUpload(_) => Needed::Carry(bytes.clone()),
         Mutation::CompleteUpload(completed) => carry_end(*completed),
@@ -283,7 +294,9 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
         Mutation::CreateBucket(_)
         | Mutation::PutObject(_)
         | Mutation::CreateUpload(_)
+        | Mutation::PutMarker(_)
         | Mutation::PutPart(_)
+        | Mutation::PutConfig(_)
         | Mutation::IndexSnapshot(_) => Needed::No,
     })
 }

@@ -13,11 +13,14 @@
 
 mod api;
 mod apply;
+mod attributes;
 mod body;
 mod bucket;
 mod compact;
 pub mod conditions;
 mod config;
+mod config_cache;
+mod configs;
 mod copy;
 mod delete;
 mod error;
@@ -42,9 +45,9 @@ pub mod range;
 mod references;
 mod snapshot;
 mod store;
-mod tags;
 mod tasks;
 mod upkeep;
+mod versions;
 
 pub use api::{
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
@@ -58,6 +61,7 @@ pub use api::{
         PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
     },
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
+    version::{VersionId, VersionIdError},
 };
 pub use compact::Compacted;
 pub use conditions::{EtagMatch, ReadConditions, WriteConditions};
@@ -65,6 +69,8 @@ pub use config::{
     CompactionConfig, Env, EtagKind, IndexFactory, OpenReport, Owner, Progress, RebuildReport, RowDifference, RowFault,
     Silent, SnapshotReport, StoreConfig, VerifyReport,
 };
+pub use config_cache::{Configs, VERSIONING, Versioning};
+pub use configs::{CONFIG_BYTES_MAX, ConfigScope};
 pub use error::{BodyError, DigestKind, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};

@@ -31,6 +31,8 @@ pub(crate) enum Lockable<'a> {
     Upload(UploadId),
     /// A part of an upload.
     Part(UploadId, u16),
+    /// The documents of the site.
+    Site,
 }
 
 /// The tables of slots.

@@ -3,7 +3,7 @@
 //! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum, VersionKind};
 use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
@@ -34,6 +34,14 @@ pub(crate) enum Mutation {
     EndUpload(#[n(0)] EndUploadMutation),
     #[n(8)]
     Move(#[n(0)] Box<MoveMutation>),
+    #[n(9)]
+    PutConfig(#[n(0)] PutConfigMutation),
+    #[n(10)]
+    DeleteConfig(#[n(0)] DeleteConfigMutation),
+    #[n(11)]
+    PutMarker(#[n(0)] Box<PutMarkerMutation>),
+    #[n(12)]
+    DeleteVersion(#[n(0)] DeleteVersionMutation),
     #[n(16)]
     IndexSnapshot(#[n(0)] IndexSnapshotMutation),
 }
@@ -58,6 +66,30 @@ pub(crate) struct DeleteBucketMutation {
     pub bucket: String,
     #[n(1)]
     pub uploads: Vec<EndedUpload>,
+    /// Whether documents configured it, which must not come back to a later bucket of its name.
+    #[n(2)]
+    pub had_configs: Option<bool>,
+}
+
+/// A document configures a bucket, or the site.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct PutConfigMutation {
+    /// The bucket; the site when there is none.
+    #[n(0)]
+    pub bucket: Option<String>,
+    #[n(1)]
+    pub name: String,
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub document: Vec<u8>,
+}
+
+/// There is no document of this name any more.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct DeleteConfigMutation {
+    #[n(0)]
+    pub bucket: Option<String>,
+    #[n(1)]
+    pub name: String,
 }
 
 /// An upload that ends with its bucket.
@@ -91,6 +123,9 @@ pub(crate) struct PutObjectMutation {
     /// The parts of the object that this is a copy of.
     #[n(8)]
     pub parts: Vec<CopiedPart>,
+    /// What it is among the versions of its key; nothing is the `null` version.
+    #[n(9)]
+    pub kind: Option<VersionKind>,
 }
 
 impl PutObjectMutation {
@@ -112,6 +147,7 @@ impl PutObjectMutation {
             checksums: row.checksums,
             data,
             parts,
+            kind: row.kind,
         }
     }
 }
@@ -140,7 +176,35 @@ pub(crate) enum Data {
     Extents(#[n(0)] Vec<Extent>),
 }
 
-/// There is no current object any more.
+/// A delete marker becomes the newest version.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct PutMarkerMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    #[n(2)]
+    pub modified_ms: u64,
+    #[n(3)]
+    pub kind: VersionKind,
+    /// Its owner, if that is not the bucket's.
+    #[n(4)]
+    pub attributes: Attributes,
+}
+
+/// A version is no more.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct DeleteVersionMutation {
+    #[n(0)]
+    pub bucket: String,
+    #[n(1)]
+    pub key: String,
+    /// The commit that made it.
+    #[n(2)]
+    pub version: Seq,
+}
+
+/// There is no `null` version any more.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub(crate) struct DeleteObjectMutation {
     #[n(0)]
@@ -208,6 +272,9 @@ pub(crate) struct CompleteUploadMutation {
     pub checksums: Vec<StoredChecksum>,
     #[n(7)]
     pub parts: Vec<NamedPart>,
+    /// What it is among the versions of its key; nothing is the `null` version.
+    #[n(8)]
+    pub kind: Option<VersionKind>,
 }
 
 /// A part by its number and the commit that made it current.
@@ -275,6 +342,10 @@ pub(crate) enum MovedRow {
     /// What says that there is a snapshot of the index; its bytes stay where they are.
     #[n(5)]
     IndexSnapshot(#[n(0)] IndexSnapshotMutation),
+    #[n(6)]
+    Config(#[n(0)] PutConfigMutation),
+    #[n(7)]
+    Marker(#[n(0)] PutMarkerMutation),
 }
 
 /// Why bytes are no mutation.
@@ -343,12 +414,16 @@ impl Mutation {
             | Mutation::PutObject(_)
             | Mutation::CreateUpload(_)
             | Mutation::PutPart(_)
-            | Mutation::CompleteUpload(_) => true,
+            | Mutation::CompleteUpload(_)
+            | Mutation::PutMarker(_)
+            | Mutation::PutConfig(_) => true,
             // What rows a snapshot may bring back is told apart, by what it covers.
             Mutation::Move(moved) => !matches!(moved.row, MovedRow::IndexSnapshot(_)),
             Mutation::DeleteBucket(_)
             | Mutation::DeleteObject(_)
+            | Mutation::DeleteVersion(_)
             | Mutation::EndUpload(_)
+            | Mutation::DeleteConfig(_)
             | Mutation::IndexSnapshot(_) => false,
         }
     }
@@ -381,6 +456,7 @@ mod tests {
             Mutation::DeleteBucket(DeleteBucketMutation {
                 bucket: "bucket".into(),
                 uploads: vec![EndedUpload { key: "k".into(), upload }],
+                had_configs: Some(true),
             }),
             Mutation::PutObject(Box::new(PutObjectMutation {
                 bucket: "bucket".into(),
@@ -397,6 +473,7 @@ mod tests {
                     tag: PartTag::Md5([1; 16]),
                     checksums: vec![checksum],
                 }],
+                kind: Some(VersionKind::Version),
             })),
             Mutation::DeleteObject(DeleteObjectMutation { bucket: "bucket".into(), key: "k".into() }),
             Mutation::CreateUpload(Box::new(CreateUploadMutation {
@@ -427,6 +504,7 @@ mod tests {
                 etag: Etag::Multipart([1; 16], 1),
                 checksums: vec![],
                 parts: vec![NamedPart { part_number: 3, seq: Seq::from_u64(77) }],
+                kind: Some(VersionKind::Version),
             })),
             Mutation::EndUpload(EndUploadMutation { bucket: "bucket".into(), key: "k".into(), upload }),
             Mutation::IndexSnapshot(IndexSnapshotMutation {
@@ -450,6 +528,24 @@ mod tests {
                 seq: Seq::from_u64(5),
                 row: MovedRow::IndexSnapshot(IndexSnapshotMutation { rows: 0, extents: vec![], covered: vec![] }),
             })),
+            Mutation::PutConfig(PutConfigMutation {
+                bucket: Some("bucket".into()),
+                name: "cors".into(),
+                document: b"<x/>".to_vec(),
+            }),
+            Mutation::DeleteConfig(DeleteConfigMutation { bucket: None, name: "iam/user".into() }),
+            Mutation::PutMarker(Box::new(PutMarkerMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                modified_ms: 5,
+                kind: VersionKind::NullMarker,
+                attributes: Attributes::default(),
+            })),
+            Mutation::DeleteVersion(DeleteVersionMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                version: Seq::from_u64(77),
+            }),
         ]
     }
 
@@ -520,7 +616,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_no_panic(which in 0_usize..11, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        fn a_changed_byte_is_no_panic(which in 0_usize..15, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
             let mut bytes = samples()[which].encode();
             let at = at.index(bytes.len());
             bytes[at] = byte;

@@ -75,6 +75,7 @@ impl Inner {
             checksums: checksums.clone(),
             data,
             parts: Vec::new(),
+            kind: None,
         }));
         let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
         let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));

@@ -2,7 +2,9 @@
 
 use gabion_metadata::{
     Table, keys,
-    rows::{BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
+    rows::{
+        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SnapshotRow, UploadRow,
+    },
 };
 use gabion_types::Extent;
 
@@ -29,7 +31,8 @@ impl References {
         Ok(match table {
             Table::Bucket => at_home(BucketRow::decode(row)?.home),
             Table::Upload => at_home(UploadRow::decode(row)?.home),
-            Table::Object => {
+            Table::Config => at_home(ConfigRow::decode(row)?.home),
+            Table::Object | Table::Version => {
                 let row = ObjectRow::decode(row)?;
                 laid_out(row.home, row.layout)
             }

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use gabion_metadata::{
-    Index, IndexStats, Table, Value, keys,
+    Index, IndexStats, Table, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
 use gabion_segment::{Committed, Log, LogMetrics, LogStatus, LogTarget, MemoryUse, NewRecord, StripeBuffer};
@@ -600,29 +600,6 @@ impl Inner {
     pub(crate) fn object(&self, bucket: &BucketName, key: &ObjectKey) -> Result<Option<ObjectRow>, StoreError> {
         let row = self.index.get(Table::Object, &keys::object(bucket, key))?;
         Ok(row.map(|row| ObjectRow::decode(&row)).transpose()?)
-    }
-
-    /// The current object under a key, with its bytes as they are in the index.
-    pub(crate) fn require_object(
-        &self,
-        bucket: &BucketName,
-        key: &ObjectKey,
-    ) -> Result<(Value, ObjectRow), StoreError> {
-        self.require_row(bucket, &keys::object(bucket, key))
-    }
-
-    /// The same by the key of its row.
-    pub(crate) fn require_row(&self, bucket: &BucketName, row_key: &[u8]) -> Result<(Value, ObjectRow), StoreError> {
-        match self.index.get(Table::Object, row_key)? {
-            Some(value) => {
-                let row = ObjectRow::decode(&value)?;
-                Ok((value, row))
-            }
-            None => {
-                self.require_bucket(bucket)?;
-                Err(StoreError::NoSuchKey)
-            }
-        }
     }
 
     /// Makes the index durable; see [`Store::checkpoint`].

@@ -1,6 +1,6 @@
-//! The count of the last seal that is known to be persisted, in a file of 16 bytes beside the database.
+//! The count of the last seal that is known to be persisted, in a file of 17 bytes beside the database.
 //!
-//! The count and its complement, big-endian. It is written in place and not synced: an old count only hides that newer
+//! The count and its complement, big-endian, and the number of tables, without which there were [`TABLES_FIRST`]. The count is written in place and not synced: an old count only hides that newer
 //! seals are lost, and it is never ahead of the journal, because the journal is synced first.
 
 use std::{
@@ -13,18 +13,21 @@ use std::{
 use crate::IndexError;
 
 const MARK_FILE: &str = "persisted";
+/// Tables that an index has whose mark does not say how many.
+const TABLES_FIRST: u8 = 8;
 
 /// The file, open.
 pub(super) struct Mark {
     file: File,
     count: u64,
+    tables: u8,
 }
 
 impl Mark {
-    /// A new mark in `dir`; durable once [`Mark::sync`] returns.
-    pub(super) fn create(dir: &Path) -> Result<Self, IndexError> {
+    /// A new mark in `dir` of an index with so many tables; durable once [`Mark::sync`] returns.
+    pub(super) fn create(dir: &Path, tables: u8) -> Result<Self, IndexError> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(dir.join(MARK_FILE))?;
-        Ok(Self { file, count: 0 })
+        Ok(Self { file, count: 0, tables })
     }
 
     /// The mark in `dir`.
@@ -40,9 +43,20 @@ impl Mark {
             Err(error) => return Err(error.into()),
         };
         let mut bytes = Vec::new();
-        (&mut file).take(17).read_to_end(&mut bytes)?;
-        let count = decode(&bytes).ok_or_else(|| IndexError::Corrupt(format!("the file {MARK_FILE:?} is damaged")))?;
-        Ok(Self { file, count })
+        (&mut file).take(18).read_to_end(&mut bytes)?;
+        let read = decode(&bytes).ok_or_else(|| IndexError::Corrupt(format!("the file {MARK_FILE:?} is damaged")))?;
+        let (count, tables) = read;
+        Ok(Self { file, count, tables })
+    }
+
+    /// The number of tables.
+    pub(super) fn tables(&self) -> u8 {
+        self.tables
+    }
+
+    /// There are so many tables from the next [`Mark::set`] on.
+    pub(super) fn set_tables(&mut self, tables: u8) {
+        self.tables = tables;
     }
 
     /// The count.
@@ -52,7 +66,7 @@ impl Mark {
 
     /// Writes a new count.
     pub(super) fn set(&mut self, count: u64) -> io::Result<()> {
-        self.file.write_all_at(&encode(count), 0)?;
+        self.file.write_all_at(&encode(count, self.tables), 0)?;
         self.count = count;
         Ok(())
     }
@@ -69,12 +83,21 @@ impl Mark {
     }
 }
 
-fn encode(count: u64) -> [u8; 16] {
-    ((u128::from(count) << 64) | u128::from(!count)).to_be_bytes()
+fn encode(count: u64, tables: u8) -> [u8; 17] {
+    let mut bytes = [tables; 17];
+    bytes[..16].copy_from_slice(&((u128::from(count) << 64) | u128::from(!count)).to_be_bytes());
+    bytes
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Option<u64> {
-    let both = u128::from_be_bytes(bytes.try_into().ok()?);
+/// Count and number of tables.
+pub(super) fn decode(bytes: &[u8]) -> Option<(u64, u8)> {
+    let (both, rest) = bytes.split_first_chunk::<16>()?;
+    let both = u128::from_be_bytes(*both);
     let (count, complement) = ((both >> 64) as u64, both as u64);
-    (count == !complement).then_some(count)
+    let tables = match rest {
+        [] => TABLES_FIRST,
+        [tables] => *tables,
+        _ => return None,
+    };
+    (count == !complement).then_some((count, tables))
 }

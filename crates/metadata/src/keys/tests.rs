@@ -43,6 +43,26 @@ proptest! {
     }
 
     #[test]
+    fn version_keys_keep_their_order(
+        a in (buckets(), object_keys(), prop::option::of(any::<u64>())),
+        b in (buckets(), object_keys(), prop::option::of(any::<u64>())),
+    ) {
+        let which = |seq: Option<u64>| seq.map_or(VersionKey::Null, |seq| VersionKey::Of(Seq::from_u64(seq)));
+        let order = |version: Option<u64>| version.map(|seq| !seq);
+        let (one, other) = (version(&a.0, &a.1, which(a.2)), version(&b.0, &b.1, which(b.2)));
+        prop_assert_eq!(one.cmp(&other), (&a.0, &a.1, order(a.2)).cmp(&(&b.0, &b.1, order(b.2))));
+        prop_assert_eq!(version_of_object(&object(&a.0, &a.1), which(a.2)), &one[..]);
+        prop_assert_eq!(one.starts_with(&numbered_of_object(&object(&a.0, &a.1))), a.2.is_some());
+        prop_assert_eq!(decode_version(&one), Ok((a.0.as_str(), a.1.as_str().to_owned(), which(a.2))));
+    }
+
+    #[test]
+    fn names_of_documents_are_read(at in prop::option::of(buckets()), name in "[a-z/]{1,8}") {
+        let encoded = config(at.as_ref(), &name);
+        prop_assert_eq!(decode_config(&encoded), Ok((at.clone(), name.as_str())));
+    }
+
+    #[test]
     fn prefixes_cover_what_begins_with_them(
         a in (buckets(), object_keys(), uploads()),
         at in buckets(),
@@ -87,6 +107,8 @@ proptest! {
         let _ = decode_part(&key);
         let _ = decode_manifest(&key);
         let _ = decode_segment(&key);
+        let _ = decode_version(&key);
+        let _ = decode_config(&key);
     }
 }
 

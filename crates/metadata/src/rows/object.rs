@@ -1,11 +1,11 @@
-//! The current object under a key.
+//! An object under a key: the current one, an older version, or a delete marker.
 
 use gabion_types::{ManifestId, Seq};
 use minicbor::{Decode, Encode};
 
 use super::{Attributes, Etag, Home, Layout, StoredChecksum, row};
 
-/// The current object under a bucket and a key.
+/// An object under a bucket and a key, in the table `Object` if it is current, else in the table `Version`, where delete markers are as well.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ObjectRow {
     /// The commit that made it current.
@@ -35,9 +35,9 @@ pub struct ObjectRow {
     /// The mutation record that made it current.
     #[n(8)]
     pub home: Home,
-    /// Its version; nothing is S3's `null` version.
+    /// What it is among the versions of its key; nothing is S3's `null` version.
     #[n(9)]
-    pub version: Option<VersionId>,
+    pub kind: Option<VersionKind>,
     /// The commit that moved it last; nothing as long as it lies where it was first written. Of two records of one row
     /// with the same `seq`, that of the later move counts.
     #[n(10)]
@@ -55,9 +55,33 @@ pub struct PartsSummary {
     pub manifest: ManifestId,
 }
 
-/// The version of an object in a bucket with versioning.
+/// What a row is among the versions of its key, beside an object that is the `null` version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
-#[cbor(transparent)]
-pub struct VersionId(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
+#[cbor(index_only)]
+pub enum VersionKind {
+    /// An object with a version id of its own: its commit's.
+    #[n(0)]
+    Version,
+    /// A delete marker with a version id of its own.
+    #[n(1)]
+    Marker,
+    /// A delete marker that is the `null` version.
+    #[n(2)]
+    NullMarker,
+}
+
+impl VersionKind {
+    /// Whether a row of this kind is a delete marker.
+    #[must_use]
+    pub fn is_marker(kind: Option<Self>) -> bool {
+        matches!(kind, Some(VersionKind::Marker | VersionKind::NullMarker))
+    }
+
+    /// Whether a row of this kind is the `null` version of its key.
+    #[must_use]
+    pub fn is_null(kind: Option<Self>) -> bool {
+        matches!(kind, None | Some(VersionKind::NullMarker))
+    }
+}
 
 row!(ObjectRow, "object", version 1);

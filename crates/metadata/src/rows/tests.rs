@@ -55,7 +55,7 @@ fn object() -> ObjectRow {
         checksums: checksums(),
         parts: Some(PartsSummary { count: 10_000, manifest: ManifestId::from_u128(4) }),
         home: home(),
-        version: Some(VersionId([1; 16])),
+        kind: Some(VersionKind::Version),
         moved: None,
     }
 }
@@ -97,6 +97,10 @@ fn manifest_part() -> ManifestPart {
         tag: PartTag::Md5([4; 16]),
         home: home(),
     }
+}
+
+fn config() -> ConfigRow {
+    ConfigRow { seq: Seq::from_u64(3), home: home(), document: b"<x/>".to_vec(), moved: None }
 }
 
 fn segment() -> SegmentRow {
@@ -152,13 +156,16 @@ fn rows_round_trip() {
     round_trips(6, BucketRow { moved: Some(Seq::from_u64(6)), ..bucket() });
     round_trips(11, object());
     round_trips(11, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
-    round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, version: None, ..object() });
+    round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, kind: None, ..object() });
     round_trips(11, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
     round_trips(10, upload());
     round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
     round_trips(8, part());
     round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
     round_trips(8, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
+    round_trips(4, config());
+    round_trips(4, ConfigRow { moved: Some(Seq::from_u64(7)), ..config() });
+    round_trips(11, ObjectRow { kind: Some(VersionKind::NullMarker), ..object() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(6, manifest_part());
     round_trips(6, ManifestPart { tag: PartTag::Crc64(1), ..manifest_part() });
@@ -184,6 +191,7 @@ fn fixtures_of_version_1() {
         ("manifest part", manifest_part().encode()),
         ("segment", segment().encode()),
         ("usage", UsageRow { objects: 1, bytes: 2 }.encode()),
+        ("config", config().encode()),
     ];
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let written: String = rows.iter().map(|(name, bytes)| format!("{name}: {}\n", hex(bytes))).collect();
@@ -207,7 +215,7 @@ fn a_small_object_has_a_small_row() {
         attributes: Attributes { content_type: Some("application/octet-stream".into()), ..Attributes::default() },
         checksums: vec![StoredChecksum { algorithm: 2, kind: ChecksumKind::FullObject, value: vec![1; 8] }],
         parts: None,
-        version: None,
+        kind: None,
         ..object()
     };
     assert!(row.encode().len() <= 192, "{} bytes", row.encode().len());
@@ -240,6 +248,7 @@ fn decode_all(bytes: &[u8]) {
     let _ = ManifestPart::decode(bytes);
     let _ = SegmentRow::decode(bytes);
     let _ = UsageRow::decode(bytes);
+    let _ = ConfigRow::decode(bytes);
 }
 
 #[test]

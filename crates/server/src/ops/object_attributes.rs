@@ -1,6 +1,6 @@
 //! GetObjectAttributes.
 
-use gabion_store::{GetAttributes, ObjectAttributes, ReadConditions};
+use gabion_store::{GetAttributes, ObjectAttributes, ReadConditions, VersionId};
 use gabion_types::limits::LIST_KEYS_MAX;
 use gabion_types::{BucketName, ObjectKey};
 
@@ -51,6 +51,7 @@ impl Wanted {
 pub(crate) struct Request {
     pub(crate) bucket: BucketName,
     pub(crate) key: ObjectKey,
+    pub(crate) version: Option<VersionId>,
     pub(crate) wanted: Wanted,
     /// `x-amz-part-number-marker`.
     pub(crate) parts_after: usize,
@@ -78,6 +79,7 @@ pub(crate) async fn run(ops: &Ops, request: Request) -> Result<Response, S3Error
     let get = GetAttributes {
         bucket: request.bucket,
         key: request.key,
+        version: request.version,
         conditions: ReadConditions::default(),
         parts_after,
         parts_max: if request.wanted.parts { parts_max } else { 0 },

@@ -1,5 +1,6 @@
 //! An authenticated request, as the adapters of operations read it.
 
+use gabion_store::VersionId;
 use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
 
@@ -90,6 +91,21 @@ impl Call {
     /// Never for an operation on an object.
     pub(super) fn key(&self) -> Result<ObjectKey, S3Error> {
         self.routed.key.clone().ok_or_else(|| S3Code::InvalidURI.into())
+    }
+
+    /// The version that the request names.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no id of a version.
+    pub(super) fn version(&self) -> Result<Option<VersionId>, S3Error> {
+        let Some(id) = self.query().get("versionId")? else { return Ok(None) };
+        id.parse().map(Some).map_err(|_| {
+            let message = match id {
+                "" => "Version id cannot be the empty string",
+                _ => "Invalid version id specified",
+            };
+            S3Error::argument("versionId", id, message)
+        })
     }
 
     /// The upload that the request names.

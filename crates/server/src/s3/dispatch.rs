@@ -11,7 +11,7 @@ use super::call::Call;
 use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
-use super::{buckets, copies, listing, object_attributes, objects, posts, tags, unsupported, uploads};
+use super::{buckets, copies, listing, object_attributes, objects, posts, tags, unsupported, uploads, versioning};
 use crate::auth::forms::FormKeys;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -87,6 +87,7 @@ impl Dispatch {
             Operation::HeadBucket => Box::pin(buckets::head(ops, call)).await,
             Operation::DeleteBucket => Box::pin(buckets::delete(ops, call)).await,
             Operation::GetBucketLocation => Box::pin(buckets::location(ops, call)).await,
+            Operation::GetBucketVersioning => Box::pin(versioning::get(ops, call)).await,
             Operation::DeleteObjects => Box::pin(objects::delete_many(ops, call)).await,
             Operation::CopyObject => Box::pin(copies::copy(ops, call)).await,
             Operation::UploadPartCopy => Box::pin(copies::copy_part(ops, call)).await,

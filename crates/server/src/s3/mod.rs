@@ -28,9 +28,11 @@ mod query;
 mod received;
 mod request_id;
 mod route;
+mod settings;
 mod tags;
 mod unsupported;
 mod uploads;
+mod versioning;
 mod xml;
 
 use std::sync::Arc;

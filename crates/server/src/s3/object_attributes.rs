@@ -22,6 +22,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
     let request = Request {
         bucket: call.bucket()?,
         key: call.key()?,
+        version: call.version()?,
         wanted,
         parts_after: number("x-amz-part-number-marker")?.unwrap_or(0),
         parts_max: number("x-amz-max-parts")?,

@@ -76,6 +76,7 @@ fn asked(call: &Call) -> Result<(get_object::Request, Vec<(HeaderName, HeaderVal
     let get = GetObject {
         bucket: call.bucket()?,
         key: call.key()?,
+        version: call.version()?,
         range: if call.has.range { range(call) } else { None },
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
         conditions: conditions::read(call, ""),

@@ -31,6 +31,15 @@ macro_rules! operations {
                 matches!(self, GetObject | HeadObject | PutObject | DeleteObject | UploadPart)
             }
 
+            /// Whether it may be about a version of an object.
+            pub(crate) const fn takes_version(self) -> bool {
+                use Operation::{
+                    DeleteObjectTagging, GetObject, GetObjectAttributes, GetObjectTagging, HeadObject, PutObjectTagging,
+                };
+                let reads = matches!(self, GetObject | HeadObject | GetObjectAttributes | GetObjectTagging);
+                reads || matches!(self, PutObjectTagging | DeleteObjectTagging)
+            }
+
             /// Whether it looks at the body of its request.
             pub(crate) const fn reads_body(self) -> bool {
                 !matches!(self, Operation::GetObject | Operation::HeadObject | Operation::DeleteObject)
@@ -41,7 +50,7 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketLocation, GetObject, GetObjectAttributes,
+    DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketLocation, GetBucketVersioning, GetObject, GetObjectAttributes,
     GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
     PostObject, PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
 }
@@ -83,7 +92,6 @@ const UNSUPPORTED: &[&str] = &[
     "select",
     "session",
     "torrent",
-    "versioning",
     "versions",
     "website",
 ];
@@ -229,6 +237,8 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
         return Err(S3Error::unsupported("tagging"));
     }
     match *method {
+        Method::GET if query.has("versioning") => Ok(Operation::GetBucketVersioning),
+        _ if query.has("versioning") => Err(S3Error::unsupported("versioning")),
         Method::GET if query.has("location") => Ok(Operation::GetBucketLocation),
         Method::GET if query.has("uploads") => Ok(Operation::ListMultipartUploads),
         Method::GET => match query.get("list-type")? {
@@ -311,6 +321,7 @@ mod tests {
             ("GET", "/bkt?versions", &[], "501"),
             ("GET", "/bkt?acl", &[], "501"),
             ("PUT", "/bkt?policy", &[], "501"),
+            ("GET", "/bkt?versioning", &[], "GetBucketVersioning"),
             ("PUT", "/bkt?versioning", &[], "501"),
             ("POST", "/bkt?delete", &[], "DeleteObjects"),
             ("POST", "/bkt", &[], "412"),

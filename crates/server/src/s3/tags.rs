@@ -2,6 +2,7 @@
 //!
 //! Source: AWS, "Categorizing your storage using tags", "PutObjectTagging".
 
+use gabion_store::Attributes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
@@ -131,7 +132,7 @@ fn has_duplicates(tags: &[(String, String)]) -> bool {
 }
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let tags = ops.store.object_tags(&call.bucket()?, &call.key()?).await?;
+    let tags = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?.attributes.tags;
     Ok(answer::document(as_document(&tags)))
 }
 
@@ -152,12 +153,21 @@ pub(super) fn as_document(tags: &Tags) -> String {
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
     let tags = of_document(parse_tagging(&document)?)?;
-    ops.store.put_object_tags(call.bucket()?, call.key()?, tags).await?;
+    replace(ops, call, tags).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 
+async fn replace(ops: &Ops, call: &Call, tags: Tags) -> Result<(), S3Error> {
+    let change = |attributes: &mut Attributes| {
+        attributes.tags = tags;
+        Ok(())
+    };
+    ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    Ok(())
+}
+
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    ops.store.put_object_tags(call.bucket()?, call.key()?, Tags::new()).await?;
+    replace(ops, call, Tags::new()).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }
 

@@ -45,7 +45,8 @@ pub(super) fn check(call: &Call, owner: &str) -> Result<(), S3Error> {
             }
         }
     }
-    check_version(call.query().get("versionId")?)
+    let takes_version = call.routed.operation.as_ref().is_ok_and(|operation| operation.takes_version());
+    if takes_version { Ok(()) } else { check_version(call.query().get("versionId")?) }
 }
 
 /// Without versions, the only version is `null`.

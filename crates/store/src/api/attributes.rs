@@ -2,7 +2,7 @@
 
 use gabion_types::{BucketName, ObjectKey};
 
-use crate::{ObjectInfo, PartInfo, ReadConditions};
+use crate::{ObjectInfo, PartInfo, ReadConditions, VersionId};
 
 /// Asks for what is known about an object, with a page of its parts.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct GetAttributes {
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
+    /// This version instead of the current object.
+    pub version: Option<VersionId>,
     /// When to refuse.
     pub conditions: ReadConditions,
     /// Only parts with numbers above it; 0 for all.

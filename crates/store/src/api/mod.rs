@@ -8,3 +8,4 @@ pub(crate) mod delete;
 pub(crate) mod list;
 pub(crate) mod multipart;
 pub(crate) mod object;
+pub(crate) mod version;

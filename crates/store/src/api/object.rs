@@ -10,7 +10,7 @@ use futures::{Stream, stream::BoxStream};
 use gabion_metadata::rows::{Attributes, Etag, StoredChecksum};
 use gabion_types::{BucketName, ObjectKey, Seq};
 
-use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, WriteConditions, store::Share};
+use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, VersionId, WriteConditions, store::Share};
 
 /// Puts an object.
 #[derive(Clone, Debug)]
@@ -49,6 +49,8 @@ pub struct GetObject {
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
+    /// This version instead of the current object.
+    pub version: Option<VersionId>,
     /// Only this range.
     pub range: Option<RangeRequest>,
     /// Only this part; excludes `range`.
@@ -61,7 +63,7 @@ impl GetObject {
     /// Asks for a whole object.
     #[must_use]
     pub fn whole(bucket: BucketName, key: ObjectKey) -> Self {
-        Self { bucket, key, range: None, part_number: None, conditions: ReadConditions::default() }
+        Self { bucket, key, version: None, range: None, part_number: None, conditions: ReadConditions::default() }
     }
 }
 
@@ -74,8 +76,10 @@ pub struct ObjectInfo {
     pub etag: Etag,
     /// `Last-Modified`, Unix time in milliseconds.
     pub modified_ms: u64,
-    /// The commit that made it current.
+    /// The commit that made it.
     pub seq: Seq,
+    /// Which version it is.
+    pub version: VersionId,
     /// What the client said about it.
     pub attributes: Attributes,
     /// Its checksums.

@@ -3,7 +3,7 @@
 use gabion_metadata::{Index, ScanRange, Table, keys, rows::BucketRow};
 use gabion_types::BucketName;
 
-use super::{At, Overlay, object, overlay::Count, upload};
+use super::{At, Overlay, config, object, overlay::Count, upload};
 use crate::{
     StoreError,
     mutation::{CreateBucketMutation, DeleteBucketMutation},
@@ -45,11 +45,18 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
     }
     // There are none, but for one whose commit failed, as it seemed, and took effect at the next start after all.
     let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");
-    for (key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
-        let (_, key) = keys::decode_object(&key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    for (row_key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
+        let (_, key) = keys::decode_object(&row_key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let place = object::Place::new(overlay, &m.bucket, key)?;
-        object::supersede(overlay, &place, at.version())?;
+        place.remove_older(overlay, Table::Object, row_key, at.seq)?;
     }
+    let versions = keys::versions_with_prefix(&name(&m.bucket)?, "");
+    for (row_key, _) in overlay.rows_with_prefix(Table::Version, &versions)? {
+        let (_, key, _) = keys::decode_version(&row_key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let place = object::Place::new(overlay, &m.bucket, &key)?;
+        place.remove_older(overlay, Table::Version, row_key, at.seq)?;
+    }
+    config::end(overlay, at, &name(&m.bucket)?)?;
     m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
 }
 

@@ -6,14 +6,16 @@
 //! docs/adr/0007) is that row's commit again, at a later place: it applies where the row is of that commit and was not moved since.
 
 mod bucket;
+mod config;
 mod object;
 mod overlay;
 mod segments;
 mod snapshot;
 mod upload;
+mod versioned;
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -24,12 +26,13 @@ use gabion_metadata::{Index, Write, rows::Home};
 use gabion_segment::{
     AppliedRecord, AppliedStripe, Applier, ApplyError, DeadStripe, Liveness, RecordBody, SegmentChange,
 };
-use gabion_types::{Extent, SegmentId, Seq};
+use gabion_types::{BucketName, Extent, SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
     StoreError,
+    config_cache::ConfigCache,
     holds::Holds,
     mutation::{MovedRow, Mutation},
     open,
@@ -38,12 +41,17 @@ use crate::{
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
 pub(crate) use snapshot::{Begun, snapshot_row};
+use versioned::Versioned;
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.
 pub(crate) struct Apply {
     index: Arc<dyn Index>,
     holds: Arc<Holds>,
     state: Mutex<State>,
+    /// The documents of buckets, as they are in the index.
+    pub(crate) configs: ConfigCache,
+    /// Buckets with versions that are not current.
+    versioned: Versioned,
     work: Work,
     /// Segments exist that can not be read and that the index knows nothing of: what they hold may come back.
     has_unreadable: AtomicBool,
@@ -135,6 +143,7 @@ impl Apply {
     pub(crate) fn load(index: Arc<dyn Index>, holds: Arc<Holds>, checkpoint_bytes: u64) -> Result<Self, StoreError> {
         let segments = Segments::load(&*index)?;
         let buckets = bucket::count(&*index)?;
+        let versioned = Versioned::load(&*index)?;
         let work = Work { checkpoint_bytes, snapshot_bytes: AtomicU64::new(u64::MAX), ..Work::default() };
         // What the newest snapshot does not cover would have to be replayed over it.
         work.snapshot_stored_bytes.store(segments.uncovered_bytes(), Ordering::Relaxed);
@@ -143,6 +152,8 @@ impl Apply {
             index,
             holds,
             state: Mutex::new(State { segments, buckets }),
+            configs: ConfigCache::default(),
+            versioned,
             work,
             has_unreadable: AtomicBool::new(false),
             kept: OnceLock::new(),
@@ -186,6 +197,11 @@ impl Apply {
     /// Number of buckets.
     pub(crate) fn buckets(&self) -> usize {
         self.state.lock().buckets
+    }
+
+    /// Whether a bucket may have objects with versions that are not current, or delete markers.
+    pub(crate) fn has_versions(&self, bucket: &BucketName) -> bool {
+        self.versioned.contains(bucket)
     }
 
     /// Looks at the segments; no stripe is applied meanwhile.
@@ -233,10 +249,11 @@ impl Apply {
 
     fn commit(&self, change: impl FnOnce(&mut Overlay<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
-        let mut overlay = Overlay::new(&*self.index, &state.segments);
+        let mut overlay = Overlay::new(&*self.index, &state.segments, &self.versioned);
         change(&mut overlay)?;
         let outcome = overlay.finish()?;
         self.index.commit(&[], outcome.writes)?;
+        outcome.configs.iter().for_each(|bucket| self.configs.forget(bucket.as_ref()));
         self.work.commits.fetch_add(1, Ordering::AcqRel);
         state.buckets = state.buckets.saturating_add_signed(outcome.buckets);
         let news = state.segments.install(outcome.segments);
@@ -318,10 +335,14 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
         Mutation::DeleteBucket(mutation) => bucket::delete(overlay, &at, mutation),
         Mutation::PutObject(mutation) => object::put(overlay, &at, *mutation),
         Mutation::DeleteObject(mutation) => object::delete(overlay, &at, mutation),
+        Mutation::PutMarker(mutation) => object::put_marker(overlay, &at, *mutation),
+        Mutation::DeleteVersion(mutation) => object::delete_version(overlay, mutation),
         Mutation::CreateUpload(mutation) => upload::create(overlay, &at, *mutation),
         Mutation::PutPart(mutation) => upload::put_part(overlay, &at, *mutation),
         Mutation::CompleteUpload(mutation) => upload::complete(overlay, &at, *mutation),
         Mutation::EndUpload(mutation) => upload::end(overlay, &at, &mutation.bucket, &mutation.key, mutation.upload),
+        Mutation::PutConfig(mutation) => config::put(overlay, &at, mutation),
+        Mutation::DeleteConfig(mutation) => config::delete(overlay, &at, mutation),
         Mutation::IndexSnapshot(mutation) => snapshot::apply(overlay, &at, mutation),
         Mutation::Move(mutation) => {
             // The other half of a bug on purpose: a move that comes late counts as if it were a new commit.
@@ -334,6 +355,8 @@ fn apply_record(overlay: &mut Overlay<'_>, record: &AppliedRecord) -> Result<(),
                 MovedRow::Part(mutation) => upload::put_part(overlay, &at, mutation),
                 MovedRow::Completed(mutation) => upload::complete(overlay, &at, mutation),
                 MovedRow::IndexSnapshot(mutation) => snapshot::apply(overlay, &at, mutation),
+                MovedRow::Config(mutation) => config::put(overlay, &at, mutation),
+                MovedRow::Marker(mutation) => object::put_marker(overlay, &at, mutation),
             }
         }
     }
@@ -371,6 +394,7 @@ pub(crate) struct Outcome {
     segments: segments::Changes,
     buckets: isize,
     covered: Option<Option<snapshot::Covered>>,
+    configs: BTreeSet<Option<BucketName>>,
 }
 
 #[cfg(test)]

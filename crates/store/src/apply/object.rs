@@ -1,22 +1,26 @@
-//! Mutations of current objects.
+//! Mutations of objects: what is current under a key, and what lies under it.
+//!
+//! All versions of a key are a set, ordered by the commits that made them; at most one of them is the `null` version. The newest is in the
+//! table `Object` if it is an object; all others, and delete markers, are in the table `Version` (docs/adr/0016). The set follows from the
+//! mutations in whatever order they come, which is what a replay of moved records needs: a version goes by its commit's number, a `null`
+//! version by being older.
 
 use gabion_metadata::{
-    Table, keys,
-    rows::{Etag, Home, ManifestPart, ObjectRow, PartsSummary, Row},
+    Table,
+    keys::{self, VersionKey},
+    rows::{Etag, Home, Layout, ManifestPart, ObjectRow, PartsSummary, Row, VersionKind},
 };
-use gabion_types::{ManifestId, ObjectKey, Seq};
+use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
 
 use super::{At, Overlay, Version, overlay::Count};
 use crate::{
     StoreError,
-    mutation::{CopiedPart, Data, DeleteObjectMutation, PutObjectMutation},
+    mutation::{CopiedPart, Data, DeleteObjectMutation, DeleteVersionMutation, PutMarkerMutation, PutObjectMutation},
 };
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
-    if !supersede(overlay, &place, at.version())? {
-        return Ok(());
-    }
+    let Some(room) = place.make_room(overlay, at.version(), m.kind)? else { return Ok(()) };
     let extents = match m.data {
         Data::Record => at.extents.to_vec(),
         Data::Extents(extents) => extents,
@@ -34,70 +38,215 @@ pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) 
         checksums: m.checksums,
         parts,
         home: at.home,
-        version: None,
+        kind: m.kind,
         moved: at.moved,
     };
-    make_current(overlay, place, &row);
-    Ok(())
+    place.insert(overlay, room, &row)
 }
 
+pub(super) fn put_marker(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutMarkerMutation) -> Result<(), StoreError> {
+    let place = Place::new(overlay, &m.bucket, &m.key)?;
+    if !VersionKind::is_marker(Some(m.kind)) {
+        return Err(StoreError::Unavailable("malformed mutation: a delete marker that is none".into()));
+    }
+    let Some(room) = place.make_room(overlay, at.version(), Some(m.kind))? else { return Ok(()) };
+    let row = ObjectRow {
+        seq: at.seq,
+        modified_ms: m.modified_ms,
+        size: 0,
+        etag: Etag::Opaque(String::new()),
+        layout: Layout::Empty,
+        attributes: m.attributes,
+        checksums: Vec::new(),
+        parts: None,
+        home: at.home,
+        kind: Some(m.kind),
+        moved: at.moved,
+    };
+    place.insert(overlay, room, &row)
+}
+
+/// There is no `null` version any more: in a bucket that never kept versions, no object.
 pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
-    supersede(overlay, &place, at.version())?;
-    Ok(())
+    place.make_room(overlay, at.version(), None)?;
+    place.promote(overlay)
 }
 
-/// Where the current object of a bucket and key is.
+pub(super) fn delete_version(overlay: &mut Overlay<'_>, m: DeleteVersionMutation) -> Result<(), StoreError> {
+    let place = Place::new(overlay, &m.bucket, &m.key)?;
+    // Whatever record it came by.
+    let any_move = (m.version, Some(Seq::from_u64(u64::MAX)));
+    place.make_room(overlay, any_move, Some(VersionKind::Version))?;
+    place.promote(overlay)
+}
+
+/// A place that is free for a row.
+pub(super) struct Room {
+    /// The current object that stays, or becomes an older version.
+    current: Option<ObjectRow>,
+}
+
+/// A key of a bucket, and where its rows are.
 pub(super) struct Place {
+    bucket: BucketName,
+    /// The key of its current object's row.
     row_key: Vec<u8>,
-    /// Length of the bucket's name, which is at the front of it.
-    bucket_bytes: usize,
+    /// Whether there may be rows in the table `Version`.
+    is_versioned: bool,
 }
 
 impl Place {
     pub(super) fn new(overlay: &mut Overlay<'_>, bucket: &str, key: &str) -> Result<Self, StoreError> {
-        let bucket = overlay.bucket_name(bucket)?;
-        let row_key = keys::object(bucket, &object_key(key)?);
-        Ok(Self { row_key, bucket_bytes: bucket.as_str().len() })
+        let bucket = overlay.bucket_name(bucket)?.clone();
+        let row_key = keys::object(&bucket, &object_key(key)?);
+        let is_versioned = overlay.has_versions(&bucket);
+        Ok(Self { bucket, row_key, is_versioned })
     }
 
     /// The key of its bucket.
     fn bucket_key(&self) -> &[u8] {
-        &self.row_key[..self.bucket_bytes]
+        self.bucket.as_str().as_bytes()
     }
-}
 
-/// Takes away the current object, if it is older than `version`. Tells whether there is room for one of `version` now.
-pub(super) fn supersede(overlay: &mut Overlay<'_>, place: &Place, version: Version) -> Result<bool, StoreError> {
-    let Some(row) = overlay.get::<ObjectRow>(Table::Object, &place.row_key)? else { return Ok(true) };
-    if (row.seq, row.moved) >= version {
-        return Ok(false);
+    fn version_key(&self, version: VersionKey) -> Vec<u8> {
+        keys::version_of_object(&self.row_key, version)
     }
-    overlay.count_home(row.home, Count::Down);
-    let extents = overlay.take_layout(row.layout)?;
-    overlay.count_extents(&extents, Count::Down);
-    if let Some(parts) = row.parts {
-        for (key, part) in overlay.rows_with_prefix(Table::Manifest, &keys::manifest_parts(parts.manifest))? {
-            overlay.count_home(ManifestPart::decode(&part)?.home, Count::Down);
-            overlay.delete(Table::Manifest, key);
+
+    /// Takes away what a row of this kind, made by `version`, takes the place of: the same commit's row before it was moved, or an older
+    /// `null` version. Nothing if what is there is newer. Whoever does not insert anything then, promotes.
+    pub(super) fn make_room(
+        &self,
+        overlay: &mut Overlay<'_>,
+        version: Version,
+        kind: Option<VersionKind>,
+    ) -> Result<Option<Room>, StoreError> {
+        let current = overlay.get::<ObjectRow>(Table::Object, &self.row_key)?;
+        let is_it = |row: &ObjectRow| match VersionKind::is_null(kind) {
+            true => VersionKind::is_null(row.kind),
+            false => !VersionKind::is_null(row.kind) && row.seq == version.0,
+        };
+        let is_newer = |row: &ObjectRow| (row.seq, row.moved) >= version;
+        match current {
+            Some(row) if is_it(&row) && is_newer(&row) => Ok(None),
+            Some(row) if is_it(&row) => {
+                self.remove(overlay, Table::Object, self.row_key.clone(), row)?;
+                Ok(Some(Room { current: None }))
+            }
+            current => {
+                let of = if VersionKind::is_null(kind) { VersionKey::Null } else { VersionKey::Of(version.0) };
+                match self.version(overlay, of)? {
+                    Some((_, row)) if is_newer(&row) => return Ok(None),
+                    Some((key, row)) => self.remove(overlay, Table::Version, key, row)?,
+                    None => {}
+                }
+                Ok(Some(Room { current }))
+            }
         }
     }
-    overlay.count_usage(place.bucket_key(), row.size, Count::Down);
-    overlay.delete(Table::Object, place.row_key.clone());
-    Ok(true)
+
+    fn version(&self, overlay: &Overlay<'_>, version: VersionKey) -> Result<Option<(Vec<u8>, ObjectRow)>, StoreError> {
+        if !self.is_versioned {
+            return Ok(None);
+        }
+        let key = self.version_key(version);
+        Ok(overlay.get(Table::Version, &key)?.map(|row| (key, row)))
+    }
+
+    /// Takes a row away, and all that it refers to.
+    fn remove(&self, overlay: &mut Overlay<'_>, table: Table, key: Vec<u8>, row: ObjectRow) -> Result<(), StoreError> {
+        overlay.count_home(row.home, Count::Down);
+        let extents = overlay.take_layout(row.layout)?;
+        overlay.count_extents(&extents, Count::Down);
+        if let Some(parts) = row.parts {
+            for (key, part) in overlay.rows_with_prefix(Table::Manifest, &keys::manifest_parts(parts.manifest))? {
+                overlay.count_home(ManifestPart::decode(&part)?.home, Count::Down);
+                overlay.delete(Table::Manifest, key);
+            }
+        }
+        if !VersionKind::is_marker(row.kind) {
+            overlay.count_usage(self.bucket_key(), row.size, Count::Down);
+        }
+        overlay.delete(table, key);
+        Ok(())
+    }
+
+    /// Takes away a row that is older than `seq`.
+    pub(super) fn remove_older(
+        &self,
+        overlay: &mut Overlay<'_>,
+        table: Table,
+        key: Vec<u8>,
+        seq: Seq,
+    ) -> Result<(), StoreError> {
+        match overlay.get::<ObjectRow>(table, &key)? {
+            Some(row) if row.seq < seq => self.remove(overlay, table, key, row),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a row where there is room for it; its extents are counted already.
+    pub(super) fn insert(mut self, overlay: &mut Overlay<'_>, room: Room, row: &ObjectRow) -> Result<(), StoreError> {
+        let is_marker = VersionKind::is_marker(row.kind);
+        overlay.count_home(row.home, Count::Up);
+        if !is_marker {
+            overlay.count_usage(self.bucket_key(), row.size, Count::Up);
+        }
+        let is_newest = match &room.current {
+            // It is the newest of all others.
+            Some(current) => current.seq < row.seq,
+            None => self.newest(overlay)?.is_none_or(|(_, newest)| newest.seq < row.seq),
+        };
+        if is_newest && let Some(current) = room.current {
+            overlay.delete(Table::Object, self.row_key.clone());
+            self.put_version(overlay, &current);
+        }
+        if is_newest && !is_marker {
+            overlay.put(Table::Object, self.row_key, row);
+            return Ok(());
+        }
+        self.put_version(overlay, row);
+        self.promote(overlay)
+    }
+
+    /// Puts a row into the table `Version`.
+    fn put_version(&mut self, overlay: &mut Overlay<'_>, row: &ObjectRow) {
+        let version = if VersionKind::is_null(row.kind) { VersionKey::Null } else { VersionKey::Of(row.seq) };
+        overlay.put(Table::Version, self.version_key(version), row);
+        overlay.add_versioned(&self.bucket);
+        self.is_versioned = true;
+    }
+
+    /// Makes the newest version current, if it is an object and none is.
+    pub(super) fn promote(&self, overlay: &mut Overlay<'_>) -> Result<(), StoreError> {
+        if !self.is_versioned || overlay.get_raw(Table::Object, &self.row_key)?.is_some() {
+            return Ok(());
+        }
+        if let Some((key, row)) = self.newest(overlay)?
+            && !VersionKind::is_marker(row.kind)
+        {
+            overlay.delete(Table::Version, key);
+            overlay.put(Table::Object, self.row_key.clone(), &row);
+        }
+        Ok(())
+    }
+
+    /// The newest row in the table `Version`.
+    fn newest(&self, overlay: &Overlay<'_>) -> Result<Option<(Vec<u8>, ObjectRow)>, StoreError> {
+        if !self.is_versioned {
+            return Ok(None);
+        }
+        let null = self.version(overlay, VersionKey::Null)?;
+        let numbered = overlay.first_with_prefix(Table::Version, &keys::numbered_of_object(&self.row_key))?;
+        let numbered = numbered.map(|(key, row)| Ok::<_, StoreError>((key, ObjectRow::decode(&row)?))).transpose()?;
+        Ok(null.into_iter().chain(numbered).max_by_key(|(_, row)| row.seq))
+    }
 }
 
 /// Whether the current object has this tag.
 pub(super) fn is_current(overlay: &Overlay<'_>, place: &Place, etag: &Etag) -> Result<bool, StoreError> {
     let row = overlay.get::<ObjectRow>(Table::Object, &place.row_key)?;
     Ok(row.is_some_and(|row| row.etag == *etag))
-}
-
-/// Makes `row` the current object; its extents are counted already.
-pub(super) fn make_current(overlay: &mut Overlay<'_>, place: Place, row: &ObjectRow) {
-    overlay.count_home(row.home, Count::Up);
-    overlay.count_usage(place.bucket_key(), row.size, Count::Up);
-    overlay.put(Table::Object, place.row_key, row);
 }
 
 /// The manifest of what a commit made: the same in every replay.

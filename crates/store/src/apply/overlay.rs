@@ -1,7 +1,7 @@
 //! Rows as they will be after the batch that is being applied: the index, and what the batch changed so far over it.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     ops::Bound,
 };
 
@@ -12,16 +12,20 @@ use gabion_metadata::{
 use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{BucketName, Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
-use super::{Outcome, Segment, Segments, bucket, segments, snapshot::Covered};
+use super::{Outcome, Segment, Segments, bucket, segments, snapshot::Covered, versioned::Versioned};
 use crate::{StoreError, pages::Pages};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;
 
+/// The same where one is looked for.
+const FIRST_ROWS: usize = 2;
+
 /// A batch that is being applied.
 pub(crate) struct Overlay<'a> {
     index: &'a dyn Index,
     before: &'a Segments,
+    versioned: &'a Versioned,
     /// Changed rows per table; `None` for those that are gone.
     rows: [BTreeMap<Vec<u8>, Option<Value>>; Table::ALL.len()],
     segments: segments::Changes,
@@ -29,6 +33,8 @@ pub(crate) struct Overlay<'a> {
     usage: BTreeMap<Vec<u8>, (i64, i64)>,
     buckets: isize,
     covered: Option<Option<Covered>>,
+    /// Buckets whose documents changed; the site's when there is none.
+    configs: BTreeSet<Option<BucketName>>,
     /// The last name that was checked: most records of a batch have the same.
     bucket_name: Option<BucketName>,
 }
@@ -48,9 +54,10 @@ impl Count {
 }
 
 impl<'a> Overlay<'a> {
-    pub(crate) fn new(index: &'a dyn Index, before: &'a Segments) -> Self {
+    pub(crate) fn new(index: &'a dyn Index, before: &'a Segments, versioned: &'a Versioned) -> Self {
         let (rows, segments, usage) = (Default::default(), BTreeMap::new(), BTreeMap::new());
-        Self { index, before, rows, segments, usage, buckets: 0, covered: None, bucket_name: None }
+        let configs = BTreeSet::new();
+        Self { index, before, versioned, rows, segments, usage, buckets: 0, covered: None, configs, bucket_name: None }
     }
 
     /// A bucket name that a mutation carries.
@@ -104,6 +111,36 @@ impl<'a> Overlay<'a> {
             };
         }
         Ok(found.into_iter().collect())
+    }
+
+    /// The first row whose key begins with `prefix`.
+    pub(crate) fn first_with_prefix(
+        &self,
+        table: Table,
+        prefix: &[u8],
+    ) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
+        let changed = &self.rows[table as usize];
+        let here = changed
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .find_map(|(key, row)| Some((key.clone(), row.clone()?)));
+        let mut pages = Pages::new(ScanRange::prefix(table, prefix), FIRST_ROWS);
+        while let Some(page) = pages.next(|range, limit| self.index.scan(range, limit))? {
+            if let Some(there) = page.into_iter().find(|(key, _)| !changed.contains_key(key)) {
+                return Ok(here.into_iter().chain([there]).min_by(|a, b| a.0.cmp(&b.0)));
+            }
+        }
+        Ok(here)
+    }
+
+    /// Whether a bucket may have rows in the table `Version`.
+    pub(crate) fn has_versions(&self, bucket: &BucketName) -> bool {
+        self.versioned.contains(bucket)
+    }
+
+    /// A bucket is to have rows in the table `Version`.
+    pub(crate) fn add_versioned(&self, bucket: &BucketName) {
+        self.versioned.add(bucket);
     }
 
     /// A row comes or goes, and with it what its mutation record counts for.
@@ -172,6 +209,11 @@ impl<'a> Overlay<'a> {
     /// A bucket comes or goes.
     pub(crate) fn count_bucket(&mut self, count: Count) {
         self.buckets += if count == Count::Up { 1 } else { -1 };
+    }
+
+    /// A document of a bucket, or of the site, changes.
+    pub(crate) fn config_changed(&mut self, bucket: Option<BucketName>) {
+        self.configs.insert(bucket);
     }
 
     fn segment(&mut self, id: SegmentId) -> Option<&mut Segment> {
@@ -267,12 +309,13 @@ impl<'a> Overlay<'a> {
             }
         }
         let mut writes: Vec<Write> = segments::writes(&self.segments).collect();
-        for (table, rows) in Table::ALL.into_iter().zip(self.rows) {
+        for (table, rows) in Table::ALL.into_iter().zip(std::mem::take(&mut self.rows)) {
             writes.extend(rows.into_iter().map(|(key, row)| match row {
                 Some(row) => Write::Put(table, key, row.into()),
                 None => Write::Delete(table, key),
             }));
         }
-        Ok(Outcome { writes, segments: self.segments, buckets: self.buckets, covered: self.covered })
+        let Self { segments, buckets, covered, configs, .. } = self;
+        Ok(Outcome { writes, segments, buckets, covered, configs })
     }
 }

@@ -90,6 +90,7 @@ fn put_extents(data: Data, size: u64) -> Mutation {
         checksums: vec![StoredChecksum { algorithm: 2, kind: ChecksumKind::FullObject, value: vec![0; 8] }],
         data,
         parts: Vec::new(),
+        kind: None,
     }))
 }
 
@@ -120,6 +121,7 @@ fn complete(parts: &[(u16, u64)]) -> Mutation {
         etag: Etag::Multipart([7; 16], parts.len() as u32),
         checksums: Vec::new(),
         parts: parts.iter().map(named).collect(),
+        kind: None,
     }))
 }
 
@@ -227,7 +229,11 @@ fn a_bucket_takes_along_what_should_not_be_there() {
         owner: "me".into(),
         region: "here".into(),
     });
-    let gone = Mutation::DeleteBucket(DeleteBucketMutation { bucket: "bucket".into(), uploads: Vec::new() });
+    let gone = Mutation::DeleteBucket(DeleteBucketMutation {
+        bucket: "bucket".into(),
+        uploads: Vec::new(),
+        had_configs: None,
+    });
     bench.apply(&[(10, create.clone()), (20, put())]);
     assert_eq!(bench.apply.buckets(), 1);
     bench.apply(&[(30, gone)]);

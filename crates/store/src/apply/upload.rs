@@ -13,7 +13,7 @@ use gabion_types::UploadId;
 
 use super::{
     At, Overlay, bucket,
-    object::{Place, is_current, make_current, manifest_of, object_key, supersede},
+    object::{Place, is_current, manifest_of, object_key},
     overlay::Count,
 };
 use crate::{
@@ -79,9 +79,10 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
         // An earlier attempt, whose outcome nobody knew then, took effect after all: its object is this one.
         return end(overlay, at, &m.bucket, &m.key, m.upload);
     }
-    if supersede(overlay, &place, at.version())?
-        && let Some(parts) = parts
-    {
+    let Some(room) = place.make_room(overlay, at.version(), m.kind)? else {
+        return end(overlay, at, &m.bucket, &m.key, m.upload);
+    };
+    if let Some(parts) = parts {
         let manifest = manifest_of(at.seq);
         let (mut extents, mut start) = (Vec::new(), 0);
         for (&part_number, part) in &parts {
@@ -110,10 +111,12 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
             checksums: m.checksums,
             parts: Some(PartsSummary { count, manifest }),
             home: at.home,
-            version: None,
+            kind: m.kind,
             moved: at.moved,
         };
-        make_current(overlay, place, &row);
+        place.insert(overlay, room, &row)?;
+    } else {
+        place.promote(overlay)?;
     }
     end(overlay, at, &m.bucket, &m.key, m.upload)
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::{
     Fate, Round,
-    pass::{Found, RowPlace},
+    pass::Found,
     relocate::{Content, Stays, is_unchanged, lock, rewrite, sync_before, unless_changed},
 };
 use crate::{
@@ -41,7 +41,9 @@ pub(super) struct Assemblies(Mutex<HashSet<UploadId>>);
 
 /// Whether the object is known to be too large for one record.
 pub(super) fn is_due(round: &Round, found: &Found) -> Result<bool, StoreError> {
-    let RowPlace::Object(..) = found.place else { return Ok(false) };
+    if found.place.object().is_none() {
+        return Ok(false);
+    }
     let row = ObjectRow::decode(&found.value)?;
     let Some(parts) = row.parts else { return Ok(false) };
     // What a record says of pages and parts is as long as their rows are. What else it says takes less than what is kept for it here.
@@ -64,13 +66,15 @@ pub(super) fn is_due(round: &Round, found: &Found) -> Result<bool, StoreError> {
 
 /// Whether it has parts that can be moved one by one.
 pub(super) fn is_possible(found: &Found) -> Result<bool, StoreError> {
-    let RowPlace::Object(..) = found.place else { return Ok(false) };
+    if found.place.object().is_none() {
+        return Ok(false);
+    }
     Ok(ObjectRow::decode(&found.value)?.parts.is_some())
 }
 
 /// Moves an object part by part, unless it is not any more what was found.
 pub(super) async fn relocate(round: &Round, found: &Found) -> Result<Fate, StoreError> {
-    let RowPlace::Object(bucket, key) = &found.place else {
+    let Some((bucket, key)) = found.place.object() else {
         return Err(StoreError::Internal("only objects have parts".into()));
     };
     let inner = &round.inner;
@@ -230,6 +234,7 @@ impl Moving<'_> {
             etag: row.etag,
             checksums: row.checksums,
             parts,
+            kind: row.kind,
         };
         let mutation = Mutation::moving(row.seq, MovedRow::Completed(completed));
         let encoded = mutation.encode();

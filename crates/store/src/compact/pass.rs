@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use gabion_metadata::{
-    Rows, ScanRange, Table, Value, keys,
+    Rows, ScanRange, Table, Value,
+    keys::{self, VersionKey},
     rows::{
-        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row, SnapshotRow,
-        UploadRow,
+        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row,
+        SnapshotRow, UploadRow,
     },
 };
 use gabion_types::{BucketName, Extent, ObjectKey, UploadId, limits::INLINE_BYTES_MAX};
@@ -35,10 +36,22 @@ pub(super) enum RowPlace {
     /// A part of an upload of this bucket.
     Part(BucketName, UploadId, u16),
     Object(BucketName, ObjectKey),
+    /// A version that is not current, or a delete marker.
+    Version(BucketName, ObjectKey, VersionKey),
+    /// A document of a bucket, or of the site.
+    Config(Option<BucketName>, String),
     IndexSnapshot,
 }
 
 impl RowPlace {
+    /// The bucket and key of an object.
+    pub(super) fn object(&self) -> Option<(&BucketName, &ObjectKey)> {
+        match self {
+            RowPlace::Object(bucket, key) | RowPlace::Version(bucket, key, _) => Some((bucket, key)),
+            _ => None,
+        }
+    }
+
     /// Table and key.
     pub(super) fn row_key(&self) -> (Table, Vec<u8>) {
         match self {
@@ -46,6 +59,8 @@ impl RowPlace {
             RowPlace::Upload(bucket, key, upload) => (Table::Upload, keys::upload(bucket, key, *upload)),
             RowPlace::Part(_, upload, part_number) => (Table::Part, keys::part(*upload, *part_number)),
             RowPlace::Object(bucket, key) => (Table::Object, keys::object(bucket, key)),
+            RowPlace::Version(bucket, key, version) => (Table::Version, keys::version(bucket, key, *version)),
+            RowPlace::Config(bucket, name) => (Table::Config, keys::config(bucket.as_ref(), name)),
             RowPlace::IndexSnapshot => (Table::System, keys::system(SNAPSHOT_ROW)),
         }
     }
@@ -72,6 +87,16 @@ pub(super) async fn over_rows(round: &Arc<Round>, budget: &Arc<Semaphore>) -> Re
             }
         }
     }
+    let mut pages = Pages::new(ScanRange::all(Table::Config), PAGE_ROWS);
+    while let Some(rows) = round.next(&mut pages)? {
+        for (key, value) in rows {
+            if round.is_victim(ConfigRow::decode(&value)?.home) {
+                let (bucket, name) = keys::decode_config(&key).map_err(|error| malformed(&error))?;
+                let place = RowPlace::Config(bucket, name.to_owned());
+                moves.begin(Found { place, value, size: 0 }).await?;
+            }
+        }
+    }
     let mut pages = Pages::new(ScanRange::all(Table::Upload), PAGE_ROWS);
     while let Some(rows) = round.next(&mut pages)? {
         for (key, value) in rows {
@@ -80,13 +105,25 @@ pub(super) async fn over_rows(round: &Arc<Round>, budget: &Arc<Semaphore>) -> Re
         round.check()?;
         tokio::task::yield_now().await;
     }
-    let mut pages = Pages::new(ScanRange::all(Table::Object), PAGE_ROWS);
+    over_objects(&mut moves, Table::Object).await?;
+    over_objects(&mut moves, Table::Version).await
+}
+
+/// Current objects, or versions that are not.
+async fn over_objects(moves: &mut Moves<'_>, table: Table) -> Result<(), StoreError> {
+    let round = moves.round;
+    let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
     while let Some(rows) = tasks::blocking(|| round.next(&mut pages))? {
         for (key, value) in rows {
             let row = ObjectRow::decode(&value)?;
             if round.is_victim(row.home) || round.layout_refers(&row.layout)? || round.parts_refer(row.parts)? {
-                let (bucket, key) = keys::decode_object(&key).map_err(|error| malformed(&error))?;
-                let place = RowPlace::Object(bucket_name(bucket)?, object_key(key)?);
+                let place = if table == Table::Object {
+                    let (bucket, key) = keys::decode_object(&key).map_err(|error| malformed(&error))?;
+                    RowPlace::Object(bucket_name(bucket)?, object_key(key)?)
+                } else {
+                    let (bucket, key, version) = keys::decode_version(&key).map_err(|error| malformed(&error))?;
+                    RowPlace::Version(bucket_name(bucket)?, object_key(&key)?, version)
+                };
                 moves.begin(Found { place, value, size: row.size }).await?;
             }
         }

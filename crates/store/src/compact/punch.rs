@@ -69,7 +69,7 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
         }
     };
     // Nor are those dead that hold the index' own snapshot.
-    for table in [Table::Object, Table::Part, Table::Manifest, Table::System] {
+    for table in [Table::Object, Table::Part, Table::Manifest, Table::System, Table::Version] {
         let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
         while let Some(rows) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
             for (key, row) in &rows {

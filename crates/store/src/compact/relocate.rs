@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gabion_erasure::{Crc64, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, Table,
-    rows::{BucketRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow},
+    rows::{BucketRow, ConfigRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow, VersionKind},
 };
 use gabion_segment::{LogError, NewRecord};
 use gabion_types::{Extent, SegmentId, limits::INLINE_BYTES_MAX};
@@ -21,8 +21,8 @@ use crate::{
     holds::Hold,
     locks::{Guards, Lockable, Mode},
     mutation::{
-        CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MovedRow, Mutation, PutObjectMutation,
-        PutPartMutation,
+        CreateBucketMutation, CreateUploadMutation, Data, IndexSnapshotMutation, MovedRow, Mutation, PutConfigMutation,
+        PutMarkerMutation, PutObjectMutation, PutPartMutation,
     },
     references::References,
     store::Inner,
@@ -128,7 +128,10 @@ pub(super) async fn lock(round: &Round, place: &RowPlace) -> Guards {
     match place {
         // A newer one is newer, whatever the order in which they are applied, and nothing deletes it.
         RowPlace::IndexSnapshot => Guards::default(),
-        RowPlace::Bucket(bucket) => locks.lock(&[(Lockable::Bucket(bucket), Mode::Exclusive)]).await,
+        RowPlace::Config(None, _) => locks.lock(&[(Lockable::Site, Mode::Exclusive)]).await,
+        RowPlace::Bucket(bucket) | RowPlace::Config(Some(bucket), _) => {
+            locks.lock(&[(Lockable::Bucket(bucket), Mode::Exclusive)]).await
+        }
         RowPlace::Upload(bucket, _, upload) => {
             let upload = (Lockable::Upload(*upload), Mode::Exclusive);
             locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), upload]).await
@@ -138,7 +141,7 @@ pub(super) async fn lock(round: &Round, place: &RowPlace) -> Guards {
             let part = (Lockable::Part(*upload, *part_number), Mode::Exclusive);
             locks.lock(&[shared[0], shared[1], part]).await
         }
-        RowPlace::Object(bucket, key) => {
+        RowPlace::Object(bucket, key) | RowPlace::Version(bucket, key, _) => {
             let object = (Lockable::Object(bucket, key), Mode::Exclusive);
             locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), object]).await
         }
@@ -175,6 +178,12 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
             };
             (row.seq, MovedRow::Bucket(mutation), no_data(), Vec::new())
         }
+        RowPlace::Config(bucket, name) => {
+            let row = ConfigRow::decode(&found.value)?;
+            let bucket = bucket.as_ref().map(|bucket| bucket.as_str().to_owned());
+            let mutation = PutConfigMutation { bucket, name: name.clone(), document: row.document };
+            (row.seq, MovedRow::Config(mutation), no_data(), Vec::new())
+        }
         RowPlace::Upload(_, _, upload) => {
             let row = UploadRow::decode(&found.value)?;
             let mutation = CreateUploadMutation {
@@ -206,8 +215,19 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
             };
             (row.seq, MovedRow::Part(mutation), content, before)
         }
-        RowPlace::Object(bucket, key) => {
+        RowPlace::Object(bucket, key) | RowPlace::Version(bucket, key, _) => {
             let row = ObjectRow::decode(&found.value)?;
+            if let Some(kind) = row.kind.filter(|kind| VersionKind::is_marker(Some(*kind))) {
+                let marker = PutMarkerMutation {
+                    bucket: bucket.as_str().to_owned(),
+                    key: key.as_str().to_owned(),
+                    modified_ms: row.modified_ms,
+                    kind,
+                    attributes: row.attributes,
+                };
+                let mutation = Mutation::moving(row.seq, MovedRow::Marker(marker));
+                return Ok(Some(Prepared { mutation, content: no_data(), before: Vec::new() }));
+            }
             let parts = copied_parts(&*round.inner.index.snapshot(), &row)?;
             let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
             let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
@@ -308,4 +328,4 @@ pub(super) async fn read(round: &Round, piece: &Piece) -> Result<Vec<Bytes>, Sto
     Ok(bytes)
 }
 
-const _: () = assert!(Table::ALL.len() == 8, "a new table may have rows that refer to segments");
+const _: () = assert!(Table::ALL.len() == 10, "a new table may have rows that refer to segments");

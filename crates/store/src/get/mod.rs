@@ -4,7 +4,7 @@ pub(crate) mod pieces;
 mod stream;
 
 use gabion_metadata::{
-    ScanRange, Table, Value, keys,
+    ScanRange, Table, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
 use gabion_segment::Pin;
@@ -12,7 +12,7 @@ use gabion_types::{Extent, Place};
 
 use crate::{
     ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PartsPage,
-    Store, StoreError, store::Inner,
+    Store, StoreError, VersionId, store::Inner, versions::Located,
 };
 use pieces::Pieces;
 
@@ -27,9 +27,8 @@ impl Store {
     /// `NoSuchBucket`, `NoSuchKey`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`, `Corrupt`, `Busy`.
     pub async fn get_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
         let inner = &self.inner;
-        let row_key = keys::object(&request.bucket, &request.key);
         for _ in 0..ATTEMPTS_MAX {
-            let Some((mut read, bytes)) = inner.begin_read(&request, &row_key)? else {
+            let Some((mut read, bytes)) = inner.begin_read(&request)? else {
                 inner.metrics.read_retries.add(1);
                 continue;
             };
@@ -46,7 +45,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get_object`], without those of reading.
     pub async fn head_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
-        let (_, mut row) = self.inner.require_object(&request.bucket, &request.key)?;
+        let mut row = self.inner.require_version(&request.bucket, &request.key, request.version)?.row;
         self.inner.resolve(&request, &mut row)
     }
 
@@ -57,11 +56,8 @@ impl Store {
     pub async fn get_attributes(&self, request: GetAttributes) -> Result<ObjectAttributes, StoreError> {
         // Row and parts from one moment: an overwrite in between must not lose the parts.
         let index = self.inner.index.snapshot();
-        let Some(value) = index.get(Table::Object, &keys::object(&request.bucket, &request.key))? else {
-            self.inner.require_bucket(&request.bucket)?;
-            return Err(StoreError::NoSuchKey);
-        };
-        let mut row = ObjectRow::decode(&value)?;
+        let (bucket, key) = (&request.bucket, &request.key);
+        let mut row = self.inner.require_version_in(&*index, bucket, key, request.version)?.row;
         request.conditions.check(&row.etag, row.modified_ms)?;
         let parts = match row.parts {
             Some(summary) => {
@@ -86,19 +82,15 @@ type Pinned = (Pieces, Pin);
 
 impl Inner {
     /// What the answer to a read is, with what is left to be read for it; nothing when the object changed meanwhile.
-    fn begin_read(
-        &self,
-        request: &GetObject,
-        row_key: &[u8],
-    ) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
-        let (value, mut row) = self.require_row(&request.bucket, row_key)?;
-        let read = self.resolve(request, &mut row)?;
-        let range = match (read.range, row.size, read.len) {
+    fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
+        let mut found = self.require_version(&request.bucket, &request.key, request.version)?;
+        let read = self.resolve(request, &mut found.row)?;
+        let range = match (read.range, found.row.size, read.len) {
             (_, 0, _) | (_, _, 0) => return Ok(Some((read, None))),
             (Some(range), ..) => range,
             (None, size, _) => ByteRange { first: 0, last: size - 1 },
         };
-        Ok(self.pin(row_key, &value, &row, range)?.map(|pinned| (read, Some(pinned))))
+        Ok(self.pin(&found, range)?.map(|pinned| (read, Some(pinned))))
     }
 
     /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
@@ -142,17 +134,15 @@ impl Inner {
 
     /// Pins the segments of a range and makes sure that it was not too late: that all are there and nothing is punched out of them, or that
     /// the row is still `value`. As long as it is, its segments are live; once they are pinned, their files stay.
-    fn pin(
-        &self,
-        row_key: &[u8],
-        value: &Value,
-        row: &ObjectRow,
-        range: ByteRange,
-    ) -> Result<Option<Pinned>, StoreError> {
-        let (pieces, segments) = match &row.layout {
+    fn pin(&self, found: &Located, range: ByteRange) -> Result<Option<Pinned>, StoreError> {
+        let layout = &found.row.layout;
+        let (pieces, segments) = match layout {
             Layout::Manifest(manifest) => match Pieces::paged(self.index.snapshot(), *manifest, range)? {
                 Some(found) => found,
-                None => return self.gone(row_key, value),
+                None if self.is_there(found)? => {
+                    return Err(StoreError::Corrupt("the manifest of an object is incomplete".into()));
+                }
+                None => return Ok(None),
             },
             Layout::Extents(extents) => Pieces::listed(extents, range),
             Layout::Empty => Pieces::listed(&[], range),
@@ -161,31 +151,26 @@ impl Inner {
         let pin = self.log.pin(segments);
         // What lies in one chunk is in a segment in which no holes are punched: where it was when the row was read, it is as long as the file.
         let is_there = |extents: &[Extent]| extents.iter().all(|extent| matches!(extent.place, Place::Chunk { .. }));
-        if pin.len() == segment_count && matches!(&row.layout, Layout::Extents(extents) if is_there(extents)) {
+        if pin.len() == segment_count && matches!(layout, Layout::Extents(extents) if is_there(extents)) {
             return Ok(Some((pieces, pin)));
         }
-        match self.index.get(Table::Object, row_key)? {
-            Some(now) if now == *value => Ok(Some((pieces, pin))),
-            _ => Ok(None),
-        }
+        Ok(self.is_there(found)?.then_some((pieces, pin)))
     }
 
-    /// The manifest of a row is not there: because the row is not any more.
-    fn gone<T>(&self, row_key: &[u8], value: &Value) -> Result<Option<T>, StoreError> {
-        match self.index.get(Table::Object, row_key)? {
-            Some(now) if now == *value => Err(StoreError::Corrupt("the manifest of an object is incomplete".into())),
-            _ => Ok(None),
-        }
+    /// Whether a row is still what was found.
+    fn is_there(&self, found: &Located) -> Result<bool, StoreError> {
+        Ok(self.index.get(found.table, &found.row_key)?.is_some_and(|now| now == found.value))
     }
 }
 
 /// What a row says about its object, taken out of it.
-fn info(row: &mut ObjectRow) -> ObjectInfo {
+pub(crate) fn info(row: &mut ObjectRow) -> ObjectInfo {
     ObjectInfo {
         size: row.size,
         etag: row.etag.clone(),
         modified_ms: row.modified_ms,
         seq: row.seq,
+        version: VersionId::of(row),
         attributes: std::mem::take(&mut row.attributes),
         checksums: std::mem::take(&mut row.checksums),
         parts_count: row.parts.map(|parts| parts.count),

@@ -55,6 +55,7 @@ impl Inner {
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
         let UploadRow { attributes, .. } = upload;
         let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
+            kind: None,
             bucket: target.bucket.as_str().to_owned(),
             key: target.key.as_str().to_owned(),
             upload: target.upload,

@@ -71,7 +71,16 @@ impl Store {
 pub(super) async fn cross_check(inner: &Inner) -> Result<CrossCheck, StoreError> {
     let mut report = CrossCheck::default();
     let before = unmatched(inner);
-    for table in [Table::Bucket, Table::Object, Table::Upload, Table::Part, Table::Manifest, Table::System] {
+    for table in [
+        Table::Bucket,
+        Table::Object,
+        Table::Upload,
+        Table::Part,
+        Table::Manifest,
+        Table::System,
+        Table::Version,
+        Table::Config,
+    ] {
         check_rows(inner, table, &mut report).await?;
     }
     // What comes or goes is known here before it is there, or the other way round: only what is wrong twice is wrong.

@@ -10,6 +10,7 @@ mod compaction;
 mod compaction_crash;
 mod concurrency;
 mod conditional;
+mod configs;
 mod copies;
 mod etags;
 mod format;

@@ -191,7 +191,7 @@ impl Run {
             Op::Copy { from, to, tags } => self.copy(from, to, tags).await,
             Op::Tag { at, tags } => {
                 let (bucket, key) = (bucket(BUCKETS[at.0]), key(KEYS[at.1]));
-                let got = self.store.put_object_tags(bucket, key, numbered(tags)).await;
+                let got = put_object_tags(&self.store, bucket, key, numbered(tags)).await;
                 let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at)) {
                     (false, _) => "NoSuchBucket",
                     (true, None) => "NoSuchKey",

@@ -168,6 +168,7 @@ async fn a_manifest_of_many_extents() {
             }
         }
         let attributes = GetAttributes {
+            version: None,
             bucket: bucket("bucket"),
             key: key("copy"),
             conditions: ReadConditions::default(),

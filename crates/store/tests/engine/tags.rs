@@ -16,11 +16,11 @@ fn tags(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 async fn tagged(store: &Store, name: &str) -> Vec<(String, String)> {
-    store.object_tags(&bucket("bucket"), &key(name)).await.unwrap()
+    store.object_info(&bucket("bucket"), &key(name), None).await.unwrap().attributes.tags
 }
 
 async fn tag(store: &Store, name: &str, pairs: &[(&str, &str)]) {
-    store.put_object_tags(bucket("bucket"), key(name), tags(pairs)).await.unwrap();
+    put_object_tags(store, bucket("bucket"), key(name), tags(pairs)).await.unwrap();
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn only_what_is_there_has_any() {
         (bucket("none"), (|error| matches!(error, StoreError::NoSuchBucket)) as fn(StoreError) -> bool),
         (bucket("bucket"), |error| matches!(error, StoreError::NoSuchKey)),
     ] {
-        assert!(is_expected(store.object_tags(&name, &key("gone")).await.unwrap_err()));
-        assert!(is_expected(store.put_object_tags(name, key("gone"), tags(&[("a", "1")])).await.unwrap_err()));
+        assert!(is_expected(store.object_info(&name, &key("gone"), None).await.unwrap_err()));
+        assert!(is_expected(put_object_tags(&store, name, key("gone"), tags(&[("a", "1")])).await.unwrap_err()));
     }
 }

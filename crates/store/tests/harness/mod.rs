@@ -283,6 +283,19 @@ pub async fn delete(store: &Store, bucket_name: &str, name: &str) -> bool {
     store.delete_object(bucket(bucket_name), request).await.unwrap().existed
 }
 
+pub async fn put_object_tags(
+    store: &Store,
+    bucket: BucketName,
+    key: ObjectKey,
+    tags: Vec<(String, String)>,
+) -> Result<(), StoreError> {
+    let change = |attributes: &mut Attributes| {
+        attributes.tags = tags;
+        Ok(())
+    };
+    store.update_attributes(bucket, key, None, change).await.map(|_| ())
+}
+
 pub async fn list_all(store: &Store, bucket_name: &str) -> ListedObjects {
     let request = ListObjects {
         bucket: bucket(bucket_name),

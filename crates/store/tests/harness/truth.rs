@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 
 use gabion_metadata::{
-    Index, MemoryIndex, ScanRange, Table, keys,
+    Index, MemoryIndex, ScanRange, Table,
+    keys::{self, VersionKey},
     rows::{
-        BucketRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow, SnapshotRow,
-        UploadRow, UsageRow,
+        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow,
+        SnapshotRow, UploadRow, UsageRow, VersionKind,
     },
 };
-use gabion_types::{Extent, SegmentId};
+use gabion_types::{Extent, SegmentId, Seq};
+
+/// Whether one is current, and all: their commits, and whether they are delete markers.
+type VersionsOfKey = (bool, Vec<(Seq, bool)>);
 
 /// Live bytes of every segment and the usage of every bucket are what the rows add up to; manifests belong to a row.
 pub fn check_counters(index: &MemoryIndex) {
@@ -38,13 +42,32 @@ pub fn check_counters(index: &MemoryIndex) {
         home(row.home);
         layouts.push((row.layout, row.size));
     }
-    for (key, row) in rows(Table::Object) {
+    for (_, row) in rows(Table::Config) {
+        home(ConfigRow::decode(&row).unwrap().home);
+    }
+    let current = rows(Table::Object).into_iter().map(|(key, row)| {
+        let (bucket, key) = keys::decode_object(&key).unwrap();
+        ((bucket.as_bytes().to_vec(), key.to_owned()), ObjectRow::decode(&row).unwrap())
+    });
+    let versions = rows(Table::Version).into_iter().map(|(key, row)| {
+        let (bucket, key, version) = keys::decode_version(&key).unwrap();
         let row = ObjectRow::decode(&row).unwrap();
+        let expected = if VersionKind::is_null(row.kind) { VersionKey::Null } else { VersionKey::Of(row.seq) };
+        assert_eq!(version, expected);
+        ((bucket.as_bytes().to_vec(), key), row)
+    });
+    let mut of_key: BTreeMap<(Vec<u8>, String), VersionsOfKey> = BTreeMap::new();
+    for (is_current, (place, row)) in current.map(|found| (true, found)).chain(versions.map(|found| (false, found))) {
+        let entry = of_key.entry(place.clone()).or_default();
+        entry.0 |= is_current;
+        entry.1.push((row.seq, VersionKind::is_marker(row.kind)));
+        assert!(!is_current || !VersionKind::is_marker(row.kind), "{place:?}: a delete marker is current");
         home(row.home);
-        let bucket = keys::decode_object(&key).unwrap().0.as_bytes().to_vec();
-        let usage = usage.entry(bucket).or_default();
-        usage.objects += 1;
-        usage.bytes += row.size;
+        if !VersionKind::is_marker(row.kind) {
+            let usage = usage.entry(place.0).or_default();
+            usage.objects += 1;
+            usage.bytes += row.size;
+        }
         if let Some(parts) = row.parts {
             let range = ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest));
             let parts_found = index.scan(range, usize::MAX).unwrap();
@@ -60,6 +83,11 @@ pub fn check_counters(index: &MemoryIndex) {
             assert_eq!(start, row.size);
         }
         layouts.push((row.layout, row.size));
+    }
+    for (place, (has_current, versions)) in of_key {
+        let (newest, is_marker) = *versions.iter().max().unwrap();
+        assert_eq!(has_current, !is_marker, "{place:?}: {versions:?}");
+        assert!(is_marker || versions[0].0 == newest, "{place:?}: an older version is current");
     }
     for (layout, size) in layouts {
         let extents: Vec<Extent> = match layout {
