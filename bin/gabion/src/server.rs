@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_platform::{Clock, OsEntropy, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
 use gabion_server::admin::{Admin, Changes, Phase};
-use gabion_server::credentials::Credentials;
+use gabion_server::credentials::{Account, Credentials};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
 use gabion_server::s3::{S3Options, S3Service};
@@ -100,6 +100,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     log_report(&report);
     state.remember(&store.status().log.deployment)?;
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
+    let credentials = credentials.of_account(Account::first(&store.status().log.deployment));
     let service = service(&config, store.clone(), credentials)?;
     let welcome = Welcome {
         addresses: addresses(&listeners)?,

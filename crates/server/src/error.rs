@@ -8,6 +8,7 @@ use gabion_store::{BodyError, DigestKind, StoreError};
 use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 
+use crate::credentials::NoCredential;
 use crate::s3::date;
 
 /// Says that the version is a delete marker.
@@ -57,10 +58,12 @@ codes! {
     AuthorizationHeaderMalformed 400 "The authorization header that you provided is not valid.",
     AuthorizationQueryParametersError 400 "The authorization query parameters that you provided are not valid.",
     BadDigest 400 "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    BucketAlreadyExists 409 "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Specify a different name and try again.",
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.",
     BucketNotEmpty 409 "The bucket that you tried to delete is not empty.",
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.",
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.",
+    ExpiredToken 400 "The provided token has expired.",
     IllegalLocationConstraintException 400 "The location constraint is incompatible for the region specific endpoint this request was sent to.",
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.",
     InsufficientStorage 507 "There is not enough storage space left to complete the request.",
@@ -176,6 +179,16 @@ impl From<S3Code> for S3Error {
     }
 }
 
+impl From<NoCredential> for S3Error {
+    fn from(refusal: NoCredential) -> Self {
+        Self::new(match refusal {
+            NoCredential::UnknownKey => S3Code::InvalidAccessKeyId,
+            NoCredential::InvalidToken => S3Code::InvalidToken,
+            NoCredential::ExpiredToken => S3Code::ExpiredToken,
+        })
+    }
+}
+
 impl From<BodyError> for S3Error {
     fn from(error: BodyError) -> Self {
         match error {
@@ -206,6 +219,7 @@ impl From<StoreError> for S3Error {
             }
             StoreError::AccessDenied(message) => Self::with(S3Code::AccessDenied, message),
             StoreError::NoSuchUpload => Self::new(S3Code::NoSuchUpload),
+            StoreError::BucketAlreadyExists => Self::new(S3Code::BucketAlreadyExists),
             StoreError::BucketAlreadyOwnedByYou => Self::new(S3Code::BucketAlreadyOwnedByYou),
             StoreError::BucketNotEmpty => Self::new(S3Code::BucketNotEmpty),
             StoreError::TooManyBuckets => Self::new(S3Code::TooManyBuckets),
@@ -277,6 +291,7 @@ mod tests {
             (StoreError::DeleteMarker { version: VersionId::Null, modified_ms: 0, is_named: false }, 404, "NoSuchKey"),
             (StoreError::AccessDenied("because"), 403, "AccessDenied"),
             (StoreError::NoSuchUpload, 404, "NoSuchUpload"),
+            (StoreError::BucketAlreadyExists, 409, "BucketAlreadyExists"),
             (StoreError::BucketAlreadyOwnedByYou, 409, "BucketAlreadyOwnedByYou"),
             (StoreError::BucketNotEmpty, 409, "BucketNotEmpty"),
             (StoreError::TooManyBuckets, 400, "TooManyBuckets"),

@@ -18,6 +18,8 @@ use crate::{
 /// Uploads that end in the mutation that deletes their bucket; when there are more, the rest end before it. So many keys of
 /// 1 KiB still fit in a mutation.
 const ENDED_UPLOADS_MAX: usize = 512;
+/// Rows that are read at a time to find the buckets of one owner among those of others.
+const OWNED_PAGE_ROWS: usize = 256;
 
 impl Store {
     /// A page of buckets, in order of name.
@@ -25,26 +27,55 @@ impl Store {
     /// # Errors
     /// `Unavailable`.
     pub async fn list_buckets(&self, request: ListBuckets) -> Result<ListedBuckets, StoreError> {
-        let mut range = ScanRange::prefix(Table::Bucket, request.prefix.unwrap_or_default().as_bytes());
-        if let Some(after) = &request.after {
-            range = range.after(after.as_bytes());
+        let prefix = request.prefix.unwrap_or_default();
+        let wanted = request.max.saturating_add(1);
+        let rows_max = if request.owner.is_some() { wanted.max(OWNED_PAGE_ROWS) } else { wanted };
+        let (mut buckets, mut after) = (Vec::new(), request.after);
+        // Those of other owners are passed over, page by page; there are at most `BUCKETS_MAX` of them.
+        while buckets.len() < wanted {
+            let mut range = ScanRange::prefix(Table::Bucket, prefix.as_bytes());
+            if let Some(after) = &after {
+                range = range.after(after.as_bytes());
+            }
+            let rows = self.inner.index.scan(range, rows_max)?;
+            for (key, row) in &rows {
+                let bucket = self.bucket_info(decode_name(key)?, BucketRow::decode(row)?);
+                after = Some(bucket.name.as_str().to_owned());
+                if request.owner.as_ref().is_none_or(|owner| bucket.owner == *owner) {
+                    buckets.push(bucket);
+                }
+            }
+            if rows.len() < rows_max {
+                break;
+            }
         }
-        let mut rows = self.inner.index.scan(range, request.max.saturating_add(1))?;
-        let is_truncated = rows.len() > request.max;
-        rows.truncate(request.max);
-        let buckets =
-            rows.iter().map(|(key, row)| bucket_info(decode_name(key)?, row)).collect::<Result<Vec<_>, _>>()?;
+        let is_truncated = buckets.len() > request.max;
+        buckets.truncate(request.max);
         let next = buckets.last().filter(|_| is_truncated).map(|bucket| bucket.name.as_str().to_owned());
         Ok(ListedBuckets { buckets, next })
     }
 
-    /// Creates a bucket, in the store's region if none is given.
+    /// Creates a bucket of the store's own, in the store's region if none is given.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`.
+    /// See [`Store::create_bucket_of`].
     pub async fn create_bucket(&self, name: BucketName, region: Option<String>) -> Result<(), StoreError> {
+        self.create_bucket_of(name, region, self.owner().id.clone()).await
+    }
+
+    /// Creates a bucket of `owner`.
+    ///
+    /// # Errors
+    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`.
+    pub async fn create_bucket_of(
+        &self,
+        name: BucketName,
+        region: Option<String>,
+        owner: String,
+    ) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.inner);
-        self.inner.run(async move { inner.commit_create_bucket(name, region).await }).await
+        let owner = if owner == self.owner().id { self.inner.config.owner.id.clone() } else { owner };
+        self.inner.run(async move { inner.commit_create_bucket(name, region, owner).await }).await
     }
 
     /// A bucket.
@@ -53,7 +84,13 @@ impl Store {
     /// `NoSuchBucket`, `Unavailable`.
     pub async fn head_bucket(&self, name: &BucketName) -> Result<BucketInfo, StoreError> {
         let row = self.inner.bucket(name)?;
-        Ok(BucketInfo { name: name.clone(), created_ms: row.created_ms, region: row.region })
+        Ok(self.bucket_info(name.clone(), row))
+    }
+
+    /// A bucket by the name of its owner as of now.
+    fn bucket_info(&self, name: BucketName, row: BucketRow) -> BucketInfo {
+        let owner = if row.owner == self.inner.config.owner.id { self.owner().id.clone() } else { row.owner };
+        BucketInfo { name, created_ms: row.created_ms, region: row.region, owner }
     }
 
     /// Deletes a bucket without objects. Uploads that are open in it end: they do not keep it, as on AWS.
@@ -67,11 +104,17 @@ impl Store {
 }
 
 impl Inner {
-    async fn commit_create_bucket(&self, name: BucketName, region: Option<String>) -> Result<(), StoreError> {
+    async fn commit_create_bucket(
+        &self,
+        name: BucketName,
+        region: Option<String>,
+        owner: String,
+    ) -> Result<(), StoreError> {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
-        match self.require_bucket(&name) {
+        match self.bucket(&name) {
             Err(StoreError::NoSuchBucket) => {}
-            Ok(()) => return Err(StoreError::BucketAlreadyOwnedByYou),
+            Ok(row) if row.owner == owner => return Err(StoreError::BucketAlreadyOwnedByYou),
+            Ok(_) => return Err(StoreError::BucketAlreadyExists),
             Err(error) => return Err(error),
         }
         if self.apply.buckets() >= BUCKETS_MAX {
@@ -80,7 +123,7 @@ impl Inner {
         let mutation = Mutation::CreateBucket(CreateBucketMutation {
             bucket: name.as_str().to_owned(),
             created_ms: self.env.clock.now_ms(),
-            owner: self.config.owner.id.clone(),
+            owner,
             region: region.unwrap_or_else(|| self.config.region.clone()),
         });
         self.commit(&mutation).await?;
@@ -125,9 +168,4 @@ fn ended(key: &[u8]) -> Result<EndedUpload, StoreError> {
 
 fn decode_name(key: &[u8]) -> Result<BucketName, StoreError> {
     keys::decode_bucket(key).map_err(|error| StoreError::Unavailable(error.to_string()))
-}
-
-fn bucket_info(name: BucketName, row: &[u8]) -> Result<BucketInfo, StoreError> {
-    let row = BucketRow::decode(row)?;
-    Ok(BucketInfo { name, created_ms: row.created_ms, region: row.region })
 }

@@ -33,6 +33,9 @@ pub enum StoreError {
     /// The upload never was, was completed or was aborted.
     #[error("the upload does not exist")]
     NoSuchUpload,
+    /// The bucket exists, and is another account's.
+    #[error("the bucket exists and is another's")]
+    BucketAlreadyExists,
     /// The bucket exists.
     #[error("the bucket exists and is yours")]
     BucketAlreadyOwnedByYou,

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeSet, HashMap, HashSet},
     future::Future,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -55,6 +55,8 @@ pub struct Store {
 /// What all operations share.
 pub(crate) struct Inner {
     pub config: StoreConfig,
+    /// What [`StoreConfig::owner`] is called.
+    pub owner: OnceLock<Owner>,
     pub env: Env,
     pub index: Arc<dyn Index>,
     pub log: Log,
@@ -246,6 +248,7 @@ impl Store {
             index_full: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
+            owner: OnceLock::new(),
             env,
             index,
             log,
@@ -273,10 +276,17 @@ impl Store {
         Self { inner }
     }
 
-    /// The owner of everything.
+    /// The owner of what has no other.
     #[must_use]
     pub fn owner(&self) -> &Owner {
-        &self.inner.config.owner
+        self.inner.owner.get().unwrap_or(&self.inner.config.owner)
+    }
+
+    /// Says who [`Store::owner`] is; the first time counts. What is stored names it by [`StoreConfig::owner`] for ever, so that it may be called
+    /// otherwise at the next start.
+    pub fn set_owner(&self, owner: Owner) {
+        // Whoever comes second finds the same deployment, and so the same owner.
+        let _ = self.inner.owner.set(owner);
     }
 
     /// The region of buckets that are created without one.

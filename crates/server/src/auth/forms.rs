@@ -14,7 +14,7 @@ use sha1::Sha1;
 use subtle::ConstantTimeEq;
 
 use super::sigv4::unix_seconds;
-use crate::credentials::{CredentialStore, SecretKey};
+use crate::credentials::{Credential, CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -53,25 +53,22 @@ impl FormKeys {
         self.clock.now_ms()
     }
 
-    /// Whether a form is signed; one that says nothing of a signature nor of a policy is anonymous.
+    /// Who signed a form; nobody did one that says nothing of a signature nor of a policy.
     ///
     /// # Errors
     /// `InvalidArgument` when something is missing or malformed, `InvalidAccessKeyId`, `SignatureDoesNotMatch`, `AccessDenied` when it is too
-    /// old, `InvalidToken`.
-    pub(crate) fn verify(&self, form: &SignedForm<'_>) -> Result<bool, S3Error> {
-        if form.token.is_some_and(|token| !token.is_empty()) {
-            return Err(S3Code::InvalidToken.into());
-        }
+    /// old, `InvalidToken`, `ExpiredToken`.
+    pub(crate) fn verify(&self, form: &SignedForm<'_>) -> Result<Option<Arc<Identity>>, S3Error> {
         let is_v4 = [form.algorithm, form.credential, form.date, form.signature].iter().any(Option::is_some);
         let is_v2 = [form.access_key_v2, form.signature_v2].iter().any(Option::is_some);
         match (is_v4, is_v2) {
-            (false, false) if form.policy.is_none() => Ok(false),
-            (true, _) => self.verify_v4(form).map(|()| true),
-            (false, _) => self.verify_v2(form).map(|()| true),
+            (false, false) if form.policy.is_none() => Ok(None),
+            (true, _) => self.verify_v4(form).map(Some),
+            (false, _) => self.verify_v2(form).map(Some),
         }
     }
 
-    fn verify_v4(&self, form: &SignedForm<'_>) -> Result<(), S3Error> {
+    fn verify_v4(&self, form: &SignedForm<'_>) -> Result<Arc<Identity>, S3Error> {
         let policy = present("policy", form.policy)?;
         let algorithm = present("x-amz-algorithm", form.algorithm)?;
         let credential = present("x-amz-credential", form.credential)?;
@@ -113,13 +110,14 @@ impl FormKeys {
         if !(-SKEW_MS_MAX..=KEY_MS_MAX).contains(&age_ms) {
             return Err(S3Error::with(S3Code::AccessDenied, "Invalid according to Policy: Policy expired."));
         }
-        let secret = self.secret(access_key)?;
+        let Credential { secret, identity } = self.credential(access_key, form)?;
         let key = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, &self.region, "s3");
         let expected = hex::encode(s3s_sigv4::calculate_signature_with_key(policy, &key));
-        compare(&expected, signature)
+        compare(&expected, signature)?;
+        Ok(identity)
     }
 
-    fn verify_v2(&self, form: &SignedForm<'_>) -> Result<(), S3Error> {
+    fn verify_v2(&self, form: &SignedForm<'_>) -> Result<Arc<Identity>, S3Error> {
         let policy = present("policy", form.policy)?;
         let access_key = present("AWSAccessKeyId", form.access_key_v2)?;
         let signature = present("signature", form.signature_v2)?;
@@ -128,14 +126,15 @@ impl FormKeys {
                 "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
             return Err(S3Error::request(message));
         }
-        let secret = self.secret(access_key)?;
+        let Credential { secret, identity } = self.credential(access_key, form)?;
         let mut mac = Hmac::<Sha1>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
         mac.update(policy.as_bytes());
-        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature)
+        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature)?;
+        Ok(identity)
     }
 
-    fn secret(&self, access_key: &str) -> Result<SecretKey, S3Error> {
-        self.credentials.secret_for(access_key).ok_or_else(|| S3Code::InvalidAccessKeyId.into())
+    fn credential(&self, access_key: &str, form: &SignedForm<'_>) -> Result<Credential, S3Error> {
+        Ok(self.credentials.find(access_key, form.token.filter(|token| !token.is_empty()))?)
     }
 }
 

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 
+use crate::credentials::CredentialStore;
 use crate::error::{S3Code, S3Error};
 use crate::s3::Query;
 
@@ -25,7 +26,12 @@ const EXPIRES_MAX_S: i64 = 604_800;
 ///
 /// # Errors
 /// With what the client is told.
-pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3Error> {
+pub(crate) fn check(
+    parts: &Parts,
+    query: &Query,
+    sigv2: bool,
+    credentials: &dyn CredentialStore,
+) -> Result<(), S3Error> {
     let authorization = authorization(&parts.headers)?;
     let presigned_v4 = query.has("X-Amz-Signature") || query.has("X-Amz-Algorithm") || query.has("X-Amz-Credential");
     let presigned_v2 = query.has("Signature") || query.has("AWSAccessKeyId");
@@ -44,8 +50,8 @@ pub(crate) fn check(parts: &Parts, query: &Query, sigv2: bool) -> Result<(), S3E
     if presigned_v4 {
         presigned_is_complete(query)?;
     }
-    refuse_tokens(&parts.headers, query)?;
-    decoded_length_is_a_number(&parts.headers)
+    decoded_length_is_a_number(&parts.headers)?;
+    check_token(parts, query, authorization, credentials)
 }
 
 fn authorization(headers: &HeaderMap) -> Result<Option<&str>, S3Error> {
@@ -96,12 +102,53 @@ fn host_is_signed(list: &str) -> Result<(), S3Error> {
     }
 }
 
-/// There are no temporary credentials, so that every session token is a wrong one.
-fn refuse_tokens(headers: &HeaderMap, query: &Query) -> Result<(), S3Error> {
-    let header = headers.get("x-amz-security-token").is_some_and(|token| !token.is_empty());
-    let parameter =
-        query.iter().any(|(name, token)| name.eq_ignore_ascii_case("x-amz-security-token") && !token.is_empty());
-    if header || parameter { Err(S3Code::InvalidToken.into()) } else { Ok(()) }
+/// The session token of a request, in a header or in its query; an empty one counts as absent.
+///
+/// # Errors
+/// `InvalidToken` when there is more than one, or one that is no text.
+pub(crate) fn session_token<'a>(headers: &'a HeaderMap, query: &'a Query) -> Result<Option<&'a str>, S3Error> {
+    let headers = headers.get_all(SECURITY_TOKEN).iter().map(|token| std::str::from_utf8(token.as_bytes()).ok());
+    let named = |(name, token): (&'a str, &'a str)| name.eq_ignore_ascii_case(SECURITY_TOKEN).then_some(Some(token));
+    let mut tokens = headers.chain(query.iter().filter_map(named)).filter(|token| *token != Some(""));
+    match (tokens.next(), tokens.next()) {
+        (None, _) => Ok(None),
+        (Some(Some(token)), None) => Ok(Some(token)),
+        _ => Err(S3Code::InvalidToken.into()),
+    }
+}
+
+const SECURITY_TOKEN: &str = "x-amz-security-token";
+
+/// Temporary credentials are judged before the signature, as on AWS: who has no valid token learns nothing by it.
+fn check_token(
+    parts: &Parts,
+    query: &Query,
+    authorization: Option<&str>,
+    credentials: &dyn CredentialStore,
+) -> Result<(), S3Error> {
+    let Some(token) = session_token(&parts.headers, query)? else { return Ok(()) };
+    // One that can not be read is refused by s3s, for that.
+    let Some(access_key) = access_key(authorization, query) else { return Ok(()) };
+    match credentials.find(access_key, Some(token)) {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The access key that a request names, however it is signed.
+fn access_key<'a>(authorization: Option<&'a str>, query: &'a Query) -> Option<&'a str> {
+    let of_scope = |scope: &'a str| scope.split('/').next();
+    let key = match authorization {
+        Some(header) => match header.strip_prefix("AWS ") {
+            Some(version_2) => version_2.split(':').next()?,
+            None => of_scope(header.split_once("Credential=")?.1.split(',').next()?)?,
+        },
+        None => match query.get("X-Amz-Credential").ok()? {
+            Some(scope) => of_scope(scope)?,
+            None => query.get("AWSAccessKeyId").ok()??,
+        },
+    };
+    Some(key.trim())
 }
 
 fn decoded_length_is_a_number(headers: &HeaderMap) -> Result<(), S3Error> {
@@ -120,8 +167,11 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::credentials::Credentials;
 
     const GOOD: &str = "AWS4-HMAC-SHA256 Credential=AK/20260101/us-east-1/s3/aws4_request, \
+        SignedHeaders=host;x-amz-date, Signature=00";
+    const OTHER: &str = "AWS4-HMAC-SHA256 Credential=other/20260101/us-east-1/s3/aws4_request, \
         SignedHeaders=host;x-amz-date, Signature=00";
 
     fn refused(method: &str, query: &str, headers: &[(&str, &str)], sigv2: bool) -> Option<S3Code> {
@@ -131,7 +181,7 @@ mod tests {
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let query = Query::parse(query).unwrap();
-        check(&parts, &query, sigv2).err().map(|error| error.code)
+        check(&parts, &query, sigv2, &Credentials::new("AK", "secret")).err().map(|error| error.code)
     }
 
     #[test]
@@ -143,6 +193,9 @@ mod tests {
         let dated = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=c&X-Amz-Date=d&X-Amz-Signature=0";
         let expiring = |seconds: &str| format!("{dated}&X-Amz-Expires={seconds}&X-Amz-SignedHeaders=host");
         let presigned = &format!("{dated}&X-Amz-Expires=60&X-Amz-SignedHeaders=");
+        let presigned_by = |key: &str| {
+            expiring("60").replace("Credential=c", &format!("Credential={key}%2F20260101%2Fr%2Fs3%2Faws4_request"))
+        };
         type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], Option<S3Code>);
         let table: &[Row<'_>] = &[
             ("GET", "", &[], None),
@@ -173,8 +226,18 @@ mod tests {
             ("GET", &expiring("soon"), &[], Some(S3Code::AuthorizationQueryParametersError)),
             ("GET", "", &[("authorization", "AWS AK:sig")], Some(S3Code::InvalidRequest)),
             ("GET", "AWSAccessKeyId=a&Signature=b&Expires=1", &[], Some(S3Code::InvalidRequest)),
-            ("GET", "", &[("x-amz-security-token", "t")], Some(S3Code::InvalidToken)),
-            ("GET", "X-Amz-Security-Token=t", &[], Some(S3Code::InvalidToken)),
+            ("GET", "", &[("x-amz-security-token", "t")], None),
+            ("GET", "", &[("x-amz-security-token", "t"), ("authorization", GOOD)], Some(S3Code::InvalidToken)),
+            ("GET", "", &[("x-amz-security-token", "t"), ("authorization", OTHER)], Some(S3Code::InvalidAccessKeyId)),
+            ("GET", "", &[("x-amz-security-token", ""), ("authorization", GOOD)], None),
+            (
+                "GET",
+                "X-Amz-Security-Token=t",
+                &[("x-amz-security-token", "t"), ("authorization", GOOD)],
+                Some(S3Code::InvalidToken),
+            ),
+            ("GET", &format!("{}&X-Amz-Security-Token=t", presigned_by("AK")), &[], Some(S3Code::InvalidToken)),
+            ("GET", &format!("{}&X-Amz-Security-Token=t", presigned_by("no")), &[], Some(S3Code::InvalidAccessKeyId)),
             ("PUT", "", &[("x-amz-decoded-content-length", "12")], None),
             ("PUT", "", &[("x-amz-decoded-content-length", "12abc")], Some(S3Code::InvalidArgument)),
             ("PUT", "", &[("x-amz-decoded-content-length", "-1")], Some(S3Code::InvalidArgument)),

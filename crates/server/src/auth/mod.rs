@@ -7,8 +7,9 @@
 
 pub(crate) mod forms;
 mod front;
+pub(crate) mod identity;
 mod provider;
 pub(crate) mod sigv4;
 
-pub(crate) use front::check;
+pub(crate) use front::{check, session_token};
 pub(crate) use provider::Provider;

@@ -18,17 +18,19 @@ pub(crate) struct Request {
     pub(crate) bucket: BucketName,
     /// `LocationConstraint`.
     pub(crate) location: Option<String>,
+    /// Canonical id of the account whose it will be.
+    pub(crate) owner: String,
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// `InvalidLocationConstraint`, `IllegalLocationConstraintException`, `BucketAlreadyOwnedByYou`, `TooManyBuckets`.
+/// `InvalidLocationConstraint`, `IllegalLocationConstraintException`, `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`.
 pub(crate) async fn run(ops: &Ops, request: Request) -> Result<(), S3Error> {
     check_location(request.location.as_deref(), &ops.region)?;
-    match ops.store.create_bucket(request.bucket.clone(), Some(ops.region.clone())).await {
+    match ops.store.create_bucket_of(request.bucket.clone(), Some(ops.region.clone()), request.owner).await {
         Err(StoreError::BucketAlreadyOwnedByYou) if ops.region == LENIENT_REGION => Ok(()),
-        Err(error @ StoreError::BucketAlreadyOwnedByYou) => {
+        Err(error @ (StoreError::BucketAlreadyOwnedByYou | StoreError::BucketAlreadyExists)) => {
             Err(S3Error::from(error).detail("BucketName", request.bucket.as_str()))
         }
         outcome => Ok(outcome?),

@@ -4,6 +4,7 @@ use gabion_store::{BucketInfo, ListBuckets};
 use gabion_types::limits::BUCKETS_MAX;
 
 use super::{Ops, token};
+use crate::credentials::Account;
 use crate::error::S3Error;
 
 /// Asks for buckets.
@@ -32,7 +33,7 @@ pub(crate) struct Response {
 ///
 /// # Errors
 /// `InvalidArgument`.
-pub(crate) async fn run(ops: &Ops, request: Request) -> Result<Response, S3Error> {
+pub(crate) async fn run(ops: &Ops, account: &Account, request: Request) -> Result<Response, S3Error> {
     let max = request.max.unwrap_or(BUCKETS_MAX);
     if !(1..=BUCKETS_MAX).contains(&max) {
         let message = "Argument max-buckets must be an integer between 1 and 10000";
@@ -44,7 +45,15 @@ pub(crate) async fn run(ops: &Ops, request: Request) -> Result<Response, S3Error
     if request.region.as_ref().is_some_and(|region| *region != ops.region) {
         return Ok(Response { buckets: Vec::new(), next_token: None, prefix: request.prefix, regions });
     }
-    let listed = ops.store.list_buckets(ListBuckets { prefix: request.prefix.clone(), after, max }).await?;
+    let listed = ops
+        .store
+        .list_buckets(ListBuckets {
+            prefix: request.prefix.clone(),
+            after,
+            max,
+            owner: Some(account.canonical_id.clone()),
+        })
+        .await?;
     let next_token = listed.next.as_deref().map(token::encode);
     Ok(Response { buckets: listed.buckets, next_token, prefix: request.prefix, regions })
 }

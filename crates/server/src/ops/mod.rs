@@ -17,9 +17,12 @@ pub(crate) mod token;
 pub(crate) mod upload;
 pub(crate) mod upload_part;
 
+use std::sync::Arc;
+
 use gabion_store::Store;
 use gabion_types::limits::PART_NUMBER_MAX;
 
+use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
 
 /// What operations run on.
@@ -27,6 +30,15 @@ pub(crate) struct Ops {
     pub(crate) store: Store,
     /// The region of this server.
     pub(crate) region: String,
+    /// Accounts and who asks for them.
+    pub(crate) credentials: Arc<dyn CredentialStore>,
+}
+
+impl Ops {
+    /// The id of the account with this canonical id.
+    pub(crate) fn account_id(&self, canonical_id: &str) -> Option<String> {
+        self.credentials.account(AccountName::CanonicalId(canonical_id)).map(|account| account.id.clone())
+    }
 }
 
 /// A part number of a request: 1 to 10 000.

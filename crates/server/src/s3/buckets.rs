@@ -8,7 +8,6 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::date;
-use super::listing::owner;
 use super::xml::{Xml, parse_create_bucket};
 use crate::error::S3Error;
 use crate::ops::{Ops, bucket, create_bucket, list_buckets};
@@ -27,9 +26,13 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         max: query.count("max-buckets")?,
         region: text("bucket-region")?,
     };
-    let page = list_buckets::run(ops, request).await?;
+    let account = &call.caller.account;
+    let page = list_buckets::run(ops, account, request).await?;
     Ok(answer::document(Xml::document("ListAllMyBucketsResult", |xml| {
-        owner(xml, "Owner", ops.store.owner());
+        xml.element("Owner", |xml| {
+            xml.text("ID", &account.canonical_id);
+            xml.text("DisplayName", &account.display_name);
+        });
         xml.element("Buckets", |xml| {
             for bucket in &page.buckets {
                 xml.element("Bucket", |xml| {
@@ -60,7 +63,11 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     };
     let bucket = call.bucket()?;
     let path = format!("/{bucket}");
-    create_bucket::run(ops, create_bucket::Request { bucket, location }).await?;
+    create_bucket::run(
+        ops,
+        create_bucket::Request { bucket, location, owner: call.caller.account.canonical_id.clone() },
+    )
+    .await?;
     let mut response = answer::empty(StatusCode::OK);
     answer::set(&mut response, LOCATION, &path);
     Ok(response)

@@ -1,5 +1,7 @@
 //! An authenticated request, as the adapters of operations read it.
 
+use std::sync::Arc;
+
 use gabion_store::VersionId;
 use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
@@ -7,6 +9,7 @@ use http::HeaderMap;
 use super::content::{Content, TakeTrailers};
 use super::query::Query;
 use super::route::Routed;
+use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
 
 /// Which kinds of headers a request has: found in one pass, so that a request with none of a kind is not asked for each of them.
@@ -36,6 +39,8 @@ impl Has {
 /// A request whose signature was verified.
 pub(crate) struct Call {
     pub(super) routed: Routed,
+    /// Who sent it.
+    pub(super) caller: Arc<Identity>,
     /// Headers, those that a presigned URL carries in its query included.
     headers: HeaderMap,
     /// What there is among them.
@@ -48,12 +53,18 @@ pub(crate) struct Call {
 
 impl Call {
     /// Takes over a request that was verified.
-    pub(super) fn new(routed: Routed, mut headers: HeaderMap, body: Content, trailers: Option<TakeTrailers>) -> Self {
+    pub(super) fn new(
+        routed: Routed,
+        caller: Arc<Identity>,
+        mut headers: HeaderMap,
+        body: Content,
+        trailers: Option<TakeTrailers>,
+    ) -> Self {
         for (name, value) in &routed.hoisted {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        Self { routed, headers, has, body, trailers }
+        Self { routed, caller, headers, has, body, trailers }
     }
 
     /// Makes the put of a form out of a request whose form was read: its key, and what its fields say instead of headers.

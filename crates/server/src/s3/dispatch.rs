@@ -11,8 +11,12 @@ use super::call::Call;
 use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
-use super::{buckets, copies, listing, object_attributes, objects, posts, tags, unsupported, uploads, versioning};
+use super::{
+    buckets, copies, listing, object_attributes, objects, owners, posts, tags, unsupported, uploads, versioning,
+};
 use crate::auth::forms::FormKeys;
+use crate::auth::session_token;
+use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -47,15 +51,16 @@ impl S3Route for Dispatch {
         let request_id = id.as_ref().map(RequestId::as_str).unwrap_or_default();
         let about = About { resource: request.uri.path(), request_id, region: &self.ops.region, headless };
         // Without credentials nothing is told, not even whether there is such an operation.
-        let routed = request.extensions.remove::<Routed>().filter(|_| request.credentials.is_some());
-        let response = match routed {
-            Some(routed) => {
+        let routed = request.extensions.remove::<Routed>().ok_or_else(|| S3Error::new(S3Code::AccessDenied));
+        let admitted = routed.and_then(|routed| Ok((self.caller(&request, &routed)?, routed)));
+        let response = match admitted {
+            Ok((caller, routed)) => {
                 let trailers = request.trailing_headers.take();
                 let take = trailers.map(|trailers| Box::new(move || trailers.take()) as TakeTrailers);
                 let body = Content::of_s3s(request.input);
-                self.answer(&mut Call::new(routed, request.headers, body, take), &about).await
+                self.answer(&mut Call::new(routed, caller, request.headers, body, take), &about).await
             }
-            None => answer::error(&S3Code::AccessDenied.into(), &about),
+            Err(error) => answer::error(&error, &about),
         };
         let (parts, body) = response.into_parts();
         let mut response = S3Response::with_status(body, parts.status);
@@ -66,6 +71,16 @@ impl S3Route for Dispatch {
 }
 
 impl Dispatch {
+    /// Who sent a request that s3s has verified. The token was looked at before; what it says now counts.
+    fn caller(&self, request: &S3Request<Body>, routed: &Routed) -> Result<Arc<Identity>, S3Error> {
+        let Some(signed) = &request.credentials else { return Err(S3Code::AccessDenied.into()) };
+        let token = session_token(&request.headers, &routed.query)?;
+        match self.ops.credentials.find(&signed.access_key, token) {
+            Ok(credential) => Ok(credential.identity),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
     /// Runs the operation; failures are answers too.
     pub(super) async fn answer(&self, call: &mut Call, about: &About<'_>) -> Response<Body> {
         self.run(call).await.unwrap_or_else(|error| answer::error(&error, about))
@@ -74,7 +89,10 @@ impl Dispatch {
     async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
         let operation = call.routed.operation.clone()?;
         let ops = &*self.ops;
-        unsupported::check(call, &ops.store.owner().id)?;
+        unsupported::check(call)?;
+        if call.has.extensions {
+            owners::check(ops, call).await?;
+        }
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
             Operation::GetObject => objects::get(ops, call).await,

@@ -23,6 +23,7 @@ mod host;
 mod listing;
 mod object_attributes;
 mod objects;
+mod owners;
 mod posts;
 mod query;
 mod received;
@@ -41,7 +42,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
-use gabion_store::Store;
+use gabion_store::{Owner, Store};
 use http::header::{CONNECTION, EXPECT, SERVER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
@@ -53,8 +54,8 @@ use s3s::service::S3ServiceBuilder;
 
 use crate::auth;
 use crate::auth::forms::FormKeys;
-use crate::auth::sigv4::Framing;
-use crate::credentials::CredentialStore;
+use crate::auth::sigv4::{Framing, Verified};
+use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
 use crate::ops::Ops;
@@ -118,6 +119,8 @@ struct Inner {
     region: String,
     sigv2: bool,
     ids: RequestIds,
+    /// Who sends what says nothing of its sender.
+    nobody: Arc<Identity>,
 }
 
 impl S3Service {
@@ -143,12 +146,14 @@ impl S3Service {
         let mut builder = S3ServiceBuilder::new(Nowhere);
         let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
         let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), clock, &options.region);
-        builder.set_auth(auth::Provider(credentials));
+        builder.set_auth(auth::Provider(Arc::clone(&credentials)));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if !options.domains.is_empty() {
             builder.set_host(domains.clone());
         }
-        let ops = Arc::new(Ops { store, region: options.region.clone() });
+        let first = credentials.first_account();
+        store.set_owner(Owner { id: first.canonical_id.clone(), display_name: first.display_name.clone() });
+        let ops = Arc::new(Ops { store, region: options.region.clone(), credentials });
         let dispatch = Dispatch { ops, forms: Arc::new(forms) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
@@ -159,6 +164,7 @@ impl S3Service {
             region: options.region,
             sigv2: options.sigv2,
             ids: RequestIds::new(entropy),
+            nobody: Arc::new(Identity::anonymous()),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -187,11 +193,11 @@ impl S3Service {
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
         let mut next = match self.admit(&parts, peer, body.size_hint().exact(), &mut operation) {
-            Ok((routed, Some(framing))) => {
+            Ok((routed, Some(Verified { framing, caller }))) => {
                 let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
                 let (content, trailers) =
                     if reads { Content::framed(body, framing) } else { (Content::default(), None) };
-                Next::Run(Call::new(routed, parts.headers, content, trailers))
+                Next::Run(Call::new(routed, caller, parts.headers, content, trailers))
             }
             Ok((routed, None)) => Next::Await(self.by_s3s(parts, body, routed, id).boxed()),
             Err(error) => Next::Refuse(Box::new(error)),
@@ -251,7 +257,7 @@ impl S3Service {
         peer: Peer,
         body_bytes: Option<u64>,
         operation: &mut OperationName,
-    ) -> Result<(Routed, Option<Framing>), S3Error> {
+    ) -> Result<(Routed, Option<Verified>), S3Error> {
         let path = route::decoded_path(&parts.uri)?;
         let routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
         if let Ok(routed) = &routed.operation {
@@ -260,18 +266,18 @@ impl S3Service {
         if matches!(routed.operation, Ok(Operation::PostObject)) {
             // The form says who sends it.
             let framing = Framing::Plain { sha256: None, length: body_bytes };
-            return Ok((routed, Some(framing)));
+            let caller = Arc::clone(&self.inner.nobody);
+            return Ok((routed, Some(Verified { framing, caller })));
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         let verifier = self.inner.verifier.as_ref().filter(|_| frequent);
         // That a length is missing is for s3s to say.
-        let is_whole =
-            |framing: &Framing| !matches!(framing, Framing::Plain { length: None, .. } if body_bytes.is_none());
+        let is_whole = |verified: &Verified| !matches!(verified.framing, Framing::Plain { length: None, .. } if body_bytes.is_none());
         let signed = verifier.and_then(|verifier| verifier.signed(parts, &path, &routed.query)).filter(is_whole);
         if signed.is_some() {
             return Ok((routed, signed));
         }
-        auth::check(parts, &routed.query, self.inner.sigv2)?;
+        auth::check(parts, &routed.query, self.inner.sigv2, &*self.inner.dispatch.ops.credentials)?;
         let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query)).filter(is_whole);
         Ok((routed, presigned))
     }

@@ -32,18 +32,13 @@ const ALLOWED_VALUES: &[(&str, &[&str])] = &[
     ("x-amz-object-ownership", &["BucketOwnerEnforced"]),
 ];
 
-/// Checks the headers, storage class, expected owner and version of any request.
+/// Checks the headers, storage class and version of any request.
 ///
 /// # Errors
-/// `NotImplemented`, `InvalidStorageClass`, `AccessDenied` for another owner.
-pub(super) fn check(call: &Call, owner: &str) -> Result<(), S3Error> {
+/// `NotImplemented`, `InvalidStorageClass`.
+pub(super) fn check(call: &Call) -> Result<(), S3Error> {
     if call.has.extensions {
         check_headers(call.headers())?;
-        for header in ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"] {
-            if call.header(header)?.is_some_and(|expected| expected != owner) {
-                return Err(S3Code::AccessDenied.into());
-            }
-        }
     }
     let takes_version = call.routed.operation.as_ref().is_ok_and(|operation| operation.takes_version());
     if takes_version { Ok(()) } else { check_version(call.query().get("versionId")?) }

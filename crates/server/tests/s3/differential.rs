@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use gabion_platform::{Clock, Dice, SeededEntropy, SystemClock};
-use gabion_server::credentials::{CredentialStore, Credentials, SecretKey};
+use gabion_server::credentials::{
+    Account, AccountName, Credential, CredentialStore, Credentials, NoCredential, SecretKey,
+};
 use gabion_server::s3::{S3Options, S3Service};
 use http::{HeaderName, HeaderValue, Method, Request};
 use http_body::Frame;
@@ -242,9 +244,23 @@ impl Clock for Counting {
 struct CountingCredentials(Credentials, Arc<AtomicU64>);
 
 impl CredentialStore for CountingCredentials {
-    fn secret_for(&self, access_key: &str) -> Option<SecretKey> {
+    fn find(&self, access_key: &str, token: Option<&str>) -> Result<Credential, NoCredential> {
         self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.find(access_key, token)
+    }
+
+    /// Asked by s3s alone.
+    fn secret_for(&self, access_key: &str) -> Option<SecretKey> {
+        self.1.fetch_add(10, Ordering::SeqCst);
         self.0.secret_for(access_key)
+    }
+
+    fn first_account(&self) -> Arc<Account> {
+        self.0.first_account()
+    }
+
+    fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
+        self.0.account(name)
     }
 }
 

@@ -11,6 +11,8 @@ pub struct ListBuckets {
     pub after: Option<String>,
     /// Most buckets to return.
     pub max: usize,
+    /// Only those of this owner.
+    pub owner: Option<String>,
 }
 
 /// A page of buckets.
@@ -31,4 +33,6 @@ pub struct BucketInfo {
     pub created_ms: u64,
     /// Its region.
     pub region: String,
+    /// Whose it is.
+    pub owner: String,
 }

@@ -1,6 +1,6 @@
 //! Buckets and objects, one at a time.
 
-use gabion_store::{Etag, GetObject, ListBuckets, RangeRequest, StoreError};
+use gabion_store::{Etag, GetObject, ListBuckets, Owner, RangeRequest, StoreError};
 
 use crate::harness::*;
 
@@ -93,6 +93,37 @@ async fn an_overwrite_replaces_and_a_delete_removes() {
 }
 
 #[tokio::test]
+async fn buckets_have_owners() {
+    let world = World::new(6, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("first"), None).await.unwrap();
+    store.set_owner(Owner { id: "deployment".into(), display_name: "d".into() });
+    for (name, owner) in [("a-1", "one"), ("a-2", "two"), ("a-3", "one"), ("b-1", "one"), ("mine", "deployment")] {
+        store.create_bucket_of(bucket(name), None, owner.into()).await.unwrap();
+    }
+    let of = |owner: &'static str, after: Option<&str>, max| {
+        let request = ListBuckets { prefix: None, after: after.map(str::to_owned), max, owner: Some(owner.into()) };
+        let store = store.clone();
+        async move {
+            let page = store.list_buckets(request).await.unwrap();
+            assert!(page.buckets.iter().all(|bucket| bucket.owner == owner));
+            let names: Vec<String> = page.buckets.iter().map(|b| b.name.to_string()).collect();
+            (names.join(" "), page.next)
+        }
+    };
+    assert_eq!(of("one", None, 10).await, ("a-1 a-3 b-1".into(), None));
+    assert_eq!(of("one", None, 2).await, ("a-1 a-3".into(), Some("a-3".into())));
+    assert_eq!(of("one", Some("a-3"), 2).await, ("b-1".into(), None));
+    assert_eq!(of("deployment", None, 10).await.0, "first mine", "also what was there before it was called so");
+    assert_eq!(store.head_bucket(&bucket("a-2")).await.unwrap().owner, "two");
+    let again = |owner: &str| store.create_bucket_of(bucket("a-1"), None, owner.into());
+    assert!(matches!(again("one").await, Err(StoreError::BucketAlreadyOwnedByYou)));
+    assert!(matches!(again("two").await, Err(StoreError::BucketAlreadyExists)));
+    let first = store.create_bucket_of(bucket("first"), None, "deployment".into()).await;
+    assert!(matches!(first, Err(StoreError::BucketAlreadyOwnedByYou)));
+}
+
+#[tokio::test]
 async fn buckets_are_listed_in_pages() {
     let world = World::new(5, config(1, 0));
     let store = world.open().await;
@@ -100,7 +131,8 @@ async fn buckets_are_listed_in_pages() {
         store.create_bucket(bucket(name), None).await.unwrap();
     }
     let page = |prefix: Option<&str>, after: Option<&str>, max| {
-        let request = ListBuckets { prefix: prefix.map(str::to_owned), after: after.map(str::to_owned), max };
+        let request =
+            ListBuckets { prefix: prefix.map(str::to_owned), after: after.map(str::to_owned), max, owner: None };
         let store = store.clone();
         async move {
             let page = store.list_buckets(request).await.unwrap();

@@ -134,7 +134,7 @@ impl Copy {
 }
 
 async fn check_uploads_and_buckets(store: &Store) {
-    let all = ListBuckets { prefix: None, after: None, max: 10 };
+    let all = ListBuckets { prefix: None, after: None, max: 10, owner: None };
     let names: Vec<_> = store.list_buckets(all).await.unwrap().buckets.into_iter().map(|b| b.name).collect();
     assert_eq!(names, [bucket(BUCKET), bucket("fixture-empty")]);
     let uploads = ListUploads {

@@ -125,7 +125,7 @@ async fn nothing_goes_that_a_crash_would_have_to_replay() {
     assert!(store.metrics().segments_freed.get() >= 3);
     assert_eq!(store.metrics().mutations_carried.get(), 0);
     let store = world.crash_and_open(store, 0).await;
-    let all = gabion_store::ListBuckets { prefix: None, after: None, max: 10 };
+    let all = gabion_store::ListBuckets { prefix: None, after: None, max: 10, owner: None };
     assert_eq!(store.list_buckets(all).await.unwrap().buckets, []);
     check_counters(&world.index.current.lock());
 }

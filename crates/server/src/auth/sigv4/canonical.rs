@@ -22,6 +22,8 @@ pub(super) struct Fields<'a> {
     pub(super) content_length: Option<u64>,
     pub(super) has_decoded_length: bool,
     pub(super) has_trailer: bool,
+    /// `x-amz-security-token`, if there is one.
+    pub(super) token: Option<&'a str>,
 }
 
 impl<'a> Fields<'a> {
@@ -30,7 +32,7 @@ impl<'a> Fields<'a> {
         let mut all = [("", &[][..]); FIELDS_MAX];
         let (mut count, mut hosts) = (0, 0);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
-        let (mut content_length, mut decoded_length, mut trailer) = (None, None, None);
+        let (mut content_length, mut decoded_length, mut trailer, mut token) = (None, None, None, None);
         for (name, value) in headers {
             let name = name.as_str();
             match name {
@@ -41,14 +43,14 @@ impl<'a> Fields<'a> {
                 "x-amz-trailer" => once(&mut trailer, text(value)?)?,
                 "content-length" => once(&mut content_length, length(value)?)?,
                 "x-amz-decoded-content-length" => once(&mut decoded_length, length(value)?)?,
-                // There are no temporary credentials.
-                "x-amz-security-token" => return None,
+                "x-amz-security-token" => once(&mut token, text(value)?)?,
                 _ => {}
             }
             *all.get_mut(count)? = (name, value.as_bytes());
             count += 1;
         }
-        (hosts > 0).then_some(Self {
+        // An empty token is for s3s to judge.
+        (hosts > 0 && token != Some("")).then_some(Self {
             all,
             count,
             authorization: authorization?,
@@ -57,6 +59,7 @@ impl<'a> Fields<'a> {
             content_length,
             has_decoded_length: decoded_length.is_some(),
             has_trailer: trailer.is_some(),
+            token,
         })
     }
 

@@ -24,7 +24,7 @@ use s3s_sigv4::{AmzContentSha256, AmzDate, PresignedUrlV4};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::credentials::CredentialStore;
+use crate::credentials::{Credential, CredentialStore, Identity};
 use crate::s3::Query;
 
 use authorization::Authorization;
@@ -71,6 +71,14 @@ pub(crate) struct ChunkSigning {
     required: bool,
 }
 
+/// A request that was verified.
+pub(crate) struct Verified {
+    /// How its body comes.
+    pub(crate) framing: Framing,
+    /// Who signed it.
+    pub(crate) caller: Arc<Identity>,
+}
+
 /// Verifies requests.
 pub(crate) struct Verifier {
     credentials: Arc<dyn CredentialStore>,
@@ -86,7 +94,7 @@ impl Verifier {
 
     /// Verifies a request of which `path` is the decoded path, and which is signed in its `Authorization` header; nothing when that is to be
     /// left to s3s. What [`super::check`] refuses is never let in.
-    pub(crate) fn signed(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
+    pub(crate) fn signed(&self, parts: &Parts, path: &str, query: &Query) -> Option<Verified> {
         let fields = Fields::of(&parts.headers)?;
         if query.iter().any(|(name, _)| is_of_a_signature(name)) {
             return None;
@@ -105,7 +113,7 @@ impl Verifier {
             return None;
         }
         let canonical = fields.canonical_request(parts.method.as_str(), path, query, authorization.signed_headers)?;
-        let key = self.key(authorization.access_key, fields.date)?;
+        let (key, caller) = self.key(authorization.access_key, fields.token, fields.date)?;
         let signature = self.compare(canonical, fields.date, &key, authorization.signature)?;
         let sha256 = match content {
             AmzContentSha256::SingleChunk(sha256) => Some(sha256),
@@ -116,22 +124,23 @@ impl Verifier {
                 if !fields.has_decoded_length || content.has_trailer() && !fields.has_trailer {
                     return None;
                 }
-                return Some(Framing::Chunked(ChunkSigning {
+                let signing = ChunkSigning {
                     date: AmzDate::parse(fields.date).ok()?,
                     region: Arc::clone(&self.region),
                     key: *key.bytes(),
                     previous: signature,
                     required: content != AmzContentSha256::StreamingUnsignedPayloadTrailer,
-                }));
+                };
+                return Some(Verified { framing: Framing::Chunked(signing), caller });
             }
             AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload
             | AmzContentSha256::StreamingAws4EcdsaP256Sha256PayloadTrailer => return None,
         };
-        Some(Framing::Plain { sha256, length: fields.content_length })
+        Some(Verified { framing: Framing::Plain { sha256, length: fields.content_length }, caller })
     }
 
     /// Verifies a request that is signed in its query, which [`super::check`] has let through; else like [`Verifier::signed`].
-    pub(crate) fn presigned(&self, parts: &Parts, path: &str, query: &Query) -> Option<Framing> {
+    pub(crate) fn presigned(&self, parts: &Parts, path: &str, query: &Query) -> Option<Verified> {
         // Without a `Host` header (HTTP/2) the authority stands in for it: rare enough to be left alone.
         if !query.has("X-Amz-Signature") || !parts.headers.contains_key(HOST) || !lengths_are_plain(&parts.headers) {
             return None;
@@ -160,9 +169,10 @@ impl Verifier {
         let lines = signed_lines(&parts.headers, &url.signed_headers)?;
         let canonical =
             s3s_sigv4::create_presigned_canonical_request(parts.method.as_str(), path, query.pairs(), &lines);
-        let key = self.key(credential.access_key_id, &date)?;
+        let token = super::session_token(&parts.headers, query).ok()?;
+        let (key, caller) = self.key(credential.access_key_id, token, &date)?;
         self.compare(canonical.into_bytes(), &date, &key, url.signature)?;
-        Some(Framing::Plain { sha256, length: content_length(&parts.headers) })
+        Some(Verified { framing: Framing::Plain { sha256, length: content_length(&parts.headers) }, caller })
     }
 
     /// How long ago the request was signed, in milliseconds; negative when that is to come.
@@ -170,9 +180,9 @@ impl Verifier {
         i64::try_from(self.clock.now_ms()).ok()?.checked_sub(signed_s.checked_mul(1000)?)
     }
 
-    fn key(&self, access_key: &str, date: &str) -> Option<SigningKey> {
-        let secret = self.credentials.secret_for(access_key)?;
-        self.keys.get(access_key, &secret, date, &self.region, SERVICE)
+    fn key(&self, access_key: &str, token: Option<&str>, date: &str) -> Option<(SigningKey, Arc<Identity>)> {
+        let Credential { secret, identity } = self.credentials.find(access_key, token).ok()?;
+        Some((self.keys.get(access_key, &secret, date, &self.region, SERVICE)?, identity))
     }
 
     /// The signature of a request with this canonical text, if it is the one that was sent.

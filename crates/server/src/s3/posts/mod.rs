@@ -25,7 +25,7 @@ use super::call::Call;
 use super::checksums::BodyDigests;
 use super::uploads::location;
 use super::xml::Xml;
-use super::{objects, tags, unsupported};
+use super::{objects, owners, tags, unsupported};
 use crate::auth::forms::{FormKeys, SignedForm};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -165,15 +165,16 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let mut form = Form::new(std::mem::take(&mut call.body), &boundary);
     let (mut fields, filename) = Fields::read(&mut form).await?;
     let (bucket, key) = (call.bucket()?, fields.key(&filename)?);
-    if !keys.verify(&fields.signed())? {
-        return Err(S3Code::AccessDenied.into());
-    }
+    call.caller = keys.verify(&fields.signed())?.ok_or(S3Code::AccessDenied)?;
     let policy = fields.get("policy").map(Policy::parse).transpose()?;
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
     }
     call.turn_into_put(key.clone(), fields.headers()?);
-    unsupported::check(call, &ops.store.owner().id)?;
+    unsupported::check(call)?;
+    if call.has.extensions {
+        owners::check(ops, call).await?;
+    }
 
     let refused = Arc::new(Mutex::new(None));
     let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));
