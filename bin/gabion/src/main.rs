@@ -8,6 +8,7 @@ mod deployment;
 mod exit;
 mod index;
 mod inspect;
+mod keys;
 mod logging;
 mod output;
 mod rebuild;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{AccessLogChoice, Config, ListenAddress};
 use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
+use crate::keys;
 use crate::output;
 use crate::state::CredentialsFrom;
 use crate::targets::Opener;
@@ -68,6 +69,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let geometry = store_config.log.geometry;
     let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
     let tls = tls(&config)?;
+    let keys = keys::ring(&config)?;
     let listeners = bind(&config.listen, tls.as_ref()).await?;
     let admin_listeners = bind(&config.admin_listen.0, None).await?;
     let (access_log, access_log_writer) = access_log(&config)?;
@@ -99,6 +101,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     };
     log_report(&report);
     state.remember(&store.status().log.deployment)?;
+    if let Some(keys) = keys {
+        store.keep_keys(Arc::new(keys));
+    }
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let credentials = credentials.of_account(Account::first(&store.status().log.deployment));
     let service = service(&config, store.clone(), credentials)?;
@@ -163,6 +168,8 @@ fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3
         region: config.region.clone(),
         domains: config.domain.clone(),
         sigv2: config.sigv2,
+        customer_keys: config.encryption_customer_keys.0,
+        default_encryption: config.encryption_default.0,
         fast_path: true,
     };
     S3Service::new(store, Arc::new(credentials), options, Arc::new(SystemClock), &OsEntropy)

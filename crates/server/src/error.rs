@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use gabion_store::{BodyError, DigestKind, StoreError};
+use gabion_store::{BodyError, DigestKind, KeyError, StoreError};
 use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 
@@ -17,7 +17,9 @@ pub(crate) const DELETE_MARKER: HeaderName = HeaderName::from_static("x-amz-dele
 pub(crate) const VERSION_ID: HeaderName = HeaderName::from_static("x-amz-version-id");
 
 macro_rules! codes {
-    ($($code:ident $status:literal $message:literal,)*) => {
+    (@name $code:ident) => { stringify!($code) };
+    (@name $code:ident $name:literal) => { $name };
+    ($($code:ident $(as $name:literal)? $status:literal $message:literal,)*) => {
         /// An error code of S3.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum S3Code {
@@ -31,7 +33,7 @@ macro_rules! codes {
             /// The code as clients read it.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
-                match self { $(S3Code::$code => stringify!($code),)* }
+                match self { $(S3Code::$code => codes!(@name $code $($name)?),)* }
             }
 
             /// The HTTP status that goes with it.
@@ -72,6 +74,7 @@ codes! {
     InvalidArgument 400 "Invalid argument.",
     InvalidBucketName 400 "The specified bucket is not valid.",
     InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.",
+    InvalidEncryptionAlgorithmError 400 "The encryption request that you specified is not valid. The valid value is AES256.",
     InvalidLocationConstraint 400 "The specified location-constraint is not valid.",
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
     InvalidPartNumber 416 "The requested partnumber is not satisfiable.",
@@ -83,6 +86,7 @@ codes! {
     InvalidTag 400 "The tag provided was not a valid tag.",
     InvalidToken 400 "The provided token is malformed or otherwise not valid.",
     InvalidURI 400 "The specified URI couldn't be parsed.",
+    KmsNotFoundException as "KMS.NotFoundException" 400 "The key that the request names does not exist.",
     KeyTooLongError 400 "Your key is too long.",
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.",
     MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to the published schema.",
@@ -100,6 +104,7 @@ codes! {
     NotModified 304 "Not Modified",
     PreconditionFailed 412 "At least one of the preconditions that you specified did not hold.",
     RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.",
+    ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found",
     ServiceUnavailable 503 "Service is unable to handle the request.",
     SignatureDoesNotMatch 403 "The request signature that the server calculated does not match the signature that you provided. Check your secret access key and signing method.",
     SlowDown 503 "Please reduce your request rate.",
@@ -202,6 +207,36 @@ impl From<BodyError> for S3Error {
     }
 }
 
+impl From<KeyError> for S3Error {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Needed => Self::request(
+                "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to \
+                 retrieve the object.",
+            ),
+            KeyError::Wrong => {
+                Self::request("The provided encryption parameters did not match the ones used originally.")
+            }
+            KeyError::NotApplicable => Self::request("The encryption parameters are not applicable to this object."),
+            KeyError::NoKeeper => Self::with(
+                S3Code::NotImplemented,
+                "Server side encryption is asked for, but this server has no keys (encryption.keys, encryption.vault).",
+            ),
+            KeyError::NotFound(id) => {
+                Self::with(S3Code::KmsNotFoundException, format!("Invalid keyId '{}'", id.escape_debug()))
+            }
+            KeyError::Refused(reason) => {
+                tracing::warn!(%reason, "a request was refused: the use of a key was");
+                Self::new(S3Code::AccessDenied)
+            }
+            KeyError::Unavailable(reason) => {
+                tracing::warn!(%reason, "a request failed: keys are not available");
+                Self::new(S3Code::ServiceUnavailable)
+            }
+        }
+    }
+}
+
 impl From<StoreError> for S3Error {
     /// The only place in which the store's errors become S3's. What only the operator may know is logged here.
     fn from(error: StoreError) -> Self {
@@ -248,6 +283,7 @@ impl From<StoreError> for S3Error {
             ),
             StoreError::InvalidRequest(message) => Self::request(message),
             StoreError::Body(error) => error.into(),
+            StoreError::Key(error) => error.into(),
             StoreError::NoSpace => Self::new(S3Code::InsufficientStorage),
             StoreError::Busy => Self::new(S3Code::SlowDown).header(RETRY_AFTER, "1"),
             StoreError::Unreadable(reason) => {
@@ -312,6 +348,13 @@ mod tests {
             (StoreError::Body(BodyError::TooLarge), 400, "EntityTooLarge"),
             (StoreError::Body(BodyError::TimedOut), 400, "RequestTimeout"),
             (StoreError::Body(BodyError::Malformed("text".into())), 400, "MalformedTrailerError"),
+            (KeyError::Needed.into(), 400, "InvalidRequest"),
+            (KeyError::Wrong.into(), 400, "InvalidRequest"),
+            (KeyError::NotApplicable.into(), 400, "InvalidRequest"),
+            (KeyError::NoKeeper.into(), 501, "NotImplemented"),
+            (KeyError::NotFound("k".into()).into(), 400, "KMS.NotFoundException"),
+            (KeyError::Refused("/secret/path".into()).into(), 403, "AccessDenied"),
+            (KeyError::Unavailable("/secret/path".into()).into(), 503, "ServiceUnavailable"),
             (StoreError::NoSpace, 507, "InsufficientStorage"),
             (StoreError::Busy, 503, "SlowDown"),
             (StoreError::Unreadable("/secret/path".into()), 503, "ServiceUnavailable"),

@@ -9,6 +9,7 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http;
+pub mod keys;
 pub mod metrics;
 mod ops;
 pub mod s3;

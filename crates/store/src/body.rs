@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use gabion_encryption::Sealer;
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests};
 use gabion_metadata::rows::{ChecksumKind, PartTag, StoredChecksum};
 use gabion_segment::StripeBuffer;
@@ -24,6 +25,7 @@ use crate::{
     in_flight::Kept,
     late_md5::LateMd5s,
     md5s::BodyMd5,
+    sealed::Seal,
     store::Inner,
 };
 
@@ -37,13 +39,13 @@ const PIECE_BYTES_MIN: usize = 16 * 1024;
 
 /// A body that was taken in and checked.
 pub(crate) struct Collected {
-    /// Its length in bytes.
+    /// Its length in bytes, as the client knows it.
     pub size: u64,
     /// Its tag, as the configuration has it; nothing where that is an MD5 that is taken later.
     pub tag: Option<PartTag>,
     /// Every checksum that was computed, of the full body.
     pub checksums: Vec<Checksum>,
-    /// Its CRC-64/NVME.
+    /// The CRC-64/NVME of what is stored.
     pub crc64: u64,
     /// Where it is.
     pub content: Content,
@@ -68,7 +70,7 @@ pub(crate) enum Tagging {
     Late,
 }
 
-/// Takes in `body`; computes the checksums that it asks for, and `also`.
+/// Takes in `body`; computes the checksums that it asks for, and `also`. What is stored of it is sealed, if it is to be.
 ///
 /// # Errors
 /// `Body`, `BadDigest`, `EntityTooLarge`, `InvalidRequest`, `Busy`, `NoSpace`; those of the log for a large body.
@@ -77,9 +79,10 @@ pub(crate) async fn collect(
     body: ObjectBody,
     also: Option<ChecksumAlgorithm>,
     tagging: Tagging,
+    seal: Option<Seal>,
 ) -> Result<Collected, StoreError> {
     inner.check_index_room()?;
-    let collected = Collector::new(inner, &body, also, tagging).run(body).await;
+    let collected = Collector::new(inner, &body, also, tagging, seal).run(body).await;
     match &collected {
         Ok(collected) => {
             inner.metrics.body_bytes.add(collected.size);
@@ -97,6 +100,13 @@ struct Collector<'a> {
     inner: &'a Inner,
     size: u64,
     size_max: u64,
+    /// Bytes that go to the log: those of the body, or the sealed ones.
+    stored_bytes: u64,
+    /// How many there will be, if that is known.
+    stored_length: Option<u64>,
+    sealer: Option<Box<Sealer>>,
+    /// Whether the tag says nothing of the bytes.
+    hides_digest: bool,
     /// Nothing when neither tag nor client needs it.
     md5: Option<BodyMd5<'a>>,
     is_late: bool,
@@ -108,24 +118,46 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    fn new(inner: &'a Inner, body: &ObjectBody, also: Option<ChecksumAlgorithm>, tagging: Tagging) -> Self {
+    fn new(
+        inner: &'a Inner,
+        body: &ObjectBody,
+        also: Option<ChecksumAlgorithm>,
+        tagging: Tagging,
+        seal: Option<Seal>,
+    ) -> Self {
         let asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied()).chain(also);
         let mut algorithms: Vec<ChecksumAlgorithm> = asked.collect();
         algorithms.sort_unstable();
         algorithms.dedup();
-        let is_md5 = inner.config.etag == EtagKind::Md5;
+        let hides_digest = seal.as_ref().is_some_and(|seal| seal.hides_digest);
+        let is_md5 = inner.config.etag == EtagKind::Md5 && !hides_digest;
         let wants_md5_checksum = algorithms.contains(&ChecksumAlgorithm::Md5);
         let needs_md5 = body.content_md5.is_some() || wants_md5_checksum;
-        let may_wait = tagging == Tagging::Late && !needs_md5;
+        let may_wait = tagging == Tagging::Late && !needs_md5 && seal.is_none();
         let is_late = is_md5 && may_wait && body.length.is_some_and(LateMd5s::takes);
         let wants_md5 = (is_md5 && !is_late) || needs_md5;
-        let wants_crc64 = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
+        let is_crc64_asked = algorithms.is_empty() || algorithms.contains(&ChecksumAlgorithm::Crc64Nvme);
         // Those two are taken anyway.
         algorithms.retain(|algorithm| !matches!(algorithm, ChecksumAlgorithm::Crc64Nvme | ChecksumAlgorithm::Md5));
+        // The log's is of what is stored: that of a sealed body has to be computed.
+        let wants_crc64 = is_crc64_asked && seal.is_none();
+        if seal.is_some() && (is_crc64_asked || inner.config.etag == EtagKind::Crc64Nvme) {
+            algorithms.push(ChecksumAlgorithm::Crc64Nvme);
+        }
+        let stored_length =
+            body.length.map(|length| seal.as_ref().map_or(length, |seal| seal.frames.sealed_len(length)));
+        let sealer = seal.map(|seal| {
+            let Seal { data_key, frames, salt, part_number, .. } = seal;
+            Box::new(Sealer::new(&data_key, &salt.0, part_number, frames, body.length))
+        });
         Self {
             inner,
             size: 0,
             size_max: body.length.unwrap_or(u64::MAX),
+            stored_bytes: 0,
+            stored_length,
+            sealer,
+            hides_digest,
             md5: wants_md5.then(|| inner.md5s.begin()),
             is_late,
             digester: Digester::new(false, &algorithms),
@@ -140,12 +172,12 @@ impl<'a> Collector<'a> {
         if body.length.is_some_and(|length| length > PUT_BYTES_MAX) {
             return Err(StoreError::EntityTooLarge);
         }
-        let is_large = body.length.is_some_and(|length| length > INLINE_BYTES_MAX as u64);
+        let is_large = self.stored_length.is_some_and(|length| length > INLINE_BYTES_MAX as u64);
         let (mut share, mut admitted) = (None, None);
         if is_large {
-            self.stripes = Some(Stripes::new(self.inner, body.length));
+            self.stripes = Some(Stripes::new(self.inner, self.stored_length));
         } else {
-            let bytes = body.length.map_or(INLINE_BYTES_MAX, |length| length as usize);
+            let bytes = self.stored_length.map_or(INLINE_BYTES_MAX, |length| length as usize);
             // First this: who waits for room keeps no memory from others.
             admitted = Some(self.inner.admit(bytes as u64).await?);
             share = Some(self.inner.put_share(bytes).await?);
@@ -157,6 +189,9 @@ impl<'a> Collector<'a> {
         body.stream = Box::pin(futures::stream::empty());
         if body.length.is_some_and(|length| self.size < length) {
             return Err(BodyError::Incomplete.into());
+        }
+        if let Some(last) = self.sealer.take().and_then(|sealer| sealer.finish()) {
+            self.store(last.into()).await?;
         }
         let (content, crc64, hold, of_stripes) = match self.stripes {
             Some(stripes) => {
@@ -181,10 +216,12 @@ impl<'a> Collector<'a> {
             digests.checksums.push(checksum);
         }
         check(md5, &digests, body)?;
+        let computed_crc64 = digests.checksum(ChecksumAlgorithm::Crc64Nvme).as_ref().and_then(crc64_value);
         let tag = match (self.inner.config.etag, md5) {
             _ if self.is_late => None,
+            _ if self.hides_digest => Some(PartTag::Md5(self.inner.random_salt().0)),
             (EtagKind::Md5, Some(md5)) => Some(PartTag::Md5(md5)),
-            (EtagKind::Crc64Nvme, _) | (_, None) => Some(PartTag::Crc64(crc64)),
+            (EtagKind::Crc64Nvme, _) | (_, None) => Some(PartTag::Crc64(computed_crc64.unwrap_or(crc64))),
         };
         let mut of_record = [admitted, of_stripes];
         of_record.iter_mut().flatten().for_each(Admitted::spend);
@@ -210,7 +247,21 @@ impl<'a> Collector<'a> {
             md5.update(&piece).await;
         }
         self.digester.update(&piece);
-        if self.stripes.is_none() && self.size > INLINE_BYTES_MAX as u64 {
+        let Some(mut sealer) = self.sealer.take() else { return self.store(piece).await };
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            if let Some(frame) = sealer.take(&mut rest) {
+                self.store(frame.into()).await?;
+            }
+        }
+        self.sealer = Some(sealer);
+        Ok(())
+    }
+
+    /// Takes what goes to the log.
+    async fn store(&mut self, piece: Bytes) -> Result<(), StoreError> {
+        self.stored_bytes += piece.len() as u64;
+        if self.stripes.is_none() && self.stored_bytes > INLINE_BYTES_MAX as u64 {
             let mut stripes = Stripes::new(self.inner, None);
             for early in std::mem::take(&mut self.pieces).finish() {
                 stripes.put(&early).await?;
@@ -392,6 +443,11 @@ fn check(md5: Option<[u8; 16]>, digests: &Digests, body: ObjectBody) -> Result<(
 /// A CRC-64/NVME as S3 shows it.
 pub(crate) fn crc64_checksum(crc64: u64) -> Checksum {
     Checksum::new(ChecksumAlgorithm::Crc64Nvme, &crc64.to_be_bytes()).expect("it has eight bytes")
+}
+
+/// The number that a CRC-64/NVME is.
+fn crc64_value(checksum: &Checksum) -> Option<u64> {
+    Some(u64::from_be_bytes(checksum.as_bytes().try_into().ok()?))
 }
 
 /// A checksum as rows hold it.

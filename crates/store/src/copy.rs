@@ -9,14 +9,14 @@ use futures::StreamExt;
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, keys,
-    rows::{Attributes, ChecksumKind, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
+    rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
 };
 use gabion_types::{Extent, limits::PUT_BYTES_MAX};
 use tokio::sync::SemaphorePermit;
 
 use crate::{
-    BodyError, CopyMetadata, CopyObject, CopyResult, CopySource, GetObject, ObjectBody, PutObject, PutResult,
-    RangeRequest, Store, StoreError, body,
+    BodyError, CopyKeys, CopyMetadata, CopyObject, CopyResult, CopySource, GetObject, KeyError, ObjectBody, PutObject,
+    PutResult, RangeRequest, SecretKey, Store, StoreError, body,
     locks::{Lockable, Mode},
     mutation::{CopiedPart, Data, Mutation, PutObjectMutation},
     put::tidy,
@@ -33,20 +33,59 @@ impl Store {
     /// As [`Store::put_object`] and [`Store::head_object`]; `InvalidRequest` for a copy to itself that changes nothing, and for a
     /// source above 5 GiB.
     pub async fn copy_object(&self, request: CopyObject) -> Result<CopyResult, StoreError> {
+        self.copy_encrypted(request, CopyKeys::default()).await
+    }
+
+    /// Copies an object, where source or copy may be encrypted: by reference where one key serves both, else its bytes are opened and sealed anew.
+    ///
+    /// # Errors
+    /// As [`Store::copy_object`]; `Key`.
+    pub async fn copy_encrypted(&self, request: CopyObject, keys: CopyKeys) -> Result<CopyResult, StoreError> {
         let request = Arc::new(request);
         for _ in 0..ATTEMPTS_MAX {
             let source = self.copy_source(&request.source).await?;
-            check_self_copy(&request)?;
-            let computed = self.missing_checksum(&request, &source).await?;
+            let CopySource { bucket, key, .. } = &request.source;
+            self.inner.check_customer(&source.attributes, bucket, key, keys.source.as_ref())?;
+            check_self_copy(&request, &source, &keys)?;
+            check_size(source.size)?;
+            let encryption = match self.shared_key(&request, &source, &keys).await? {
+                SharedKey::Serves(encryption) => encryption,
+                SharedKey::No => return self.copy_bytes(&request, &keys).await,
+            };
+            let computed = self.missing_checksum(&request, &source, &keys).await?;
             let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&request));
-            let copied = self.inner.run(async move { inner.commit_copy(&shared, source, computed).await }).await?;
-            match copied {
+            let work = async move { inner.commit_copy(&shared, source, computed, encryption).await };
+            match self.inner.run(work).await? {
                 Copied::Done(result) => return Ok(result),
                 Copied::SourceChanged => {}
-                Copied::TooManyParts => return self.copy_bytes(&request).await,
+                Copied::TooManyParts => return self.copy_bytes(&request, &keys).await,
             }
         }
         Err(StoreError::Busy)
+    }
+
+    /// Whether a copy may share its source's bytes, and how it is encrypted then: with the source's data key, wrapped for the copy.
+    async fn shared_key(
+        &self,
+        request: &CopyObject,
+        source: &ObjectRow,
+        keys: &CopyKeys,
+    ) -> Result<SharedKey, StoreError> {
+        let inner = &self.inner;
+        let (encryption, encrypt) = match (&source.attributes.encryption, &keys.target) {
+            (None, None) => return Ok(SharedKey::Serves(None)),
+            (Some(encryption), Some(encrypt)) if inner.is_same_key(encryption, encrypt) => (encryption, encrypt),
+            _ => return Ok(SharedKey::No),
+        };
+        let CopySource { bucket, key, .. } = &request.source;
+        let data_key = match inner.unlock(encryption, bucket, key, encrypt.customer.as_ref()).await {
+            // What the copy is to be encrypted with is another customer's key.
+            Err(StoreError::Key(KeyError::Wrong)) => return Ok(SharedKey::No),
+            data_key => data_key?,
+        };
+        let mut wrapped = inner.wrapped(encrypt, &data_key, &request.bucket, &request.key).await?;
+        (wrapped.frame_bytes, wrapped.salt) = (encryption.frame_bytes, encryption.salt);
+        Ok(SharedKey::Serves(Some(wrapped)))
     }
 
     /// The source's row, when it may be copied.
@@ -57,13 +96,18 @@ impl Store {
     }
 
     /// The checksum that the copy must have and the source has not.
-    async fn missing_checksum(&self, request: &CopyObject, source: &ObjectRow) -> Result<Option<Checksum>, StoreError> {
-        check_size(source.size)?;
+    async fn missing_checksum(
+        &self,
+        request: &CopyObject,
+        source: &ObjectRow,
+        keys: &CopyKeys,
+    ) -> Result<Option<Checksum>, StoreError> {
         let Some(algorithm) = request.checksum_algorithm else { return Ok(None) };
         if full_checksum(source, algorithm).is_some() {
             return Ok(None);
         }
-        Ok(self.digest(&request.source, source, Digester::new(false, &[algorithm])).await?.checksum(algorithm))
+        let digester = Digester::new(false, &[algorithm]);
+        Ok(self.digest(&request.source, source, digester, keys.source.clone()).await?.checksum(algorithm))
     }
 
     /// Digests of an object, by reading it. What was read counts only if the object is still the same.
@@ -72,8 +116,10 @@ impl Store {
         source: &CopySource,
         row: &ObjectRow,
         mut digester: Digester,
+        customer: Option<SecretKey>,
     ) -> Result<Digests, StoreError> {
-        let mut read = self.get_object(GetObject::whole(source.bucket.clone(), source.key.clone())).await?;
+        let whole = GetObject::whole(source.bucket.clone(), source.key.clone());
+        let mut read = self.get_object(GetObject { customer, ..whole }).await?;
         if read.info.seq != row.seq {
             // The commit sees the change and begins anew.
             return Ok(Digests::default());
@@ -84,18 +130,22 @@ impl Store {
         Ok(digester.finish())
     }
 
-    /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them.
-    async fn copy_bytes(&self, request: &CopyObject) -> Result<CopyResult, StoreError> {
+    /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them, and for one that is encrypted otherwise.
+    async fn copy_bytes(&self, request: &CopyObject, keys: &CopyKeys) -> Result<CopyResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
-        let (body, source) = self.source_body(&request.source, None).await?;
+        let (body, source) = self.source_body(&request.source, None, keys.source.clone()).await?;
         let put = PutObject {
             bucket: request.bucket.clone(),
             key: request.key.clone(),
             attributes: copied_attributes(request, &source),
             conditions: request.conditions.clone(),
         };
-        let compute = request.checksum_algorithm.into_iter().collect();
-        self.put_object(put, ObjectBody { compute, ..body }).await
+        let mut compute: Vec<_> = request.checksum_algorithm.into_iter().collect();
+        if compute.is_empty() {
+            let full = source.checksums.iter().filter(|checksum| checksum.kind == ChecksumKind::FullObject);
+            compute.extend(full.filter_map(|checksum| ChecksumAlgorithm::from_index(checksum.algorithm)));
+        }
+        self.put_object(put, ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body }).await
     }
 
     /// Waits for a turn to copy bytes.
@@ -108,9 +158,10 @@ impl Store {
         &self,
         source: &CopySource,
         range: Option<RangeRequest>,
+        customer: Option<SecretKey>,
     ) -> Result<(ObjectBody, ObjectRow), StoreError> {
         let row = self.copy_source(source).await?;
-        let get = GetObject { range, ..GetObject::whole(source.bucket.clone(), source.key.clone()) };
+        let get = GetObject { range, customer, ..GetObject::whole(source.bucket.clone(), source.key.clone()) };
         let read = self.get_object(get).await?;
         if read.info.seq != row.seq {
             source.conditions.check_copy(&read.info.etag, read.info.modified_ms)?;
@@ -123,6 +174,13 @@ impl Store {
         });
         Ok((ObjectBody::from_stream(stream.boxed(), Some(read.len)), row))
     }
+}
+
+/// Whether a copy may share the bytes of its source.
+enum SharedKey {
+    /// Yes; how the copy is encrypted, if it is.
+    Serves(Option<Box<Encryption>>),
+    No,
 }
 
 /// What came of an attempt.
@@ -138,6 +196,7 @@ impl Inner {
         request: &CopyObject,
         source: ObjectRow,
         computed: Option<Checksum>,
+        encryption: Option<Box<Encryption>>,
     ) -> Result<Copied, StoreError> {
         let from = &request.source;
         let _guards = self
@@ -172,7 +231,7 @@ impl Inner {
             modified_ms,
             size: source.size,
             etag: source.etag.clone(),
-            attributes: copied_attributes(request, &source),
+            attributes: Attributes { encryption: encryption.clone(), ..copied_attributes(request, &source) },
             checksums: checksums.clone(),
             data: Data::Extents(extents.clone()),
             parts: copied_parts(&*index, &source)?,
@@ -190,6 +249,7 @@ impl Inner {
             modified_ms,
             checksums,
             parts_count: source.parts.map(|parts| parts.count),
+            encryption,
         }))
     }
 }
@@ -204,7 +264,7 @@ pub(crate) fn check_size(size: u64) -> Result<(), StoreError> {
 }
 
 /// A copy of an object to itself must change something.
-fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
+fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) -> Result<(), StoreError> {
     let is_same = request.source.bucket == request.bucket && request.source.key == request.key;
     let changes = match &request.metadata {
         CopyMetadata::Replace(_) => true,
@@ -212,7 +272,15 @@ fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
             storage_class.is_some() || website_redirect.is_some() || request.checksum_algorithm.is_some()
         }
     };
-    if !is_same || changes || request.tags.is_some() {
+    let is_encrypted_otherwise = match (&source.attributes.encryption, &keys.target) {
+        (None, None) => false,
+        // Which of several keys it is, is for the copy to find out.
+        (Some(before), Some(after)) => {
+            before.scheme != after.scheme || after.key_id.is_some() || after.customer.is_some()
+        }
+        _ => true,
+    };
+    if !is_same || changes || request.tags.is_some() || is_encrypted_otherwise {
         return Ok(());
     }
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
@@ -220,6 +288,7 @@ fn check_self_copy(request: &CopyObject) -> Result<(), StoreError> {
     Err(StoreError::InvalidRequest(message.into()))
 }
 
+/// Those of the copy, but for its encryption: that is never the source's.
 fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
     let attributes = match &request.metadata {
         CopyMetadata::Replace(attributes) => (**attributes).clone(),
@@ -230,7 +299,7 @@ fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
         },
     };
     let tags = request.tags.as_ref().unwrap_or(&source.attributes.tags).clone();
-    tidy(Attributes { tags, ..attributes })
+    tidy(Attributes { tags, encryption: None, ..attributes })
 }
 
 /// A checksum of the full object that its row holds.
@@ -268,7 +337,14 @@ pub(crate) fn copied_parts(index: &dyn IndexSnapshot, source: &ObjectRow) -> Res
     let rows = index.scan(ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest)), usize::MAX)?;
     let copied = rows.iter().map(|(_, row)| {
         let part = ManifestPart::decode(row)?;
-        Ok(CopiedPart { part_number: part.part_number, size: part.size, tag: part.tag, checksums: part.checksums })
+        let salt = part.sealed.map(|sealed| sealed.salt);
+        Ok(CopiedPart {
+            part_number: part.part_number,
+            size: part.size,
+            tag: part.tag,
+            checksums: part.checksums,
+            salt,
+        })
     });
     copied.collect()
 }

@@ -110,6 +110,9 @@ pub enum StoreError {
     /// Stored bytes are lost beyond what parity can rebuild.
     #[error("stored data is corrupt: {0}")]
     Corrupt(String),
+    /// The key of an encrypted object.
+    #[error("{0}")]
+    Key(#[from] KeyError),
     /// What must not happen; the text is for the log.
     #[error("internal error: {0}")]
     Internal(String),
@@ -136,6 +139,32 @@ pub enum BodyError {
     /// The framing or the trailers of the body are malformed; the text is for the client.
     #[error("malformed body: {0}")]
     Malformed(String),
+}
+
+/// Why a key does not serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The object, or the upload, is encrypted with a customer's key, and none was shown.
+    #[error("the customer's key is needed")]
+    Needed,
+    /// The key that was shown is another one.
+    #[error("the customer's key is another one")]
+    Wrong,
+    /// A customer's key was shown for what is not encrypted with one.
+    #[error("a customer's key is of no use here")]
+    NotApplicable,
+    /// Nobody keeps keys: the site has none configured.
+    #[error("no keys are configured")]
+    NoKeeper,
+    /// There is no key of this id.
+    #[error("there is no key {0}")]
+    NotFound(String),
+    /// Whoever keeps the key does not let us use it; the text is for the log.
+    #[error("the use of a key was refused: {0}")]
+    Refused(String),
+    /// Whoever keeps the key does not answer; the text is for the log.
+    #[error("keys are not available: {0}")]
+    Unavailable(String),
 }
 
 /// Which digest of a body did not match.

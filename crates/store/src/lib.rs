@@ -43,6 +43,7 @@ mod pages;
 mod put;
 pub mod range;
 mod references;
+mod sealed;
 mod snapshot;
 mod store;
 mod tasks;
@@ -55,6 +56,7 @@ pub use api::{
     bucket::{BucketInfo, ListBuckets, ListedBuckets},
     copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
     delete::{DeleteObject, Deleted},
+    encryption::{CopyKeys, Encrypt, KeyKeeper, WrappingKey},
     list::{ListObjects, ListedObjects, ObjectSummary},
     multipart::{
         CompleteUpload, CompletedPart, CreateUpload, ListParts, ListUploads, ListedParts, ListedUploads, PartResult,
@@ -71,14 +73,15 @@ pub use config::{
 };
 pub use config_cache::{Configs, VERSIONING, Versioning};
 pub use configs::{CONFIG_BYTES_MAX, ConfigScope};
-pub use error::{BodyError, DigestKind, StoreError};
+pub use error::{BodyError, DigestKind, KeyError, StoreError};
 pub use metrics::{StoreCounter, StoreMetrics};
 pub use range::{ByteRange, RangeRequest};
 pub use store::{Store, StoreStatus};
 pub use upkeep::{CrossCheck, ScrubReport, ScrubStatus};
 
+pub use gabion_encryption::SecretKey;
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
-pub use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
+pub use gabion_metadata::rows::{Attributes, ChecksumKind, Encryption, EncryptionScheme, Etag, StoredChecksum};
 pub use gabion_segment::{
     LogMetrics, LogTarget, MemoryUse, RepairPass, RepairStatus, TargetMode, TargetPlan, TargetState, TargetStatus,
 };

@@ -3,7 +3,7 @@
 //! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum, VersionKind};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, Salt, StoredChecksum, VersionKind};
 use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
@@ -163,6 +163,9 @@ pub(crate) struct CopiedPart {
     pub tag: PartTag,
     #[n(3)]
     pub checksums: Vec<StoredChecksum>,
+    /// Its salt, if the object is encrypted.
+    #[n(4)]
+    pub salt: Option<Salt>,
 }
 
 /// Where the bytes of a mutation lie.
@@ -251,6 +254,9 @@ pub(crate) struct PutPartMutation {
     pub checksums: Vec<StoredChecksum>,
     #[n(6)]
     pub data: Data,
+    /// Its salt, if the upload is encrypted.
+    #[n(7)]
+    pub salt: Option<Salt>,
 }
 
 /// An upload ends; the parts it names become the current object.
@@ -472,6 +478,7 @@ mod tests {
                     size: 100,
                     tag: PartTag::Md5([1; 16]),
                     checksums: vec![checksum],
+                    salt: Some(Salt([7; 16])),
                 }],
                 kind: Some(VersionKind::Version),
             })),
@@ -494,6 +501,7 @@ mod tests {
                 modified_ms: 2,
                 checksums: vec![],
                 data: Data::Record,
+                salt: Some(Salt([8; 16])),
             })),
             Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
                 bucket: "bucket".into(),
@@ -522,6 +530,7 @@ mod tests {
                     modified_ms: 2,
                     checksums: vec![],
                     data: Data::Extents(vec![extent]),
+                    salt: None,
                 }),
             })),
             Mutation::Move(Box::new(MoveMutation {

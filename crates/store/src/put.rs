@@ -9,6 +9,7 @@ use crate::{
     body::{self, Collected, Content, Tagging},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutObjectMutation},
+    sealed::Seal,
     store::Inner,
 };
 
@@ -18,12 +19,23 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `EntityTooLarge`, `BadDigest`, `Body`, `NoSpace`, `Busy`,
-    /// `Unavailable`.
-    pub async fn put_object(&self, request: PutObject, body: ObjectBody) -> Result<PutResult, StoreError> {
+    /// `Unavailable`, `Key`.
+    pub async fn put_object(&self, mut request: PutObject, mut body: ObjectBody) -> Result<PutResult, StoreError> {
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
         inner.check_write(&request)?;
-        let mut collected = body::collect(inner, body, None, Tagging::Late).await?;
+        request.attributes.encryption = None;
+        let seal = match body.encrypt.take() {
+            None => None,
+            Some(encrypt) => {
+                let (encryption, data_key) =
+                    Box::pin(inner.new_encryption(&encrypt, &request.bucket, &request.key)).await?;
+                let seal = Seal::new(inner, &encryption, data_key, 0)?;
+                request.attributes.encryption = Some(encryption);
+                Some(seal)
+            }
+        };
+        let mut collected = body::collect(inner, body, None, Tagging::Late, seal).await?;
         // As a rule there is nothing left to wait for but the log, which finishes by itself what it was given: no task has to outlive the client.
         if let Content::Inline(_) = collected.content
             && let Some(guards) = inner.locks.try_lock(&places(&request))
@@ -65,6 +77,7 @@ impl Inner {
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
         let late = collected.tag.is_none().then(|| self.late_md5s.later(record.clone()));
         let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
+        let encryption = request.attributes.encryption.clone();
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -79,7 +92,8 @@ impl Inner {
         }));
         let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
         let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));
-        Ok(PutResult { etag, seq: committed.seq, size: collected.size, modified_ms, checksums, parts_count: None })
+        let (seq, size) = (committed.seq, collected.size);
+        Ok(PutResult { etag, seq, size, modified_ms, checksums, parts_count: None, encryption })
     }
 }
 

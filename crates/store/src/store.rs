@@ -24,7 +24,7 @@ use tokio_util::{
 };
 
 use crate::{
-    Env, IndexFactory, OpenReport, Owner, Progress, RebuildReport, SnapshotReport, StoreConfig, StoreError,
+    Env, IndexFactory, KeyKeeper, OpenReport, Owner, Progress, RebuildReport, SnapshotReport, StoreConfig, StoreError,
     VerifyReport,
     apply::Apply,
     compact::{self, Compacted, Compaction, Pace},
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     pub scrub: upkeep::Scrub,
     pub compaction: Compaction,
     pub holdback: Arc<Holdback>,
+    /// Who keeps the keys of encrypted objects.
+    pub keys: OnceLock<Arc<dyn KeyKeeper>>,
     put_memory: Budget,
     read_memory: Budget,
     read_ahead_memory: Budget,
@@ -244,6 +246,7 @@ impl Store {
             snapshotting: tokio::sync::Mutex::default(),
             byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
+            keys: OnceLock::new(),
             uncertain: Arc::default(),
             index_full: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),

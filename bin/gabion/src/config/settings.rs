@@ -8,7 +8,10 @@ use gabion_store::EtagKind;
 use gabion_types::Geometry;
 
 use super::layers::{Problem, Resolved};
-use super::values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, LogLevel, OptionalList, Ratio, Span, Value};
+use super::values::{
+    AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, ListenAddress, LogFormat, LogLevel,
+    OptionalList, Ratio, Span, Value,
+};
 
 /// A row of the table.
 #[derive(Debug)]
@@ -112,6 +115,32 @@ settings! {
          MD5 is then computed only for clients who send Content-MD5.";
     "sigv2" => sigv2: bool = "false",
         "Whether the old Signature Version 2 is accepted (COSBench needs it). It does not protect the body.";
+    "encryption.keys" => encryption_keys: Option<PathBuf> = "",
+        "File of the keys that wrap the keys of encrypted objects: an id and 32 bytes in base64 on each line, readable by its owner only. Whoever loses it loses \
+         the objects. (umask 077; echo k1 $(openssl rand -base64 32) >> FILE) makes one.";
+    "encryption.master_key" => encryption_master_key: Option<String> = "",
+        "The key for SSE-S3, of the file or of Vault. By default the first of the file.";
+    "encryption.kms_key" => encryption_kms_key: Option<String> = "",
+        "The key for SSE-KMS where neither request nor bucket names one. By default such a request is refused.";
+    "encryption.default" => encryption_default: DefaultEncryption = "none",
+        "How objects are encrypted in buckets without an encryption of their own.";
+    "encryption.customer_keys" => encryption_customer_keys: CustomerKeysChoice = "local",
+        "Over which connections customers may show keys (SSE-C). tls: over TLS only, as on AWS. local: also over those that do not leave the machine, as from a \
+         proxy for TLS beside the server. any: whatever is in front of the server sees to it.";
+    "vault.url" => vault_url: Option<String> = "",
+        "Address of a HashiCorp Vault or OpenBao whose transit engine keeps keys, like https://vault.example.org:8200. Keys of the file come first.";
+    "vault.mount" => vault_mount: String = "transit",
+        "Where the transit engine is mounted.";
+    "vault.token_file" => vault_token_file: Option<PathBuf> = "",
+        "File of the token, read for every call: an agent may renew it.";
+    "vault.namespace" => vault_namespace: Option<String> = "",
+        "Namespace of the transit engine, if there are such.";
+    "vault.ca" => vault_ca: Option<PathBuf> = "",
+        "PEM file of those who may have signed the certificate of Vault. By default those whom the system trusts.";
+    "vault.timeout" => vault_timeout: Span = "5s",
+        "Longest time for a call.";
+    "vault.cache" => vault_cache: Span = "5m",
+        "How long a key that Vault gave is kept in memory. As long wraps one key what is new.";
     "access_log" => access_log: AccessLogChoice = "off",
         "One JSON line per request. A file is opened anew on SIGHUP.";
     "workers" => workers: Option<usize> = "",
@@ -245,6 +274,10 @@ impl Config {
             (self.index_journal_bytes.0 >= 64 << 20, "index.journal_bytes must be at least 64MiB"),
             (self.repair_concurrency >= 1, "repair.concurrency must be at least 1"),
             (self.targets.len() <= 255, "there may be at most 255 targets"),
+            (
+                self.vault_url.is_some() == self.vault_token_file.is_some(),
+                "vault.url and vault.token_file must be given together",
+            ),
         ];
         let mut broken: Vec<String> =
             rules.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
-use gabion_store::EtagKind;
+use gabion_server::s3::CustomerKeys;
+use gabion_store::{EncryptionScheme, EtagKind};
 use gabion_types::Geometry;
 
 /// A value of a setting. Lists have many texts, everything else exactly one.
@@ -319,6 +320,40 @@ impl Scalar for AccessLogChoice {
             "off" => Ok(Self::Off),
             "stdout" | "-" => Ok(Self::Stdout),
             path => Ok(Self::File(path.into())),
+        }
+    }
+}
+
+/// How objects are encrypted of which nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DefaultEncryption(pub(crate) Option<EncryptionScheme>);
+
+impl Scalar for DefaultEncryption {
+    const UNIT: &'static str = "none, AES256 (SSE-S3) or aws:kms (SSE-KMS)";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self(None)),
+            "AES256" => Ok(Self(Some(EncryptionScheme::Master))),
+            "aws:kms" => Ok(Self(Some(EncryptionScheme::KeyService))),
+            other => Err(format!("{other:?} is neither none nor AES256 nor aws:kms")),
+        }
+    }
+}
+
+/// Over which connections customers may show keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CustomerKeysChoice(pub(crate) CustomerKeys);
+
+impl Scalar for CustomerKeysChoice {
+    const UNIT: &'static str = "tls, local or any";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "tls" => Ok(Self(CustomerKeys::Encrypted)),
+            "local" => Ok(Self(CustomerKeys::Local)),
+            "any" => Ok(Self(CustomerKeys::Any)),
+            other => Err(format!("{other:?} is neither tls nor local nor any")),
         }
     }
 }

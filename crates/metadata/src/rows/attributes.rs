@@ -2,6 +2,8 @@
 
 use minicbor::{Decode, Encode};
 
+use super::Encryption;
+
 /// System headers, user metadata and tags of an object, as the client gave them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Attributes {
@@ -35,4 +37,7 @@ pub struct Attributes {
     /// Tags, in the order given.
     #[n(9)]
     pub tags: Vec<(String, String)>,
+    /// How its bytes are encrypted; nothing when they are not. 10 and 11 are spoken for.
+    #[n(12)]
+    pub encryption: Option<Box<Encryption>>,
 }

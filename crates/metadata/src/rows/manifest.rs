@@ -3,9 +3,9 @@
 use gabion_types::Extent;
 use minicbor::{Decode, Encode};
 
-use super::{Home, PartTag, StoredChecksum, row};
+use super::{Home, PartTag, SealedPart, StoredChecksum, row};
 
-/// A run of extents, under the manifest and the offset of the run's first byte in the object.
+/// A run of extents, under the manifest and the offset of the run's first byte among those that are stored: of an encrypted object, the sealed ones.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct ManifestPage {
     /// The extents, one after the other; at most `LAYOUT_EXTENTS_MAX`.
@@ -34,6 +34,9 @@ pub struct ManifestPart {
     /// The mutation record that uploaded the part.
     #[n(5)]
     pub home: Home,
+    /// How it is sealed, if the object is encrypted.
+    #[n(6)]
+    pub sealed: Option<SealedPart>,
 }
 
 row!(ManifestPage, "manifest page", version 1);

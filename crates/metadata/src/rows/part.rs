@@ -3,7 +3,7 @@
 use gabion_types::Seq;
 use minicbor::{Decode, Encode};
 
-use super::{Home, Layout, PartTag, StoredChecksum, row};
+use super::{Home, Layout, PartTag, Salt, StoredChecksum, row};
 
 /// A part, under its upload and its number.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -33,6 +33,9 @@ pub struct PartRow {
     /// with the same `seq`, that of the later move counts.
     #[n(7)]
     pub moved: Option<Seq>,
+    /// Its salt, if the upload is encrypted.
+    #[n(8)]
+    pub salt: Option<Salt>,
 }
 
 row!(PartRow, "part", version 1);

@@ -29,6 +29,7 @@ fn attributes() -> Attributes {
         storage_class: text("STANDARD"),
         user: vec![("name".into(), "wert ü".into())],
         tags: vec![("k".into(), "v".into())],
+        ..Attributes::default()
     }
 }
 
@@ -60,6 +61,19 @@ fn object() -> ObjectRow {
     }
 }
 
+fn encryption() -> Encryption {
+    Encryption {
+        scheme: EncryptionScheme::KeyService,
+        frame_bytes: 65_536,
+        wrapped_key: vec![1; 80],
+        salt: Salt([2; 16]),
+        key_id: Some("key".into()),
+        service_key: vec![3; 40],
+        context: Some("e30=".into()),
+        bucket_key: true,
+    }
+}
+
 fn upload() -> UploadRow {
     UploadRow {
         bucket: "abc".into(),
@@ -85,6 +99,7 @@ fn part() -> PartRow {
         layout: Layout::Manifest(ManifestId::from_u128(1)),
         home: home(),
         moved: None,
+        salt: None,
     }
 }
 
@@ -96,6 +111,7 @@ fn manifest_part() -> ManifestPart {
         checksums: checksums(),
         tag: PartTag::Md5([4; 16]),
         home: home(),
+        sealed: None,
     }
 }
 
@@ -160,15 +176,20 @@ fn rows_round_trip() {
     round_trips(11, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
     round_trips(10, upload());
     round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
-    round_trips(8, part());
-    round_trips(8, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
-    round_trips(8, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
+    round_trips(9, part());
+    round_trips(9, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
+    round_trips(9, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
+    round_trips(9, PartRow { salt: Some(Salt([1; 16])), ..part() });
+    round_trips(7, ManifestPart { sealed: Some(SealedPart { salt: Salt([1; 16]), start: 7 }), ..manifest_part() });
+    let sealed = Attributes { encryption: Some(Box::new(encryption())), ..attributes() };
+    round_trips(11, ObjectRow { attributes: sealed.clone(), ..object() });
+    round_trips(10, UploadRow { attributes: sealed, ..upload() });
     round_trips(4, config());
     round_trips(4, ConfigRow { moved: Some(Seq::from_u64(7)), ..config() });
     round_trips(11, ObjectRow { kind: Some(VersionKind::NullMarker), ..object() });
     round_trips(1, ManifestPage { extents: extents() });
-    round_trips(6, manifest_part());
-    round_trips(6, ManifestPart { tag: PartTag::Crc64(1), ..manifest_part() });
+    round_trips(7, manifest_part());
+    round_trips(7, ManifestPart { tag: PartTag::Crc64(1), ..manifest_part() });
     round_trips(15, segment());
     round_trips(15, SegmentRow { punched: Some(vec![4096]), punched_bytes: Some(7), ..segment() });
     round_trips(15, SegmentRow { creates_min_seq: Some(Seq::from_u64(2)), ..segment() });

@@ -19,7 +19,7 @@ pub(crate) mod upload_part;
 
 use std::sync::Arc;
 
-use gabion_store::Store;
+use gabion_store::{Encrypt, Store};
 use gabion_types::limits::PART_NUMBER_MAX;
 
 use crate::credentials::{AccountName, CredentialStore};
@@ -32,6 +32,8 @@ pub(crate) struct Ops {
     pub(crate) region: String,
     /// Accounts and who asks for them.
     pub(crate) credentials: Arc<dyn CredentialStore>,
+    /// How objects are encrypted of which neither request nor bucket says anything.
+    pub(crate) default_encryption: Option<Encrypt>,
 }
 
 impl Ops {

@@ -1,6 +1,6 @@
 //! GetObjectAttributes.
 
-use gabion_store::{GetAttributes, ObjectAttributes, ReadConditions, VersionId};
+use gabion_store::{GetAttributes, ObjectAttributes, ReadConditions, SecretKey, VersionId};
 use gabion_types::limits::LIST_KEYS_MAX;
 use gabion_types::{BucketName, ObjectKey};
 
@@ -57,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) parts_after: usize,
     /// `x-amz-max-parts`; more than 1000 means 1000.
     pub(crate) parts_max: Option<usize>,
+    /// The customer's key, if the object is encrypted with one.
+    pub(crate) customer: Option<SecretKey>,
 }
 
 /// What is known about the object, all of it; the adapter shows what was asked for.
@@ -83,6 +85,7 @@ pub(crate) async fn run(ops: &Ops, request: Request) -> Result<Response, S3Error
         conditions: ReadConditions::default(),
         parts_after,
         parts_max: if request.wanted.parts { parts_max } else { 0 },
+        customer: request.customer,
     };
     let attributes = ops.store.get_attributes(get).await?;
     Ok(Response { attributes, parts_max, parts_after })

@@ -1,6 +1,8 @@
 //! CreateMultipartUpload, CompleteMultipartUpload, AbortMultipartUpload.
 
-use gabion_store::{ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, PutResult, UploadRef};
+use gabion_store::{
+    ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, Encrypt, Encryption, PutResult, UploadRef,
+};
 use gabion_types::UploadId;
 
 use super::Ops;
@@ -13,20 +15,22 @@ pub(crate) struct Created {
     pub(crate) upload: UploadId,
     /// The checksum of the object to be, if the request named an algorithm.
     pub(crate) checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
+    /// How its parts are encrypted, if they are.
+    pub(crate) encryption: Option<Box<Encryption>>,
 }
 
 /// CreateMultipartUpload.
 ///
 /// # Errors
 /// `NoSuchBucket`, `InvalidRequest` for a kind of checksum that the algorithm has not.
-pub(crate) async fn create(ops: &Ops, request: CreateUpload) -> Result<Created, S3Error> {
+pub(crate) async fn create(ops: &Ops, request: CreateUpload, encrypt: Option<&Encrypt>) -> Result<Created, S3Error> {
     let checksum = match request.checksum {
         Some((algorithm, kind)) => Some((algorithm, kind_of(algorithm, kind)?)),
         None => None,
     };
     let request = CreateUpload { checksum: checksum.map(|(algorithm, kind)| (algorithm, Some(kind))), ..request };
-    let upload = ops.store.create_upload(request).await?;
-    Ok(Created { upload, checksum })
+    let (upload, encryption) = ops.store.create_encrypted_upload(request, encrypt).await?;
+    Ok(Created { upload, checksum, encryption })
 }
 
 /// The kind of checksum of a multipart object: AWS, "Checking object integrity", table of algorithms and types.

@@ -1,6 +1,6 @@
 //! UploadPart and UploadPartCopy.
 
-use gabion_store::{ObjectBody, PartResult, UploadPart, UploadPartCopy};
+use gabion_store::{CopyKeys, ObjectBody, PartResult, UploadPart, UploadPartCopy};
 
 use super::Ops;
 use super::put_object::check_length;
@@ -26,6 +26,6 @@ pub(crate) async fn run(ops: &Ops, request: Request) -> Result<PartResult, S3Err
 ///
 /// # Errors
 /// `NoSuchUpload`, `NoSuchKey`, `PreconditionFailed`, `InvalidRange`.
-pub(crate) async fn copy(ops: &Ops, request: UploadPartCopy) -> Result<PartResult, S3Error> {
-    Ok(ops.store.upload_part_copy(request).await?)
+pub(crate) async fn copy(ops: &Ops, request: UploadPartCopy, keys: CopyKeys) -> Result<PartResult, S3Error> {
+    Ok(ops.store.copy_encrypted_part(request, keys).await?)
 }

@@ -30,10 +30,9 @@ pub(super) fn read(call: &Call) -> Result<Attributes, S3Error> {
         content_encoding: system(call, "content-encoding")?.and_then(|coding| without_framing(&coding)),
         content_language: system(call, "content-language")?,
         expires: system(call, "expires")?,
-        website_redirect: None,
-        storage_class: None,
         user: user(call.headers())?,
         tags: tags::of_header(call)?,
+        ..Attributes::default()
     })
 }
 

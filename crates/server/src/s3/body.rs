@@ -37,6 +37,7 @@ pub(super) fn object_body(call: &mut Call) -> Result<ObjectBody, S3Error> {
         checksums: digests.checksum.into_iter().collect(),
         compute: digests.trailer.into_iter().collect(),
         trailers,
+        encrypt: None,
     })
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Has {
     pub(super) range: bool,
     /// Any that begin with `x-amz-`, but for those that every signed request has.
     pub(super) extensions: bool,
+    /// Of those, any about server-side encryption.
+    pub(super) encryption: bool,
 }
 
 impl Has {
@@ -30,7 +32,10 @@ impl Has {
             let name = name.as_str();
             has.conditions |= name.starts_with("if-");
             has.range |= name == "range";
-            has.extensions |= name.starts_with("x-amz-") && name != "x-amz-date" && name != "x-amz-content-sha256";
+            if name.starts_with("x-amz-") && name != "x-amz-date" && name != "x-amz-content-sha256" {
+                has.extensions = true;
+                has.encryption |= name.contains("server-side-encryption");
+            }
         }
         has
     }
@@ -82,6 +87,11 @@ impl Call {
 
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.headers
+    }
+
+    /// Whether nobody between client and server can read along.
+    pub(super) fn is_private(&self) -> bool {
+        self.routed.private
     }
 
     pub(super) fn query(&self) -> &Query {
@@ -186,5 +196,8 @@ mod tests {
         assert_eq!(has(&["if-none-match"]), Has { conditions: true, ..Has::default() });
         assert_eq!(has(&["if-range", "range"]), Has { conditions: true, range: true, ..Has::default() });
         assert_eq!(has(&["x-amz-checksum-mode"]), Has { extensions: true, ..Has::default() });
+        let encryption = Has { extensions: true, encryption: true, ..Has::default() };
+        assert_eq!(has(&["x-amz-server-side-encryption"]), encryption);
+        assert_eq!(has(&["x-amz-copy-source-server-side-encryption-customer-key"]), encryption);
     }
 }

@@ -1,6 +1,6 @@
 //! Adapters of CopyObject and UploadPartCopy.
 
-use gabion_store::{CopyMetadata, CopyObject, CopySource, RangeRequest, UploadPartCopy, UploadRef};
+use gabion_store::{CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef};
 use gabion_types::{BucketName, ObjectKey};
 use http::Response;
 use percent_encoding::percent_decode_str;
@@ -10,7 +10,7 @@ use super::answer;
 use super::call::Call;
 use super::unsupported::check_version;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date, tags};
+use super::{attributes, checksums, conditions, date, encryption, tags};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
@@ -32,9 +32,15 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         conditions: conditions::write(call)?,
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
     };
-    let result = copy_object::run(ops, request).await?;
+    let source = encryption::of_source(call)?;
+    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
     let checksums = shown(&result.checksums, result.parts_count);
-    Ok(document("CopyObjectResult", result.modified_ms, &result.etag, &checksums))
+    let mut response = document("CopyObjectResult", result.modified_ms, &result.etag, &checksums);
+    if let Some(encryption) = &result.encryption {
+        encryption::show(encryption, md5, true, response.headers_mut());
+    }
+    Ok(response)
 }
 
 pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
@@ -52,8 +58,15 @@ pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, 
         source: source(call)?,
         range,
     };
-    let result = upload_part::copy(ops, request).await?;
-    Ok(document("CopyPartResult", result.modified_ms, &result.etag, &shown(&result.checksums, None)))
+    let (source, customer) = (encryption::of_source(call)?, encryption::of_part(call)?);
+    let md5 = customer.as_ref().map(encryption::Customer::md5);
+    let target = customer.map(|customer| Encrypt::with_customer(customer.key));
+    let result = upload_part::copy(ops, request, encryption::copy_keys(source, target)).await?;
+    let mut response = document("CopyPartResult", result.modified_ms, &result.etag, &shown(&result.checksums, None));
+    if let Some(encryption) = &result.encryption {
+        encryption::show(encryption, md5, false, response.headers_mut());
+    }
+    Ok(response)
 }
 
 fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: &[ShownChecksum]) -> Response<Body> {

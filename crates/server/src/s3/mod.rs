@@ -17,6 +17,7 @@ mod content;
 mod copies;
 pub(crate) mod date;
 mod dispatch;
+mod encryption;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod host;
@@ -42,7 +43,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
-use gabion_store::{Owner, Store};
+use gabion_store::{Encrypt, EncryptionScheme, Owner, Store};
 use http::header::{CONNECTION, EXPECT, SERVER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
@@ -77,7 +78,7 @@ const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
 const SIGNED_CHUNK_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How S3 is spoken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct S3Options {
     /// The region: requests must be signed for it.
     pub region: String,
@@ -85,8 +86,24 @@ pub struct S3Options {
     pub domains: Vec<String>,
     /// Whether Signature Version 2 is accepted.
     pub sigv2: bool,
+    /// Over which connections customers may show keys.
+    pub customer_keys: CustomerKeys,
+    /// How objects are encrypted of which neither request nor bucket says anything; nothing: not at all.
+    pub default_encryption: Option<EncryptionScheme>,
     /// Whether the operations that are asked for most are verified by `auth::sigv4`; if not, s3s verifies all. The answers are the same.
     pub fast_path: bool,
+}
+
+/// Over which connections customers may show keys (SSE-C): else they are refused, as a key that went over the wire in the clear is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CustomerKeys {
+    /// Over TLS only, as on AWS.
+    Encrypted,
+    /// Also over connections that do not leave the machine, where a proxy for TLS may stand.
+    #[default]
+    Local,
+    /// Over any: whatever is in front of the server sees to it.
+    Any,
 }
 
 /// Why a service was not made.
@@ -118,6 +135,7 @@ struct Inner {
     domains: Domains,
     region: String,
     sigv2: bool,
+    customer_keys: CustomerKeys,
     ids: RequestIds,
     /// Who sends what says nothing of its sender.
     nobody: Arc<Identity>,
@@ -153,7 +171,12 @@ impl S3Service {
         }
         let first = credentials.first_account();
         store.set_owner(Owner { id: first.canonical_id.clone(), display_name: first.display_name.clone() });
-        let ops = Arc::new(Ops { store, region: options.region.clone(), credentials });
+        let ops = Arc::new(Ops {
+            store,
+            region: options.region.clone(),
+            credentials,
+            default_encryption: options.default_encryption.map(Encrypt::by),
+        });
         let dispatch = Dispatch { ops, forms: Arc::new(forms) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
@@ -163,6 +186,7 @@ impl S3Service {
             domains,
             region: options.region,
             sigv2: options.sigv2,
+            customer_keys: options.customer_keys,
             ids: RequestIds::new(entropy),
             nobody: Arc::new(Identity::anonymous()),
         };
@@ -259,7 +283,12 @@ impl S3Service {
         operation: &mut OperationName,
     ) -> Result<(Routed, Option<Verified>), S3Error> {
         let path = route::decoded_path(&parts.uri)?;
-        let routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
+        let mut routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
+        routed.private |= match self.inner.customer_keys {
+            CustomerKeys::Encrypted => false,
+            CustomerKeys::Local => peer.address.ip().is_loopback(),
+            CustomerKeys::Any => true,
+        };
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }

@@ -9,7 +9,7 @@ use super::call::Call;
 use super::listing::STANDARD;
 use super::query::count;
 use super::xml::Xml;
-use super::{checksums, date};
+use super::{checksums, date, encryption};
 use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::ops::checksums::{kind_name, shown};
@@ -26,6 +26,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
         wanted,
         parts_after: number("x-amz-part-number-marker")?.unwrap_or(0),
         parts_max: number("x-amz-max-parts")?,
+        customer: encryption::reading(call)?.map(|customer| customer.key),
     };
     let found = run(ops, request).await?;
     let info = &found.attributes.info;

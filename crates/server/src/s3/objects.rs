@@ -11,7 +11,7 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_delete};
-use super::{attributes, checksums, conditions, date};
+use super::{attributes, checksums, conditions, date, encryption};
 use crate::error::S3Error;
 use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
@@ -22,12 +22,12 @@ const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let put = asked_put(call)?;
     let body = body::object_body(call)?;
-    store(ops, put, body).await
+    store(ops, call, put, body).await
 }
 
 /// PutObject, of which the body is known already.
 pub(super) async fn put_body(ops: &Ops, call: &Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
-    store(ops, asked_put(call)?, body).await
+    store(ops, call, asked_put(call)?, body).await
 }
 
 fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
@@ -39,9 +39,14 @@ fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
     })
 }
 
-async fn store(ops: &Ops, put: PutObject, body: ObjectBody) -> Result<Response<Body>, S3Error> {
+async fn store(ops: &Ops, call: &Call, put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
+    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    body.encrypt = encrypt.map(Box::new);
     let result = put_object::run(ops, put_object::Request { put, body }).await?;
     let mut response = stored(&result);
+    if let Some(encryption) = &result.encryption {
+        encryption::show(encryption, md5, true, response.headers_mut());
+    }
     answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
     Ok(response)
 }
@@ -56,23 +61,33 @@ fn stored(result: &PutResult) -> Response<Body> {
 
 /// GetObject.
 pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, overrides) = asked(call)?;
+    let (request, shown) = asked(call)?;
     let found = get_object::get(ops, request).await?;
-    let (mut response, read) = shown_object(call, found, overrides);
+    let (mut response, read) = shown_object(call, found, shown);
     *response.body_mut() = body::sending(read.body, read.len);
     Ok(response)
 }
 
 /// HeadObject.
 pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, overrides) = asked(call)?;
+    let (request, shown) = asked(call)?;
     let found = get_object::head(ops, request).await?;
-    Ok(shown_object(call, found, overrides).0)
+    Ok(shown_object(call, found, shown).0)
 }
 
-/// What a GetObject or HeadObject asks for, and the headers that it wants to see.
-fn asked(call: &Call) -> Result<(get_object::Request, Vec<(HeaderName, HeaderValue)>), S3Error> {
+/// What an answer shows because of its request.
+struct Shown {
+    /// Headers that it wants to see.
+    overrides: Vec<(HeaderName, HeaderValue)>,
+    /// The MD5 of the customer's key.
+    md5: Option<HeaderValue>,
+}
+
+/// What a GetObject or HeadObject asks for, and what it wants to see.
+fn asked(call: &Call) -> Result<(get_object::Request, Shown), S3Error> {
     let overrides = attributes::overrides(call.query())?;
+    let customer = encryption::reading(call)?;
+    let md5 = customer.as_ref().map(encryption::Customer::md5);
     let get = GetObject {
         bucket: call.bucket()?,
         key: call.key()?,
@@ -80,18 +95,15 @@ fn asked(call: &Call) -> Result<(get_object::Request, Vec<(HeaderName, HeaderVal
         range: if call.has.range { range(call) } else { None },
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
         conditions: conditions::read(call, ""),
+        customer: customer.map(|customer| customer.key),
     };
     let checksums = call.has.extensions
         && call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
-    Ok((get_object::Request { get, checksums }, overrides))
+    Ok((get_object::Request { get, checksums }, Shown { overrides, md5 }))
 }
 
 /// The head of an answer, and what is left to be sent.
-fn shown_object(
-    call: &mut Call,
-    found: get_object::Response,
-    overrides: Vec<(HeaderName, HeaderValue)>,
-) -> (Response<Body>, ObjectRead) {
+fn shown_object(call: &mut Call, found: get_object::Response, shown: Shown) -> (Response<Body>, ObjectRead) {
     let read = found.read;
     let info = &read.info;
     let status = if read.range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
@@ -101,7 +113,10 @@ fn shown_object(
     checksums::show_headers(&found.checksums, headers);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_LENGTH, answer::number(read.len));
-    for (name, value) in overrides {
+    if let Some(encryption) = &info.attributes.encryption {
+        encryption::show(encryption, shown.md5, false, headers);
+    }
+    for (name, value) in shown.overrides {
         headers.insert(name, value);
     }
     if let Some(tag) = quoted(&info.etag) {

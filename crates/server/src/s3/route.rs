@@ -124,6 +124,8 @@ pub(crate) struct Routed {
     pub(crate) virtual_host: bool,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
+    /// Whether a customer's key may be shown: nobody between client and server can read along, or the site does not mind.
+    pub(crate) private: bool,
     /// `Host`, as sent; empty if it is no text.
     pub(crate) host: HeaderValue,
     pub(crate) version: Version,
@@ -154,7 +156,8 @@ impl Routed {
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
         let scheme = if tls { "https" } else { "http" };
-        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, host, version: parts.version })
+        let version = parts.version;
+        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, private: tls, host, version })
     }
 }
 

@@ -22,8 +22,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// The same for all that begin so.
-const REFUSED_PREFIXES: &[&str] =
-    &["x-amz-copy-source-server-side-encryption-", "x-amz-grant-", "x-amz-server-side-encryption"];
+const REFUSED_PREFIXES: &[&str] = &["x-amz-grant-"];
 
 /// Headers of which some values ask for nothing: those are let through.
 const ALLOWED_VALUES: &[(&str, &[&str])] = &[
@@ -88,9 +87,6 @@ mod tests {
             ("x-amz-acl", "public-read", not_implemented),
             ("x-amz-acl", "nonsense", not_implemented),
             ("x-amz-grant-read", "id=1", not_implemented),
-            ("x-amz-server-side-encryption", "AES256", not_implemented),
-            ("x-amz-server-side-encryption-customer-key", "k", not_implemented),
-            ("x-amz-copy-source-server-side-encryption-customer-algorithm", "AES256", not_implemented),
             ("x-amz-tagging", "a=b", None),
             ("x-amz-tagging-directive", "REPLACE", None),
             ("x-amz-object-lock-mode", "GOVERNANCE", not_implemented),

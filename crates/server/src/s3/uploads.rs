@@ -1,6 +1,8 @@
 //! Adapters of multipart uploads.
 
-use gabion_store::{Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, UploadPart, UploadRef};
+use gabion_store::{
+    Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, Encrypt, UploadPart, UploadRef,
+};
 use gabion_types::limits::PART_NUMBER_MAX;
 use http::header::ETAG;
 use http::{HeaderName, Response, StatusCode};
@@ -11,7 +13,7 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::listing::{STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
-use super::{attributes, checksums, conditions, date};
+use super::{attributes, checksums, conditions, date, encryption};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{kind_name, shown};
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
@@ -36,12 +38,16 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     let (bucket, key) = (call.bucket()?, call.key()?);
     let request =
         CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: attributes::read(call)?, checksum };
-    let created = upload::create(ops, request).await?;
+    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    let created = upload::create(ops, request, encrypt.as_ref()).await?;
     let mut response = answer::document(Xml::document("InitiateMultipartUploadResult", |xml| {
         xml.text("Bucket", bucket.as_str());
         xml.text("Key", key.as_str());
         xml.value("UploadId", created.upload);
     }));
+    if let Some(encryption) = &created.encryption {
+        encryption::show(encryption, md5, true, response.headers_mut());
+    }
     if let Some((algorithm, kind)) = created.checksum {
         answer::set(&mut response, CHECKSUM_ALGORITHM, algorithm.as_str());
         answer::set(&mut response, CHECKSUM_TYPE, kind_name(kind));
@@ -51,10 +57,16 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
 
 pub(super) async fn part(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let part = UploadPart { target: target(call)?, part_number: part_number(call.query().text("partNumber")?)? };
-    let body = body::object_body(call)?;
+    let customer = encryption::of_part(call)?;
+    let md5 = customer.as_ref().map(encryption::Customer::md5);
+    let mut body = body::object_body(call)?;
+    body.encrypt = customer.map(|customer| Box::new(Encrypt::with_customer(customer.key)));
     let result = upload_part::run(ops, upload_part::Request { part, body }).await?;
     let mut response = answer::empty(StatusCode::OK);
     answer::set(&mut response, ETAG, format!("\"{}\"", result.etag));
+    if let Some(encryption) = &result.encryption {
+        encryption::show(encryption, md5, false, response.headers_mut());
+    }
     checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
     // The kind is the object's, not the part's.
     response.headers_mut().remove(CHECKSUM_TYPE);
@@ -92,16 +104,25 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     }
     request.parts = parts.iter().map(completed_part).collect::<Result<_, _>>()?;
     let UploadRef { bucket, key, .. } = request.target.clone();
+    let customer = encryption::of_part(call)?;
+    if let Some(customer) = &customer {
+        ops.store.check_upload_key(&request.target, &customer.key)?;
+    }
     let result = upload::complete(ops, request).await?;
     let shown = shown(&result.checksums, result.parts_count);
-    Ok(answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
+    let mut response = answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
         xml.text("Location", location(call));
         xml.text("Bucket", bucket.as_str());
         xml.text("Key", key.as_str());
         xml.text("ETag", format!("\"{}\"", result.etag));
         checksums::show_elements(&shown, xml);
         xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
-    })))
+    }));
+    if let Some(encryption) = &result.encryption {
+        let md5 = customer.as_ref().map(encryption::Customer::md5);
+        encryption::show(encryption, md5, false, response.headers_mut());
+    }
+    Ok(response)
 }
 
 /// Where the object is, as the client addressed it.

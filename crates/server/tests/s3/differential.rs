@@ -270,10 +270,12 @@ async fn what_is_in_order_takes_the_fast_path() {
     let (clock, secrets) = (Arc::new(Counting::default()), Arc::new(AtomicU64::new(0)));
     let credentials = CountingCredentials(Credentials::new(ACCESS_KEY, SECRET_KEY), Arc::clone(&secrets));
     let (store, disk) = store().await;
-    let options = S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: true };
+    let options =
+        S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: true, ..S3Options::default() };
     let service =
-        S3Service::new(store, Arc::new(credentials), options, Arc::clone(&clock) as _, &SeededEntropy::new(9)).unwrap();
-    let s3 = S3 { service, disk };
+        S3Service::new(store.clone(), Arc::new(credentials), options, Arc::clone(&clock) as _, &SeededEntropy::new(9))
+            .unwrap();
+    let s3 = S3 { service, store, disk };
     s3.put("/bkt").send(&s3).await.expect(200);
     for (kind, call) in good() {
         let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));

@@ -83,7 +83,6 @@ async fn headers_that_are_not_served_are_not_ignored() {
     put("x-amz-acl", "public-read").await.refused(501, "NotImplemented");
     put("x-amz-grant-read", "id=1").await.refused(501, "NotImplemented");
     put("x-amz-server-side-encryption", "AES256").await.refused(501, "NotImplemented");
-    put("x-amz-server-side-encryption-customer-algorithm", "AES256").await.refused(501, "NotImplemented");
     put("x-amz-object-lock-mode", "GOVERNANCE").await.refused(501, "NotImplemented");
     put("x-amz-website-redirect-location", "/x").await.refused(501, "NotImplemented");
     put("x-amz-storage-class", "GLACIER").await.refused(400, "InvalidStorageClass");

@@ -65,12 +65,19 @@ async fn store_with(change: impl FnOnce(&mut StoreConfig)) -> (Store, SimDisk) {
 }
 
 fn options() -> S3Options {
-    S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: crate::FAST_PATH }
+    S3Options {
+        region: REGION.into(),
+        domains: Vec::new(),
+        sigv2: false,
+        fast_path: crate::FAST_PATH,
+        ..S3Options::default()
+    }
 }
 
 /// A server with its client.
 pub(crate) struct S3 {
     pub(crate) service: S3Service,
+    pub(crate) store: Store,
     pub(crate) disk: SimDisk,
 }
 
@@ -95,8 +102,8 @@ impl S3 {
     fn of((store, disk): (Store, SimDisk), options: S3Options) -> Self {
         let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));
         let service =
-            S3Service::new(store, credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();
-        Self { service, disk }
+            S3Service::new(store.clone(), credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();
+        Self { service, store, disk }
     }
 
     /// With a bucket `bkt`.

@@ -8,6 +8,7 @@ mod bodies;
 mod buckets;
 mod copies;
 mod differential;
+mod encryption;
 mod errors;
 mod etags;
 mod harness;

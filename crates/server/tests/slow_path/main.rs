@@ -9,6 +9,8 @@ mod bodies;
 mod buckets;
 #[path = "../s3/copies.rs"]
 mod copies;
+#[path = "../s3/encryption.rs"]
+mod encryption;
 #[path = "../s3/errors.rs"]
 mod errors;
 #[path = "../s3/etags.rs"]

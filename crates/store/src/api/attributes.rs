@@ -1,5 +1,6 @@
 //! GetObjectAttributes.
 
+use gabion_encryption::SecretKey;
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{ObjectInfo, PartInfo, ReadConditions, VersionId};
@@ -19,6 +20,8 @@ pub struct GetAttributes {
     pub parts_after: u16,
     /// Most parts to return; 0 when none are asked for.
     pub parts_max: usize,
+    /// The customer's key, if the object is encrypted with one.
+    pub customer: Option<SecretKey>,
 }
 
 /// What is known about an object.

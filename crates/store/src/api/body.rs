@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use gabion_erasure::{Checksum, ChecksumAlgorithm};
 
-use crate::BodyError;
+use crate::{BodyError, Encrypt};
 
 /// Gives the checksums of the trailers; called after the stream has ended.
 pub type BodyTrailers = Box<dyn FnOnce() -> Result<Vec<Checksum>, BodyError> + Send>;
@@ -24,6 +24,8 @@ pub struct ObjectBody {
     pub compute: Vec<ChecksumAlgorithm>,
     /// Checksums that the body must have, from trailers.
     pub trailers: Option<BodyTrailers>,
+    /// How it is to be encrypted; of a part, which is encrypted as its upload is, the customer's key.
+    pub encrypt: Option<Box<Encrypt>>,
 }
 
 impl ObjectBody {
@@ -37,7 +39,15 @@ impl ObjectBody {
     /// A stream about which nothing else was said.
     #[must_use]
     pub fn from_stream(stream: BoxStream<'static, Result<Bytes, BodyError>>, length: Option<u64>) -> Self {
-        Self { stream, length, content_md5: None, checksums: Vec::new(), compute: Vec::new(), trailers: None }
+        Self {
+            stream,
+            length,
+            content_md5: None,
+            checksums: Vec::new(),
+            compute: Vec::new(),
+            trailers: None,
+            encrypt: None,
+        }
     }
 }
 

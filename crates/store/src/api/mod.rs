@@ -5,6 +5,7 @@ pub(crate) mod body;
 pub(crate) mod bucket;
 pub(crate) mod copy;
 pub(crate) mod delete;
+pub(crate) mod encryption;
 pub(crate) mod list;
 pub(crate) mod multipart;
 pub(crate) mod object;

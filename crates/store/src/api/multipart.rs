@@ -1,7 +1,7 @@
 //! Multipart uploads.
 
 use gabion_erasure::{Checksum, ChecksumAlgorithm};
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, StoredChecksum};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Encryption, Etag, StoredChecksum};
 use gabion_types::{BucketName, ObjectKey, UploadId};
 
 use crate::{ByteRange, CopySource, WriteConditions};
@@ -64,6 +64,8 @@ pub struct PartResult {
     pub modified_ms: u64,
     /// Its checksums.
     pub checksums: Vec<StoredChecksum>,
+    /// How its upload is encrypted, if it is.
+    pub encryption: Option<Box<Encryption>>,
 }
 
 /// Makes an object of an upload's parts.

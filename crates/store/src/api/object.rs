@@ -7,7 +7,8 @@ use std::{
 
 use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
-use gabion_metadata::rows::{Attributes, Etag, StoredChecksum};
+use gabion_encryption::SecretKey;
+use gabion_metadata::rows::{Attributes, Encryption, Etag, StoredChecksum};
 use gabion_types::{BucketName, ObjectKey, Seq};
 
 use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, VersionId, WriteConditions, store::Share};
@@ -40,6 +41,8 @@ pub struct PutResult {
     pub checksums: Vec<StoredChecksum>,
     /// Number of parts, if it was uploaded in parts.
     pub parts_count: Option<u32>,
+    /// How it is encrypted, if it is.
+    pub encryption: Option<Box<Encryption>>,
 }
 
 /// Reads an object, or what is known about it (get and head take the same request).
@@ -57,13 +60,16 @@ pub struct GetObject {
     pub part_number: Option<u16>,
     /// When to refuse.
     pub conditions: ReadConditions,
+    /// The customer's key, if the object is encrypted with one.
+    pub customer: Option<SecretKey>,
 }
 
 impl GetObject {
     /// Asks for a whole object.
     #[must_use]
     pub fn whole(bucket: BucketName, key: ObjectKey) -> Self {
-        Self { bucket, key, version: None, range: None, part_number: None, conditions: ReadConditions::default() }
+        let conditions = ReadConditions::default();
+        Self { bucket, key, version: None, range: None, part_number: None, conditions, customer: None }
     }
 }
 

@@ -5,10 +5,11 @@
 //! mutations in whatever order they come, which is what a replay of moved records needs: a version goes by its commit's number, a `null`
 //! version by being older.
 
+use gabion_encryption::Frames;
 use gabion_metadata::{
     Table,
     keys::{self, VersionKey},
-    rows::{Etag, Home, Layout, ManifestPart, ObjectRow, PartsSummary, Row, VersionKind},
+    rows::{Attributes, Etag, Home, Layout, ManifestPart, ObjectRow, PartsSummary, Row, Salt, SealedPart, VersionKind},
 };
 use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
 
@@ -27,7 +28,7 @@ pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) 
     };
     overlay.count_extents(&extents, Count::Up);
     let manifest = manifest_of(at.seq);
-    let parts = put_copied_parts(overlay, manifest, at.home, m.parts);
+    let parts = put_copied_parts(overlay, manifest, at.home, m.parts, Sealing::of(&m.attributes));
     let row = ObjectRow {
         seq: at.seq,
         modified_ms: m.modified_ms,
@@ -259,6 +260,7 @@ fn put_copied_parts(
     manifest: ManifestId,
     home: Home,
     parts: Vec<CopiedPart>,
+    mut sealing: Sealing,
 ) -> Option<PartsSummary> {
     let count = u32::try_from(parts.len()).expect("a mutation is smaller than that");
     let mut start = 0;
@@ -271,11 +273,33 @@ fn put_copied_parts(
             tag: part.tag,
             // The parts are described by the record of the copy, which the object's row counts.
             home: Home { segment: home.segment, bytes: 0 },
+            sealed: sealing.part(part.salt, part.size),
         };
         start += part.size;
         overlay.put(Table::Manifest, keys::manifest_part(manifest, part.part_number), &row);
     }
     (count > 0).then_some(PartsSummary { count, manifest })
+}
+
+/// Where the parts of an object lie among its sealed bytes, counted as they come.
+pub(super) struct Sealing {
+    frames: Option<Frames>,
+    start: u64,
+}
+
+impl Sealing {
+    /// Of an object with these attributes.
+    pub(super) fn of(attributes: &Attributes) -> Self {
+        let frames = attributes.encryption.as_ref().and_then(|encryption| Frames::new(encryption.frame_bytes));
+        Self { frames, start: 0 }
+    }
+
+    /// The next part.
+    pub(super) fn part(&mut self, salt: Option<Salt>, size: u64) -> Option<SealedPart> {
+        let sealed = SealedPart { salt: salt?, start: self.start };
+        self.start += self.frames?.sealed_len(size);
+        Some(sealed)
+    }
 }
 
 /// An object key that a mutation carries.

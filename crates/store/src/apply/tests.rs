@@ -107,6 +107,7 @@ fn part(part_number: u16) -> Mutation {
         modified_ms: 1,
         checksums: Vec::new(),
         data: Data::Record,
+        salt: None,
     }))
 }
 

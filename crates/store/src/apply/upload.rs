@@ -13,7 +13,7 @@ use gabion_types::UploadId;
 
 use super::{
     At, Overlay, bucket,
-    object::{Place, is_current, manifest_of, object_key},
+    object::{Place, Sealing, is_current, manifest_of, object_key},
     overlay::Count,
 };
 use crate::{
@@ -67,6 +67,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
         layout: overlay.store_layout(manifest_of(at.seq), extents),
         home: at.home,
         moved: at.moved,
+        salt: m.salt,
     };
     overlay.put(Table::Part, key, &row);
     Ok(())
@@ -85,6 +86,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
     if let Some(parts) = parts {
         let manifest = manifest_of(at.seq);
         let (mut extents, mut start) = (Vec::new(), 0);
+        let mut sealing = Sealing::of(&m.attributes);
         for (&part_number, part) in &parts {
             let row = ManifestPart {
                 part_number,
@@ -93,6 +95,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
                 checksums: part.checksums.clone(),
                 tag: part.tag,
                 home: part.home,
+                sealed: sealing.part(part.salt, part.size),
             };
             start += part.size;
             overlay.put(Table::Manifest, keys::manifest_part(manifest, part_number), &row);

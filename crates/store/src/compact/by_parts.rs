@@ -25,6 +25,7 @@ use crate::{
     get::pieces::{Piece, Pieces},
     mutation::{CompleteUploadMutation, Data, EndUploadMutation, MovedRow, Mutation, NamedPart, PutPartMutation},
     pages::Pages,
+    sealed::stored_len,
     store::Inner,
 };
 
@@ -165,8 +166,12 @@ impl Moving<'_> {
         if !is_unchanged(&*index, self.found)? {
             return Ok(None);
         }
-        let Some(last) = part.size.checked_sub(1) else { return Ok(Some(Vec::new())) };
-        let range = ByteRange { first: part.start, last: part.start + last };
+        let (first, bytes) = match part.sealed {
+            Some(sealed) => (sealed.start, stored_len(&row.attributes, part.size)?),
+            None => (part.start, part.size),
+        };
+        let Some(last) = bytes.checked_sub(1) else { return Ok(Some(Vec::new())) };
+        let range = ByteRange { first, last: first + last };
         let found = match &row.layout {
             Layout::Empty => None,
             Layout::Extents(extents) => Some(Pieces::listed(extents, range).0),
@@ -199,6 +204,7 @@ impl Moving<'_> {
             modified_ms: row.modified_ms,
             checksums: part.checksums,
             data: data.clone(),
+            salt: part.sealed.map(|sealed| sealed.salt),
         }));
         let encoded = mutation.encode();
         if !Mutation::fits(&encoded) {

@@ -25,6 +25,7 @@ use crate::{
         PutMarkerMutation, PutObjectMutation, PutPartMutation,
     },
     references::References,
+    sealed::stored_len,
     store::Inner,
 };
 
@@ -200,7 +201,12 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
         }
         RowPlace::Part(_, upload, part_number) => {
             let row = PartRow::decode(&found.value)?;
-            let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
+            // How long the frames of a sealed one are, its upload says.
+            let is_whole = |bytes| match row.salt {
+                Some(_) => (bytes > row.size) == (row.size > 0),
+                None => bytes == row.size,
+            };
+            let Some(before) = extents(round, found, &row.layout, is_whole)? else { return Ok(None) };
             let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
             let content = rewrite(round, &pieces, stays).await;
             let Some(content) = unless_changed(round, found, content)? else { return Ok(None) };
@@ -212,6 +218,7 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
                 modified_ms: row.modified_ms,
                 checksums: row.checksums,
                 data: content.data.clone(),
+                salt: row.salt,
             };
             (row.seq, MovedRow::Part(mutation), content, before)
         }
@@ -229,7 +236,15 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
                 return Ok(Some(Prepared { mutation, content: no_data(), before: Vec::new() }));
             }
             let parts = copied_parts(&*round.inner.index.snapshot(), &row)?;
-            let Some(before) = extents(round, found, &row.layout, row.size)? else { return Ok(None) };
+            let stored_bytes = match parts.is_empty() {
+                true => stored_len(&row.attributes, row.size)?,
+                false => parts
+                    .iter()
+                    .try_fold(0, |sum, part| Ok::<_, StoreError>(sum + stored_len(&row.attributes, part.size)?))?,
+            };
+            let Some(before) = extents(round, found, &row.layout, |bytes| bytes == stored_bytes)? else {
+                return Ok(None);
+            };
             let pieces: Vec<Piece> = before.iter().copied().map(Piece::whole).collect();
             let content = rewrite(round, &pieces, stays).await;
             let Some(content) = unless_changed(round, found, content)? else { return Ok(None) };
@@ -243,10 +258,15 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
 }
 
 /// The extents of a row; nothing when they are not whole, because the row changed.
-fn extents(round: &Round, found: &Found, layout: &Layout, size: u64) -> Result<Option<Vec<Extent>>, StoreError> {
+fn extents(
+    round: &Round,
+    found: &Found,
+    layout: &Layout,
+    is_whole: impl FnOnce(u64) -> bool,
+) -> Result<Option<Vec<Extent>>, StoreError> {
     let index = round.inner.index.snapshot();
     let extents = extents_of(&*index, layout)?;
-    let is_whole = extents.iter().map(|extent| u64::from(extent.len)).sum::<u64>() == size;
+    let is_whole = is_whole(extents.iter().map(|extent| u64::from(extent.len)).sum());
     match (is_whole, is_unchanged(&*index, found)?) {
         (true, true) => Ok(Some(extents)),
         (false, true) => Err(StoreError::Corrupt("the manifest of an object is incomplete".into())),

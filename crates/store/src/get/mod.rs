@@ -1,8 +1,10 @@
 //! GetObject, HeadObject and GetObjectAttributes.
 
+mod opened;
 pub(crate) mod pieces;
 mod stream;
 
+use gabion_encryption::BodyRange;
 use gabion_metadata::{
     ScanRange, Table, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
@@ -32,8 +34,12 @@ impl Store {
                 inner.metrics.read_retries.add(1);
                 continue;
             };
-            if let Some((pieces, pin)) = bytes {
-                read.body = stream::open(inner, pieces, pin).await?;
+            match bytes {
+                None => {}
+                Some(Pinned { pieces, pin, bodies: None }) => read.body = stream::open(inner, pieces, pin).await?,
+                Some(Pinned { pieces, pin, bodies: Some(bodies) }) => {
+                    read.body = Box::pin(opened::open(inner, &request, &read.info, bodies, pieces, pin)).await?;
+                }
             }
             return Ok(read);
         }
@@ -59,6 +65,7 @@ impl Store {
         let (bucket, key) = (&request.bucket, &request.key);
         let mut row = self.inner.require_version_in(&*index, bucket, key, request.version)?.row;
         request.conditions.check(&row.etag, row.modified_ms)?;
+        self.inner.check_customer(&row.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
         let parts = match row.parts {
             Some(summary) => {
                 let prefix = keys::manifest_parts(summary.manifest);
@@ -78,7 +85,12 @@ impl Store {
 }
 
 /// What is to be read, kept where it lies.
-type Pinned = (Pieces, Pin);
+struct Pinned {
+    pieces: Pieces,
+    pin: Pin,
+    /// What of it is to be opened, if it is sealed.
+    bodies: Option<Vec<BodyRange>>,
+}
 
 impl Inner {
     /// What the answer to a read is, with what is left to be read for it; nothing when the object changed meanwhile.
@@ -90,12 +102,26 @@ impl Inner {
             (Some(range), ..) => range,
             (None, size, _) => ByteRange { first: 0, last: size - 1 },
         };
-        Ok(self.pin(&found, range)?.map(|pinned| (read, Some(pinned))))
+        let (stored, bodies) = match &read.info.attributes.encryption {
+            None => (range, None),
+            Some(encryption) => match self.locate(&found.row, encryption, range)? {
+                Some(sealed) => (sealed.stored, Some(sealed.bodies)),
+                None if self.is_there(&found)? => {
+                    return Err(StoreError::Corrupt("the parts of an object are incomplete".into()));
+                }
+                None => return Ok(None),
+            },
+        };
+        let pinned = self.pin(&found, stored)?;
+        Ok(pinned.map(|(pieces, pin)| (read, Some(Pinned { pieces, pin, bodies }))))
     }
 
     /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
     fn resolve(&self, request: &GetObject, row: &mut ObjectRow) -> Result<ObjectRead, StoreError> {
         request.conditions.check(&row.etag, row.modified_ms)?;
+        if row.attributes.encryption.is_some() || request.customer.is_some() {
+            self.check_customer(&row.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
+        }
         let mut read =
             ObjectRead { info: info(row), range: None, len: row.size, part: None, body: ObjectStream::empty() };
         if let Some(part_number) = request.part_number {
@@ -134,7 +160,7 @@ impl Inner {
 
     /// Pins the segments of a range and makes sure that it was not too late: that all are there and nothing is punched out of them, or that
     /// the row is still `value`. As long as it is, its segments are live; once they are pinned, their files stay.
-    fn pin(&self, found: &Located, range: ByteRange) -> Result<Option<Pinned>, StoreError> {
+    fn pin(&self, found: &Located, range: ByteRange) -> Result<Option<(Pieces, Pin)>, StoreError> {
         let layout = &found.row.layout;
         let (pieces, segments) = match layout {
             Layout::Manifest(manifest) => match Pieces::paged(self.index.snapshot(), *manifest, range)? {

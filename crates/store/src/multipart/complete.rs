@@ -54,6 +54,7 @@ impl Inner {
         let (etag, modified_ms) = (self.etag(&parts)?, self.env.clock.now_ms());
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
         let UploadRow { attributes, .. } = upload;
+        let encryption = attributes.encryption.clone();
         let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
             kind: None,
             bucket: target.bucket.as_str().to_owned(),
@@ -70,7 +71,7 @@ impl Inner {
         }));
         let committed = self.commit(&mutation).await?;
         let parts_count = Some(count(&parts));
-        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums, parts_count })
+        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums, parts_count, encryption })
     }
 
     /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the

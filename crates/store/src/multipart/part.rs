@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests};
-use gabion_metadata::rows::{Etag, ObjectRow, PartTag};
+use gabion_metadata::rows::{Encryption, Etag, ObjectRow, PartTag, Salt};
 use gabion_types::limits::PART_NUMBER_MAX;
 
 use super::{Wanted, checksums::checksum_of};
 use crate::{
-    CopySource, EtagKind, ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart, UploadPartCopy,
+    CopyKeys, CopySource, EtagKind, KeyError, ObjectBody, PartResult, RangeRequest, Store, StoreError, UploadPart,
+    UploadPartCopy, UploadRef,
     body::{self, Collected, Content, Tagging},
     copy::{check_size, crc64_of, extents_of, full_checksum},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutPartMutation},
+    sealed::Seal,
     store::Inner,
 };
 
@@ -24,13 +26,25 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPartNumber`, `InvalidRequest`, and as [`Store::put_object`].
-    pub async fn upload_part(&self, request: UploadPart, body: ObjectBody) -> Result<PartResult, StoreError> {
-        let wanted = self.inner.check_part(&request)?;
+    pub async fn upload_part(&self, request: UploadPart, mut body: ObjectBody) -> Result<PartResult, StoreError> {
+        let (wanted, encryption) = self.inner.check_part(&request)?;
+        let customer = body.encrypt.take().and_then(|encrypt| encrypt.customer);
+        let seal = match &encryption {
+            None if customer.is_some() => return Err(KeyError::NotApplicable.into()),
+            None => None,
+            Some(encryption) => {
+                let UploadRef { bucket, key, .. } = &request.target;
+                let data_key = Box::pin(self.inner.unlock(encryption, bucket, key, customer.as_ref())).await?;
+                Some(Seal::new(&self.inner, encryption, data_key, request.part_number)?)
+            }
+        };
+        let salt = seal.as_ref().map(|seal| seal.salt);
         let mut asked = body.checksums.iter().map(Checksum::algorithm).chain(body.compute.iter().copied());
         asked.try_for_each(|algorithm| wanted.check_part(algorithm))?;
-        let collected = body::collect(&self.inner, body, Some(wanted.algorithm), Tagging::Now).await?;
+        let collected = body::collect(&self.inner, body, Some(wanted.algorithm), Tagging::Now, seal).await?;
         let inner = Arc::clone(&self.inner);
-        self.inner.run(async move { inner.commit_part(request, collected).await }).await
+        let result = self.inner.run(async move { inner.commit_part(request, collected, salt).await }).await?;
+        Ok(PartResult { encryption, ..result })
     }
 
     /// Stores a part from an object: by reference when it is all of it, else its bytes are read and written.
@@ -38,20 +52,35 @@ impl Store {
     /// # Errors
     /// As [`Store::upload_part`] and [`Store::copy_object`]; `InvalidRange` when the range leaves the object.
     pub async fn upload_part_copy(&self, request: UploadPartCopy) -> Result<PartResult, StoreError> {
+        self.copy_encrypted_part(request, CopyKeys::default()).await
+    }
+
+    /// Stores a part from an object, where one of them may be encrypted with a customer's key.
+    ///
+    /// # Errors
+    /// As [`Store::upload_part_copy`]; `Key`.
+    pub async fn copy_encrypted_part(&self, request: UploadPartCopy, keys: CopyKeys) -> Result<PartResult, StoreError> {
         let part = UploadPart { target: request.target.clone(), part_number: request.part_number };
         for _ in 0..ATTEMPTS_MAX {
-            let wanted = self.inner.check_part(&part)?;
+            let (wanted, encryption) = self.inner.check_part(&part)?;
             let source = self.copy_source(&request.source).await?;
+            let CopySource { bucket, key, .. } = &request.source;
+            self.inner.check_customer(&source.attributes, bucket, key, keys.source.as_ref())?;
             if let Some(range) = request.range {
                 if range.last >= source.size {
                     return Err(StoreError::InvalidRange { size: source.size });
                 }
                 check_size(range.len())?;
                 if range.len() < source.size {
-                    return self.copy_range(part, &request, RangeRequest::Between(range.first, range.last)).await;
+                    let range = RangeRequest::Between(range.first, range.last);
+                    return self.copy_range(part, &request, Some(range), keys).await;
                 }
             }
             check_size(source.size)?;
+            if encryption.is_some() || source.attributes.encryption.is_some() || keys.target.is_some() {
+                // Sealed bytes are those of one object and one part.
+                return self.copy_range(part, &request, None, keys).await;
+            }
             let described = self.described(&request.source, &source, wanted.algorithm).await?;
             let (inner, part, request) = (Arc::clone(&self.inner), part.clone(), request.clone());
             let work = async move { inner.commit_part_copy(part, request, source, described).await };
@@ -79,7 +108,7 @@ impl Store {
             Some(checksum) if known_md5.is_some() == wants_md5 => {
                 Ok(Digests { md5: known_md5, checksums: vec![checksum] })
             }
-            _ => self.digest(source, row, Digester::new(wants_md5, &[algorithm])).await,
+            _ => self.digest(source, row, Digester::new(wants_md5, &[algorithm]), None).await,
         }
     }
 
@@ -87,24 +116,31 @@ impl Store {
         &self,
         part: UploadPart,
         request: &UploadPartCopy,
-        range: RangeRequest,
+        range: Option<RangeRequest>,
+        keys: CopyKeys,
     ) -> Result<PartResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
-        let (body, _) = self.source_body(&request.source, Some(range)).await?;
-        self.upload_part(part, body).await
+        let (body, _) = self.source_body(&request.source, range, keys.source).await?;
+        self.upload_part(part, ObjectBody { encrypt: keys.target.map(Box::new), ..body }).await
     }
 }
 
 impl Inner {
     /// Whether a part may be put, by number and upload.
-    fn check_part(&self, request: &UploadPart) -> Result<Wanted, StoreError> {
+    fn check_part(&self, request: &UploadPart) -> Result<(Wanted, Option<Box<Encryption>>), StoreError> {
         if !(1..=PART_NUMBER_MAX).contains(&request.part_number) {
             return Err(StoreError::InvalidPartNumber);
         }
-        Ok(Wanted::of(&self.upload(&request.target)?))
+        let upload = self.upload(&request.target)?;
+        Ok((Wanted::of(&upload), upload.attributes.encryption))
     }
 
-    async fn commit_part(&self, request: UploadPart, collected: Collected) -> Result<PartResult, StoreError> {
+    async fn commit_part(
+        &self,
+        request: UploadPart,
+        collected: Collected,
+        salt: Option<Salt>,
+    ) -> Result<PartResult, StoreError> {
         let _guards = self
             .locks
             .lock(&[
@@ -120,7 +156,7 @@ impl Inner {
         };
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
         let tag = collected.tag.expect("it was not to be taken later");
-        let (mutation, result) = self.part_mutation(&request, collected.size, tag, &collected.checksums, data);
+        let (mutation, result) = self.part_mutation(&request, collected.size, tag, &collected.checksums, data, salt);
         self.commit_with(&mutation, record, crc64, collected.kept).await?;
         Ok(result)
     }
@@ -153,7 +189,7 @@ impl Inner {
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());
         let tag = described.md5.map_or_else(|| PartTag::Crc64(crc64_of(&extents)), PartTag::Md5);
-        let (mutation, result) = self.part_mutation(&part, source.size, tag, &described.checksums, data);
+        let (mutation, result) = self.part_mutation(&part, source.size, tag, &described.checksums, data, None);
         self.commit_referring(&mutation, &extents).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Some(result))
@@ -166,6 +202,7 @@ impl Inner {
         tag: PartTag,
         checksums: &[Checksum],
         data: Data,
+        salt: Option<Salt>,
     ) -> (Mutation, PartResult) {
         let modified_ms = self.env.clock.now_ms();
         let checksums = body::stored_full(checksums);
@@ -177,7 +214,8 @@ impl Inner {
             modified_ms,
             checksums: checksums.clone(),
             data,
+            salt,
         }));
-        (mutation, PartResult { etag: tag.etag(), size, modified_ms, checksums })
+        (mutation, PartResult { etag: tag.etag(), size, modified_ms, checksums, encryption: None })
     }
 }

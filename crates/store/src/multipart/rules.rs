@@ -80,6 +80,7 @@ mod tests {
     fn row(number: u16, size: u64) -> PartRow {
         PartRow {
             moved: None,
+            salt: None,
             size,
             tag: PartTag::Md5([number as u8; 16]),
             modified_ms: 1,

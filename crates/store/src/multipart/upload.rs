@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use gabion_metadata::rows::{Attributes, Encryption};
 use gabion_types::UploadId;
 
 use super::Wanted;
 use crate::{
-    CreateUpload, Store, StoreError, UploadRef,
+    CreateUpload, Encrypt, SecretKey, Store, StoreError, UploadRef,
     locks::{Lockable, Mode},
     mutation::{CreateUploadMutation, EndUploadMutation, Mutation},
     put::tidy,
@@ -19,15 +20,31 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `InvalidRequest`, `NoSpace`, `Busy`, `Unavailable`.
     pub async fn create_upload(&self, request: CreateUpload) -> Result<UploadId, StoreError> {
+        Ok(self.create_encrypted_upload(request, None).await?.0)
+    }
+
+    /// Begins an upload whose parts are encrypted, if `encrypt` says how. Also returns how they are.
+    ///
+    /// # Errors
+    /// As [`Store::create_upload`]; `Key`.
+    pub async fn create_encrypted_upload(
+        &self,
+        request: CreateUpload,
+        encrypt: Option<&Encrypt>,
+    ) -> Result<(UploadId, Option<Box<Encryption>>), StoreError> {
         let checksum = Wanted::asked(request.checksum)?;
         let inner = Arc::clone(&self.inner);
+        let encryption = match encrypt {
+            Some(encrypt) => Some(inner.new_encryption(encrypt, &request.bucket, &request.key).await?.0),
+            None => None,
+        };
         let upload = inner.new_upload_id();
         let mutation = Mutation::CreateUpload(Box::new(CreateUploadMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
             upload,
             created_ms: inner.env.clock.now_ms(),
-            attributes: tidy(request.attributes),
+            attributes: tidy(Attributes { encryption: encryption.clone(), ..request.attributes }),
             checksum_algorithm: checksum.map(|(algorithm, _)| algorithm.index()),
             checksum_kind: checksum.map(|(_, kind)| kind),
             owner: inner.config.owner.id.clone(),
@@ -36,9 +53,18 @@ impl Store {
             let _guards = inner.locks.lock(&[(Lockable::Bucket(&request.bucket), Mode::Shared)]).await;
             inner.require_bucket(&request.bucket)?;
             inner.commit(&mutation).await?;
-            Ok(upload)
+            Ok((upload, encryption))
         };
         self.inner.run(work).await
+    }
+
+    /// Whether a customer's key is that of an upload.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchUpload`, `Key`, `Unavailable`.
+    pub fn check_upload_key(&self, target: &UploadRef, customer: &SecretKey) -> Result<(), StoreError> {
+        let upload = self.inner.upload(target)?;
+        self.inner.check_customer(&upload.attributes, &target.bucket, &target.key, Some(customer))
     }
 
     /// Ends an upload and drops its parts.

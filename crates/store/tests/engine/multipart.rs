@@ -174,6 +174,7 @@ async fn a_manifest_of_many_extents() {
             conditions: ReadConditions::default(),
             parts_after: 17,
             parts_max: 2,
+            customer: None,
         };
         let page = store.get_attributes(attributes).await.unwrap().parts.unwrap();
         let numbers: Vec<u16> = page.parts.iter().map(|part| part.part_number).collect();

@@ -187,6 +187,7 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
         checksums: digests.checksum.into_iter().collect(),
         compute: Vec::new(),
         trailers: None,
+        encrypt: None,
     };
     let mut response = match objects::put_body(ops, call, body).await {
         Ok(response) => response,

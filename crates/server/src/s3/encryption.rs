@@ -1,0 +1,239 @@
+//! Headers of server-side encryption, both ways.
+//!
+//! Source: AWS, "Using server-side encryption with customer-provided keys", "Specifying server-side encryption with AWS KMS"; the texts of refusals are
+//! AWS's. Requests without such headers are not asked for any of them ([`super::call::Has`]).
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use gabion_erasure::Md5;
+use gabion_store::{CopyKeys, Encrypt, Encryption, EncryptionScheme, SecretKey};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::call::Call;
+use crate::error::{S3Code, S3Error};
+
+const SCHEME: &str = "x-amz-server-side-encryption";
+const KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+const CONTEXT: &str = "x-amz-server-side-encryption-context";
+const BUCKET_KEY: &str = "x-amz-server-side-encryption-bucket-key-enabled";
+const CUSTOMER_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-server-side-encryption-customer-algorithm");
+const CUSTOMER_MD5: HeaderName = HeaderName::from_static("x-amz-server-side-encryption-customer-key-md5");
+/// What stands in the names of headers about the source of a copy.
+const SOURCE: &str = "copy-source-";
+/// Longest encryption context, in bytes of its header.
+const CONTEXT_BYTES_MAX: usize = 8 * 1024;
+/// Longest id of a key, in bytes.
+const KEY_ID_BYTES_MAX: usize = 2048;
+
+/// A customer's key, as a request shows it.
+pub(super) struct Customer {
+    pub(super) key: SecretKey,
+    /// The MD5 of the key, as it is told again.
+    md5: HeaderValue,
+}
+
+/// What a request says about how something new is encrypted.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// How; nothing where the bucket decides.
+    encrypt: Option<Encrypt>,
+    /// Whether it asks for a bucket key, or for none, where the bucket decides on the rest.
+    bucket_key: Option<bool>,
+    /// What to tell of a customer's key.
+    md5: Option<HeaderValue>,
+}
+
+impl Asked {
+    /// Reads the headers of a request that makes an object or an upload.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `InvalidRequest`, `InvalidEncryptionAlgorithmError`, `NotImplemented`.
+    pub(super) fn of(call: &Call) -> Result<Self, S3Error> {
+        if !call.has.encryption {
+            return Ok(Self::default());
+        }
+        let bucket_key = match call.header(BUCKET_KEY)? {
+            None => None,
+            Some(value) if value.eq_ignore_ascii_case("true") => Some(true),
+            Some(value) if value.eq_ignore_ascii_case("false") => Some(false),
+            Some(value) => return Err(S3Error::argument(BUCKET_KEY, value, "The value must be true or false.")),
+        };
+        let scheme = match call.header(SCHEME)? {
+            None => None,
+            Some("AES256") => Some(EncryptionScheme::Master),
+            Some("aws:kms") => Some(EncryptionScheme::KeyService),
+            Some("aws:kms:dsse") => return Err(S3Error::unsupported(SCHEME)),
+            Some(other) => {
+                return Err(S3Error::argument(SCHEME, other, "The encryption method specified is not supported"));
+            }
+        };
+        if let Some(Customer { key, md5 }) = customer(call, "")? {
+            if let Some(value) = call.header(SCHEME)?.or(call.header(KEY_ID)?) {
+                let message = "Server Side Encryption with Customer provided keys is incompatible with the encryption \
+                    method specified";
+                return Err(S3Error::argument(SCHEME, value, message));
+            }
+            return Ok(Self { encrypt: Some(Encrypt::with_customer(key)), bucket_key: None, md5: Some(md5) });
+        }
+        if scheme != Some(EncryptionScheme::KeyService) {
+            for header in [KEY_ID, CONTEXT] {
+                if let Some(value) = call.header(header)? {
+                    let message = "Server Side Encryption with AWS KMS managed key requires HTTP header \
+                        x-amz-server-side-encryption : aws:kms";
+                    return Err(S3Error::argument(header, value, message));
+                }
+            }
+        }
+        let Some(scheme) = scheme else { return Ok(Self { bucket_key, ..Self::default() }) };
+        let key_id = call.owned(KEY_ID)?;
+        if let Some(id) = key_id.as_deref().filter(|id| id.len() > KEY_ID_BYTES_MAX) {
+            return Err(S3Error::argument(KEY_ID, id, "The id of the key is too long."));
+        }
+        let bucket_key = bucket_key.filter(|_| scheme == EncryptionScheme::KeyService);
+        let context = call.header(CONTEXT)?.map(context).transpose()?;
+        let encrypt = Encrypt { key_id, context, bucket_key: bucket_key.unwrap_or(false), ..Encrypt::by(scheme) };
+        Ok(Self { encrypt: Some(encrypt), bucket_key: None, md5: None })
+    }
+
+    /// How it is encrypted, given what its bucket says of objects of which nothing is said.
+    pub(super) fn or_default(self, default: Option<&Encrypt>) -> (Option<Encrypt>, Option<HeaderValue>) {
+        let of_bucket = || {
+            let mut encrypt = default.cloned()?;
+            encrypt.bucket_key = self.bucket_key.unwrap_or(encrypt.bucket_key);
+            Some(encrypt)
+        };
+        let encrypt = self.encrypt.clone().or_else(of_bucket);
+        (encrypt, self.md5)
+    }
+}
+
+/// The customer's key that a request shows to have something read; headers that say how to encrypt have no place there.
+///
+/// # Errors
+/// `InvalidArgument`, `InvalidRequest`, `InvalidEncryptionAlgorithmError`.
+pub(super) fn reading(call: &Call) -> Result<Option<Customer>, S3Error> {
+    if !call.has.encryption {
+        return Ok(None);
+    }
+    for header in [SCHEME, KEY_ID, CONTEXT, BUCKET_KEY] {
+        if let Some(value) = call.header(header)? {
+            return Err(S3Error::argument(
+                header,
+                value,
+                format!("{header} header is not supported for this operation."),
+            ));
+        }
+    }
+    customer(call, "")
+}
+
+/// The customer's key of the source of a copy.
+///
+/// # Errors
+/// See [`reading`].
+pub(super) fn of_source(call: &Call) -> Result<Option<Customer>, S3Error> {
+    if call.has.encryption { customer(call, SOURCE) } else { Ok(None) }
+}
+
+/// The customer's key that goes with a part. How parts are encrypted their upload says: other headers of encryption, which some clients send with
+/// every part, change nothing.
+///
+/// # Errors
+/// See [`reading`].
+pub(super) fn of_part(call: &Call) -> Result<Option<Customer>, S3Error> {
+    if call.has.encryption { customer(call, "") } else { Ok(None) }
+}
+
+/// The keys of a copy.
+pub(super) fn copy_keys(source: Option<Customer>, target: Option<Encrypt>) -> CopyKeys {
+    CopyKeys { source: source.map(|source| source.key), target }
+}
+
+/// A customer's key among the headers, if there is one.
+fn customer(call: &Call, prefix: &str) -> Result<Option<Customer>, S3Error> {
+    let name = |of: &str| format!("x-amz-{prefix}server-side-encryption-customer-{of}");
+    let (algorithm, key, md5) = (name("algorithm"), name("key"), name("key-md5"));
+    let given = (call.header(&algorithm)?, call.header(&key)?, call.header(&md5)?);
+    let requests = "Requests specifying Server Side Encryption with Customer provided keys must";
+    let lacks = |header: &str, what: &str| S3Error::argument(header, "null", format!("{requests} provide {what}."));
+    let (given_algorithm, given_key, given_md5) = match given {
+        (None, None, None) => return Ok(None),
+        (None, ..) => return Err(lacks(&algorithm, "a valid encryption algorithm")),
+        (_, None, _) => return Err(lacks(&key, "an appropriate secret key")),
+        (.., None) => return Err(lacks(&md5, "the client calculated MD5 of the secret key")),
+        (Some(algorithm), Some(key), Some(md5)) => (algorithm, key, md5),
+    };
+    if !call.is_private() {
+        return Err(S3Error::request(format!("{requests} be made over a secure connection.")));
+    }
+    if given_algorithm != "AES256" {
+        return Err(S3Code::InvalidEncryptionAlgorithmError.into());
+    }
+    // What is wrong is not shown: it may nearly be the key.
+    let invalid = |header: &str, message: &'static str| {
+        S3Error::with(S3Code::InvalidArgument, message).detail("ArgumentName", header)
+    };
+    let decoded = BASE64_STANDARD.decode(given_key).map(Zeroizing::new).ok();
+    let secret = decoded.and_then(|bytes| SecretKey::from_slice(&bytes));
+    let secret = secret.ok_or_else(|| invalid(&key, "The secret key was invalid for the specified algorithm."))?;
+    let mut digest = Md5::default();
+    digest.update(secret.expose());
+    let digest = BASE64_STANDARD.encode(digest.finish());
+    if !bool::from(digest.as_bytes().ct_eq(given_md5.as_bytes())) {
+        return Err(invalid(&md5, "The calculated MD5 hash of the key did not match the hash that was provided."));
+    }
+    let md5 = HeaderValue::try_from(digest).map_err(|_| invalid(&md5, "The MD5 is invalid."))?;
+    Ok(Some(Customer { key: secret, md5 }))
+}
+
+/// An encryption context: base64 of a JSON object of texts.
+fn context(text: &str) -> Result<String, S3Error> {
+    let decoded = BASE64_STANDARD.decode(text).ok().filter(|_| text.len() <= CONTEXT_BYTES_MAX);
+    let map = decoded.and_then(|json| serde_json::from_slice::<std::collections::BTreeMap<String, String>>(&json).ok());
+    match map {
+        Some(_) => Ok(text.to_owned()),
+        None => {
+            let message = "The header x-amz-server-side-encryption-context shall be Base64-encoded UTF-8 string holding \
+                JSON which represents a string-string map";
+            Err(S3Error::argument(CONTEXT, text, message))
+        }
+    }
+}
+
+impl Customer {
+    /// What an answer tells of the key.
+    pub(super) fn md5(&self) -> HeaderValue {
+        self.md5.clone()
+    }
+}
+
+/// What an answer says about how an object is encrypted. `md5` is that of the customer's key, `context` whether the context is told, too: only to those
+/// who gave it.
+pub(super) fn show(encryption: &Encryption, md5: Option<HeaderValue>, tells_context: bool, headers: &mut HeaderMap) {
+    let mut text = |name: &'static str, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    };
+    match encryption.scheme {
+        EncryptionScheme::Master => text(SCHEME, "AES256"),
+        EncryptionScheme::KeyService => {
+            text(SCHEME, "aws:kms");
+            text(KEY_ID, encryption.key_id.as_deref().unwrap_or_default());
+            if encryption.bucket_key {
+                text(BUCKET_KEY, "true");
+            }
+            if let Some(context) = encryption.context.as_deref().filter(|_| tells_context) {
+                text(CONTEXT, context);
+            }
+        }
+        EncryptionScheme::Customer => {
+            headers.insert(CUSTOMER_ALGORITHM, HeaderValue::from_static("AES256"));
+            if let Some(md5) = md5 {
+                headers.insert(CUSTOMER_MD5, md5);
+            }
+        }
+    }
+}
