@@ -9,7 +9,7 @@ use std::{
 use aws_sdk_s3::{
     presigning::{PresignedRequest, PresigningConfig},
     primitives::ByteStream,
-    types::{BucketVersioningStatus, Tag, Tagging, VersioningConfiguration},
+    types::{BucketVersioningStatus, VersioningConfiguration},
 };
 use gabion_tests::{Answer, Content, Server, bytes_of, client_for, exchange, failure, get};
 use tokio::{
@@ -148,10 +148,6 @@ async fn what_is_not_implemented_says_so() {
     assert_eq!(failure(versioning), refused(501, "NotImplemented"));
     let policy = client.put_bucket_policy().bucket(BUCKET).policy("{}").send().await;
     assert_eq!(failure(policy), refused(501, "NotImplemented"));
-    let tag = Tag::builder().key("a").value("b").build().unwrap();
-    let tagging = Tagging::builder().tag_set(tag).build().unwrap();
-    let tagging = client.put_bucket_tagging().bucket(BUCKET).tagging(tagging).send().await;
-    assert_eq!(failure(tagging), refused(501, "NotImplemented"));
     assert_eq!(failure(client.get_object_acl().bucket(BUCKET).key("k").send().await).status(), Some(501));
     let encrypted = client.put_object().bucket(BUCKET).key("enc").sse_customer_algorithm("AES256");
     let encrypted = encrypted.sse_customer_key("MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=");

@@ -9,6 +9,7 @@ use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
 use gabion_server::admin::{Admin, Changes, Phase};
 use gabion_server::credentials::{Account, Credentials};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
+use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
 use gabion_server::s3::{S3Options, S3Service};
 use gabion_server::tls::{ReloadingTls, TlsFiles};
@@ -83,6 +84,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     if let Some(access_log) = &access_log {
         registry.register_collector(Box::new(AccessLogFigures(access_log.clone())));
     }
+    let lifecycle_figures = Arc::new(LifecycleFigures::default());
+    lifecycle_figures.register(&mut registry);
     let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
     let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"), Some(changes));
     let stop_admin = CancellationToken::new();
@@ -107,6 +110,12 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let credentials = credentials.of_account(Account::first(&store.status().log.deployment));
     let service = service(&config, store.clone(), credentials)?;
+    let stop_lifecycle = CancellationToken::new();
+    let lifecycle = {
+        let (service, stop) = (service.clone(), stop_lifecycle.clone());
+        let options = lifecycle_options(&config);
+        tokio::spawn(async move { service.run_lifecycle(options, lifecycle_figures, stop).await })
+    };
     let welcome = Welcome {
         addresses: addresses(&listeners)?,
         admin: admin_addresses,
@@ -145,6 +154,10 @@ async fn serve(config: Config) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => tracing::error!(%error, "the server failed while it stopped"),
         }
+        stop_lifecycle.cancel();
+        if let Err(error) = lifecycle.await {
+            tracing::error!(%error, "the task for lifecycle rules failed");
+        }
         store.shutdown().await;
         stop_admin.cancel();
         if let Err(error) = admin_task.await {
@@ -161,6 +174,14 @@ async fn serve(config: Config) -> Result<(), Failure> {
     drop(state);
     tracing::info!("stopped");
     Ok(())
+}
+
+fn lifecycle_options(config: &Config) -> LifecycleOptions {
+    let day_ms = u64::try_from(config.lifecycle_debug_day.0.as_millis()).unwrap_or(u64::MAX);
+    LifecycleOptions {
+        debug_day_ms: (day_ms != DAY_MS).then_some(day_ms),
+        deletions_per_second: u32::try_from(config.lifecycle_deletions_per_s).unwrap_or(u32::MAX),
+    }
 }
 
 fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3Service, Failure> {

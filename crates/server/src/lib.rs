@@ -10,6 +10,7 @@ pub mod error;
 pub mod fuzzing;
 pub mod http;
 pub mod keys;
+pub mod lifecycle;
 pub mod metrics;
 mod ops;
 pub mod s3;

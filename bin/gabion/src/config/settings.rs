@@ -222,6 +222,10 @@ settings! {
         "Time between two checkpoints of the index while there are writes.";
     "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
         "Bytes written after which a checkpoint is made before its time.";
+    "lifecycle.debug_day" => lifecycle_debug_day: Span = "24h",
+        "Length of a day of lifecycle rules, for tests; 24h: days are as long as they are, and end at midnight UTC.";
+    "lifecycle.deletions_per_s" => lifecycle_deletions_per_s: usize = "1000",
+        "Objects, versions and uploads that lifecycle rules end in a second at most.";
     "compaction.live_ratio_max" => compaction_live_ratio_max: Ratio = "0.7",
         "Segments of which at most this part is still needed are compacted: what is needed is written again elsewhere, the segment is deleted. \
          When space is short, fuller ones are compacted, too.";

@@ -19,6 +19,7 @@ pub(crate) mod upload_part;
 
 use std::sync::Arc;
 
+use gabion_platform::Clock;
 use gabion_store::{Encrypt, Store};
 use gabion_types::limits::PART_NUMBER_MAX;
 
@@ -30,6 +31,7 @@ pub(crate) struct Ops {
     pub(crate) store: Store,
     /// The region of this server.
     pub(crate) region: String,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Accounts and who asks for them.
     pub(crate) credentials: Arc<dyn CredentialStore>,
     /// How objects are encrypted of which neither request nor bucket says anything.

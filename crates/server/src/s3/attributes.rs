@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::call::Call;
 use super::query::Query;
-use super::tags;
+use super::{tags, website};
 use crate::error::{S3Code, S3Error};
 
 const USER: &str = "x-amz-meta-";
@@ -30,6 +30,7 @@ pub(super) fn read(call: &Call) -> Result<Attributes, S3Error> {
         content_encoding: system(call, "content-encoding")?.and_then(|coding| without_framing(&coding)),
         content_language: system(call, "content-language")?,
         expires: system(call, "expires")?,
+        website_redirect: website::redirect_location(call)?,
         user: user(call.headers())?,
         tags: tags::of_header(call)?,
         ..Attributes::default()
@@ -94,6 +95,7 @@ pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
     show(CONTENT_ENCODING, &attributes.content_encoding);
     show(CONTENT_LANGUAGE, &attributes.content_language);
     show(EXPIRES, &attributes.expires);
+    show(website::REDIRECT_LOCATION, &attributes.website_redirect);
     headers.entry(CONTENT_TYPE).or_insert(CONTENT_TYPE_DEFAULT);
     if !attributes.tags.is_empty() {
         headers.insert(tags::COUNT, HeaderValue::from(attributes.tags.len()));

@@ -7,8 +7,8 @@ use s3s::Body;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
-use super::date;
 use super::xml::{Xml, parse_create_bucket};
+use super::{bucket_tags, configs, date};
 use crate::error::S3Error;
 use crate::ops::{Ops, bucket, create_bucket, list_buckets};
 
@@ -49,6 +49,7 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
 
 pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
+    let mut tags = None;
     let location = if document.is_empty() {
         None
     } else {
@@ -56,9 +57,7 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         if configuration.bucket.is_some() || configuration.location.is_some() {
             return Err(S3Error::unsupported("directory bucket"));
         }
-        if configuration.tags.is_some_and(|tags| !tags.is_empty()) {
-            return Err(S3Error::unsupported("Tags"));
-        }
+        tags = bucket_tags::of_creation(configuration.tags.unwrap_or_default())?;
         configuration.location_constraint.map(|constraint| constraint.as_str().to_owned())
     };
     let bucket = call.bucket()?;
@@ -68,7 +67,10 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         create_bucket::Request { bucket, location, owner: call.caller.account.canonical_id.clone() },
     )
     .await?;
-    let mut response = answer::empty(StatusCode::OK);
+    let mut response = match tags {
+        Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,
+        None => answer::empty(StatusCode::OK),
+    };
     answer::set(&mut response, LOCATION, &path);
     Ok(response)
 }

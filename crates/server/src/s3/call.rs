@@ -1,6 +1,6 @@
 //! An authenticated request, as the adapters of operations read it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gabion_store::VersionId;
 use gabion_types::{BucketName, ObjectKey, UploadId};
@@ -9,8 +9,10 @@ use http::HeaderMap;
 use super::content::{Content, TakeTrailers};
 use super::query::Query;
 use super::route::Routed;
+use super::settings::BucketSettings;
 use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
 
 /// Which kinds of headers a request has: found in one pass, so that a request with none of a kind is not asked for each of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +56,10 @@ pub(crate) struct Call {
     pub(super) body: Content,
     /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
     pub(super) trailers: Option<TakeTrailers>,
+    /// Whether the one who asks has said that he pays, where that counts.
+    pub(super) is_charged: bool,
+    /// Once somebody has asked for them.
+    settings: OnceLock<Arc<BucketSettings>>,
 }
 
 impl Call {
@@ -69,7 +75,21 @@ impl Call {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        Self { routed, caller, headers, has, body, trailers }
+        Self { routed, caller, headers, has, body, trailers, is_charged: false, settings: OnceLock::new() }
+    }
+
+    /// What is configured for the bucket that the request names; looked up once.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub(super) fn settings(&self, ops: &Ops) -> Result<&BucketSettings, S3Error> {
+        match self.settings.get() {
+            Some(settings) => Ok(settings),
+            None => {
+                let settings = ops.settings(&self.bucket()?)?;
+                Ok(self.settings.get_or_init(|| settings))
+            }
+        }
     }
 
     /// Makes the put of a form out of a request whose form was read: its key, and what its fields say instead of headers.

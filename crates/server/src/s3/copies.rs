@@ -10,14 +10,16 @@ use super::answer;
 use super::call::Call;
 use super::unsupported::check_version;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date, encryption, tags};
+use super::{attributes, checksums, conditions, date, encryption, tags, website};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
 
 pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let metadata = match call.header("x-amz-metadata-directive")? {
-        None | Some("COPY") => CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        None | Some("COPY") => {
+            CopyMetadata::Copy { storage_class: None, website_redirect: website::redirect_location(call)? }
+        }
         Some("REPLACE") => CopyMetadata::Replace(Box::new(attributes::read(call)?)),
         Some(other) => {
             return Err(S3Error::argument("x-amz-metadata-directive", other, "Unknown metadata directive."));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, Method, Response, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Uri};
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Request, S3Response, S3Result};
 
@@ -12,7 +12,8 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    buckets, copies, listing, object_attributes, objects, owners, posts, tags, unsupported, uploads, versioning,
+    bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes, objects, owners, payment, posts, tags,
+    unsupported, uploads, versioning,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::session_token;
@@ -83,7 +84,11 @@ impl Dispatch {
 
     /// Runs the operation; failures are answers too.
     pub(super) async fn answer(&self, call: &mut Call, about: &About<'_>) -> Response<Body> {
-        self.run(call).await.unwrap_or_else(|error| answer::error(&error, about))
+        let mut response = self.run(call).await.unwrap_or_else(|error| answer::error(&error, about));
+        if call.is_charged {
+            response.headers_mut().insert(payment::CHARGED, HeaderValue::from_static("requester"));
+        }
+        response
     }
 
     async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
@@ -92,6 +97,10 @@ impl Dispatch {
         unsupported::check(call)?;
         if call.has.extensions {
             owners::check(ops, call).await?;
+        }
+        let is_of_bucket = call.routed.bucket.is_some();
+        if is_of_bucket && !matches!(operation, Operation::PreflightRequest | Operation::PostObject) {
+            call.is_charged = payment::charges(ops, call).await?;
         }
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
@@ -120,6 +129,18 @@ impl Dispatch {
             Operation::GetObjectTagging => Box::pin(tags::get(ops, call)).await,
             Operation::PutObjectTagging => Box::pin(tags::put(ops, call)).await,
             Operation::DeleteObjectTagging => Box::pin(tags::delete(ops, call)).await,
+            Operation::PreflightRequest => cors::preflight(ops, call),
+            Operation::GetBucketCors => Box::pin(cors::get(ops, call)).await,
+            Operation::PutBucketCors => Box::pin(cors::put(ops, call)).await,
+            Operation::DeleteBucketCors => Box::pin(cors::delete(ops, call)).await,
+            Operation::GetBucketTagging => Box::pin(bucket_tags::get(ops, call)).await,
+            Operation::PutBucketTagging => Box::pin(bucket_tags::put(ops, call)).await,
+            Operation::DeleteBucketTagging => Box::pin(bucket_tags::delete(ops, call)).await,
+            Operation::GetBucketRequestPayment => Box::pin(payment::get(ops, call)).await,
+            Operation::PutBucketRequestPayment => Box::pin(payment::put(ops, call)).await,
+            Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(ops, call)).await,
+            Operation::PutBucketLifecycleConfiguration => Box::pin(lifecycle::put(ops, call)).await,
+            Operation::DeleteBucketLifecycle => Box::pin(lifecycle::delete(ops, call)).await,
             Operation::PostObject => Box::pin(posts::post(ops, &self.forms, call)).await,
         }
     }

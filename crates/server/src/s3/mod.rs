@@ -9,22 +9,27 @@
 mod answer;
 mod attributes;
 mod body;
+mod bucket_tags;
 mod buckets;
 mod call;
 mod checksums;
 mod conditions;
+mod configs;
 mod content;
 mod copies;
+mod cors;
 pub(crate) mod date;
 mod dispatch;
 mod encryption;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod host;
+mod lifecycle;
 mod listing;
 mod object_attributes;
 mod objects;
 mod owners;
+mod payment;
 mod posts;
 mod query;
 mod received;
@@ -35,7 +40,8 @@ mod tags;
 mod unsupported;
 mod uploads;
 mod versioning;
-mod xml;
+mod website;
+pub(crate) mod xml;
 
 use std::sync::Arc;
 
@@ -44,7 +50,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
 use gabion_store::{Encrypt, EncryptionScheme, Owner, Store};
-use http::header::{CONNECTION, EXPECT, SERVER};
+use gabion_types::BucketName;
+use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use http_body::Body;
@@ -52,6 +59,7 @@ use http_body_util::BodyExt;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
+use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::auth::forms::FormKeys;
@@ -59,6 +67,8 @@ use crate::auth::sigv4::{Framing, Verified};
 use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
+use crate::lifecycle::worker::Worker;
+use crate::lifecycle::{LifecycleFigures, LifecycleOptions};
 use crate::ops::Ops;
 
 use answer::{About, Rendered};
@@ -163,7 +173,7 @@ impl S3Service {
         config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
         let mut builder = S3ServiceBuilder::new(Nowhere);
         let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
-        let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), clock, &options.region);
+        let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region);
         builder.set_auth(auth::Provider(Arc::clone(&credentials)));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         if !options.domains.is_empty() {
@@ -174,6 +184,7 @@ impl S3Service {
         let ops = Arc::new(Ops {
             store,
             region: options.region.clone(),
+            clock,
             credentials,
             default_encryption: options.default_encryption.map(Encrypt::by),
         });
@@ -191,6 +202,29 @@ impl S3Service {
             nobody: Arc::new(Identity::anonymous()),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Does what lifecycle rules ask for, until it is told to stop.
+    pub async fn run_lifecycle(
+        &self,
+        options: LifecycleOptions,
+        figures: Arc<LifecycleFigures>,
+        stop: CancellationToken,
+    ) {
+        let worker = Worker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures };
+        worker.run(stop).await;
+    }
+
+    /// Holds lifecycle rules against all that is there once, now.
+    ///
+    /// # Errors
+    /// When the walk could not come to its end.
+    pub async fn apply_lifecycle(
+        &self,
+        options: LifecycleOptions,
+        figures: Arc<LifecycleFigures>,
+    ) -> Result<(), S3Error> {
+        Worker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures }.pass_now().await
     }
 
     /// Answers a request; failures are answers too.
@@ -213,6 +247,7 @@ impl S3Service {
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
+        let from_page = parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts)).flatten();
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
@@ -233,6 +268,9 @@ impl S3Service {
                 Next::Await(response) => response.await,
                 Next::Refuse(error) => answer::error(error, &about),
             };
+            if let Some((bucket, asked)) = from_page.as_deref() {
+                cors::show(&self.inner.dispatch.ops, bucket, asked, response.headers_mut());
+            }
             let cut_short = !response.status().is_success() && !received.is_complete();
             let unasked = expects && !received.was_asked_for();
             let headers = response.headers_mut();
@@ -247,6 +285,16 @@ impl S3Service {
             }
             Answer { response, operation }
         }
+    }
+
+    /// What a page of another origin asks for, and of which bucket.
+    fn asked_by_page(&self, parts: &Parts) -> Option<Box<(BucketName, cors::Asked)>> {
+        let path = route::decoded_path(&parts.uri).ok()?;
+        let asked = cors::Asked::of(&parts.method, &parts.headers)?;
+        // A preflight says it all by itself.
+        let routed =
+            Routed::new(parts, &path, &self.inner.domains, false).ok().filter(|_| parts.method != Method::OPTIONS)?;
+        Some(Box::new((routed.bucket?, asked)))
     }
 
     /// Has s3s verify a request and call [`Dispatch`], or word its refusal.
@@ -292,8 +340,8 @@ impl S3Service {
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }
-        if matches!(routed.operation, Ok(Operation::PostObject)) {
-            // The form says who sends it.
+        if matches!(routed.operation, Ok(Operation::PostObject | Operation::PreflightRequest)) {
+            // The form says who sends it; a browser asks beforehand without saying for whom.
             let framing = Framing::Plain { sha256: None, length: body_bytes };
             let caller = Arc::clone(&self.inner.nobody);
             return Ok((routed, Some(Verified { framing, caller })));

@@ -11,7 +11,7 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_delete};
-use super::{attributes, checksums, conditions, date, encryption};
+use super::{attributes, checksums, conditions, date, encryption, lifecycle};
 use crate::error::S3Error;
 use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
@@ -42,12 +42,17 @@ fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
 async fn store(ops: &Ops, call: &Call, put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
     let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
     body.encrypt = encrypt.map(Box::new);
+    let ending = lifecycle::has_rules(ops, call)?.then(|| (put.key.clone(), put.attributes.tags.clone()));
     let result = put_object::run(ops, put_object::Request { put, body }).await?;
     let mut response = stored(&result);
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
     }
     answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
+    if let Some((key, tags)) = ending {
+        let object = (&key, result.size, result.modified_ms);
+        lifecycle::show_expiration(ops, call, object, &tags, response.headers_mut())?;
+    }
     Ok(response)
 }
 
@@ -64,6 +69,7 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let (request, shown) = asked(call)?;
     let found = get_object::get(ops, request).await?;
     let (mut response, read) = shown_object(call, found, shown);
+    show_end(ops, call, &read, &mut response)?;
     *response.body_mut() = body::sending(read.body, read.len);
     Ok(response)
 }
@@ -72,7 +78,18 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let (request, shown) = asked(call)?;
     let found = get_object::head(ops, request).await?;
-    Ok(shown_object(call, found, shown).0)
+    let (mut response, read) = shown_object(call, found, shown);
+    show_end(ops, call, &read, &mut response)?;
+    Ok(response)
+}
+
+/// When the object ends, if a rule says so and it is the current one.
+fn show_end(ops: &Ops, call: &Call, read: &ObjectRead, response: &mut Response<Body>) -> Result<(), S3Error> {
+    if !lifecycle::has_rules(ops, call)? || call.version()?.is_some() {
+        return Ok(());
+    }
+    let object = (&call.key()?, read.info.size, read.info.modified_ms);
+    lifecycle::show_expiration(ops, call, object, &read.info.attributes.tags, response.headers_mut())
 }
 
 /// What an answer shows because of its request.

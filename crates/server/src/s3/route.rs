@@ -50,9 +50,11 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketLocation, GetBucketVersioning, GetObject, GetObjectAttributes,
+    DeleteBucketCors, DeleteBucketLifecycle, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketCors, GetBucketLifecycleConfiguration,
+    GetBucketLocation, GetBucketRequestPayment, GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAttributes,
     GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
-    PostObject, PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
+    PostObject, PreflightRequest, PutBucketCors, PutBucketLifecycleConfiguration, PutBucketRequestPayment, PutBucketTagging,
+ PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -64,13 +66,11 @@ const UNSUPPORTED: &[&str] = &[
     "analytics",
     "annotation",
     "append",
-    "cors",
     "encryption",
     "events",
     "intelligent-tiering",
     "inventory",
     "legal-hold",
-    "lifecycle",
     "logging",
     "metadataAnnotationTable",
     "metadataConfiguration",
@@ -86,7 +86,6 @@ const UNSUPPORTED: &[&str] = &[
     "publicAccessBlock",
     "renameObject",
     "replication",
-    "requestPayment",
     "restore",
     "retention",
     "select",
@@ -151,6 +150,8 @@ impl Routed {
         let (bucket, key) = names(bucket, key)?;
         let operation = match (&bucket, &key) {
             (None, _) => on_service(&parts.method),
+            // The question of a browser is about a bucket, whatever else it names.
+            (Some(_), _) if parts.method == Method::OPTIONS => Ok(Operation::PreflightRequest),
             (Some(_), None) if is_post_of_form(parts, &query) => Ok(Operation::PostObject),
             (Some(_), None) => on_bucket(&parts.method, &query),
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
@@ -234,10 +235,29 @@ fn on_service(method: &Method) -> Result<Operation, S3Error> {
     }
 }
 
+/// Documents of buckets: which operation reads, writes and deletes each.
+const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
+    ("cors", [Some(Operation::GetBucketCors), Some(Operation::PutBucketCors), Some(Operation::DeleteBucketCors)]),
+    (
+        "lifecycle",
+        [
+            Some(Operation::GetBucketLifecycleConfiguration),
+            Some(Operation::PutBucketLifecycleConfiguration),
+            Some(Operation::DeleteBucketLifecycle),
+        ],
+    ),
+    ("requestPayment", [Some(Operation::GetBucketRequestPayment), Some(Operation::PutBucketRequestPayment), None]),
+    (
+        "tagging",
+        [Some(Operation::GetBucketTagging), Some(Operation::PutBucketTagging), Some(Operation::DeleteBucketTagging)],
+    ),
+];
+
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     supported(query)?;
-    if query.has("tagging") {
-        return Err(S3Error::unsupported("tagging"));
+    if let Some((_, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
+        let at = [Method::GET, Method::PUT, Method::DELETE].iter().position(|known| known == method);
+        return at.and_then(|at| operations[at]).ok_or_else(|| S3Code::MethodNotAllowed.into());
     }
     match *method {
         Method::GET if query.has("versioning") => Ok(Operation::GetBucketVersioning),
@@ -337,7 +357,13 @@ mod tests {
             ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),
             ("GET", "/bkt/k?attributes", &[], "GetObjectAttributes"),
             ("GET", "/bkt/k?uploadId=1", &[], "ListParts"),
-            ("GET", "/bkt?tagging", &[], "501"),
+            ("GET", "/bkt?tagging", &[], "GetBucketTagging"),
+            ("PUT", "/bkt?cors", &[], "PutBucketCors"),
+            ("DELETE", "/bkt?lifecycle", &[], "DeleteBucketLifecycle"),
+            ("DELETE", "/bkt?requestPayment", &[], "405"),
+            ("OPTIONS", "/bkt", &[], "PreflightRequest"),
+            ("OPTIONS", "/bkt/k?X-Amz-Signature=1&acl", &[], "PreflightRequest"),
+            ("OPTIONS", "/", &[], "405"),
             ("GET", "/bkt/k?tagging", &[], "GetObjectTagging"),
             ("PUT", "/bkt/k?tagging", &[], "PutObjectTagging"),
             ("POST", "/bkt/k?tagging", &[], "405"),

@@ -5,19 +5,48 @@ use std::sync::Arc;
 use gabion_store::{Configs, Versioning};
 use gabion_types::BucketName;
 
-use crate::error::S3Error;
+use super::cors::{self, CorsRules};
+use super::{lifecycle, payment};
+use crate::error::{S3Code, S3Error};
+use crate::lifecycle::LifecycleRules;
 use crate::ops::Ops;
 
 /// The parsed documents of a bucket; nothing for what is not configured.
 #[derive(Debug, Default)]
 pub(crate) struct BucketSettings {
     pub(crate) versioning: Versioning,
+    pub(crate) cors: Option<Result<CorsRules, S3Error>>,
+    pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
+    /// Whether who asks must say that he pays.
+    pub(crate) requesters_pay: bool,
 }
 
 impl BucketSettings {
     fn parse(configs: &Configs) -> Self {
-        Self { versioning: configs.versioning() }
+        Self {
+            versioning: configs.versioning(),
+            cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
+            lifecycle: parsed(configs, lifecycle::NAME, |document| {
+                LifecycleRules::parse(document).map(|(rules, _)| rules)
+            }),
+            // What can not be read restricts.
+            requesters_pay: parsed(configs, payment::NAME, payment::requesters_pay)
+                .is_some_and(|pay| pay.unwrap_or(true)),
+        }
     }
+}
+
+/// A document that can not be read (a newer program wrote it) is an error for what depends on it.
+fn parsed<T>(
+    configs: &Configs,
+    name: &str,
+    parse: impl FnOnce(&[u8]) -> Result<T, S3Error>,
+) -> Option<Result<T, S3Error>> {
+    let document = configs.get(name)?;
+    Some(parse(document).map_err(|error| {
+        tracing::error!(name, error = %error.message, "a document of a bucket can not be read");
+        S3Code::InternalError.into()
+    }))
 }
 
 impl Ops {

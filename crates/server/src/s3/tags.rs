@@ -23,8 +23,22 @@ pub(super) type Tags = Vec<(String, String)>;
 pub(super) const HEADER: &str = "x-amz-tagging";
 /// Number of an object's tags, in the answers of GetObject and HeadObject.
 pub(super) const COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
-/// Most tags of an object.
-const TAGS_MAX: usize = 10;
+/// Whose tags they are: how many there may be, and what is said of more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Object,
+    Bucket,
+}
+
+impl Of {
+    const fn most(self) -> (usize, &'static str) {
+        match self {
+            Of::Object => (10, "Object tags cannot be greater than 10"),
+            Of::Bucket => (50, "Bucket tag count cannot be greater than 50"),
+        }
+    }
+}
+
 /// Most characters of a key.
 const KEY_CHARS_MAX: usize = 128;
 /// Most characters of a value.
@@ -46,7 +60,7 @@ pub(super) fn of_header(call: &Call) -> Result<Tags, S3Error> {
     };
     let query = Query::parse(header).map_err(|_| malformed())?;
     let tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    check(&tags)?;
+    check(&tags, Of::Object)?;
     if has_duplicates(&tags) {
         return Err(malformed());
     }
@@ -58,7 +72,7 @@ pub(super) fn of_header(call: &Call) -> Result<Tags, S3Error> {
 /// # Errors
 /// As [`of_document`].
 pub(super) fn of_form(document: &str) -> Result<Tags, S3Error> {
-    of_document(parse_tagging(document.as_bytes())?)
+    of_document(parse_tagging(document.as_bytes())?, Of::Object)
 }
 
 /// Tags as they stand in the header.
@@ -88,24 +102,25 @@ pub(super) fn of_copy(call: &Call) -> Result<Option<Tags>, S3Error> {
 ///
 /// # Errors
 /// `MalformedXML` for a tag without a key or a value; else as [`check`].
-fn of_document(tagging: Tagging) -> Result<Tags, S3Error> {
+pub(super) fn of_document(tagging: Tagging, of: Of) -> Result<Tags, S3Error> {
     let pair = |tag: s3s::dto::Tag| tag.key.zip(tag.value).ok_or(S3Error::new(S3Code::MalformedXML));
     let tags: Tags = tagging.tag_set.into_iter().map(pair).collect::<Result<_, _>>()?;
-    check(&tags)?;
+    check(&tags, of)?;
     if has_duplicates(&tags) {
         return Err(S3Error::with(S3Code::InvalidTag, "Cannot provide multiple Tags with the same key"));
     }
     Ok(tags)
 }
 
-/// Whether an object may have these tags.
+/// Whether an object or a bucket may have these tags.
 ///
 /// # Errors
 /// `InvalidTag` for too many, for keys and values that are too long or have characters that tags may not have, and for keys that are
 /// empty or reserved.
-fn check(tags: &[(String, String)]) -> Result<(), S3Error> {
-    if tags.len() > TAGS_MAX {
-        return Err(S3Error::with(S3Code::InvalidTag, "Object tags cannot be greater than 10"));
+fn check(tags: &[(String, String)], of: Of) -> Result<(), S3Error> {
+    let (most, message) = of.most();
+    if tags.len() > most {
+        return Err(S3Error::with(S3Code::InvalidTag, message));
     }
     let is_allowed = |text: &str, chars_max: usize| {
         text.chars().count() <= chars_max
@@ -152,7 +167,7 @@ pub(super) fn as_document(tags: &Tags) -> String {
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
-    let tags = of_document(parse_tagging(&document)?)?;
+    let tags = of_document(parse_tagging(&document)?, Of::Object)?;
     replace(ops, call, tags).await?;
     Ok(answer::empty(StatusCode::OK))
 }
@@ -182,10 +197,12 @@ mod tests {
     #[test]
     fn tags_are_checked() {
         let (long_key, long_value) = ("ü".repeat(128), "ß".repeat(256));
+        let check = |tags: &[(String, String)]| check(tags, Of::Object);
         let many: Vec<_> = (0..11).map(|number| (number.to_string(), String::new())).collect();
         assert!(check(&tags(&[(&long_key, &long_value), ("a B_.:/=+-@", ""), ("Ключ", "値")])).is_ok());
         assert!(check(&many[..10]).is_ok());
         assert_eq!(check(&many).unwrap_err().code, S3Code::InvalidTag);
+        assert!(super::check(&many, Of::Bucket).is_ok());
         for (key, value) in
             [("", ""), ("aws:x", ""), ("AWS:x", ""), ("a&b", ""), ("a", "<"), ("a\u{0}", ""), ("a", "\n")]
         {
@@ -198,7 +215,8 @@ mod tests {
 
     #[test]
     fn documents_of_tags_are_read() {
-        let read = |document: &str| parse_tagging(document.as_bytes()).and_then(of_document);
+        let read =
+            |document: &str| parse_tagging(document.as_bytes()).and_then(|tagging| of_document(tagging, Of::Object));
         let tag = |key: &str, value: &str| format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>");
         let document = |tags: &str| format!("<Tagging><TagSet>{tags}</TagSet></Tagging>");
         assert_eq!(read(&document(&[tag("a", "1"), tag("b", "")].concat())).unwrap(), tags(&[("a", "1"), ("b", "")]));

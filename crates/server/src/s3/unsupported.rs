@@ -17,7 +17,6 @@ const REFUSED: &[&str] = &[
     "x-amz-object-lock-mode",
     "x-amz-object-lock-retain-until-date",
     "x-amz-rename-source",
-    "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
 ];
 
@@ -94,7 +93,7 @@ mod tests {
             ("x-amz-bucket-object-lock-enabled", "false", None),
             ("x-amz-object-ownership", "BucketOwnerEnforced", None),
             ("x-amz-object-ownership", "ObjectWriter", not_implemented),
-            ("x-amz-website-redirect-location", "/x", not_implemented),
+            ("x-amz-website-redirect-location", "/x", None),
             ("x-amz-write-offset-bytes", "0", not_implemented),
             ("x-amz-checksum-sha512", "x", None),
             ("x-amz-storage-class", "STANDARD", None),

@@ -13,7 +13,7 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::listing::{STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
-use super::{attributes, checksums, conditions, date, encryption};
+use super::{attributes, checksums, conditions, date, encryption, lifecycle};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{kind_name, shown};
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
@@ -48,6 +48,8 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     if let Some(encryption) = &created.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
     }
+    // It was begun now: what the store wrote down is later by less than a second.
+    lifecycle::show_abortion(ops, call, ops.clock.now_ms(), response.headers_mut())?;
     if let Some((algorithm, kind)) = created.checksum {
         answer::set(&mut response, CHECKSUM_ALGORITHM, algorithm.as_str());
         answer::set(&mut response, CHECKSUM_TYPE, kind_name(kind));
@@ -173,7 +175,7 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
     };
     let after = request.after;
     let page = list_parts::run(ops, request).await?;
-    Ok(answer::document(Xml::document("ListPartsResult", |xml| {
+    let mut response = answer::document(Xml::document("ListPartsResult", |xml| {
         xml.text("Bucket", target.bucket.as_str());
         xml.text("Key", target.key.as_str());
         xml.value("UploadId", target.upload);
@@ -198,5 +200,7 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
                 xml.value("Size", part.size);
             });
         }
-    })))
+    }));
+    lifecycle::show_abortion(ops, call, page.listed.upload.created_ms, response.headers_mut())?;
+    Ok(response)
 }

@@ -128,6 +128,33 @@ pub(crate) fn parse_tagging(document: &[u8]) -> Result<dto::Tagging, S3Error> {
     parse(document)
 }
 
+/// Reads the document of PutBucketCors.
+pub(crate) fn parse_cors(document: &[u8]) -> Result<dto::CORSConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutBucketLifecycleConfiguration.
+pub(crate) fn parse_lifecycle(document: &[u8]) -> Result<dto::BucketLifecycleConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutBucketRequestPayment.
+pub(crate) fn parse_payment(document: &[u8]) -> Result<dto::RequestPaymentConfiguration, S3Error> {
+    parse(document)
+}
+
+/// A configuration as it is kept and shown: what was understood of it, and nothing else.
+///
+/// # Errors
+/// `MalformedXML` when it holds what no document can.
+pub(crate) fn canonical<T: s3s::xml::SerializeContent>(root: &str, content: &T) -> Result<String, S3Error> {
+    let mut bytes = DECLARATION.as_bytes().to_vec();
+    let written = s3s::xml::Serializer::new(&mut bytes).content_with_ns(root, NAMESPACE, content);
+    let malformed = || S3Error::new(S3Code::MalformedXML);
+    written.map_err(|_| malformed())?;
+    String::from_utf8(bytes).map_err(|_| malformed())
+}
+
 /// Reads the document of CompleteMultipartUpload.
 pub(crate) fn parse_complete(document: &[u8]) -> Result<dto::CompletedMultipartUpload, S3Error> {
     parse(document)

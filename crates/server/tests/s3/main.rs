@@ -6,12 +6,15 @@
 mod auth;
 mod bodies;
 mod buckets;
+mod configs;
 mod copies;
+mod cors;
 mod differential;
 mod encryption;
 mod errors;
 mod etags;
 mod harness;
+mod lifecycle;
 mod listing;
 mod multipart;
 mod objects;

@@ -7,8 +7,12 @@ mod auth;
 mod bodies;
 #[path = "../s3/buckets.rs"]
 mod buckets;
+#[path = "../s3/configs.rs"]
+mod configs;
 #[path = "../s3/copies.rs"]
 mod copies;
+#[path = "../s3/cors.rs"]
+mod cors;
 #[path = "../s3/encryption.rs"]
 mod encryption;
 #[path = "../s3/errors.rs"]
@@ -17,6 +21,8 @@ mod errors;
 mod etags;
 #[path = "../s3/harness.rs"]
 mod harness;
+#[path = "../s3/lifecycle.rs"]
+mod lifecycle;
 #[path = "../s3/listing.rs"]
 mod listing;
 #[path = "../s3/multipart.rs"]

@@ -25,7 +25,7 @@ use super::call::Call;
 use super::checksums::BodyDigests;
 use super::uploads::location;
 use super::xml::Xml;
-use super::{objects, owners, tags, unsupported};
+use super::{objects, owners, payment, tags, unsupported};
 use crate::auth::forms::{FormKeys, SignedForm};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -175,6 +175,8 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     if call.has.extensions {
         owners::check(ops, call).await?;
     }
+
+    call.is_charged = payment::charges(ops, call).await?;
 
     let refused = Arc::new(Mutex::new(None));
     let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));

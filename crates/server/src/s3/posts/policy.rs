@@ -12,10 +12,10 @@ use time::format_description::well_known::Rfc3339;
 use super::Fields;
 use crate::error::{S3Code, S3Error};
 
-/// Fields that a policy needs not name, besides those that begin with `x-ignore-`.
+/// Fields that a policy needs not name.
 const EXEMPT: &[&str] = &["awsaccesskeyid", "signature", "x-amz-signature", "policy", "file"];
-/// Fields that begin so are for others than the server.
-const IGNORED: &str = "x-ignore-";
+/// The same for all that begin so: what is for others than the server, and what only makes sure that the file arrived whole.
+const EXEMPT_PREFIXES: &[&str] = &["x-ignore-", "x-amz-checksum-"];
 
 /// A policy.
 #[derive(Debug)]
@@ -137,7 +137,9 @@ impl Policy {
             return Err(denied("Policy expired."));
         }
         let is_named = |name: &str| self.conditions.iter().any(|condition| condition.field == name);
-        let is_free = |name: &str| EXEMPT.contains(&name) || name.starts_with(IGNORED) || is_named(name);
+        let is_free = |name: &str| {
+            EXEMPT.contains(&name) || EXEMPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || is_named(name)
+        };
         if let Some((name, _)) = fields.iter().find(|(name, _)| !is_free(name)) {
             return Err(denied(format_args!("Extra input fields: {name}")));
         }
@@ -174,6 +176,8 @@ fn bytes(value: &Value) -> Option<u64> {
 
 /// Unix time in milliseconds of `2026-01-01T00:00:00[.000]Z`.
 fn moment_ms(text: &str) -> Option<u64> {
+    // RFC 3339 allows a space between date and time, and any zone.
+    let text = Some(text).filter(|text| text.get(10..11) == Some("T") && text.ends_with('Z'))?;
     let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     u64::try_from(moment.unix_timestamp_nanos() / 1_000_000).ok()
 }
@@ -203,8 +207,8 @@ mod tests {
             ("{\"expiration\": \"2026-01-02T00:00:00Z\"}", "Policy missing conditions."),
             ("{\"EXPIRATION\": \"2026-01-02T00:00:00Z\", \"conditions\": []}", "Unexpected: 'EXPIRATION'"),
             (
-                "{\"expiration\": \"2026-01-02 00:00:00\", \"conditions\": []}",
-                "Invalid 'expiration' value: '2026-01-02 00:00:00'",
+                "{\"expiration\": \"2026-01-02 00:00:00Z\", \"conditions\": []}",
+                "Invalid 'expiration' value: '2026-01-02 00:00:00Z'",
             ),
             ("{\"expiration\": 1, \"conditions\": []}", "Invalid 'expiration' value: ''"),
             (&with(""), "Invalid 'conditions' value: must be a List."),

@@ -1,0 +1,13 @@
+//! Lifecycle rules: what ends by itself, and when.
+//!
+//! `rules` reads and checks them, `due` says what they mean for an object or an upload at a moment; both are pure. `worker` walks the buckets that have
+//! rules and does what is due. Source: AWS, "Managing the lifecycle of objects".
+
+pub(crate) mod due;
+pub(crate) mod rules;
+pub(crate) mod worker;
+
+pub use due::DAY_MS;
+pub(crate) use due::Days;
+pub(crate) use rules::LifecycleRules;
+pub use worker::{LifecycleFigures, LifecycleOptions};

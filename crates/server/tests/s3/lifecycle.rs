@@ -1,0 +1,160 @@
+//! Lifecycle rules: kept, announced, and done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gabion_server::lifecycle::{LifecycleFigures, LifecycleOptions};
+
+use crate::harness::S3;
+
+fn rule(id: &str, filter: &str, action: &str) -> String {
+    format!("<Rule><ID>{id}</ID><Status>Enabled</Status><Filter>{filter}</Filter>{action}</Rule>")
+}
+
+async fn put_rules(s3: &S3, rules: &[String]) {
+    let document = format!("<LifecycleConfiguration>{}</LifecycleConfiguration>", rules.concat());
+    s3.put("/bkt?lifecycle").body(document).md5().send(s3).await.expect(200);
+}
+
+const DAY: &str = "<Expiration><Days>1</Days></Expiration>";
+const LONG: &str = "<Expiration><Days>1000000</Days></Expiration>";
+
+/// Lets a moment pass, and holds the rules against all that is there, with days of a millisecond.
+async fn days_pass(s3: &S3) {
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    let options = LifecycleOptions { debug_day_ms: Some(1), deletions_per_second: 1_000_000 };
+    s3.service.apply_lifecycle(options, Arc::new(LifecycleFigures::default())).await.unwrap();
+}
+
+async fn keys(s3: &S3) -> Vec<String> {
+    s3.get("/bkt?list-type=2").send(s3).await.expect(200).elements("Key")
+}
+
+#[tokio::test]
+async fn rules_are_kept_shown_and_deleted() {
+    let s3 = S3::with_bucket().await;
+    s3.get("/bkt?lifecycle").send(&s3).await.refused(404, "NoSuchLifecycleConfiguration");
+    let document = format!(
+        "<LifecycleConfiguration><Rule><Status>Enabled</Status><Prefix>a</Prefix>{DAY}</Rule></LifecycleConfiguration>"
+    );
+    s3.put("/bkt?lifecycle").body(document).send(&s3).await.expect(200);
+    let shown = s3.get("/bkt?lifecycle").send(&s3).await.expect(200);
+    assert_eq!((shown.elements("Prefix"), shown.elements("Days")), (vec!["a".to_owned()], vec!["1".to_owned()]));
+    assert_eq!(shown.elements("ID")[0].len(), 43, "a rule without an id gets one");
+    s3.put("/bkt?lifecycle").body("<LifecycleConfiguration/>").send(&s3).await.refused(400, "MalformedXML");
+    assert_eq!(s3.get("/bkt?lifecycle").send(&s3).await.text(), shown.text());
+    s3.delete("/bkt?lifecycle").send(&s3).await.expect(204);
+    s3.get("/bkt?lifecycle").send(&s3).await.refused(404, "NoSuchLifecycleConfiguration");
+}
+
+#[tokio::test]
+async fn answers_say_when_an_object_ends() {
+    let s3 = S3::with_bucket().await;
+    let tag = "<Tag><Key>t</Key><Value>v</Value></Tag>";
+    let abort =
+        "<AbortIncompleteMultipartUpload><DaysAfterInitiation>2</DaysAfterInitiation></AbortIncompleteMultipartUpload>";
+    put_rules(
+        &s3,
+        &[rule("by prefix", "<Prefix>a/</Prefix>", DAY), rule("by tag", tag, DAY), rule("uploads", "", abort)],
+    )
+    .await;
+    let put = s3.put("/bkt/a/k").body("x").send(&s3).await.expect(200);
+    let expiration = put.header("x-amz-expiration").unwrap().to_owned();
+    assert!(
+        expiration.starts_with("expiry-date=\"") && expiration.ends_with(" 00:00:00 GMT\", rule-id=\"by%20prefix\""),
+        "{expiration}"
+    );
+    for call in [s3.get("/bkt/a/k"), s3.head("/bkt/a/k")] {
+        assert_eq!(call.send(&s3).await.expect(200).header("x-amz-expiration"), Some(&*expiration));
+    }
+    let put = s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    assert_eq!(put.header("x-amz-expiration"), None);
+    let tagged = s3.put("/bkt/k").body("x").header("x-amz-tagging", "t=v").send(&s3).await.expect(200);
+    assert!(tagged.header("x-amz-expiration").unwrap().ends_with("rule-id=\"by%20tag\""));
+    let begun = s3.post("/bkt/k?uploads").send(&s3).await.expect(200);
+    assert_eq!(begun.header("x-amz-abort-rule-id"), Some("uploads"));
+    let upload = begun.element("UploadId").unwrap();
+    let parts = s3.get(&format!("/bkt/k?uploadId={upload}")).send(&s3).await.expect(200);
+    assert_eq!(parts.header("x-amz-abort-date"), begun.header("x-amz-abort-date"));
+}
+
+#[tokio::test]
+async fn objects_end_when_a_rule_says_so() {
+    let s3 = S3::with_bucket().await;
+    let sizes = "<And><ObjectSizeGreaterThan>2</ObjectSizeGreaterThan><ObjectSizeLessThan>5</ObjectSizeLessThan></And>";
+    let tags =
+        "<And><Prefix>t/</Prefix><Tag><Key>a</Key><Value>1</Value></Tag><Tag><Key>b</Key><Value>2</Value></Tag></And>";
+    let disabled = rule("off", "<Prefix>off/</Prefix>", DAY).replace("Enabled", "Disabled");
+    put_rules(
+        &s3,
+        &[
+            rule("prefix", "<Prefix>ends/</Prefix>", DAY),
+            rule("later", "<Prefix>later/</Prefix>", LONG),
+            rule("sizes", sizes, DAY),
+            rule("tags", tags, DAY),
+            rule("date", "<Prefix>date/</Prefix>", "<Expiration><Date>2020-01-01T00:00:00Z</Date></Expiration>"),
+            rule(
+                "to come",
+                "<Prefix>date-to-come/</Prefix>",
+                "<Expiration><Date>2099-01-01T00:00:00Z</Date></Expiration>",
+            ),
+            disabled,
+        ],
+    )
+    .await;
+    for (key, body, tags) in [
+        ("ends/a", "x", ""),
+        ("ends/b", "xyzzyx", "c=3"),
+        ("later/a", "x", ""),
+        ("size/2", "xx", ""),
+        ("size/3", "xxx", ""),
+        ("size/4", "xxxx", ""),
+        ("size/5", "xxxxx", ""),
+        ("t/one", "x", "a=1"),
+        ("t/two", "x", "a=1&b=2&c=3"),
+        ("t/wrong", "x", "a=1&b=3"),
+        ("date/a", "x", ""),
+        ("date-to-come/a", "x", ""),
+        ("off/a", "x", ""),
+        ("other", "x", ""),
+    ] {
+        s3.put(&format!("/bkt/{key}")).body(body).header("x-amz-tagging", tags).send(&s3).await.expect(200);
+    }
+    days_pass(&s3).await;
+    let left = ["date-to-come/a", "later/a", "off/a", "other", "size/2", "size/5", "t/one", "t/wrong"];
+    assert_eq!(keys(&s3).await, left);
+    s3.delete("/bkt?lifecycle").send(&s3).await.expect(204);
+    days_pass(&s3).await;
+    assert_eq!(keys(&s3).await, left);
+}
+
+#[tokio::test]
+async fn a_walk_goes_on_from_page_to_page() {
+    let s3 = S3::with_bucket().await;
+    put_rules(&s3, &[rule("all", "<Prefix>a</Prefix>", DAY), rule("within", "<Prefix>ab</Prefix>", DAY)]).await;
+    for number in 0..1100 {
+        s3.put(&format!("/bkt/a{number:04}")).body("x").send(&s3).await.expect(200);
+    }
+    s3.put("/bkt/b").body("x").send(&s3).await.expect(200);
+    days_pass(&s3).await;
+    assert_eq!(keys(&s3).await, ["b"]);
+}
+
+#[tokio::test]
+async fn uploads_end_when_a_rule_says_so() {
+    let s3 = S3::with_bucket().await;
+    let abort = |days: u32| {
+        format!(
+            "<AbortIncompleteMultipartUpload><DaysAfterInitiation>{days}</DaysAfterInitiation></AbortIncompleteMultipartUpload>"
+        )
+    };
+    put_rules(&s3, &[rule("a", "<Prefix>a/</Prefix>", &abort(1)), rule("b", "<Prefix>b/</Prefix>", &abort(1_000_000))])
+        .await;
+    for key in ["a/1", "a/2", "b/1", "c/1"] {
+        s3.post(&format!("/bkt/{key}?uploads")).send(&s3).await.expect(200);
+    }
+    s3.put("/bkt/a/object").body("x").send(&s3).await.expect(200);
+    days_pass(&s3).await;
+    assert_eq!(s3.get("/bkt?uploads").send(&s3).await.expect(200).elements("Key"), ["b/1", "c/1"]);
+    assert_eq!(keys(&s3).await, ["a/object"]);
+}
