@@ -35,7 +35,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
     };
     let source = encryption::of_source(call)?;
-    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    let (encrypt, md5) = encryption::decide(ops, call, &request.bucket)?;
     let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
     let checksums = shown(&result.checksums, result.parts_count);
     let mut response = document("CopyObjectResult", result.modified_ms, &result.etag, &checksums);

@@ -12,8 +12,8 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes, objects, owners, payment, posts, tags,
-    unsupported, uploads, versioning,
+    bucket_encryption, bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes, objects, owners,
+    payment, posts, tags, unsupported, uploads, versioning,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::session_token;
@@ -126,6 +126,9 @@ impl Dispatch {
             Operation::AbortMultipartUpload => Box::pin(uploads::abort(ops, call)).await,
             Operation::ListParts => Box::pin(uploads::parts(ops, call)).await,
             Operation::GetObjectAttributes => Box::pin(object_attributes::get(ops, call)).await,
+            Operation::GetBucketEncryption => Box::pin(bucket_encryption::get(ops, call)).await,
+            Operation::PutBucketEncryption => Box::pin(bucket_encryption::put(ops, call)).await,
+            Operation::DeleteBucketEncryption => Box::pin(bucket_encryption::delete(ops, call)).await,
             Operation::GetObjectTagging => Box::pin(tags::get(ops, call)).await,
             Operation::PutObjectTagging => Box::pin(tags::put(ops, call)).await,
             Operation::DeleteObjectTagging => Box::pin(tags::delete(ops, call)).await,

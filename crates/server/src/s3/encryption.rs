@@ -7,12 +7,15 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use gabion_erasure::Md5;
 use gabion_store::{CopyKeys, Encrypt, Encryption, EncryptionScheme, SecretKey};
+use gabion_types::BucketName;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use super::bucket_encryption::NotUnderstood;
 use super::call::Call;
 use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
 
 const SCHEME: &str = "x-amz-server-side-encryption";
 const KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
@@ -36,7 +39,7 @@ pub(super) struct Customer {
 
 /// What a request says about how something new is encrypted.
 #[derive(Default)]
-pub(super) struct Asked {
+struct Asked {
     /// How; nothing where the bucket decides.
     encrypt: Option<Encrypt>,
     /// Whether it asks for a bucket key, or for none, where the bucket decides on the rest.
@@ -50,7 +53,7 @@ impl Asked {
     ///
     /// # Errors
     /// `InvalidArgument`, `InvalidRequest`, `InvalidEncryptionAlgorithmError`, `NotImplemented`.
-    pub(super) fn of(call: &Call) -> Result<Self, S3Error> {
+    fn of(call: &Call) -> Result<Self, S3Error> {
         if !call.has.encryption {
             return Ok(Self::default());
         }
@@ -96,17 +99,40 @@ impl Asked {
         let encrypt = Encrypt { key_id, context, bucket_key: bucket_key.unwrap_or(false), ..Encrypt::by(scheme) };
         Ok(Self { encrypt: Some(encrypt), bucket_key: None, md5: None })
     }
+}
 
-    /// How it is encrypted, given what its bucket says of objects of which nothing is said.
-    pub(super) fn or_default(self, default: Option<&Encrypt>) -> (Option<Encrypt>, Option<HeaderValue>) {
-        let of_bucket = || {
-            let mut encrypt = default.cloned()?;
-            encrypt.bucket_key = self.bucket_key.unwrap_or(encrypt.bucket_key);
-            Some(encrypt)
-        };
-        let encrypt = self.encrypt.clone().or_else(of_bucket);
-        (encrypt, self.md5)
+/// How something new is encrypted, by its request or its bucket; and what to tell of a customer's key.
+///
+/// # Errors
+/// As [`Asked::of`]; `AccessDenied` for a customer's key where the bucket takes none; those of the index.
+pub(super) fn decide(
+    ops: &Ops,
+    call: &Call,
+    bucket: &BucketName,
+) -> Result<(Option<Encrypt>, Option<HeaderValue>), S3Error> {
+    let asked = Asked::of(call)?;
+    let settings = ops.settings(bucket)?;
+    let of_bucket = match &settings.encryption {
+        None => None,
+        Some(Ok(encryption)) => Some(encryption),
+        Some(Err(NotUnderstood)) => {
+            tracing::error!(%bucket, "the encryption of a bucket was configured by a newer program");
+            return Err(S3Code::ServiceUnavailable.into());
+        }
+    };
+    if asked.md5.is_some() && of_bucket.is_some_and(|encryption| encryption.blocks_customers) {
+        return Err(S3Error::with(
+            S3Code::AccessDenied,
+            "The bucket does not take objects with customer provided keys (SSE-C).",
+        ));
     }
+    let by_default = of_bucket.and_then(|encryption| encryption.default.as_ref()).or(ops.default_encryption.as_ref());
+    let encrypt = asked.encrypt.or_else(|| {
+        let mut encrypt = by_default?.clone();
+        encrypt.bucket_key = asked.bucket_key.unwrap_or(encrypt.bucket_key);
+        Some(encrypt)
+    });
+    Ok((encrypt, asked.md5))
 }
 
 /// The customer's key that a request shows to have something read; headers that say how to encrypt have no place there.

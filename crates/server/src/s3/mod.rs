@@ -9,6 +9,7 @@
 mod answer;
 mod attributes;
 mod body;
+mod bucket_encryption;
 mod bucket_tags;
 mod buckets;
 mod call;

@@ -40,7 +40,7 @@ fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
 }
 
 async fn store(ops: &Ops, call: &Call, put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
-    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    let (encrypt, md5) = encryption::decide(ops, call, &put.bucket)?;
     body.encrypt = encrypt.map(Box::new);
     let ending = lifecycle::has_rules(ops, call)?.then(|| (put.key.clone(), put.attributes.tags.clone()));
     let result = put_object::run(ops, put_object::Request { put, body }).await?;

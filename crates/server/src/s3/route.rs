@@ -50,10 +50,10 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteBucketCors, DeleteBucketLifecycle, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketCors, GetBucketLifecycleConfiguration,
+    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
     GetBucketLocation, GetBucketRequestPayment, GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAttributes,
     GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
-    PostObject, PreflightRequest, PutBucketCors, PutBucketLifecycleConfiguration, PutBucketRequestPayment, PutBucketTagging,
+    PostObject, PreflightRequest, PutBucketCors, PutBucketEncryption, PutBucketLifecycleConfiguration, PutBucketRequestPayment, PutBucketTagging,
  PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
 }
 
@@ -66,7 +66,6 @@ const UNSUPPORTED: &[&str] = &[
     "analytics",
     "annotation",
     "append",
-    "encryption",
     "events",
     "intelligent-tiering",
     "inventory",
@@ -239,6 +238,14 @@ fn on_service(method: &Method) -> Result<Operation, S3Error> {
 const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
     ("cors", [Some(Operation::GetBucketCors), Some(Operation::PutBucketCors), Some(Operation::DeleteBucketCors)]),
     (
+        "encryption",
+        [
+            Some(Operation::GetBucketEncryption),
+            Some(Operation::PutBucketEncryption),
+            Some(Operation::DeleteBucketEncryption),
+        ],
+    ),
+    (
         "lifecycle",
         [
             Some(Operation::GetBucketLifecycleConfiguration),
@@ -283,6 +290,10 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
 
 fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, S3Error> {
     supported(query)?;
+    if query.has("encryption") {
+        // UpdateObjectEncryption.
+        return Err(S3Error::unsupported("encryption"));
+    }
     let upload = query.has("uploadId");
     match *method {
         Method::GET if query.has("tagging") => Ok(Operation::GetObjectTagging),
@@ -341,6 +352,11 @@ mod tests {
             ("GET", "/bkt?list-type=3", &[], "400"),
             ("GET", "/bkt?location", &[], "GetBucketLocation"),
             ("GET", "/bkt?uploads", &[], "ListMultipartUploads"),
+            ("GET", "/bkt?encryption", &[], "GetBucketEncryption"),
+            ("PUT", "/bkt?encryption", &[], "PutBucketEncryption"),
+            ("DELETE", "/bkt?encryption", &[], "DeleteBucketEncryption"),
+            ("POST", "/bkt?encryption", &[], "405"),
+            ("PUT", "/bkt/k?encryption", &[], "501"),
             ("GET", "/bkt?versions", &[], "501"),
             ("GET", "/bkt?acl", &[], "501"),
             ("PUT", "/bkt?policy", &[], "501"),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gabion_store::{Configs, Versioning};
 use gabion_types::BucketName;
 
+use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
 use super::{lifecycle, payment};
 use crate::error::{S3Code, S3Error};
@@ -19,12 +20,14 @@ pub(crate) struct BucketSettings {
     pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
     /// Whether who asks must say that he pays.
     pub(crate) requesters_pay: bool,
+    pub(crate) encryption: Option<Result<BucketEncryption, NotUnderstood>>,
 }
 
 impl BucketSettings {
     fn parse(configs: &Configs) -> Self {
         Self {
             versioning: configs.versioning(),
+            encryption: BucketEncryption::of(configs),
             cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)

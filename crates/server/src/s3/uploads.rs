@@ -38,7 +38,7 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     let (bucket, key) = (call.bucket()?, call.key()?);
     let request =
         CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: attributes::read(call)?, checksum };
-    let (encrypt, md5) = encryption::Asked::of(call)?.or_default(ops.default_encryption.as_ref());
+    let (encrypt, md5) = encryption::decide(ops, call, &bucket)?;
     let created = upload::create(ops, request, encrypt.as_ref()).await?;
     let mut response = answer::document(Xml::document("InitiateMultipartUploadResult", |xml| {
         xml.text("Bucket", bucket.as_str());

@@ -155,6 +155,11 @@ pub(crate) fn canonical<T: s3s::xml::SerializeContent>(root: &str, content: &T) 
     String::from_utf8(bytes).map_err(|_| malformed())
 }
 
+/// Reads the document of PutBucketEncryption.
+pub(crate) fn parse_encryption(document: &[u8]) -> Result<dto::ServerSideEncryptionConfiguration, S3Error> {
+    parse(document)
+}
+
 /// Reads the document of CompleteMultipartUpload.
 pub(crate) fn parse_complete(document: &[u8]) -> Result<dto::CompletedMultipartUpload, S3Error> {
     parse(document)

@@ -411,3 +411,87 @@ async fn copies_of_parts_keep_them_where_one_key_serves() {
     let part = s3.get("/bkt/copy?partNumber=2").send(&s3).await.expect(206);
     assert!(part.body == bytes(70_000) && part.header("x-amz-mp-parts-count") == Some("2"));
 }
+
+fn configuration(rule: &str) -> String {
+    format!(
+        "<ServerSideEncryptionConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Rule>{rule}</Rule></ServerSideEncryptionConfiguration>"
+    )
+}
+
+fn by_default(algorithm: &str, key: &str) -> String {
+    let key = if key.is_empty() { String::new() } else { format!("<KMSMasterKeyID>{key}</KMSMasterKeyID>") };
+    format!(
+        "<ApplyServerSideEncryptionByDefault><SSEAlgorithm>{algorithm}</SSEAlgorithm>{key}</ApplyServerSideEncryptionByDefault>"
+    )
+}
+
+#[tokio::test]
+async fn a_bucket_decides_where_a_request_does_not() {
+    let s3 = with_keys().await;
+    let missing = "ServerSideEncryptionConfigurationNotFoundError";
+    s3.get("/bkt?encryption").send(&s3).await.refused(404, missing);
+    s3.get("/none?encryption").send(&s3).await.refused(404, "NoSuchBucket");
+    s3.put("/none?encryption")
+        .body(configuration(&by_default("AES256", "")))
+        .send(&s3)
+        .await
+        .refused(404, "NoSuchBucket");
+    s3.put("/bkt?encryption").body("<x/>").send(&s3).await.refused(400, "MalformedXML");
+    s3.put("/bkt/source").body("x").send(&s3).await.expect(200);
+    for (rule, how) in [
+        (by_default("AES256", ""), How::Master),
+        (by_default("aws:kms", "k2") + "<BucketKeyEnabled>true</BucketKeyEnabled>", How::Named("k2")),
+    ] {
+        s3.put("/bkt?encryption").body(configuration(&rule)).send(&s3).await.expect(200);
+        let shown = s3.get("/bkt?encryption").send(&s3).await.expect(200);
+        assert!(shown.text().contains(&by_default(
+            &shown.element("SSEAlgorithm").unwrap(),
+            if how == How::Master { "" } else { "k2" }
+        )));
+        let put = s3.put("/bkt/k").body("plain").send(&s3).await.expect(200);
+        how.is_told(&put);
+        let bucket_key = (how != How::Master).then_some("true");
+        assert_eq!(put.header(&format!("{SSE}-bucket-key-enabled")), bucket_key);
+        let read = s3.get("/bkt/k").send(&s3).await.expect(200);
+        how.is_told(&read);
+        assert_eq!(read.text(), "plain");
+        how.is_told(&s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/source").send(&s3).await.expect(200));
+        let upload = begin(&s3, how, "/bkt/other").await;
+        assert_eq!(upload.len(), 32);
+        let begun = s3.post("/bkt/parts?uploads").send(&s3).await.expect(200);
+        how.is_told(&begun);
+        // What a request says counts.
+        for asked in [How::Master, How::Named("k1"), How::Customer(1)] {
+            asked.is_told(&asked.put(s3.put("/bkt/asked").body("x")).send(&s3).await.expect(200));
+        }
+        let without = s3.put("/bkt/k").header(&format!("{SSE}-bucket-key-enabled"), "false").body("x").send(&s3).await;
+        assert_eq!(without.expect(200).header(&format!("{SSE}-bucket-key-enabled")), None);
+    }
+    for _ in 0..2 {
+        s3.delete("/bkt?encryption").send(&s3).await.expect(204);
+        s3.get("/bkt?encryption").send(&s3).await.refused(404, missing);
+    }
+    How::Not.is_told(&s3.put("/bkt/k").body("x").send(&s3).await.expect(200));
+}
+
+#[tokio::test]
+async fn a_bucket_may_refuse_customers_keys() {
+    let s3 = with_keys().await;
+    How::Customer(1).put(s3.put("/bkt/old").body("x")).send(&s3).await.expect(200);
+    let blocked = "<BlockedEncryptionTypes><EncryptionType>SSE-C</EncryptionType></BlockedEncryptionTypes>";
+    s3.put("/bkt?encryption").body(configuration(blocked)).send(&s3).await.expect(200);
+    How::Customer(1).put(s3.put("/bkt/k").body("x")).send(&s3).await.refused(403, "AccessDenied");
+    How::Customer(1).put(s3.post("/bkt/k?uploads")).send(&s3).await.refused(403, "AccessDenied");
+    assert_eq!(How::Customer(1).get(s3.get("/bkt/old")).send(&s3).await.expect(200).text(), "x");
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_site_may_encrypt_all_that_nothing_is_said_of() {
+    let s3 = S3::with(|options| options.default_encryption = Some(gabion_store::EncryptionScheme::Master)).await;
+    s3.store.keep_keys(Arc::new(keys()));
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let shown = s3.get("/bkt?encryption").send(&s3).await.expect(200);
+    assert_eq!(shown.element("SSEAlgorithm").as_deref(), Some("AES256"));
+    How::Master.is_told(&s3.put("/bkt/k").body("x").send(&s3).await.expect(200));
+}

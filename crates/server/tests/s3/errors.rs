@@ -46,7 +46,7 @@ async fn what_is_not_served_is_not_implemented() {
         ("GET", "/bkt?policy"),
         ("PUT", "/bkt?versioning"),
         ("GET", "/bkt?versions"),
-        ("PUT", "/bkt?encryption"),
+        ("PUT", "/bkt/k?encryption"),
         ("GET", "/bkt?object-lock"),
         ("DELETE", "/bkt?website"),
         ("PUT", "/bkt?replication"),

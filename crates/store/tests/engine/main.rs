@@ -12,6 +12,7 @@ mod concurrency;
 mod conditional;
 mod configs;
 mod copies;
+mod encryption;
 mod etags;
 mod format;
 mod holdback;

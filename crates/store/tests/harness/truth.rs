@@ -15,6 +15,11 @@ use gabion_types::{Extent, SegmentId, Seq};
 /// Whether one is current, and all: their commits, and whether they are delete markers.
 type VersionsOfKey = (bool, Vec<(Seq, bool)>);
 
+/// Bytes that a body takes: sealed ones have 16 more in each frame of 64 KiB.
+fn stored(size: u64, is_sealed: bool) -> u64 {
+    if is_sealed { size + 16 * size.div_ceil(65_536) } else { size }
+}
+
 /// Live bytes of every segment and the usage of every bucket are what the rows add up to; manifests belong to a row.
 pub fn check_counters(index: &MemoryIndex) {
     let rows = |table| index.scan(ScanRange::all(table), usize::MAX).unwrap();
@@ -40,7 +45,7 @@ pub fn check_counters(index: &MemoryIndex) {
     for (_, row) in rows(Table::Part) {
         let row = PartRow::decode(&row).unwrap();
         home(row.home);
-        layouts.push((row.layout, row.size));
+        layouts.push((row.layout, stored(row.size, row.salt.is_some())));
     }
     for (_, row) in rows(Table::Config) {
         home(ConfigRow::decode(&row).unwrap().home);
@@ -68,21 +73,26 @@ pub fn check_counters(index: &MemoryIndex) {
             usage.objects += 1;
             usage.bytes += row.size;
         }
+        let is_sealed = row.attributes.encryption.is_some();
+        let mut stored_bytes = stored(row.size, is_sealed);
         if let Some(parts) = row.parts {
             let range = ScanRange::prefix(Table::Manifest, &keys::manifest_parts(parts.manifest));
             let parts_found = index.scan(range, usize::MAX).unwrap();
             assert_eq!(parts_found.len(), parts.count as usize);
             manifest_rows += parts_found.len();
             let mut start = 0;
+            stored_bytes = 0;
             for (_, part) in parts_found {
                 let part = ManifestPart::decode(&part).unwrap();
                 assert_eq!(part.start, start);
+                assert_eq!(part.sealed.map(|sealed| sealed.start), is_sealed.then_some(stored_bytes));
                 start += part.size;
+                stored_bytes += stored(part.size, is_sealed);
                 home(part.home);
             }
             assert_eq!(start, row.size);
         }
-        layouts.push((row.layout, row.size));
+        layouts.push((row.layout, stored_bytes));
     }
     for (place, (has_current, versions)) in of_key {
         let (newest, is_marker) = *versions.iter().max().unwrap();
