@@ -192,6 +192,7 @@ fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3
         customer_keys: config.encryption_customer_keys.0,
         default_encryption: config.encryption_default.0,
         fast_path: true,
+        object_ownership: config.object_ownership,
     };
     S3Service::new(store, Arc::new(credentials), options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))

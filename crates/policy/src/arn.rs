@@ -48,6 +48,10 @@ impl ArnPattern {
         Some(all)
     }
 
+    pub(crate) fn mentions(&self, prefix: &str) -> bool {
+        self.segments.iter().any(|segment| segment.mentions(prefix))
+    }
+
     /// The pattern of the last segment, of those that have all six.
     pub(crate) fn resource(&self) -> Option<&Pattern> {
         self.segments.get(SEGMENTS - 1)

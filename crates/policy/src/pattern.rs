@@ -78,6 +78,11 @@ impl Pattern {
         self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
     }
 
+    /// Whether one of its variables has a key that begins so, in lower case.
+    pub(crate) fn mentions(&self, prefix: &str) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Variable { key, .. } if key.starts_with(prefix)))
+    }
+
     /// Whether it matches any text.
     pub(crate) fn is_any(&self) -> bool {
         self.0 == [Piece::Any]

@@ -125,6 +125,12 @@ impl Policy {
         allowed.map_or(Outcome::Neutral, Outcome::Allow)
     }
 
+    /// Whether a condition or a variable looks at a key that begins so, in lower case.
+    #[must_use]
+    pub fn mentions(&self, prefix: &str) -> bool {
+        self.statements.iter().any(|statement| statement.mentions(prefix))
+    }
+
     /// The document again: the same statements with the same texts, lists where one text could stand alone.
     #[must_use]
     pub fn to_json(&self) -> String {

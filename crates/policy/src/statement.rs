@@ -108,6 +108,12 @@ impl Statement {
         self.conditions.iter().all(holds).then_some(reach)
     }
 
+    pub(crate) fn mentions(&self, prefix: &str) -> bool {
+        let resources = self.resources.iter().flat_map(|resources| &resources.what);
+        self.conditions.iter().any(|condition| condition.mentions(prefix))
+            || resources.into_iter().any(|resource| resource.mentions(prefix))
+    }
+
     /// Whether it is about the resource of the request.
     fn is_about(&self, request: &Request<'_>) -> bool {
         let Some(resources) = &self.resources else { return true };

@@ -1,6 +1,7 @@
 //! HTTP and S3 in front of the store: routes, signatures, errors, the admin page. It knows no files.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod access_log;
 pub mod admin;
 mod auth;

@@ -371,6 +371,8 @@ async fn copy(store: &Store, source: Line) -> Line {
         key: key(&name),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
         tags: None,
+        owner: None,
+        acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     };

@@ -89,7 +89,7 @@ impl Store {
 
     /// A bucket by the name of its owner as of now.
     fn bucket_info(&self, name: BucketName, row: BucketRow) -> BucketInfo {
-        let owner = if row.owner == self.inner.config.owner.id { self.owner().id.clone() } else { row.owner };
+        let owner = self.inner.named_owner(row.owner);
         BucketInfo { name, created_ms: row.created_ms, region: row.region, owner }
     }
 
@@ -104,6 +104,14 @@ impl Store {
 }
 
 impl Inner {
+    /// What the owner of a bucket is called now, by how its row names him.
+    pub(crate) fn named_owner(&self, stored: String) -> String {
+        match self.owner.get() {
+            Some(owner) if stored == self.config.owner.id => owner.id.clone(),
+            _ => stored,
+        }
+    }
+
     async fn commit_create_bucket(
         &self,
         name: BucketName,

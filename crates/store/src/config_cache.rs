@@ -1,4 +1,4 @@
-//! The documents of buckets in memory, so that a request looks its bucket's up with one hash, and what the server made of
+//! The documents of buckets, and whose they are, in memory, so that a request looks its bucket's up with one hash, and what the server made of
 //! them with it.
 //!
 //! What is kept is forgotten when a mutation that changes it has been applied, before its client is answered.
@@ -62,15 +62,23 @@ impl Versioning {
 /// The documents that configure a bucket, by name, as they were at one point in time.
 #[derive(Default)]
 pub struct Configs {
+    owner: Option<String>,
     documents: BTreeMap<String, Bytes>,
     versioning: Versioning,
     parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Configs {
-    pub(crate) fn new(documents: BTreeMap<String, Bytes>) -> Self {
+    /// `owner` is that of the bucket, if there is such a bucket.
+    pub(crate) fn new(owner: Option<String>, documents: BTreeMap<String, Bytes>) -> Self {
         let versioning = documents.get(VERSIONING).map_or(Versioning::Never, |document| Versioning::of(document));
-        Self { documents, versioning, parsed: OnceLock::new() }
+        Self { owner, documents, versioning, parsed: OnceLock::new() }
+    }
+
+    /// Who owns the bucket; nothing when there is no such bucket.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// Whether versions of objects are kept.
@@ -157,7 +165,7 @@ mod tests {
     use super::*;
 
     fn configs(text: &'static str) -> Configs {
-        Configs::new(BTreeMap::from([("cors".to_owned(), Bytes::from_static(text.as_bytes()))]))
+        Configs::new(None, BTreeMap::from([("cors".to_owned(), Bytes::from_static(text.as_bytes()))]))
     }
 
     #[test]

@@ -129,7 +129,12 @@ impl Inner {
                     documents.insert(name, document);
                 }
             }
-            Ok(Configs::new(documents))
+            let owner = match self.bucket(bucket) {
+                Ok(row) => Some(self.named_owner(row.owner)),
+                Err(StoreError::NoSuchBucket) => None,
+                Err(error) => return Err(error),
+            };
+            Ok(Configs::new(owner, documents))
         })
     }
 

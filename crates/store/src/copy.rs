@@ -299,7 +299,8 @@ fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
         },
     };
     let tags = request.tags.as_ref().unwrap_or(&source.attributes.tags).clone();
-    tidy(Attributes { tags, encryption: None, ..attributes })
+    let (owner, acl) = (request.owner.clone(), request.acl.clone());
+    tidy(Attributes { tags, owner, acl, encryption: None, ..attributes })
 }
 
 /// A checksum of the full object that its row holds.

@@ -73,6 +73,7 @@ fn summary(key: String, row: &[u8]) -> Result<ObjectSummary, StoreError> {
             .filter_map(|checksum| Some((ChecksumAlgorithm::from_index(checksum.algorithm)?, checksum.kind)))
             .collect(),
         storage_class: row.attributes.storage_class,
+        owner: row.attributes.owner,
     })
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
+use gabion_server::s3::Ownership;
 use gabion_store::EtagKind;
 use gabion_types::Geometry;
 
@@ -141,6 +142,9 @@ settings! {
         "Longest time for a call.";
     "vault.cache" => vault_cache: Span = "5m",
         "How long a key that Vault gave is kept in memory. As long wraps one key what is new.";
+    "object_ownership" => object_ownership: Ownership = "BucketOwnerEnforced",
+        "Whose the objects are in buckets that do not say. BucketOwnerEnforced: the bucket's owner's, and ACLs do not count, as on AWS. BucketOwnerPreferred and \
+         ObjectWriter: the writer's, and ACLs count, as on AWS before 2023.";
     "access_log" => access_log: AccessLogChoice = "off",
         "One JSON line per request. A file is opened anew on SIGHUP.";
     "workers" => workers: Option<usize> = "",

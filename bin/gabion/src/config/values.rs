@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
-use gabion_server::s3::CustomerKeys;
+use gabion_server::s3::{CustomerKeys, Ownership};
 use gabion_store::{EncryptionScheme, EtagKind};
 use gabion_types::Geometry;
 
@@ -221,6 +221,14 @@ impl Scalar for Durability {
 
     fn read(text: &str) -> Result<Self, String> {
         Durability::from_str(text).map_err(|_| format!("{text:?} is neither sync nor relaxed"))
+    }
+}
+
+impl Scalar for Ownership {
+    const UNIT: &'static str = "BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter";
+
+    fn read(text: &str) -> Result<Self, String> {
+        Self::parse(text).ok_or_else(|| format!("{text:?} is not one of {}", <Self as Scalar>::UNIT))
     }
 }
 

@@ -37,7 +37,13 @@ pub struct Attributes {
     /// Tags, in the order given.
     #[n(9)]
     pub tags: Vec<(String, String)>,
-    /// How its bytes are encrypted; nothing when they are not. 10 and 11 are spoken for.
+    /// Canonical id of the account that owns it; nothing means the bucket's owner.
+    #[n(10)]
+    pub owner: Option<String>,
+    /// What is granted on it, as the server writes it; nothing means that only its owner may do anything.
+    #[n(11)]
+    pub acl: Option<String>,
+    /// How its bytes are encrypted; nothing when they are not.
     #[n(12)]
     pub encryption: Option<Box<Encryption>>,
 }

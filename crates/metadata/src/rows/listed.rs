@@ -30,6 +30,9 @@ pub struct ListedAttributes {
     /// `x-amz-storage-class`; nothing means `STANDARD`.
     #[n(7)]
     pub storage_class: Option<String>,
+    /// Canonical id of the account that owns it; nothing means the bucket's owner.
+    #[n(10)]
+    pub owner: Option<String>,
 }
 
 /// Of [`super::StoredChecksum`].

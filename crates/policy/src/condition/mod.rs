@@ -86,6 +86,15 @@ impl Condition {
         self.key.to_lowercase()
     }
 
+    pub(crate) fn mentions(&self, prefix: &str) -> bool {
+        let reads = |value: &Value| match &value.read {
+            Read::Pattern(pattern) => pattern.mentions(prefix),
+            Read::Arn(arn) => arn.mentions(prefix),
+            Read::Network(_) => false,
+        };
+        self.key().starts_with(prefix) || self.values.iter().any(reads)
+    }
+
     /// Whether it holds; nothing when that depends on a variable that has no value.
     pub(crate) fn holds(&self, context: &Context) -> Option<bool> {
         let present = context.get(&self.key);

@@ -125,6 +125,18 @@ fn statements_are_about_what_they_name() {
     assert!(parse(old).is_ok() && parse(&old.replace("{'Statement", "{'Version':'2012-10-17','Statement")).is_err());
 }
 
+#[test]
+fn keys_that_are_looked_at_are_found() {
+    let mentions = |rest: &str| {
+        let text = format!("{{'Version':'2012-10-17','Statement':{{'Effect':'Allow','Action':'*',{rest}}}}}");
+        parse(&text).unwrap().mentions("s3:existingobjecttag/")
+    };
+    assert!(mentions("'Resource':'*','Condition':{'StringEquals':{'s3:ExistingObjectTag/a':'b'}}"));
+    assert!(mentions("'Resource':'*','Condition':{'StringEquals':{'aws:username':'${s3:ExistingObjectTag/a}'}}"));
+    assert!(mentions("'Resource':'arn:aws:s3:::b/${s3:existingobjecttag/a}'"));
+    assert!(!mentions("'Resource':'*','Condition':{'StringEquals':{'s3:RequestObjectTag/a':'b'}}"));
+}
+
 fn texts(values: &'static [&'static str]) -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(values), 1..3)
         .prop_map(|values| if values.len() == 1 { format!("'{}'", values[0]) } else { format!("{values:?}") })

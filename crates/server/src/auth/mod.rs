@@ -5,11 +5,15 @@
 //! that `Host` is signed, that there is one way of signing only, that the framing headers are plain numbers.
 //! The operations that are asked for most are verified by `sigv4` instead, which leaves every refusal to s3s.
 
+mod actions;
+mod authorize;
+mod context;
 pub(crate) mod forms;
 mod front;
 pub(crate) mod identity;
 mod provider;
 pub(crate) mod sigv4;
 
+pub(crate) use authorize::{Standing, authorize, authorize_tags, hide, may};
 pub(crate) use front::{check, session_token};
 pub(crate) use provider::Provider;

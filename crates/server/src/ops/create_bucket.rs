@@ -22,18 +22,18 @@ pub(crate) struct Request {
     pub(crate) owner: String,
 }
 
-/// Runs it.
+/// Runs it; says whether the bucket was created, not there already.
 ///
 /// # Errors
 /// `InvalidLocationConstraint`, `IllegalLocationConstraintException`, `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`.
-pub(crate) async fn run(ops: &Ops, request: Request) -> Result<(), S3Error> {
+pub(crate) async fn run(ops: &Ops, request: Request) -> Result<bool, S3Error> {
     check_location(request.location.as_deref(), &ops.region)?;
     match ops.store.create_bucket_of(request.bucket.clone(), Some(ops.region.clone()), request.owner).await {
-        Err(StoreError::BucketAlreadyOwnedByYou) if ops.region == LENIENT_REGION => Ok(()),
+        Err(StoreError::BucketAlreadyOwnedByYou) if ops.region == LENIENT_REGION => Ok(false),
         Err(error @ (StoreError::BucketAlreadyOwnedByYou | StoreError::BucketAlreadyExists)) => {
             Err(S3Error::from(error).detail("BucketName", request.bucket.as_str()))
         }
-        outcome => Ok(outcome?),
+        outcome => Ok(outcome.map(|()| true)?),
     }
 }
 

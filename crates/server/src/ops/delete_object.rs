@@ -29,8 +29,8 @@ pub(crate) struct Named {
     /// Its key, not checked.
     pub(crate) key: String,
     pub(crate) if_match: Option<EtagMatch>,
-    /// What the request asks for this object that is not served.
-    pub(crate) unsupported: Option<&'static str>,
+    /// Why it is not deleted, when that is known already.
+    pub(crate) refused: Option<S3Error>,
 }
 
 /// What became of each object, in the order of the request.
@@ -47,8 +47,8 @@ pub(crate) async fn many(ops: &Ops, request: Request) -> Result<Response, S3Erro
     let mut deletes = Vec::with_capacity(request.objects.len());
     let mut response: Vec<(String, Option<S3Error>)> = Vec::with_capacity(request.objects.len());
     for object in request.objects {
-        let refused = match (object.unsupported, ObjectKey::new(&object.key)) {
-            (Some(what), _) => Some(S3Error::unsupported(what)),
+        let refused = match (object.refused, ObjectKey::new(&object.key)) {
+            (Some(error), _) => Some(error),
             (None, Ok(key)) => {
                 deletes.push(DeleteObject { key, if_match: object.if_match });
                 None

@@ -23,6 +23,7 @@ use gabion_platform::Clock;
 use gabion_store::{Encrypt, Store};
 use gabion_types::limits::PART_NUMBER_MAX;
 
+use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
 
@@ -36,6 +37,8 @@ pub(crate) struct Ops {
     pub(crate) credentials: Arc<dyn CredentialStore>,
     /// How objects are encrypted of which neither request nor bucket says anything.
     pub(crate) default_encryption: Option<Encrypt>,
+    /// Whose objects are in buckets that do not say.
+    pub(crate) object_ownership: Ownership,
 }
 
 impl Ops {

@@ -117,7 +117,7 @@ fn encoded(value: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// The `response-*` parameters and the headers that they replace. Only signed requests get this far.
+/// The `response-*` parameters and the headers that they replace. They count for signed requests only.
 const OVERRIDES: [(&str, HeaderName); 6] = [
     ("response-content-type", CONTENT_TYPE),
     ("response-content-language", CONTENT_LANGUAGE),

@@ -1,15 +1,18 @@
 //! Adapters of the operations on buckets themselves.
 
+use gabion_store::ConfigScope;
 use http::header::LOCATION;
 use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
 
+use super::acl;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_create_bucket};
-use super::{bucket_tags, configs, date};
-use crate::error::S3Error;
+use super::{bucket_tags, configs, date, ownership};
+use crate::access::acl::Owners;
+use crate::error::{S3Code, S3Error};
 use crate::ops::{Ops, bucket, create_bucket, list_buckets};
 
 const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
@@ -27,7 +30,11 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         region: text("bucket-region")?,
     };
     let account = &call.caller.account;
-    let page = list_buckets::run(ops, account, request).await?;
+    let page = match call.caller.is_anonymous() {
+        // Who has no account has no buckets: none is looked for.
+        true => list_buckets::Response { buckets: Vec::new(), next_token: None, prefix: None, regions: false },
+        false => list_buckets::run(ops, account, request).await?,
+    };
     Ok(answer::document(Xml::document("ListAllMyBucketsResult", |xml| {
         xml.element("Owner", |xml| {
             xml.text("ID", &account.canonical_id);
@@ -62,11 +69,21 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     };
     let bucket = call.bucket()?;
     let path = format!("/{bucket}");
-    create_bucket::run(
-        ops,
-        create_bucket::Request { bucket, location, owner: call.caller.account.canonical_id.clone() },
-    )
-    .await?;
+    let owner = call.caller.account.canonical_id.clone();
+    let said = ownership::requested(call)?;
+    let acl = acl::requested(ops, call, Owners { own: &owner, bucket: &owner })?;
+    let acl = ownership::check_new(said.unwrap_or(ops.object_ownership), acl, &owner)?;
+    let request = create_bucket::Request { bucket: bucket.clone(), location, owner: owner.clone() };
+    if !create_bucket::run(ops, request).await? && ops.settings(&bucket)?.access.acl != acl {
+        // It was there already, and stays as it is.
+        return Err(S3Code::BucketAlreadyExists.into());
+    }
+    if let Some(said) = said {
+        ownership::set(ops, ConfigScope::Bucket(bucket.clone()), said.as_str()).await?;
+    }
+    if let Some(acl) = acl {
+        acl::keep(ops, bucket, &owner, &acl).await?;
+    }
     let mut response = match tags {
         Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,
         None => answer::empty(StatusCode::OK),

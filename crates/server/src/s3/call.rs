@@ -1,5 +1,6 @@
 //! An authenticated request, as the adapters of operations read it.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use gabion_store::VersionId;
@@ -82,7 +83,7 @@ impl Call {
     ///
     /// # Errors
     /// Those of the index.
-    pub(super) fn settings(&self, ops: &Ops) -> Result<&BucketSettings, S3Error> {
+    pub(crate) fn settings(&self, ops: &Ops) -> Result<&BucketSettings, S3Error> {
         match self.settings.get() {
             Some(settings) => Ok(settings),
             None => {
@@ -105,7 +106,7 @@ impl Call {
         std::mem::take(&mut self.headers)
     }
 
-    pub(super) fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
@@ -114,15 +115,35 @@ impl Call {
         self.routed.private
     }
 
-    pub(super) fn query(&self) -> &Query {
+    pub(crate) fn query(&self) -> &Query {
         &self.routed.query
+    }
+
+    /// Who sent it.
+    pub(crate) fn caller(&self) -> &Identity {
+        &self.caller
+    }
+
+    /// The bucket that the request names, if it names one.
+    pub(crate) fn named_bucket(&self) -> Option<&BucketName> {
+        self.routed.bucket.as_ref()
+    }
+
+    /// Whether it came encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.routed.scheme == "https"
+    }
+
+    /// Where it came from.
+    pub(crate) fn source(&self) -> IpAddr {
+        self.routed.source
     }
 
     /// The bucket that the request names.
     ///
     /// # Errors
     /// Never for an operation on a bucket.
-    pub(super) fn bucket(&self) -> Result<BucketName, S3Error> {
+    pub(crate) fn bucket(&self) -> Result<BucketName, S3Error> {
         self.routed.bucket.clone().ok_or_else(|| S3Code::InvalidBucketName.into())
     }
 
@@ -130,7 +151,7 @@ impl Call {
     ///
     /// # Errors
     /// Never for an operation on an object.
-    pub(super) fn key(&self) -> Result<ObjectKey, S3Error> {
+    pub(crate) fn key(&self) -> Result<ObjectKey, S3Error> {
         self.routed.key.clone().ok_or_else(|| S3Code::InvalidURI.into())
     }
 
@@ -138,7 +159,7 @@ impl Call {
     ///
     /// # Errors
     /// `InvalidArgument` for what is no id of a version.
-    pub(super) fn version(&self) -> Result<Option<VersionId>, S3Error> {
+    pub(crate) fn version(&self) -> Result<Option<VersionId>, S3Error> {
         let Some(id) = self.query().get("versionId")? else { return Ok(None) };
         id.parse().map(Some).map_err(|_| {
             let message = match id {
@@ -162,7 +183,7 @@ impl Call {
     ///
     /// # Errors
     /// `InvalidArgument` when it is there more than once, or no text.
-    pub(super) fn header(&self, name: &str) -> Result<Option<&str>, S3Error> {
+    pub(crate) fn header(&self, name: &str) -> Result<Option<&str>, S3Error> {
         Ok(self.present(name)?.filter(|value| !value.is_empty()))
     }
 

@@ -1,11 +1,12 @@
 //! Adapters of CopyObject and UploadPartCopy.
 
-use gabion_store::{CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef};
+use gabion_store::{CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef, VersionId};
 use gabion_types::{BucketName, ObjectKey};
 use http::Response;
 use percent_encoding::percent_decode_str;
 use s3s::Body;
 
+use super::acl::{self, ObjectAccess};
 use super::answer;
 use super::call::Call;
 use super::unsupported::check_version;
@@ -25,12 +26,15 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
             return Err(S3Error::argument("x-amz-metadata-directive", other, "Unknown metadata directive."));
         }
     };
+    let ObjectAccess { owner, acl } = acl::of_new_object(ops, call, &call.bucket()?)?;
     let request = CopyObject {
         source: source(call)?,
         bucket: call.bucket()?,
         key: call.key()?,
         metadata,
         tags: tags::of_copy(call)?,
+        owner,
+        acl,
         conditions: conditions::write(call)?,
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,
     };
@@ -85,6 +89,23 @@ fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: 
 fn source(call: &Call) -> Result<CopySource, S3Error> {
     let (bucket, key) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
     Ok(CopySource { bucket, key, conditions: conditions::read(call, "x-amz-copy-source-") })
+}
+
+/// What is copied.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceName {
+    pub(crate) bucket: BucketName,
+    pub(crate) key: ObjectKey,
+    pub(crate) version: Option<VersionId>,
+}
+
+/// What a request copies.
+///
+/// # Errors
+/// See [`parse_source`].
+pub(crate) fn source_name(call: &Call) -> Result<SourceName, S3Error> {
+    let (bucket, key) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
+    Ok(SourceName { bucket, key, version: None })
 }
 
 /// Reads `[/]bucket/key[?versionId=…]`, encoded as in a URL.

@@ -12,11 +12,11 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    bucket_encryption, bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes, objects, owners,
-    payment, posts, tags, unsupported, uploads, versioning,
+    acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes,
+    objects, owners, ownership, payment, posts, public_access, tags, unsupported, uploads, versioning,
 };
 use crate::auth::forms::FormKeys;
-use crate::auth::session_token;
+use crate::auth::{self, Standing, session_token};
 use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -28,6 +28,8 @@ pub(super) struct Dispatch {
     pub(super) ops: Arc<Ops>,
     /// Verifies forms.
     pub(super) forms: Arc<FormKeys>,
+    /// Who sends what says nothing of its sender.
+    pub(super) nobody: Arc<Identity>,
 }
 
 /// s3s wants it; no request gets there.
@@ -74,7 +76,7 @@ impl S3Route for Dispatch {
 impl Dispatch {
     /// Who sent a request that s3s has verified. The token was looked at before; what it says now counts.
     fn caller(&self, request: &S3Request<Body>, routed: &Routed) -> Result<Arc<Identity>, S3Error> {
-        let Some(signed) = &request.credentials else { return Err(S3Code::AccessDenied.into()) };
+        let Some(signed) = &request.credentials else { return Ok(Arc::clone(&self.nobody)) };
         let token = session_token(&request.headers, &routed.query)?;
         match self.ops.credentials.find(&signed.access_key, token) {
             Ok(credential) => Ok(credential.identity),
@@ -92,9 +94,23 @@ impl Dispatch {
     }
 
     async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
-        let operation = call.routed.operation.clone()?;
+        let operation = match &call.routed.operation {
+            // To nobody nothing is told, not even whether there is such an operation.
+            Err(_) if call.caller.is_anonymous() => return Err(S3Code::AccessDenied.into()),
+            operation => operation.clone()?,
+        };
         let ops = &*self.ops;
         unsupported::check(call)?;
+        let standing = auth::authorize(ops, call, operation).await?;
+        match self.perform(call, operation).await {
+            Err(error) if standing == Standing::Granted => Err(Box::pin(auth::hide(ops, call, operation, error)).await),
+            outcome => outcome,
+        }
+    }
+
+    /// Runs an operation that was allowed.
+    async fn perform(&self, call: &mut Call, operation: Operation) -> Result<Response<Body>, S3Error> {
+        let ops = &*self.ops;
         if call.has.extensions {
             owners::check(ops, call).await?;
         }
@@ -144,6 +160,20 @@ impl Dispatch {
             Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(ops, call)).await,
             Operation::PutBucketLifecycleConfiguration => Box::pin(lifecycle::put(ops, call)).await,
             Operation::DeleteBucketLifecycle => Box::pin(lifecycle::delete(ops, call)).await,
+            Operation::GetBucketAcl => Box::pin(acl::get_of_bucket(ops, call)).await,
+            Operation::PutBucketAcl => Box::pin(acl::put_of_bucket(ops, call)).await,
+            Operation::GetObjectAcl => Box::pin(acl::get_of_object(ops, call)).await,
+            Operation::PutObjectAcl => Box::pin(acl::put_of_object(ops, call)).await,
+            Operation::GetBucketPolicy => Box::pin(bucket_policy::get(ops, call)).await,
+            Operation::PutBucketPolicy => Box::pin(bucket_policy::put(ops, call)).await,
+            Operation::DeleteBucketPolicy => Box::pin(bucket_policy::delete(ops, call)).await,
+            Operation::GetBucketPolicyStatus => Box::pin(bucket_policy::status(ops, call)).await,
+            Operation::GetPublicAccessBlock => Box::pin(public_access::get(ops, call)).await,
+            Operation::PutPublicAccessBlock => Box::pin(public_access::put(ops, call)).await,
+            Operation::DeletePublicAccessBlock => Box::pin(public_access::delete(ops, call)).await,
+            Operation::GetBucketOwnershipControls => Box::pin(ownership::get(ops, call)).await,
+            Operation::PutBucketOwnershipControls => Box::pin(ownership::put(ops, call)).await,
+            Operation::DeleteBucketOwnershipControls => Box::pin(ownership::delete(ops, call)).await,
             Operation::PostObject => Box::pin(posts::post(ops, &self.forms, call)).await,
         }
     }

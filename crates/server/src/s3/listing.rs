@@ -1,6 +1,9 @@
 //! Adapters of ListObjects, ListObjectsV2 and ListMultipartUploads.
 
+use std::borrow::Cow;
+
 use gabion_store::Owner;
+use gabion_types::BucketName;
 use http::Response;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use s3s::Body;
@@ -10,7 +13,8 @@ use super::call::Call;
 use super::date;
 use super::query::Query;
 use super::xml::Xml;
-use crate::error::S3Error;
+use crate::credentials::AccountName;
+use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::kind_name;
 use crate::ops::list_objects::{self, From};
 use crate::ops::{Ops, list_uploads};
@@ -70,6 +74,41 @@ pub(super) fn owner(xml: &mut Xml, element: &str, owner: &Owner) {
     });
 }
 
+/// Who owns the objects of a bucket, as listings name them.
+pub(super) struct Owners<'a> {
+    ops: &'a Ops,
+    bucket: Owner,
+    /// Whether objects have owners of their own.
+    by_writer: bool,
+}
+
+impl<'a> Owners<'a> {
+    /// # Errors
+    /// `NoSuchBucket`.
+    pub(super) fn of(ops: &'a Ops, bucket: &BucketName) -> Result<Self, S3Error> {
+        let settings = ops.settings(bucket)?;
+        let access = &settings.access;
+        let owner = access.owner.as_deref().ok_or(S3Code::NoSuchBucket)?;
+        let by_writer = access.ownership.ownership(ops.object_ownership).has_acls();
+        Ok(Self { ops, bucket: account(ops, owner), by_writer })
+    }
+
+    /// By the canonical id that is kept with an object, if it is not the bucket's owner's.
+    pub(super) fn named(&self, id: Option<&str>) -> Cow<'_, Owner> {
+        match id.filter(|_| self.by_writer) {
+            None => Cow::Borrowed(&self.bucket),
+            Some(id) => Cow::Owned(account(self.ops, id)),
+        }
+    }
+}
+
+/// An account, by its canonical id; one that is no more has no name.
+fn account(ops: &Ops, id: &str) -> Owner {
+    let account = ops.credentials.account(AccountName::CanonicalId(id));
+    let display_name = account.map(|account| account.display_name.clone()).unwrap_or_default();
+    Owner { id: id.to_owned(), display_name }
+}
+
 /// ListObjects.
 pub(super) async fn objects(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let query = call.query();
@@ -77,6 +116,7 @@ pub(super) async fn objects(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
     let marker = query.text("marker")?;
     let page = list_objects::run(ops, request(call, From::Marker(marker.to_owned()))?).await?;
     let delimiter = query.text("delimiter")?;
+    let owners = Owners::of(ops, &call.bucket()?)?;
     Ok(answer::document(Xml::document("ListBucketResult", |xml| {
         xml.text("Name", call.bucket().map(|name| name.to_string()).unwrap_or_default());
         names.write(xml, "Prefix", query.text("prefix").unwrap_or_default());
@@ -91,7 +131,7 @@ pub(super) async fn objects(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
         }
         xml.value("IsTruncated", page.listed.truncated);
         names.declare(xml);
-        contents(xml, names, &page, Some(ops.store.owner()));
+        contents(xml, names, &page, Some(&owners));
     })))
 }
 
@@ -108,6 +148,7 @@ pub(super) async fn objects_v2(ops: &Ops, call: &Call) -> Result<Response<Body>,
     let fetch_owner = query.text("fetch-owner")?.eq_ignore_ascii_case("true");
     let page = list_objects::run(ops, request(call, from)?).await?;
     let delimiter = query.text("delimiter")?;
+    let owners = Owners::of(ops, &call.bucket()?)?;
     Ok(answer::document(Xml::document("ListBucketResult", |xml| {
         xml.text("Name", call.bucket().map(|name| name.to_string()).unwrap_or_default());
         names.write(xml, "Prefix", query.text("prefix").unwrap_or_default());
@@ -123,7 +164,7 @@ pub(super) async fn objects_v2(ops: &Ops, call: &Call) -> Result<Response<Body>,
         }
         xml.value("IsTruncated", page.listed.truncated);
         names.declare(xml);
-        contents(xml, names, &page, fetch_owner.then(|| ops.store.owner()));
+        contents(xml, names, &page, fetch_owner.then_some(&owners));
     })))
 }
 
@@ -138,7 +179,7 @@ fn request(call: &Call, from: From) -> Result<list_objects::Request, S3Error> {
     })
 }
 
-fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, of: Option<&Owner>) {
+fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, owners: Option<&Owners<'_>>) {
     for entry in &page.listed.entries {
         xml.element("Contents", |xml| {
             names.write(xml, "Key", &entry.key);
@@ -149,8 +190,8 @@ fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, of: Opti
             }
             xml.optional("ChecksumType", entry.checksums.first().map(|(_, kind)| kind_name(*kind)));
             xml.value("Size", entry.size);
-            if let Some(of) = of {
-                owner(xml, "Owner", of);
+            if let Some(owners) = owners {
+                owner(xml, "Owner", &owners.named(entry.owner.as_deref()));
             }
             xml.text("StorageClass", entry.storage_class.as_deref().unwrap_or(STANDARD));
         });
@@ -173,6 +214,7 @@ pub(super) async fn uploads(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
     };
     let asked = request.clone();
     let page = list_uploads::run(ops, request).await?;
+    let owners = Owners::of(ops, &asked.bucket)?;
     Ok(answer::document(Xml::document("ListMultipartUploadsResult", |xml| {
         xml.text("Bucket", asked.bucket.as_str());
         names.write(xml, "KeyMarker", asked.key_marker.as_deref().unwrap_or_default());
@@ -193,8 +235,9 @@ pub(super) async fn uploads(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
             xml.element("Upload", |xml| {
                 names.write(xml, "Key", &upload.key);
                 xml.value("UploadId", upload.upload);
-                owner(xml, "Initiator", ops.store.owner());
-                owner(xml, "Owner", ops.store.owner());
+                let of = owners.named(upload.owner.as_deref());
+                owner(xml, "Initiator", &of);
+                owner(xml, "Owner", &of);
                 xml.text("StorageClass", upload.storage_class.as_deref().unwrap_or(STANDARD));
                 xml.value("Initiated", date::iso(upload.created_ms));
                 if let Some((algorithm, kind)) = upload.checksum {

@@ -6,10 +6,12 @@
 //! behind it look the same to a client. The body is not polled before the request was found good, so that a client that
 //! waits for `100 Continue` sends it only then.
 
+mod acl;
 mod answer;
 mod attributes;
 mod body;
 mod bucket_encryption;
+mod bucket_policy;
 mod bucket_tags;
 mod buckets;
 mod call;
@@ -30,14 +32,16 @@ mod listing;
 mod object_attributes;
 mod objects;
 mod owners;
+mod ownership;
 mod payment;
 mod posts;
+mod public_access;
 mod query;
 mod received;
 mod request_id;
 mod route;
 mod settings;
-mod tags;
+pub(crate) mod tags;
 mod unsupported;
 mod uploads;
 mod versioning;
@@ -62,6 +66,7 @@ use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
 use tokio_util::sync::CancellationToken;
 
+pub use crate::access::Ownership;
 use crate::auth;
 use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::{Framing, Verified};
@@ -72,15 +77,19 @@ use crate::lifecycle::worker::Worker;
 use crate::lifecycle::{LifecycleFigures, LifecycleOptions};
 use crate::ops::Ops;
 
+pub(crate) use acl::requested as requested_acl;
 use answer::{About, Rendered};
-use call::Call;
+pub(crate) use call::Call;
 use content::Content;
+pub(crate) use copies::{SourceName, source_name};
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
 pub(crate) use query::Query;
 use received::Received;
 use request_id::{RequestId, RequestIds};
-use route::{Operation, Routed};
+pub(crate) use route::Operation;
+use route::Routed;
+pub(crate) use settings::BucketSettings;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
@@ -103,6 +112,8 @@ pub struct S3Options {
     pub default_encryption: Option<EncryptionScheme>,
     /// Whether the operations that are asked for most are verified by `auth::sigv4`; if not, s3s verifies all. The answers are the same.
     pub fast_path: bool,
+    /// Whose objects are in buckets that do not say, and whether ACLs count in them.
+    pub object_ownership: Ownership,
 }
 
 /// Over which connections customers may show keys (SSE-C): else they are refused, as a key that went over the wire in the clear is none.
@@ -182,14 +193,17 @@ impl S3Service {
         }
         let first = credentials.first_account();
         store.set_owner(Owner { id: first.canonical_id.clone(), display_name: first.display_name.clone() });
-        let ops = Arc::new(Ops {
+        let ops = Ops {
             store,
             region: options.region.clone(),
             clock,
             credentials,
+            object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),
-        });
-        let dispatch = Dispatch { ops, forms: Arc::new(forms) };
+        };
+        let ops = Arc::new(ops);
+        let nobody = Arc::new(Identity::anonymous());
+        let dispatch = Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
             s3s: builder.build(),
@@ -200,7 +214,7 @@ impl S3Service {
             sigv2: options.sigv2,
             customer_keys: options.customer_keys,
             ids: RequestIds::new(entropy),
-            nobody: Arc::new(Identity::anonymous()),
+            nobody,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -248,7 +262,7 @@ impl S3Service {
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
-        let from_page = parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts)).flatten();
+        let from_page = parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts, peer)).flatten();
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
@@ -289,12 +303,12 @@ impl S3Service {
     }
 
     /// What a page of another origin asks for, and of which bucket.
-    fn asked_by_page(&self, parts: &Parts) -> Option<Box<(BucketName, cors::Asked)>> {
+    fn asked_by_page(&self, parts: &Parts, peer: Peer) -> Option<Box<(BucketName, cors::Asked)>> {
         let path = route::decoded_path(&parts.uri).ok()?;
         let asked = cors::Asked::of(&parts.method, &parts.headers)?;
         // A preflight says it all by itself.
         let routed =
-            Routed::new(parts, &path, &self.inner.domains, false).ok().filter(|_| parts.method != Method::OPTIONS)?;
+            Routed::new(parts, &path, &self.inner.domains, peer).ok().filter(|_| parts.method != Method::OPTIONS)?;
         Some(Box::new((routed.bucket?, asked)))
     }
 
@@ -332,7 +346,7 @@ impl S3Service {
         operation: &mut OperationName,
     ) -> Result<(Routed, Option<Verified>), S3Error> {
         let path = route::decoded_path(&parts.uri)?;
-        let mut routed = Routed::new(parts, &path, &self.inner.domains, peer.tls)?;
+        let mut routed = Routed::new(parts, &path, &self.inner.domains, peer)?;
         routed.private |= match self.inner.customer_keys {
             CustomerKeys::Encrypted => false,
             CustomerKeys::Local => peer.address.ip().is_loopback(),

@@ -3,16 +3,19 @@
 use gabion_store::{
     DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
 };
+use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
 
+use super::acl;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_delete};
 use super::{attributes, checksums, conditions, date, encryption, lifecycle};
-use crate::error::S3Error;
+use crate::auth;
+use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
 
@@ -20,21 +23,21 @@ const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let put = asked_put(call)?;
+    let put = asked_put(ops, call)?;
     let body = body::object_body(call)?;
     store(ops, call, put, body).await
 }
 
 /// PutObject, of which the body is known already.
 pub(super) async fn put_body(ops: &Ops, call: &Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
-    store(ops, call, asked_put(call)?, body).await
+    store(ops, call, asked_put(ops, call)?, body).await
 }
 
-fn asked_put(call: &Call) -> Result<PutObject, S3Error> {
+fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
     Ok(PutObject {
         bucket: call.bucket()?,
         key: call.key()?,
-        attributes: attributes::read(call)?,
+        attributes: acl::attributes_of_new(ops, call)?,
         conditions: conditions::write(call)?,
     })
 }
@@ -103,6 +106,10 @@ struct Shown {
 /// What a GetObject or HeadObject asks for, and what it wants to see.
 fn asked(call: &Call) -> Result<(get_object::Request, Shown), S3Error> {
     let overrides = attributes::overrides(call.query())?;
+    if !overrides.is_empty() && call.caller.is_anonymous() {
+        let message = "Request specific response headers cannot be used for anonymous GET requests.";
+        return Err(S3Error::request(message));
+    }
     let customer = encryption::reading(call)?;
     let md5 = customer.as_ref().map(encryption::Customer::md5);
     let get = GetObject {
@@ -176,18 +183,22 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     let document = body::document(call, DocumentDigests::Required).await?;
     let delete = parse_delete(&document)?;
     let quiet = delete.quiet.unwrap_or(false);
-    let objects = delete.objects.into_iter().map(|object| {
+    let mut objects = Vec::with_capacity(delete.objects.len());
+    for object in delete.objects {
         let version = object.version_id.as_deref().is_some_and(|version| version != "null");
-        let unsupported = match () {
-            () if version => Some("VersionId"),
-            () if object.last_modified_time.is_some() => Some("LastModifiedTime"),
-            () if object.size.is_some() => Some("Size"),
-            () => None,
+        let refused = match ObjectKey::new(&object.key) {
+            _ if version => Some(S3Error::unsupported("VersionId")),
+            _ if object.last_modified_time.is_some() => Some(S3Error::unsupported("LastModifiedTime")),
+            _ if object.size.is_some() => Some(S3Error::unsupported("Size")),
+            Ok(key) if !auth::may(ops, call, "s3:DeleteObject", Some(&key), None).await? => {
+                Some(S3Code::AccessDenied.into())
+            }
+            _ => None,
         };
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
-        delete_object::Named { key: object.key, if_match, unsupported }
-    });
-    let request = delete_object::Request { bucket: call.bucket()?, objects: objects.collect() };
+        objects.push(delete_object::Named { key: object.key, if_match, refused });
+    }
+    let request = delete_object::Request { bucket: call.bucket()?, objects };
     let outcomes = delete_object::many(ops, request).await?;
     Ok(answer::document(Xml::document("DeleteResult", |xml| {
         for (key, outcome) in &outcomes {

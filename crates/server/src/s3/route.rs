@@ -1,6 +1,7 @@
 //! Which operation a request asks for, and on what: from method, host, path and query alone, before it is trusted.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use gabion_types::{BucketName, ObjectKey, ObjectKeyError};
 use http::header::HOST;
@@ -12,6 +13,7 @@ use super::host::Domains;
 use super::posts;
 use super::query::Query;
 use crate::error::{S3Code, S3Error};
+use crate::http::Peer;
 
 macro_rules! operations {
     ($($name:ident,)*) => {
@@ -34,10 +36,11 @@ macro_rules! operations {
             /// Whether it may be about a version of an object.
             pub(crate) const fn takes_version(self) -> bool {
                 use Operation::{
-                    DeleteObjectTagging, GetObject, GetObjectAttributes, GetObjectTagging, HeadObject, PutObjectTagging,
+                    DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging, HeadObject,
+                    PutObjectAcl, PutObjectTagging,
                 };
-                let reads = matches!(self, GetObject | HeadObject | GetObjectAttributes | GetObjectTagging);
-                reads || matches!(self, PutObjectTagging | DeleteObjectTagging)
+                let reads = matches!(self, GetObject | HeadObject | GetObjectAttributes | GetObjectTagging | GetObjectAcl);
+                reads || matches!(self, PutObjectTagging | DeleteObjectTagging | PutObjectAcl)
             }
 
             /// Whether it looks at the body of its request.
@@ -50,11 +53,15 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
-    GetBucketLocation, GetBucketRequestPayment, GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAttributes,
-    GetObjectTagging, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2, ListParts,
-    PostObject, PreflightRequest, PutBucketCors, PutBucketEncryption, PutBucketLifecycleConfiguration, PutBucketRequestPayment, PutBucketTagging,
- PutObject, PutObjectTagging, UploadPart, UploadPartCopy,
+    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
+    DeleteBucketPolicy, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects,
+    DeletePublicAccessBlock, GetBucketAcl, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
+    GetBucketLocation, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketRequestPayment,
+    GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging,
+    GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2,
+    ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
+    PutBucketLifecycleConfiguration, PutBucketOwnershipControls, PutBucketPolicy, PutBucketRequestPayment,
+    PutBucketTagging, PutObject, PutObjectAcl, PutObjectTagging, PutPublicAccessBlock, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -62,7 +69,6 @@ operations! {
 const UNSUPPORTED: &[&str] = &[
     "abac",
     "accelerate",
-    "acl",
     "analytics",
     "annotation",
     "append",
@@ -79,10 +85,6 @@ const UNSUPPORTED: &[&str] = &[
     "metrics",
     "notification",
     "object-lock",
-    "ownershipControls",
-    "policy",
-    "policyStatus",
-    "publicAccessBlock",
     "renameObject",
     "replication",
     "restore",
@@ -124,6 +126,8 @@ pub(crate) struct Routed {
     pub(crate) scheme: &'static str,
     /// Whether a customer's key may be shown: nobody between client and server can read along, or the site does not mind.
     pub(crate) private: bool,
+    /// Where the request came from.
+    pub(crate) source: IpAddr,
     /// `Host`, as sent; empty if it is no text.
     pub(crate) host: HeaderValue,
     pub(crate) version: Version,
@@ -134,7 +138,7 @@ impl Routed {
     ///
     /// # Errors
     /// `InvalidURI`, `InvalidBucketName`, `KeyTooLongError`.
-    pub(crate) fn new(parts: &Parts, path: &str, domains: &Domains, tls: bool) -> Result<Self, S3Error> {
+    pub(crate) fn new(parts: &Parts, path: &str, domains: &Domains, peer: Peer) -> Result<Self, S3Error> {
         let host = host(parts);
         let query = Query::parse(parts.uri.query().unwrap_or_default())?;
         let resource = path.strip_prefix('/').unwrap_or(path);
@@ -155,9 +159,10 @@ impl Routed {
             (Some(_), None) => on_bucket(&parts.method, &query),
             (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
         };
-        let scheme = if tls { "https" } else { "http" };
+        let source = peer.address.ip();
+        let (scheme, private) = if peer.tls { ("https", true) } else { ("http", false) };
         let version = parts.version;
-        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, private: tls, host, version })
+        Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, private, source, host, version })
     }
 }
 
@@ -236,6 +241,7 @@ fn on_service(method: &Method) -> Result<Operation, S3Error> {
 
 /// Documents of buckets: which operation reads, writes and deletes each.
 const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
+    ("acl", [Some(Operation::GetBucketAcl), Some(Operation::PutBucketAcl), None]),
     ("cors", [Some(Operation::GetBucketCors), Some(Operation::PutBucketCors), Some(Operation::DeleteBucketCors)]),
     (
         "encryption",
@@ -251,6 +257,27 @@ const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
             Some(Operation::GetBucketLifecycleConfiguration),
             Some(Operation::PutBucketLifecycleConfiguration),
             Some(Operation::DeleteBucketLifecycle),
+        ],
+    ),
+    (
+        "ownershipControls",
+        [
+            Some(Operation::GetBucketOwnershipControls),
+            Some(Operation::PutBucketOwnershipControls),
+            Some(Operation::DeleteBucketOwnershipControls),
+        ],
+    ),
+    (
+        "policy",
+        [Some(Operation::GetBucketPolicy), Some(Operation::PutBucketPolicy), Some(Operation::DeleteBucketPolicy)],
+    ),
+    ("policyStatus", [Some(Operation::GetBucketPolicyStatus), None, None]),
+    (
+        "publicAccessBlock",
+        [
+            Some(Operation::GetPublicAccessBlock),
+            Some(Operation::PutPublicAccessBlock),
+            Some(Operation::DeletePublicAccessBlock),
         ],
     ),
     ("requestPayment", [Some(Operation::GetBucketRequestPayment), Some(Operation::PutBucketRequestPayment), None]),
@@ -296,6 +323,9 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
     }
     let upload = query.has("uploadId");
     match *method {
+        Method::GET if query.has("acl") => Ok(Operation::GetObjectAcl),
+        Method::PUT if query.has("acl") => Ok(Operation::PutObjectAcl),
+        _ if query.has("acl") => Err(S3Code::MethodNotAllowed.into()),
         Method::GET if query.has("tagging") => Ok(Operation::GetObjectTagging),
         Method::PUT if query.has("tagging") => Ok(Operation::PutObjectTagging),
         Method::DELETE if query.has("tagging") => Ok(Operation::DeleteObjectTagging),
@@ -331,7 +361,8 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        Routed::new(&parts, &decoded_path(&parts.uri)?, &Domains::new(&[]).unwrap(), false)
+        let peer = Peer { address: "127.0.0.1:1".parse().unwrap(), tls: false };
+        Routed::new(&parts, &decoded_path(&parts.uri)?, &Domains::new(&[]).unwrap(), peer)
     }
 
     #[test]
@@ -358,9 +389,15 @@ mod tests {
             ("POST", "/bkt?encryption", &[], "405"),
             ("PUT", "/bkt/k?encryption", &[], "501"),
             ("GET", "/bkt?versions", &[], "501"),
-            ("GET", "/bkt?acl", &[], "501"),
-            ("PUT", "/bkt?policy", &[], "501"),
             ("GET", "/bkt?versioning", &[], "GetBucketVersioning"),
+            ("GET", "/bkt?acl", &[], "GetBucketAcl"),
+            ("PUT", "/bkt?policy", &[], "PutBucketPolicy"),
+            ("PUT", "/bkt?policyStatus", &[], "405"),
+            ("DELETE", "/bkt?publicAccessBlock", &[], "DeletePublicAccessBlock"),
+            ("PUT", "/bkt?ownershipControls", &[], "PutBucketOwnershipControls"),
+            ("POST", "/bkt?acl", &[], "405"),
+            ("PUT", "/bkt/k?acl", &[], "PutObjectAcl"),
+            ("DELETE", "/bkt/k?acl", &[], "405"),
             ("PUT", "/bkt?versioning", &[], "501"),
             ("POST", "/bkt?delete", &[], "DeleteObjects"),
             ("POST", "/bkt", &[], "412"),

@@ -8,6 +8,7 @@ use gabion_types::BucketName;
 use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
 use super::{lifecycle, payment};
+use crate::access::BucketAccess;
 use crate::error::{S3Code, S3Error};
 use crate::lifecycle::LifecycleRules;
 use crate::ops::Ops;
@@ -21,6 +22,7 @@ pub(crate) struct BucketSettings {
     /// Whether who asks must say that he pays.
     pub(crate) requesters_pay: bool,
     pub(crate) encryption: Option<Result<BucketEncryption, NotUnderstood>>,
+    pub(crate) access: BucketAccess,
 }
 
 impl BucketSettings {
@@ -28,6 +30,7 @@ impl BucketSettings {
         Self {
             versioning: configs.versioning(),
             encryption: BucketEncryption::of(configs),
+            access: BucketAccess::parse(configs),
             cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)

@@ -13,6 +13,7 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::query::Query;
 use super::xml::{Xml, parse_tagging};
+use crate::auth;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -52,7 +53,7 @@ const PUNCTUATION: &str = "_.:/=+-@";
 ///
 /// # Errors
 /// `InvalidArgument` for a header that is no query string; else as [`check`].
-pub(super) fn of_header(call: &Call) -> Result<Tags, S3Error> {
+pub(crate) fn of_header(call: &Call) -> Result<Tags, S3Error> {
     let Some(header) = call.header(HEADER)? else { return Ok(Tags::new()) };
     let malformed = || {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.";
@@ -168,6 +169,7 @@ pub(super) fn as_document(tags: &Tags) -> String {
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
     let tags = of_document(parse_tagging(&document)?, Of::Object)?;
+    auth::authorize_tags(ops, call, &tags).await?;
     replace(ops, call, tags).await?;
     Ok(answer::empty(StatusCode::OK))
 }

@@ -20,15 +20,8 @@ const REFUSED: &[&str] = &[
     "x-amz-write-offset-bytes",
 ];
 
-/// The same for all that begin so.
-const REFUSED_PREFIXES: &[&str] = &["x-amz-grant-"];
-
 /// Headers of which some values ask for nothing: those are let through.
-const ALLOWED_VALUES: &[(&str, &[&str])] = &[
-    ("x-amz-acl", &["private", "bucket-owner-full-control"]),
-    ("x-amz-bucket-object-lock-enabled", &["false"]),
-    ("x-amz-object-ownership", &["BucketOwnerEnforced"]),
-];
+const ALLOWED_VALUES: &[(&str, &[&str])] = &[("x-amz-bucket-object-lock-enabled", &["false"])];
 
 /// Checks the headers, storage class and version of any request.
 ///
@@ -56,7 +49,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), S3Error> {
         if !name.starts_with("x-amz-") || value.is_empty() {
             continue;
         }
-        if REFUSED.contains(&name) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        if REFUSED.contains(&name) {
             return Err(S3Error::unsupported(name));
         }
         if let Some((_, allowed)) = ALLOWED_VALUES.iter().find(|(restricted, _)| *restricted == name)
@@ -81,18 +74,11 @@ mod tests {
     fn what_is_not_served_is_refused() {
         let not_implemented = Some(S3Code::NotImplemented);
         let table = [
-            ("x-amz-acl", "private", None),
-            ("x-amz-acl", "bucket-owner-full-control", None),
-            ("x-amz-acl", "public-read", not_implemented),
-            ("x-amz-acl", "nonsense", not_implemented),
-            ("x-amz-grant-read", "id=1", not_implemented),
             ("x-amz-tagging", "a=b", None),
             ("x-amz-tagging-directive", "REPLACE", None),
             ("x-amz-object-lock-mode", "GOVERNANCE", not_implemented),
             ("x-amz-bucket-object-lock-enabled", "true", not_implemented),
             ("x-amz-bucket-object-lock-enabled", "false", None),
-            ("x-amz-object-ownership", "BucketOwnerEnforced", None),
-            ("x-amz-object-ownership", "ObjectWriter", not_implemented),
             ("x-amz-website-redirect-location", "/x", None),
             ("x-amz-write-offset-bytes", "0", not_implemented),
             ("x-amz-checksum-sha512", "x", None),

@@ -11,9 +11,9 @@ use s3s::{Body, dto};
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
-use super::listing::{STANDARD, owner, url_encoded};
+use super::listing::{Owners, STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
-use super::{attributes, checksums, conditions, date, encryption, lifecycle};
+use super::{acl, checksums, conditions, date, encryption, lifecycle};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{kind_name, shown};
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
@@ -36,8 +36,12 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         }
     };
     let (bucket, key) = (call.bucket()?, call.key()?);
-    let request =
-        CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: attributes::read(call)?, checksum };
+    let request = CreateUpload {
+        bucket: bucket.clone(),
+        key: key.clone(),
+        attributes: acl::attributes_of_new(ops, call)?,
+        checksum,
+    };
     let (encrypt, md5) = encryption::decide(ops, call, &bucket)?;
     let created = upload::create(ops, request, encrypt.as_ref()).await?;
     let mut response = answer::document(Xml::document("InitiateMultipartUploadResult", |xml| {
@@ -175,12 +179,14 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
     };
     let after = request.after;
     let page = list_parts::run(ops, request).await?;
+    let owners = Owners::of(ops, &target.bucket)?;
+    let of = &*owners.named(page.listed.upload.owner.as_deref());
     let mut response = answer::document(Xml::document("ListPartsResult", |xml| {
         xml.text("Bucket", target.bucket.as_str());
         xml.text("Key", target.key.as_str());
         xml.value("UploadId", target.upload);
-        owner(xml, "Initiator", ops.store.owner());
-        owner(xml, "Owner", ops.store.owner());
+        owner(xml, "Initiator", of);
+        owner(xml, "Owner", of);
         xml.text("StorageClass", page.listed.upload.storage_class.as_deref().unwrap_or(STANDARD));
         xml.value("PartNumberMarker", after);
         let last = page.listed.parts.last().map_or(0, |part| part.part_number);

@@ -160,6 +160,21 @@ pub(crate) fn parse_encryption(document: &[u8]) -> Result<dto::ServerSideEncrypt
     parse(document)
 }
 
+/// Reads the document of PutBucketAcl and PutObjectAcl.
+pub(crate) fn parse_acl(document: &[u8]) -> Result<dto::AccessControlPolicy, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutPublicAccessBlock.
+pub(crate) fn parse_public_access_block(document: &[u8]) -> Result<dto::PublicAccessBlockConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutBucketOwnershipControls.
+pub(crate) fn parse_ownership_controls(document: &[u8]) -> Result<dto::OwnershipControls, S3Error> {
+    parse(document)
+}
+
 /// Reads the document of CompleteMultipartUpload.
 pub(crate) fn parse_complete(document: &[u8]) -> Result<dto::CompletedMultipartUpload, S3Error> {
     parse(document)

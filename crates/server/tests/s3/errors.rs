@@ -41,16 +41,12 @@ async fn what_is_not_served_is_not_implemented() {
     let s3 = S3::with_bucket().await;
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     for (method, target) in [
-        ("GET", "/bkt?acl"),
-        ("PUT", "/bkt?acl"),
-        ("GET", "/bkt?policy"),
         ("PUT", "/bkt?versioning"),
         ("GET", "/bkt?versions"),
         ("PUT", "/bkt/k?encryption"),
         ("GET", "/bkt?object-lock"),
         ("DELETE", "/bkt?website"),
         ("PUT", "/bkt?replication"),
-        ("GET", "/bkt/k?acl"),
         ("PUT", "/bkt/k?retention"),
         ("PUT", "/bkt/k?legal-hold"),
         ("POST", "/bkt/k?restore"),
@@ -76,8 +72,6 @@ async fn headers_that_are_not_served_are_not_ignored() {
     put("x-amz-acl", "private").await.expect(200);
     put("x-amz-acl", "bucket-owner-full-control").await.expect(200);
     put("x-amz-storage-class", "STANDARD").await.expect(200);
-    put("x-amz-acl", "public-read").await.refused(501, "NotImplemented");
-    put("x-amz-grant-read", "id=1").await.refused(501, "NotImplemented");
     put("x-amz-server-side-encryption", "AES256").await.refused(501, "NotImplemented");
     put("x-amz-object-lock-mode", "GOVERNANCE").await.refused(501, "NotImplemented");
     put("x-amz-website-redirect-location", "x").await.refused(400, "InvalidRedirectLocation");

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use gabion_metadata::{Index, IndexError, MemoryIndex};
 use gabion_platform::{Clock, Disk, SeededEntropy, SimDisk, SystemClock};
 use gabion_segment::{LogConfig, LogTarget};
-use gabion_server::credentials::Credentials;
+use gabion_server::credentials::{CredentialStore, Credentials};
 use gabion_server::http::Peer;
 use gabion_server::s3::{S3Options, S3Service};
 use gabion_store::{Env, EtagKind, IndexFactory, Silent, Store, StoreConfig};
@@ -99,8 +99,16 @@ impl S3 {
         s3
     }
 
-    fn of((store, disk): (Store, SimDisk), options: S3Options) -> Self {
-        let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));
+    /// With these users.
+    pub(crate) async fn for_users(credentials: Arc<dyn CredentialStore>) -> Self {
+        Self::for_those(credentials, store().await, options())
+    }
+
+    fn of(store: (Store, SimDisk), options: S3Options) -> Self {
+        Self::for_those(Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY)), store, options)
+    }
+
+    fn for_those(credentials: Arc<dyn CredentialStore>, (store, disk): (Store, SimDisk), options: S3Options) -> Self {
         let service =
             S3Service::new(store.clone(), credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();
         Self { service, store, disk }

@@ -3,6 +3,7 @@
 //! `tests/slow_path` runs the same with s3s in front of all operations.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod auth;
 mod bodies;
 mod buckets;

@@ -121,7 +121,7 @@ async fn forms_are_refused_as_on_aws() {
         (&format!("{KEY},[\"content-length-range\",6,10]"), &[key, file], 400, "EntityTooSmall"),
         (&format!("{KEY},[\"content-length-range\",0,4]"), &[key, file], 400, "EntityTooLarge"),
         (&format!("{KEY},[\"content-length-range\",0]"), &[key, file], 400, "InvalidPolicyDocument"),
-        (&format!("{KEY},{{\"acl\":\"nonsense\"}}"), &[key, ("acl", "nonsense"), file], 501, "NotImplemented"),
+        (&format!("{KEY},{{\"acl\":\"nonsense\"}}"), &[key, ("acl", "nonsense"), file], 400, "InvalidArgument"),
         (&format!("{KEY},{{\"content-md5\":\"x\"}}"), &[key, ("Content-MD5", "x"), file], 400, "InvalidDigest"),
         (&format!("{KEY},{{\"tagging\":\"x\"}}"), &[key, ("tagging", "x"), file], 400, "MalformedXML"),
     ];

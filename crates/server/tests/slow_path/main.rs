@@ -1,6 +1,8 @@
 //! The tests of `tests/s3` with s3s in front of all operations.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../s3/access.rs"]
+mod access;
 #[path = "../s3/auth.rs"]
 mod auth;
 #[path = "../s3/bodies.rs"]

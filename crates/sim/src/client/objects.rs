@@ -206,6 +206,8 @@ impl Client<'_> {
                 key,
                 metadata,
                 tags: None,
+                owner: None,
+                acl: None,
                 conditions: WriteConditions::default(),
                 checksum_algorithm: None,
             };

@@ -44,6 +44,10 @@ pub struct CopyObject {
     pub metadata: CopyMetadata,
     /// Tags of the copy; without any it has the source's.
     pub tags: Option<Vec<(String, String)>>,
+    /// Canonical id of the account that owns the copy: never the source's. Nothing means the bucket's owner.
+    pub owner: Option<String>,
+    /// What is granted on the copy: never the source's.
+    pub acl: Option<String>,
     /// When to refuse, by the object that the copy would replace.
     pub conditions: WriteConditions,
     /// Checksum that the copy must have; without one it has the source's.

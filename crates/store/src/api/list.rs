@@ -47,4 +47,6 @@ pub struct ObjectSummary {
     pub checksums: Vec<(ChecksumAlgorithm, ChecksumKind)>,
     /// Its storage class; nothing means `STANDARD`.
     pub storage_class: Option<String>,
+    /// Canonical id of the account that owns it; nothing means the bucket's owner.
+    pub owner: Option<String>,
 }

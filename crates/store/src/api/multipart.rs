@@ -178,6 +178,8 @@ pub struct UploadSummary {
     pub created_ms: u64,
     /// Its storage class; nothing means `STANDARD`.
     pub storage_class: Option<String>,
+    /// Canonical id of the account that will own the object; nothing means the bucket's owner.
+    pub owner: Option<String>,
     /// The checksum of the object to be, if one was asked for.
     pub checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
 }

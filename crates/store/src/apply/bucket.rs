@@ -31,6 +31,7 @@ pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMuta
     };
     overlay.count_home(at.home, Count::Up);
     overlay.put(Table::Bucket, key, &row);
+    overlay.config_changed(Some(name(&m.bucket)?));
     Ok(())
 }
 
@@ -42,6 +43,7 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
         overlay.count_home(row.home, Count::Down);
         overlay.count_bucket(Count::Down);
         overlay.delete(Table::Bucket, key);
+        overlay.config_changed(Some(name(&m.bucket)?));
     }
     // There are none, but for one whose commit failed, as it seemed, and took effect at the next start after all.
     let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");

@@ -116,6 +116,7 @@ fn upload_summary(key: String, upload: UploadId, row: UploadRow) -> UploadSummar
         upload,
         created_ms: row.created_ms,
         storage_class: row.attributes.storage_class,
+        owner: row.attributes.owner,
         checksum: row.checksum_algorithm.and_then(ChecksumAlgorithm::from_index).zip(row.checksum_kind),
     }
 }

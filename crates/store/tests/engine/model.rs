@@ -318,6 +318,8 @@ impl Run {
             key: key(KEYS[to.1]),
             metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
             tags: tags.map(numbered),
+            owner: None,
+            acl: None,
             conditions: WriteConditions::default(),
             checksum_algorithm: None,
         };

@@ -152,6 +152,8 @@ async fn a_manifest_of_many_extents() {
         key: key("copy"),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
         tags: None,
+        owner: None,
+        acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     };

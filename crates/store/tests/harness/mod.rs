@@ -250,6 +250,8 @@ pub fn copy_request(from: &str, to: &str) -> CopyObject {
         key: key(to),
         metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
         tags: None,
+        owner: None,
+        acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,
     }

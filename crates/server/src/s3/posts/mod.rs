@@ -23,9 +23,11 @@ use s3s::Body;
 use super::answer;
 use super::call::Call;
 use super::checksums::BodyDigests;
+use super::route::Operation;
 use super::uploads::location;
 use super::xml::Xml;
 use super::{objects, owners, payment, tags, unsupported};
+use crate::auth;
 use crate::auth::forms::{FormKeys, SignedForm};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -165,13 +167,15 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let mut form = Form::new(std::mem::take(&mut call.body), &boundary);
     let (mut fields, filename) = Fields::read(&mut form).await?;
     let (bucket, key) = (call.bucket()?, fields.key(&filename)?);
-    call.caller = keys.verify(&fields.signed())?.ok_or(S3Code::AccessDenied)?;
+    call.caller = keys.verify(&fields.signed())?.unwrap_or_else(|| Arc::clone(&call.caller));
     let policy = fields.get("policy").map(Policy::parse).transpose()?;
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
     }
     call.turn_into_put(key.clone(), fields.headers()?);
     unsupported::check(call)?;
+    // The fields are the put's, and so is the right to it.
+    Box::pin(auth::authorize(ops, call, Operation::PutObject)).await?;
     if call.has.extensions {
         owners::check(ops, call).await?;
     }

@@ -1,0 +1,448 @@
+//! Whether a request may be done: every operation asks here first.
+//!
+//! Who is the root user of the account that owns a bucket without policy and ACLs, which is the usual case, costs a few comparisons. All
+//! else is judged by identity policies, the bucket's policy and ACLs together (`gabion_policy::decide`). What can not be found out is
+//! refused.
+//!
+//! An object's owner, ACL and tags are looked at just before the operation looks at them again: who replaces an object in between may be
+//! judged by the one before.
+//!
+//! Source: AWS, "How Amazon S3 authorizes a request".
+
+use std::sync::Arc;
+
+use gabion_policy::{Context, Decision, Layers, Outcome, Reach, Request, decide};
+use gabion_store::{Attributes, StoreError, VersionId};
+use gabion_types::{BucketName, ObjectKey};
+
+use super::actions::{self, Target};
+use super::context::{self, Names};
+use crate::access::acl::Acl;
+use crate::access::{BucketAccess, Ownership};
+use crate::credentials::{Identity, Principal};
+use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
+use crate::s3::{BucketSettings, Call, Operation, SourceName, source_name};
+
+/// Actions on a bucket's policy: the root user of its account can always take them, so that nobody locks himself out by mistake.
+const RECOVERY: [&str; 3] = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"];
+
+/// Beginnings of keys, in lower case.
+const REQUEST_TAG: &str = "s3:requestobjecttag";
+const EXISTING_TAG: &str = "s3:existingobjecttag/";
+
+/// How a request was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// By the owner of all that it is about: nothing has to be hidden from him.
+    Owner,
+    /// By what policies and ACLs say.
+    Granted,
+}
+
+/// Decides whether a request may be done.
+///
+/// # Errors
+/// `AccessDenied`; `NoSuchBucket`, and `NoSuchKey` for those who may know it.
+pub(crate) async fn authorize(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing, S3Error> {
+    let is_of_one_bucket =
+        !matches!(operation, Operation::CreateBucket | Operation::CopyObject | Operation::UploadPartCopy);
+    if is_of_one_bucket
+        && call.named_bucket().is_some()
+        && owns_all(call.caller(), &call.settings(ops)?.access, ops.object_ownership)
+    {
+        return Ok(Standing::Owner);
+    }
+    Box::pin(judge(ops, call, operation)).await
+}
+
+/// Whether somebody may do whatever he likes in a bucket: nothing that is said about it can restrict him.
+fn owns_all(caller: &Identity, access: &BucketAccess, usual: Ownership) -> bool {
+    caller.principal == Principal::Root
+        && caller.session_policies.is_empty()
+        && access.owner.as_ref() == Some(&caller.account.canonical_id)
+        && access.policy.is_none()
+        && !access.ownership.ownership(usual).has_acls()
+}
+
+async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing, S3Error> {
+    let versioned = call.query().get("versionId")?.is_some();
+    let (target, action) = actions::action(operation, versioned);
+    match operation {
+        // Who has no account has none, which is what he is told.
+        Operation::ListBuckets if call.caller().is_anonymous() => return Ok(Standing::Granted),
+        // Nobody's, and about nothing but what browsers may ask for.
+        Operation::PreflightRequest => return Ok(Standing::Granted),
+        _ => {}
+    }
+    let Some(bucket) = call.named_bucket().filter(|_| target != Target::Account) else {
+        return for_account(ops, call, action, "arn:aws:s3:::*");
+    };
+    if operation == Operation::CreateBucket {
+        return create_bucket(ops, call, bucket);
+    }
+    let judge = Judge::new(ops, call, bucket)?;
+    match operation {
+        Operation::CopyObject | Operation::UploadPartCopy => copy(&judge, operation).await?,
+        Operation::DeleteObjects if call.caller().is_anonymous() && judge.is_closed() => {
+            // Nobody's document need not be read to know.
+            return Err(S3Code::AccessDenied.into());
+        }
+        // Each key is asked for, and a form when it has been read.
+        Operation::DeleteObjects | Operation::PostObject => {}
+        // Its tags are in its document: see `authorize_tags`.
+        Operation::PutObjectTagging if judge.mentions(REQUEST_TAG) => {}
+        _ if target == Target::Object => {
+            let key = call.key()?;
+            let version = call.version()?;
+            judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
+            for action in also_needed(&judge, operation, action)? {
+                judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
+            }
+        }
+        _ => judge.require_bucket(action)?,
+    }
+    Ok(Standing::Granted)
+}
+
+/// What an operation on an object needs beside its first permission, by its headers.
+fn also_needed(judge: &Judge<'_>, operation: Operation, first: &'static str) -> Result<Vec<&'static str>, S3Error> {
+    let call = judge.call;
+    let mut needed = Vec::new();
+    if operation == Operation::GetObjectAttributes {
+        needed.push(if first.contains("Version") { "s3:GetObjectVersion" } else { "s3:GetObject" });
+    }
+    let makes = matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload);
+    if !makes {
+        return Ok(needed);
+    }
+    if call.header("x-amz-tagging")?.is_some() {
+        needed.push("s3:PutObjectTagging");
+    }
+    if call.header("x-amz-object-lock-mode")?.is_some() {
+        needed.push("s3:PutObjectRetention");
+    }
+    if call.header("x-amz-object-lock-legal-hold")?.is_some() {
+        needed.push("s3:PutObjectLegalHold");
+    }
+    // A list that grants nothing to others than the two owners needs no permission of its own.
+    if let Some(acl) = crate::s3::requested_acl(judge.ops, call, judge.owners())?
+        && !acl.is_among(judge.owners())
+    {
+        needed.push("s3:PutObjectAcl");
+    }
+    Ok(needed)
+}
+
+async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
+    let (ops, call) = (judge.ops, judge.call);
+    let SourceName { bucket, key, version } = source_name(call)?;
+    let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
+    let source = Judge::new(ops, call, &bucket)?;
+    source.require_object(action, &key, version, true).await?;
+    let key = call.key()?;
+    judge.require_object("s3:PutObject", &key, None, false).await?;
+    for action in also_needed(judge, operation, "s3:PutObject")? {
+        judge.require_object(action, &key, None, false).await?;
+    }
+    Ok(())
+}
+
+/// What is about no bucket that is there: who asks must be allowed by his own account.
+fn for_account(ops: &Ops, call: &Call, action: &str, resource: &str) -> Result<Standing, S3Error> {
+    let names = Names::of(call.caller());
+    let context = context::of_s3(ops, call, &names)?;
+    match decide_by(call.caller(), &names, action, resource, &context, Layers::default()) {
+        Decision::Allow => Ok(Standing::Granted),
+        Decision::Deny | Decision::Neutral => Err(S3Code::AccessDenied.into()),
+    }
+}
+
+fn create_bucket(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<Standing, S3Error> {
+    if call.caller().is_anonymous() {
+        return Err(S3Code::AccessDenied.into());
+    }
+    let arn = format!("arn:aws:s3:::{bucket}");
+    for_account(ops, call, "s3:CreateBucket", &arn)?;
+    if call.header("x-amz-object-ownership")?.is_some() {
+        for_account(ops, call, "s3:PutBucketOwnershipControls", &arn)?;
+    }
+    let own = &call.caller().account.canonical_id;
+    let owners = crate::access::acl::Owners { own, bucket: own };
+    if crate::s3::requested_acl(ops, call, owners)?.is_some() {
+        for_account(ops, call, "s3:PutBucketAcl", &arn)?;
+    }
+    Ok(Standing::Granted)
+}
+
+/// Asks the policies of who asks and all `layers`.
+fn decide_by(
+    caller: &Identity,
+    names: &Names,
+    action: &str,
+    resource: &str,
+    context: &Context,
+    layers: Layers<'_>,
+) -> Decision {
+    let layers = Layers {
+        identity: &caller.policies,
+        boundary: caller.boundary.as_deref(),
+        session: &caller.session_policies,
+        ..layers
+    };
+    decide(&layers, &Request { principal: names.principal(caller), action, resource, context })
+}
+
+/// Whether the one who sent a request may do something else, too: what an operation finds out that it needs on the way.
+///
+/// # Errors
+/// Those of the index.
+pub(crate) async fn may(
+    ops: &Ops,
+    call: &Call,
+    action: &str,
+    key: Option<&ObjectKey>,
+    version: Option<VersionId>,
+) -> Result<bool, S3Error> {
+    let bucket = call.bucket()?;
+    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
+        return Ok(true);
+    }
+    let judge = Judge::new(ops, call, &bucket)?;
+    match key {
+        Some(key) => judge.may_on_object(action, key, version).await,
+        None => Ok(judge.decide(action, &judge.bucket_arn(), &judge.context, None) == Decision::Allow),
+    }
+}
+
+/// Decides whether a request may give an object the tags of its document, where some policy looks at them; where none does, that was
+/// decided before the document was read.
+///
+/// # Errors
+/// As [`authorize`].
+pub(crate) async fn authorize_tags(ops: &Ops, call: &Call, tags: &[(String, String)]) -> Result<(), S3Error> {
+    let bucket = call.bucket()?;
+    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
+        return Ok(());
+    }
+    let mut judge = Judge::new(ops, call, &bucket)?;
+    if !judge.mentions(REQUEST_TAG) {
+        return Ok(());
+    }
+    for (key, value) in tags {
+        context::add_request_tag(&mut judge.context, key, value.clone());
+    }
+    let version = call.version()?;
+    let (_, action) = actions::action(Operation::PutObjectTagging, version.is_some());
+    judge.require_object(action, &call.key()?, version, true).await
+}
+
+/// What is told to who was let in and asked for a key that is not there: only who may list the bucket learns that.
+pub(crate) async fn hide(ops: &Ops, call: &Call, operation: Operation, error: S3Error) -> S3Error {
+    if !matches!(error.code, S3Code::NoSuchKey | S3Code::NoSuchVersion) {
+        return error;
+    }
+    let named = match operation {
+        Operation::CopyObject | Operation::UploadPartCopy => {
+            source_name(call).map(|source| (source.bucket, source.key))
+        }
+        _ if actions::reads_object(operation) => call.bucket().and_then(|bucket| Ok((bucket, call.key()?))),
+        _ => return error,
+    };
+    let lists = named.and_then(|(bucket, key)| Judge::new(ops, call, &bucket)?.may_list(&key));
+    match lists {
+        Ok(true) => error,
+        Ok(false) => S3Code::AccessDenied.into(),
+        Err(failed) => failed,
+    }
+}
+
+/// A request, and what is said about the bucket that it is about.
+struct Judge<'a> {
+    ops: &'a Ops,
+    call: &'a Call,
+    bucket: BucketName,
+    owner: String,
+    settings: Arc<BucketSettings>,
+    names: Names,
+    context: Context,
+}
+
+/// What is said about an object that is there.
+struct Found {
+    /// Canonical id; the bucket's owner if nobody else.
+    owner: String,
+    acl: Acl,
+    tags: Vec<(String, String)>,
+}
+
+impl<'a> Judge<'a> {
+    /// # Errors
+    /// `NoSuchBucket`.
+    fn new(ops: &'a Ops, call: &'a Call, bucket: &BucketName) -> Result<Self, S3Error> {
+        let settings = ops.settings(bucket)?;
+        let owner = settings.access.owner.clone().ok_or(S3Code::NoSuchBucket)?;
+        let names = Names::of(call.caller());
+        let mut context = context::of_s3(ops, call, &names)?;
+        context.add_optional("aws:ResourceAccount", ops.account_id(&owner));
+        context.add_optional("s3:ResourceAccount", ops.account_id(&owner));
+        Ok(Self { ops, call, bucket: bucket.clone(), owner, settings, names, context })
+    }
+
+    fn access(&self) -> &BucketAccess {
+        &self.settings.access
+    }
+
+    fn has_acls(&self) -> bool {
+        self.access().ownership.ownership(self.ops.object_ownership).has_acls()
+    }
+
+    /// Whether nothing is said that could let others in than the owner's account.
+    fn is_closed(&self) -> bool {
+        self.access().policy.is_none() && !self.has_acls()
+    }
+
+    fn bucket_arn(&self) -> String {
+        format!("arn:aws:s3:::{}", self.bucket)
+    }
+
+    fn object_arn(&self, key: &ObjectKey) -> String {
+        format!("arn:aws:s3:::{}/{key}", self.bucket)
+    }
+
+    /// Whose a new object would be, and the bucket is.
+    fn owners(&self) -> crate::access::acl::Owners<'_> {
+        crate::access::acl::Owners { own: &self.call.caller().account.canonical_id, bucket: &self.owner }
+    }
+
+    /// What the bucket's policy, its ACL or the object's, and who asks' own policies say together.
+    fn decide(&self, action: &str, resource: &str, context: &Context, found: Option<&Found>) -> Decision {
+        let (caller, access) = (self.call.caller(), self.access());
+        let owner = found.map_or(&self.owner, |found| &found.owner);
+        let layers = Layers { granted: self.granted(action, found), ..Layers::default() };
+        // Only whether it is his own account matters.
+        let is_own = *owner == caller.account.canonical_id && !caller.is_anonymous();
+        let layers = Layers { owner: Some(if is_own { &caller.account.id } else { "" }), ..layers };
+        let by = |layers| decide_by(caller, &self.names, action, resource, context, layers);
+        let Some(stored) = &access.policy else { return by(layers) };
+        let is_bucket_owner = self.owner == caller.account.canonical_id;
+        let recovers =
+            RECOVERY.contains(&action) && is_bucket_owner && caller.principal == Principal::Root && !stored.binds_root;
+        if recovers {
+            return by(layers);
+        }
+        let Some(policy) = &stored.policy else { return Decision::Deny };
+        // A bucket's owner can not give away what is another's, but deny it he can.
+        let grants_nothing = *owner != self.owner
+            || stored.is_public && !is_bucket_owner && access.public_access.is_some_and(|block| block.restrict);
+        if grants_nothing {
+            let request = Request { principal: self.names.principal(caller), action, resource, context };
+            return if policy.outcome(&request) == Outcome::Deny { Decision::Deny } else { by(layers) };
+        }
+        by(Layers { resource: Some(policy), ..layers })
+    }
+
+    /// What ACLs grant.
+    fn granted(&self, action: &str, found: Option<&Found>) -> Option<Reach> {
+        if !self.has_acls() {
+            return None;
+        }
+        let (target, permission) = actions::permission(action)?;
+        let acl = match target {
+            Target::Object => &found?.acl,
+            _ => self.access().acl.as_ref()?,
+        };
+        let ignores = self.access().public_access.is_some_and(|block| block.ignore_acls);
+        acl.reach(self.call.caller(), permission, ignores)
+    }
+
+    fn require_bucket(&self, action: &str) -> Result<(), S3Error> {
+        match self.decide(action, &self.bucket_arn(), &self.context, None) {
+            Decision::Allow => Ok(()),
+            Decision::Deny | Decision::Neutral => Err(S3Code::AccessDenied.into()),
+        }
+    }
+
+    async fn may_on_object(&self, action: &str, key: &ObjectKey, version: Option<VersionId>) -> Result<bool, S3Error> {
+        let found = self.find(action, key, version).await?;
+        Ok(self.on_object(action, key, found.as_ref()) == Decision::Allow)
+    }
+
+    fn on_object(&self, action: &str, key: &ObjectKey, found: Option<&Found>) -> Decision {
+        let mut context = self.context.clone();
+        for (key, value) in found.map_or(&[][..], |found| &found.tags) {
+            context.add(&format!("s3:ExistingObjectTag/{key}"), &**value);
+        }
+        let of_object = found.filter(|_| actions::is_of_object(action));
+        self.decide(action, &self.object_arn(key), &context, of_object)
+    }
+
+    /// # Errors
+    /// `AccessDenied`; `NoSuchKey` when `reads` and there is none, for those who may know it.
+    async fn require_object(
+        &self,
+        action: &str,
+        key: &ObjectKey,
+        version: Option<VersionId>,
+        reads: bool,
+    ) -> Result<(), S3Error> {
+        let found = self.find(action, key, version).await?;
+        if self.on_object(action, key, found.as_ref()) == Decision::Allow {
+            return Ok(());
+        }
+        if reads && found.is_none() && self.may_list(key)? && self.is_missing(key, version).await? {
+            return Err(match version {
+                None => S3Error::new(S3Code::NoSuchKey).detail("Key", key.as_str()),
+                Some(version) => StoreError::NoSuchVersion(version).into(),
+            });
+        }
+        Err(S3Code::AccessDenied.into())
+    }
+
+    /// Whether who asks may know which keys there are.
+    fn may_list(&self, key: &ObjectKey) -> Result<bool, S3Error> {
+        let mut context = self.context.clone();
+        context.set("s3:prefix", key.as_str());
+        Ok(self.decide("s3:ListBucket", &self.bucket_arn(), &context, None) == Decision::Allow)
+    }
+
+    async fn is_missing(&self, key: &ObjectKey, version: Option<VersionId>) -> Result<bool, S3Error> {
+        Ok(self.look(key, version).await?.is_none())
+    }
+
+    /// Whether a policy looks at a key that begins so.
+    fn mentions(&self, prefix: &str) -> bool {
+        let caller = self.call.caller();
+        let policies = caller.policies.iter().chain(&caller.session_policies).chain(&caller.boundary);
+        let bucket_policy = self.access().policy.as_ref().and_then(|stored| stored.policy.as_ref());
+        policies.chain(bucket_policy).any(|policy| policy.mentions(prefix))
+    }
+
+    /// What is said about an object, if that can matter: nothing when there is none.
+    async fn find(&self, action: &str, key: &ObjectKey, version: Option<VersionId>) -> Result<Option<Found>, S3Error> {
+        if self.mentions(EXISTING_TAG) || self.has_acls() && actions::is_of_object(action) {
+            self.look(key, version).await
+        } else {
+            Ok(None)
+        }
+    }
+
+    async fn look(&self, key: &ObjectKey, version: Option<VersionId>) -> Result<Option<Found>, S3Error> {
+        match self.ops.store.object_info(&self.bucket, key, version).await {
+            Ok(info) => Ok(Some(self.found(info.attributes))),
+            Err(StoreError::NoSuchKey | StoreError::NoSuchVersion(_) | StoreError::DeleteMarker { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn found(&self, attributes: Attributes) -> Found {
+        // Where ACLs do not count, the bucket's owner owns everything, also what was another's before.
+        let owner = attributes.owner.filter(|_| self.has_acls()).unwrap_or_else(|| self.owner.clone());
+        let acl = match attributes.acl {
+            // What is not understood grants nothing to others.
+            Some(acl) => Acl::decode(&acl).unwrap_or_default(),
+            None => Acl::private(&owner),
+        };
+        Found { owner, acl, tags: attributes.tags }
+    }
+}

@@ -1,0 +1,142 @@
+//! What policies may look at: condition keys and their values.
+//!
+//! Source: AWS, "AWS global condition context keys", "Actions, resources, and condition keys for Amazon S3".
+
+use gabion_policy::{Context, Principal};
+
+use crate::credentials::{self, Identity};
+use crate::error::S3Error;
+use crate::ops::Ops;
+use crate::s3::{Call, date, tags};
+
+/// Headers that are keys by their own name.
+const HEADERS: [&str; 17] = [
+    "x-amz-acl",
+    "x-amz-content-sha256",
+    "x-amz-copy-source",
+    "x-amz-grant-full-control",
+    "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
+    "x-amz-metadata-directive",
+    "x-amz-object-ownership",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-storage-class",
+    "x-amz-website-redirect-location",
+    "x-amz-if-match",
+    "x-amz-if-none-match",
+];
+
+/// Headers that are keys by another name.
+const RENAMED_HEADERS: [(&str, &str); 5] = [
+    ("x-amz-object-lock-legal-hold", "s3:object-lock-legal-hold"),
+    ("x-amz-object-lock-mode", "s3:object-lock-mode"),
+    ("x-amz-object-lock-retain-until-date", "s3:object-lock-retain-until-date"),
+    ("if-match", "s3:if-match"),
+    ("if-none-match", "s3:if-none-match"),
+];
+
+/// Query parameters that are keys.
+const PARAMETERS: [(&str, &str); 4] = [
+    ("prefix", "s3:prefix"),
+    ("delimiter", "s3:delimiter"),
+    ("max-keys", "s3:max-keys"),
+    ("versionId", "s3:VersionId"),
+];
+
+/// The names of who asks, as policies know them.
+pub(crate) struct Names {
+    arn: String,
+    principal_arn: String,
+}
+
+impl Names {
+    pub(crate) fn of(caller: &Identity) -> Self {
+        Self { arn: caller.arn(), principal_arn: caller.principal_arn() }
+    }
+
+    pub(crate) fn principal<'a>(&'a self, caller: &'a Identity) -> Principal<'a> {
+        let (account, canonical_id) = (&*caller.account.id, &*caller.account.canonical_id);
+        match &caller.principal {
+            credentials::Principal::Anonymous => Principal::Anonymous,
+            credentials::Principal::Root => Principal::Root { account, canonical_id },
+            credentials::Principal::User { id, .. } => Principal::User { account, canonical_id, arn: &self.arn, id },
+            credentials::Principal::AssumedRole { id, .. } => {
+                Principal::Session { account, canonical_id, role_arn: &self.principal_arn, arn: &self.arn, id }
+            }
+        }
+    }
+}
+
+/// What every request says about who asks, whence and when.
+pub(crate) fn of_caller(ops: &Ops, call: &Call, names: &Names) -> Context {
+    let caller = call.caller();
+    let mut context = Context::default();
+    let now_ms = ops.clock.now_ms();
+    context.add("aws:CurrentTime", date::iso(now_ms).to_string());
+    context.add("aws:EpochTime", (now_ms / 1000).to_string());
+    context.add("aws:RequestedRegion", &*ops.region);
+    context.add("aws:SecureTransport", call.is_secure().to_string());
+    context.add("aws:SourceIp", call.source().to_canonical().to_string());
+    context.add("aws:PrincipalType", caller.principal_type());
+    context.add("aws:userid", caller.user_id());
+    context.add_optional("aws:UserAgent", text(call, "user-agent"));
+    context.add_optional("aws:Referer", text(call, "referer"));
+    if caller.is_anonymous() {
+        return context;
+    }
+    context.add("aws:PrincipalArn", &*names.principal_arn);
+    context.add("aws:PrincipalAccount", &*caller.account.id);
+    context.add_optional("aws:username", caller.user_name());
+    context.add_optional("aws:TokenIssueTime", caller.issued_ms.map(|ms| date::iso(ms).to_string()));
+    for (key, value) in caller.tags() {
+        context.add(&format!("aws:PrincipalTag/{key}"), &**value);
+    }
+    for (key, value) in &caller.federated {
+        context.add(key, &**value);
+    }
+    context
+}
+
+/// What a request of S3 says beside that.
+///
+/// # Errors
+/// For a header or parameter that is there twice: the operation must not see one value and the policy the other.
+pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3Error> {
+    let mut context = of_caller(ops, call, names);
+    if !call.caller().is_anonymous() {
+        let query = call.query();
+        let in_query = query.has("X-Amz-Signature") || query.has("Signature");
+        context.add("s3:authType", if in_query { "REST-QUERY-STRING" } else { "REST-HEADER" });
+        let version_2 = query.has("Signature")
+            || text(call, "authorization").is_some_and(|authorization| authorization.starts_with("AWS "));
+        context.add("s3:signatureversion", if version_2 { "AWS" } else { "AWS4-HMAC-SHA256" });
+    }
+    for name in HEADERS {
+        context.add_optional(&format!("s3:{name}"), call.header(name)?);
+    }
+    for (name, key) in RENAMED_HEADERS {
+        context.add_optional(key, call.header(name)?);
+    }
+    for (name, key) in PARAMETERS {
+        context.add_optional(key, call.query().get(name)?);
+    }
+    for (key, value) in tags::of_header(call)? {
+        add_request_tag(&mut context, &key, value);
+    }
+    Ok(context)
+}
+
+/// A tag that the request gives to an object.
+pub(crate) fn add_request_tag(context: &mut Context, key: &str, value: String) {
+    context.add(&format!("s3:RequestObjectTag/{key}"), value);
+    context.add("s3:RequestObjectTagKeys", key);
+}
+
+/// A header that may be there once; what is no text or there twice counts as absent.
+fn text<'a>(call: &'a Call, name: &str) -> Option<&'a str> {
+    call.header(name).ok().flatten()
+}

@@ -1,0 +1,305 @@
+//! ACLs in headers and documents, and the operations on them.
+//!
+//! Source: AWS, "Access control list (ACL) overview", "PutBucketAcl", "PutObjectAcl".
+
+use bytes::Bytes;
+use gabion_store::{Attributes, ConfigScope};
+use gabion_types::BucketName;
+use http::{Response, StatusCode};
+use s3s::{Body, dto};
+
+use super::answer;
+use super::attributes;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::settings::BucketSettings;
+use super::xml::{Xml, parse_acl};
+use crate::access::acl::{Acl, GRANTS_MAX, Grant, Grantee, Owners, Permission};
+use crate::access::settings::OwnershipControls;
+use crate::access::{self, BucketAccess, Ownership};
+use crate::credentials::AccountName;
+use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
+
+const CANNED: &str = "x-amz-acl";
+const BUCKET_OWNER_FULL_CONTROL: &str = "bucket-owner-full-control";
+
+/// Headers that grant, in the order of the list that they make.
+const GRANT_HEADERS: [(&str, Permission); 5] = [
+    ("x-amz-grant-read", Permission::Read),
+    ("x-amz-grant-write", Permission::Write),
+    ("x-amz-grant-read-acp", Permission::ReadAcp),
+    ("x-amz-grant-write-acp", Permission::WriteAcp),
+    ("x-amz-grant-full-control", Permission::FullControl),
+];
+
+/// Whose a new object is, and its ACL, as they are stored with it; nothing says what is so for most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ObjectAccess {
+    pub(crate) owner: Option<String>,
+    pub(crate) acl: Option<String>,
+}
+
+/// The list that the headers of a request ask for.
+///
+/// # Errors
+/// For what is no list, or is two.
+pub(crate) fn requested(ops: &Ops, call: &Call, owners: Owners<'_>) -> Result<Option<Acl>, S3Error> {
+    if !call.has.extensions {
+        return Ok(None);
+    }
+    let mut grants = Vec::new();
+    for (header, permission) in GRANT_HEADERS {
+        // Over all its lines, of which none is left out.
+        for line in call.headers().get_all(header) {
+            let line = line.to_str().map_err(|_| S3Error::argument(header, "", "The header is not ASCII."))?;
+            for grantee in line.split(',').filter(|grantee| !grantee.trim().is_empty()) {
+                grants.push(Grant { grantee: named_in_header(ops, header, grantee)?, permission });
+            }
+        }
+    }
+    check_count(grants.len())?;
+    match call.header(CANNED)? {
+        None if grants.is_empty() => Ok(None),
+        None => Ok(Some(Acl::new(grants))),
+        Some(_) if !grants.is_empty() => {
+            Err(S3Error::request("Specifying both Canned ACLs and Header Grants is not allowed"))
+        }
+        Some(name) => {
+            let acl = Acl::canned(name, owners);
+            acl.map(Some).ok_or_else(|| S3Error::argument(CANNED, name, S3Code::InvalidArgument.message()))
+        }
+    }
+}
+
+fn check_count(grants: usize) -> Result<(), S3Error> {
+    if grants > GRANTS_MAX { Err(S3Code::MalformedACLError.into()) } else { Ok(()) }
+}
+
+/// `id="…"`, `emailAddress="…"` or `uri="…"`.
+fn named_in_header(ops: &Ops, header: &str, text: &str) -> Result<Grantee, S3Error> {
+    let invalid = || S3Error::argument(header, text, "Argument format not recognized");
+    let (kind, name) = text.trim().split_once('=').ok_or_else(invalid)?;
+    let name = name.trim().trim_matches('"');
+    match kind.trim() {
+        "id" => by_id(ops, name),
+        "emailAddress" => by_email(ops, name),
+        "uri" => by_uri(name),
+        _ => Err(invalid()),
+    }
+}
+
+fn by_id(ops: &Ops, id: &str) -> Result<Grantee, S3Error> {
+    match ops.credentials.account(AccountName::CanonicalId(id)) {
+        Some(account) => Ok(Grantee::Account(account.canonical_id.clone())),
+        None => Err(S3Error::argument("CanonicalUser/ID", id, "Invalid id")),
+    }
+}
+
+fn by_email(ops: &Ops, email: &str) -> Result<Grantee, S3Error> {
+    match ops.credentials.account(AccountName::Email(email)) {
+        Some(account) => Ok(Grantee::Account(account.canonical_id.clone())),
+        None => Err(S3Code::UnresolvableGrantByEmailAddress.into()),
+    }
+}
+
+fn by_uri(uri: &str) -> Result<Grantee, S3Error> {
+    Grantee::group(uri).ok_or_else(|| S3Error::argument("Group/URI", uri, "Invalid group uri"))
+}
+
+/// Reads a document; `owner` is who it must say that the owner is.
+fn of_document(ops: &Ops, document: &[u8], owner: &str) -> Result<Acl, S3Error> {
+    let malformed = || S3Error::new(S3Code::MalformedACLError);
+    let policy = parse_acl(document).map_err(|_| malformed())?;
+    let said = policy.owner.and_then(|owner| owner.id).ok_or_else(malformed)?;
+    if said != owner {
+        // The owner can not be changed.
+        return Err(S3Code::AccessDenied.into());
+    }
+    let grants = policy.grants.ok_or_else(malformed)?;
+    check_count(grants.len())?;
+    let grant = |grant: dto::Grant| {
+        let permission = grant.permission.as_ref().and_then(|name| Permission::parse(name.as_str()));
+        let grantee = grant.grantee.ok_or_else(malformed)?;
+        let grantee = match (grantee.id, grantee.email_address, grantee.uri) {
+            (Some(id), None, None) => by_id(ops, &id)?,
+            (None, Some(email), None) => by_email(ops, &email)?,
+            (None, None, Some(uri)) => by_uri(&uri)?,
+            _ => return Err(malformed()),
+        };
+        Ok(Grant { grantee, permission: permission.ok_or_else(malformed)? })
+    };
+    Ok(Acl::new(grants.into_iter().map(grant).collect::<Result<_, S3Error>>()?))
+}
+
+/// The list that a request for a change of one asks for, in its headers or its document.
+async fn asked(ops: &Ops, call: &mut Call, owners: Owners<'_>) -> Result<Acl, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    match (requested(ops, call, owners)?, document.is_empty()) {
+        (Some(acl), true) => Ok(acl),
+        (None, false) => of_document(ops, &document, owners.own),
+        (Some(_), false) => Err(S3Code::UnexpectedContent.into()),
+        (None, true) => Err(S3Error::new(S3Code::MissingSecurityHeader).detail("MissingHeaderName", CANNED)),
+    }
+}
+
+fn refuse_public(access: &BucketAccess, acl: &Acl) -> Result<(), S3Error> {
+    let blocks = access.public_access.is_some_and(|block| block.block_acls);
+    if blocks && acl.is_public() { Err(S3Code::AccessDenied.into()) } else { Ok(()) }
+}
+
+/// Who owns the object that a request makes, and its ACL.
+///
+/// # Errors
+/// `NoSuchBucket`, `AccessControlListNotSupported`, `AccessDenied` for a public list where those are blocked, and those of [`requested`].
+pub(crate) fn of_new_object(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<ObjectAccess, S3Error> {
+    let settings = ops.settings(bucket)?;
+    let access = &settings.access;
+    let bucket_owner = access.owner.as_deref().ok_or(S3Code::NoSuchBucket)?;
+    let caller = &*call.caller().account.canonical_id;
+    let ownership = access.ownership.ownership(ops.object_ownership);
+    if !call.has.extensions && (caller == bucket_owner || !ownership.has_acls()) {
+        return Ok(ObjectAccess::default());
+    }
+    let gives = call.header(CANNED)? == Some(BUCKET_OWNER_FULL_CONTROL);
+    let own = match ownership {
+        Ownership::BucketOwnerEnforced => bucket_owner,
+        Ownership::BucketOwnerPreferred if gives => bucket_owner,
+        Ownership::BucketOwnerPreferred | Ownership::ObjectWriter => caller,
+    };
+    let owners = Owners { own, bucket: bucket_owner };
+    let Some(acl) = requested(ops, call, owners)? else {
+        return Ok(ObjectAccess { owner: (own != bucket_owner).then(|| own.to_owned()), acl: None });
+    };
+    if !ownership.has_acls() {
+        check_unneeded(call, access, &acl, bucket_owner)?;
+        return Ok(ObjectAccess::default());
+    }
+    refuse_public(access, &acl)?;
+    let is_usual = acl == Acl::private(own);
+    Ok(ObjectAccess { owner: (own != bucket_owner).then(|| own.to_owned()), acl: (!is_usual).then(|| acl.encode()) })
+}
+
+/// What a request says about the object that it makes, whose it is and its ACL included.
+///
+/// # Errors
+/// Those of [`attributes::read`] and [`of_new_object`].
+pub(super) fn attributes_of_new(ops: &Ops, call: &Call) -> Result<Attributes, S3Error> {
+    let bucket = call.named_bucket().ok_or(S3Code::InvalidBucketName)?;
+    let ObjectAccess { owner, acl } = of_new_object(ops, call, bucket)?;
+    Ok(Attributes { owner, acl, ..attributes::read(call)? })
+}
+
+/// Where ACLs do not count, those are let through that say what is so anyway; `private`, which says it too, only where nobody said that they
+/// do not count: AWS refuses it, but clients from before send it with every object.
+fn check_unneeded(call: &Call, access: &BucketAccess, acl: &Acl, bucket_owner: &str) -> Result<(), S3Error> {
+    let says_so = match call.header(CANNED)? {
+        Some("private") => access.ownership == OwnershipControls::Unsaid,
+        Some(name) => name == BUCKET_OWNER_FULL_CONTROL,
+        None => *acl == Acl::private(bucket_owner),
+    };
+    if says_so { Ok(()) } else { Err(S3Code::AccessControlListNotSupported.into()) }
+}
+
+fn document(ops: &Ops, owner: &str, acl: &Acl) -> Response<Body> {
+    let account = |xml: &mut Xml, id: &str| {
+        let name = ops.credentials.account(AccountName::CanonicalId(id)).map(|account| account.display_name.clone());
+        xml.text("ID", id);
+        xml.optional("DisplayName", name.filter(|name| !name.is_empty()));
+    };
+    answer::document(Xml::document("AccessControlPolicy", |xml| {
+        xml.element("Owner", |xml| account(xml, owner));
+        xml.element("AccessControlList", |xml| {
+            for grant in acl.grants() {
+                xml.element("Grant", |xml| {
+                    let group = grant.grantee.uri();
+                    let kind = if group.is_some() { "Group" } else { "CanonicalUser" };
+                    xml.raw(&[
+                        "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"",
+                        kind,
+                        "\">",
+                    ]);
+                    match (&grant.grantee, group) {
+                        (Grantee::Account(id), _) => account(xml, id),
+                        (_, uri) => xml.optional("URI", uri),
+                    }
+                    xml.raw(&["</Grantee>"]);
+                    xml.text("Permission", grant.permission.as_str());
+                });
+            }
+        });
+    }))
+}
+
+/// A bucket's settings and its owner.
+fn owned(ops: &Ops, bucket: &BucketName) -> Result<(std::sync::Arc<BucketSettings>, String), S3Error> {
+    let settings = ops.settings(bucket)?;
+    let owner = settings.access.owner.clone().ok_or(S3Code::NoSuchBucket)?;
+    Ok((settings, owner))
+}
+
+pub(super) async fn get_of_bucket(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let (settings, owner) = owned(ops, &call.bucket()?)?;
+    let has_acls = settings.access.ownership.ownership(ops.object_ownership).has_acls();
+    let acl = settings.access.acl.clone().filter(|_| has_acls).unwrap_or_else(|| Acl::private(&owner));
+    Ok(document(ops, &owner, &acl))
+}
+
+pub(super) async fn put_of_bucket(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let bucket = call.bucket()?;
+    let (settings, owner) = owned(ops, &bucket)?;
+    let acl = asked(ops, call, Owners { own: &owner, bucket: &owner }).await?;
+    if !settings.access.ownership.ownership(ops.object_ownership).has_acls() {
+        check_unneeded(call, &settings.access, &acl, &owner)?;
+        return Ok(answer::empty(StatusCode::OK));
+    }
+    refuse_public(&settings.access, &acl)?;
+    keep(ops, bucket, &owner, &acl).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
+
+/// Stores a bucket's list: what is private needs no document.
+pub(super) async fn keep(ops: &Ops, bucket: BucketName, owner: &str, acl: &Acl) -> Result<(), S3Error> {
+    let scope = ConfigScope::Bucket(bucket);
+    if *acl == Acl::private(owner) {
+        ops.store.delete_config(scope, access::ACL).await?;
+    } else {
+        ops.store.put_config(scope, access::ACL, Bytes::from(acl.encode())).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn get_of_object(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let bucket = call.bucket()?;
+    let (settings, bucket_owner) = owned(ops, &bucket)?;
+    let attributes = ops.store.object_info(&bucket, &call.key()?, call.version()?).await?.attributes;
+    if !settings.access.ownership.ownership(ops.object_ownership).has_acls() {
+        return Ok(document(ops, &bucket_owner, &Acl::private(&bucket_owner)));
+    }
+    let owner = attributes.owner.unwrap_or(bucket_owner);
+    let acl = attributes.acl.map(|acl| Acl::decode(&acl).unwrap_or_default());
+    let acl = acl.unwrap_or_else(|| Acl::private(&owner));
+    Ok(document(ops, &owner, &acl))
+}
+
+pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let (bucket, key, version) = (call.bucket()?, call.key()?, call.version()?);
+    let (settings, bucket_owner) = owned(ops, &bucket)?;
+    let attributes = ops.store.object_info(&bucket, &key, version).await?.attributes;
+    let has_acls = settings.access.ownership.ownership(ops.object_ownership).has_acls();
+    let owner = attributes.owner.filter(|_| has_acls).unwrap_or_else(|| bucket_owner.clone());
+    let owners = Owners { own: &owner, bucket: &bucket_owner };
+    let acl = asked(ops, call, owners).await?;
+    if !has_acls {
+        check_unneeded(call, &settings.access, &acl, &bucket_owner)?;
+        return Ok(answer::empty(StatusCode::OK));
+    }
+    refuse_public(&settings.access, &acl)?;
+    let stored = (acl != Acl::private(&owner)).then(|| acl.encode());
+    let change = move |attributes: &mut Attributes| {
+        attributes.acl = stored;
+        Ok(())
+    };
+    ops.store.update_attributes(bucket, key, version, change).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
