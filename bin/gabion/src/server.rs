@@ -11,7 +11,7 @@ use gabion_server::credentials::{Account, Credentials};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
-use gabion_server::s3::{S3Options, S3Service};
+use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
 use gabion_server::tls::{ReloadingTls, TlsFiles};
 use gabion_store::{OpenReport, Progress, Store};
 use prometheus_client::registry::Registry;
@@ -86,6 +86,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     }
     let lifecycle_figures = Arc::new(LifecycleFigures::default());
     lifecycle_figures.register(&mut registry);
+    let log_figures = LogDeliveryFigures::default();
+    log_figures.register(&mut registry);
     let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
     let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"), Some(changes));
     let stop_admin = CancellationToken::new();
@@ -109,12 +111,17 @@ async fn serve(config: Config) -> Result<(), Failure> {
     }
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let credentials = credentials.of_account(Account::first(&store.status().log.deployment));
-    let service = service(&config, store.clone(), credentials)?;
-    let stop_lifecycle = CancellationToken::new();
+    let service = service(&config, store.clone(), credentials, log_figures)?;
+    let stop_tasks = CancellationToken::new();
     let lifecycle = {
-        let (service, stop) = (service.clone(), stop_lifecycle.clone());
+        let (service, stop) = (service.clone(), stop_tasks.clone());
         let options = lifecycle_options(&config);
         tokio::spawn(async move { service.run_lifecycle(options, lifecycle_figures, stop).await })
+    };
+    let log_delivery = {
+        let (service, stop) = (service.clone(), stop_tasks.clone());
+        let interval_ms = u64::try_from(config.logging_interval.0.as_millis()).unwrap_or(u64::MAX);
+        tokio::spawn(async move { service.run_log_delivery(LogDeliveryOptions { interval_ms }, stop).await })
     };
     let welcome = Welcome {
         addresses: addresses(&listeners)?,
@@ -154,9 +161,12 @@ async fn serve(config: Config) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => tracing::error!(%error, "the server failed while it stopped"),
         }
-        stop_lifecycle.cancel();
+        stop_tasks.cancel();
         if let Err(error) = lifecycle.await {
             tracing::error!(%error, "the task for lifecycle rules failed");
+        }
+        if let Err(error) = log_delivery.await {
+            tracing::error!(%error, "the task that delivers the logs of buckets failed");
         }
         store.shutdown().await;
         stop_admin.cancel();
@@ -184,7 +194,12 @@ fn lifecycle_options(config: &Config) -> LifecycleOptions {
     }
 }
 
-fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3Service, Failure> {
+fn service(
+    config: &Config,
+    store: Store,
+    credentials: Credentials,
+    log_figures: LogDeliveryFigures,
+) -> Result<S3Service, Failure> {
     let options = S3Options {
         region: config.region.clone(),
         domains: config.domain.clone(),
@@ -193,6 +208,7 @@ fn service(config: &Config, store: Store, credentials: Credentials) -> Result<S3
         default_encryption: config.encryption_default.0,
         fast_path: true,
         object_ownership: config.object_ownership,
+        log_figures,
     };
     S3Service::new(store, Arc::new(credentials), options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))

@@ -89,6 +89,7 @@ codes! {
     InvalidRequest 400 "Invalid request.",
     InvalidStorageClass 400 "The storage class that you specified is not valid.",
     InvalidTag 400 "The tag provided was not a valid tag.",
+    InvalidTargetBucketForLogging 400 "The target bucket for logging does not exist, is not owned by you, or does not have the appropriate grants for the log-delivery group.",
     InvalidToken 400 "The provided token is malformed or otherwise not valid.",
     InvalidURI 400 "The specified URI couldn't be parsed.",
     KmsNotFoundException as "KMS.NotFoundException" 400 "The key that the request names does not exist.",

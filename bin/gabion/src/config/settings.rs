@@ -230,6 +230,8 @@ settings! {
         "Length of a day of lifecycle rules, for tests; 24h: days are as long as they are, and end at midnight UTC.";
     "lifecycle.deletions_per_s" => lifecycle_deletions_per_s: usize = "1000",
         "Objects, versions and uploads that lifecycle rules end in a second at most.";
+    "logging.interval" => logging_interval: Span = "5m",
+        "Longest time that a record of a bucket's access log waits until it is delivered.";
     "compaction.live_ratio_max" => compaction_live_ratio_max: Ratio = "0.7",
         "Segments of which at most this part is still needed are compacted: what is needed is written again elsewhere, the segment is deleted. \
          When space is short, fuller ones are compacted, too.";

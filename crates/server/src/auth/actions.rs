@@ -48,6 +48,8 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         O::PutBucketTagging | O::DeleteBucketTagging => (Target::Bucket, "s3:PutBucketTagging"),
         O::GetBucketRequestPayment => (Target::Bucket, "s3:GetBucketRequestPayment"),
         O::PutBucketRequestPayment => (Target::Bucket, "s3:PutBucketRequestPayment"),
+        O::GetBucketLogging => (Target::Bucket, "s3:GetBucketLogging"),
+        O::PutBucketLogging => (Target::Bucket, "s3:PutBucketLogging"),
         O::GetBucketLifecycleConfiguration => (Target::Bucket, "s3:GetLifecycleConfiguration"),
         O::PutBucketLifecycleConfiguration | O::DeleteBucketLifecycle => {
             (Target::Bucket, "s3:PutLifecycleConfiguration")

@@ -176,33 +176,29 @@ impl Rule {
 
 impl Filter {
     fn of(filter: &dto::LifecycleRuleFilter) -> Result<Self, S3Error> {
-        let given = [
-            filter.and.is_some(),
-            filter.prefix.is_some(),
-            filter.tag.is_some(),
-            filter.object_size_greater_than.is_some(),
-            filter.object_size_less_than.is_some(),
-        ];
-        if given.into_iter().filter(|is_given| *is_given).count() > 1 {
-            return Err(malformed());
+        // What stands beside each other holds together, where AWS wants all of it in an `And`.
+        let mut prefix = filter.prefix.clone();
+        let mut tags: Vec<dto::Tag> = filter.tag.iter().cloned().collect();
+        let (mut longer, mut shorter) = (filter.object_size_greater_than, filter.object_size_less_than);
+        if let Some(and) = &filter.and {
+            let of_and = and.tags.clone().unwrap_or_default();
+            let count = usize::from(and.prefix.is_some())
+                + of_and.len()
+                + usize::from(and.object_size_greater_than.is_some())
+                + usize::from(and.object_size_less_than.is_some());
+            if count < 2 {
+                return Err(malformed());
+            }
+            prefix = match (prefix, and.prefix.clone()) {
+                (Some(one), Some(other)) if one.starts_with(&other) => Some(one),
+                (Some(one), Some(other)) if other.starts_with(&one) => Some(other),
+                (Some(_), Some(_)) => return Err(malformed()),
+                (one, other) => one.or(other),
+            };
+            tags.extend(of_and);
+            longer = longer.max(and.object_size_greater_than);
+            shorter = [shorter, and.object_size_less_than].into_iter().flatten().min();
         }
-        let (prefix, tags, longer, shorter) = match &filter.and {
-            Some(and) => {
-                let tags = and.tags.clone().unwrap_or_default();
-                let count = usize::from(and.prefix.is_some())
-                    + tags.len()
-                    + usize::from(and.object_size_greater_than.is_some())
-                    + usize::from(and.object_size_less_than.is_some());
-                if count < 2 {
-                    return Err(malformed());
-                }
-                (&and.prefix, tags, and.object_size_greater_than, and.object_size_less_than)
-            }
-            None => {
-                let tags = filter.tag.iter().cloned().collect();
-                (&filter.prefix, tags, filter.object_size_greater_than, filter.object_size_less_than)
-            }
-        };
         let pair = |tag: dto::Tag| tag.key.zip(tag.value).ok_or_else(malformed);
         let tags: Vec<(String, String)> = tags.into_iter().map(pair).collect::<Result<_, _>>()?;
         let mut keys = HashSet::new();
@@ -225,7 +221,7 @@ impl Filter {
             let message = "'ObjectSizeLessThan' has to be a value greater than 'ObjectSizeGreaterThan'.";
             return Err(S3Error::request(message));
         }
-        Ok(Self { prefix: prefix.clone().unwrap_or_default(), tags, longer_than, shorter_than })
+        Ok(Self { prefix: prefix.unwrap_or_default(), tags, longer_than, shorter_than })
     }
 
     /// Some actions are on what has neither tags nor a size.
@@ -397,7 +393,10 @@ mod tests {
             (with(ALL, "<Expiration><Date>20200101</Date></Expiration>"), MalformedXML),
             (with(ALL, "<Expiration><Date>2020-01-01T00:00:01Z</Date></Expiration>"), InvalidArgument),
             (with(ALL, "<Expiration><Days>1</Days><Date>2020-01-01T00:00:00Z</Date></Expiration>"), MalformedXML),
-            (with(&format!("<Filter><Prefix>a</Prefix>{tag}</Filter>"), DAY), MalformedXML),
+            (
+                with(&format!("<Filter><Prefix>a</Prefix><And><Prefix>b</Prefix>{tag}</And></Filter>"), DAY),
+                MalformedXML,
+            ),
             (with(&and(tag), DAY), MalformedXML),
             (with(&and(&tag.repeat(2)), DAY), InvalidRequest),
             (with(&format!("<Filter><Prefix>{}</Prefix></Filter>", "p".repeat(1025)), DAY), InvalidRequest),

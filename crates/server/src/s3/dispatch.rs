@@ -12,8 +12,9 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, object_attributes,
-    objects, owners, ownership, payment, posts, public_access, tags, unsupported, uploads, versioning,
+    acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
+    object_attributes, objects, owners, ownership, payment, posts, public_access, tags, unsupported, uploads,
+    versioning,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::{self, Standing, session_token};
@@ -86,7 +87,15 @@ impl Dispatch {
 
     /// Runs the operation; failures are answers too.
     pub(super) async fn answer(&self, call: &mut Call, about: &About<'_>) -> Response<Body> {
-        let mut response = self.run(call).await.unwrap_or_else(|error| answer::error(&error, about));
+        let ops = &*self.ops;
+        // What can not be looked up now can not be done either: the operation says so.
+        let logged = logging::Draft::of(ops, call, about).unwrap_or_default();
+        let outcome = self.run(call).await;
+        let code = outcome.as_ref().err().map(|error| error.code.as_str());
+        let mut response = outcome.unwrap_or_else(|error| answer::error(&error, about));
+        if let Some(logged) = logged {
+            ops.logs.log(ops, &logged, &response, code).await;
+        }
         if call.is_charged {
             response.headers_mut().insert(payment::CHARGED, HeaderValue::from_static("requester"));
         }
@@ -155,6 +164,8 @@ impl Dispatch {
             Operation::GetBucketTagging => Box::pin(bucket_tags::get(ops, call)).await,
             Operation::PutBucketTagging => Box::pin(bucket_tags::put(ops, call)).await,
             Operation::DeleteBucketTagging => Box::pin(bucket_tags::delete(ops, call)).await,
+            Operation::GetBucketLogging => Box::pin(logging::get(ops, call)).await,
+            Operation::PutBucketLogging => Box::pin(logging::put(ops, call)).await,
             Operation::GetBucketRequestPayment => Box::pin(payment::get(ops, call)).await,
             Operation::PutBucketRequestPayment => Box::pin(payment::put(ops, call)).await,
             Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(ops, call)).await,

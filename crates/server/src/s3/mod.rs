@@ -29,6 +29,7 @@ pub(crate) mod fuzzing;
 mod host;
 mod lifecycle;
 mod listing;
+mod logging;
 mod object_attributes;
 mod objects;
 mod owners;
@@ -84,6 +85,8 @@ use content::Content;
 pub(crate) use copies::{SourceName, source_name};
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
+pub(crate) use logging::Deliveries;
+pub use logging::{LogDeliveryFigures, LogDeliveryOptions};
 pub(crate) use query::Query;
 use received::Received;
 use request_id::{RequestId, RequestIds};
@@ -114,6 +117,8 @@ pub struct S3Options {
     pub fast_path: bool,
     /// Whose objects are in buckets that do not say, and whether ACLs count in them.
     pub object_ownership: Ownership,
+    /// Counts what becomes of the logs of buckets.
+    pub log_figures: LogDeliveryFigures,
 }
 
 /// Over which connections customers may show keys (SSE-C): else they are refused, as a key that went over the wire in the clear is none.
@@ -197,6 +202,7 @@ impl S3Service {
             store,
             region: options.region.clone(),
             clock,
+            logs: Deliveries::new(options.log_figures),
             credentials,
             object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),
@@ -240,6 +246,12 @@ impl S3Service {
         figures: Arc<LifecycleFigures>,
     ) -> Result<(), S3Error> {
         Worker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures }.pass_now().await
+    }
+
+    /// Delivers the logs of buckets until it is told to stop, and what is left then.
+    pub async fn run_log_delivery(&self, options: LogDeliveryOptions, stop: CancellationToken) {
+        let ops = &self.inner.dispatch.ops;
+        ops.logs.run(ops, options, stop).await;
     }
 
     /// Answers a request; failures are answers too.

@@ -56,11 +56,11 @@ operations! {
     DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
     DeleteBucketPolicy, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects,
     DeletePublicAccessBlock, GetBucketAcl, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
-    GetBucketLocation, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketRequestPayment,
+    GetBucketLocation, GetBucketLogging, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketRequestPayment,
     GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging,
     GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2,
     ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
-    PutBucketLifecycleConfiguration, PutBucketOwnershipControls, PutBucketPolicy, PutBucketRequestPayment,
+    PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy, PutBucketRequestPayment,
     PutBucketTagging, PutObject, PutObjectAcl, PutObjectTagging, PutPublicAccessBlock, UploadPart, UploadPartCopy,
 }
 
@@ -76,7 +76,6 @@ const UNSUPPORTED: &[&str] = &[
     "intelligent-tiering",
     "inventory",
     "legal-hold",
-    "logging",
     "metadataAnnotationTable",
     "metadataConfiguration",
     "metadataInventoryTable",
@@ -259,6 +258,7 @@ const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
             Some(Operation::DeleteBucketLifecycle),
         ],
     ),
+    ("logging", [Some(Operation::GetBucketLogging), Some(Operation::PutBucketLogging), None]),
     (
         "ownershipControls",
         [

@@ -7,6 +7,7 @@ use gabion_types::BucketName;
 
 use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
+use super::logging::{self, Logging};
 use super::{lifecycle, payment};
 use crate::access::BucketAccess;
 use crate::error::{S3Code, S3Error};
@@ -19,6 +20,7 @@ pub(crate) struct BucketSettings {
     pub(crate) versioning: Versioning,
     pub(crate) cors: Option<Result<CorsRules, S3Error>>,
     pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
+    pub(crate) logging: Option<Result<Logging, S3Error>>,
     /// Whether who asks must say that he pays.
     pub(crate) requesters_pay: bool,
     pub(crate) encryption: Option<Result<BucketEncryption, NotUnderstood>>,
@@ -34,6 +36,10 @@ impl BucketSettings {
             cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)
+            }),
+            logging: parsed(configs, logging::NAME, |document| match Logging::parse(document)? {
+                Some((logging, _)) => Ok(logging),
+                None => Err(S3Code::MalformedXML.into()),
             }),
             // What can not be read restricts.
             requesters_pay: parsed(configs, payment::NAME, payment::requesters_pay)

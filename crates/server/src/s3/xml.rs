@@ -143,6 +143,11 @@ pub(crate) fn parse_payment(document: &[u8]) -> Result<dto::RequestPaymentConfig
     parse(document)
 }
 
+/// Reads the document of PutBucketLogging.
+pub(crate) fn parse_logging(document: &[u8]) -> Result<dto::BucketLoggingStatus, S3Error> {
+    parse(document)
+}
+
 /// A configuration as it is kept and shown: what was understood of it, and nothing else.
 ///
 /// # Errors

@@ -70,6 +70,7 @@ fn options() -> S3Options {
         domains: Vec::new(),
         sigv2: false,
         fast_path: crate::FAST_PATH,
+        log_figures: Default::default(),
         ..S3Options::default()
     }
 }

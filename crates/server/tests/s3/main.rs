@@ -17,6 +17,7 @@ mod etags;
 mod harness;
 mod lifecycle;
 mod listing;
+mod logging;
 mod multipart;
 mod objects;
 mod posts;

@@ -27,6 +27,8 @@ mod harness;
 mod lifecycle;
 #[path = "../s3/listing.rs"]
 mod listing;
+#[path = "../s3/logging.rs"]
+mod logging;
 #[path = "../s3/multipart.rs"]
 mod multipart;
 #[path = "../s3/objects.rs"]
