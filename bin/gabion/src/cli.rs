@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
+use crate::admin::iam::{AccountCommand, KeyCommand, PolicyCommand, UserCommand};
 use crate::admin::target::TargetCommand;
 use crate::admin::{AdminArgs, TokenArgs};
 use crate::config::{Layers, SETTINGS, Setting};
@@ -70,6 +71,18 @@ pub(crate) enum Action {
         #[command(flatten)]
         token: TokenArgs,
     },
+    /// Show and change the accounts of a running server.
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Show and change the users of an account.
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Show and change access keys.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Show, change and attach managed policies.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Put a load on an S3 endpoint and measure it.
     ///
     /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
@@ -271,6 +284,7 @@ fn heading(key: &'static str) -> &'static str {
         Some("lanes" | "segment") => "Data",
         Some("memory") => "Memory",
         Some("index" | "checkpoint") => "Index",
+        Some("iam") => "Users",
         Some("repair" | "scrub" | "compaction") => "Upkeep",
         Some(_) => "Other",
     }

@@ -49,6 +49,10 @@ fn run(command: Action) -> Result<(), Failure> {
         Action::Config(ConfigCommand::Check(settings)) => check(settings),
         Action::Status { admin, output } => admin::status::run(&admin, output.json),
         Action::Target(command) => admin::target::run(command),
+        Action::Account(command) => admin::iam::account(command),
+        Action::User(command) => admin::iam::user(command),
+        Action::Key(command) => admin::iam::key(command),
+        Action::Policy(command) => admin::iam::policy(command),
         Action::Scrub { wait, admin, token } => admin::scrub::run(&admin, &token, wait),
         Action::Bench(load) => gabion_bench::run(*load).map_err(of_bench),
         Action::Completions { shell } => {

@@ -1,19 +1,21 @@
 //! `gabion server`: wiring, from settings to a running server and to its end.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_platform::{Clock, OsEntropy, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
 use gabion_server::admin::{Admin, Changes, Phase};
-use gabion_server::credentials::{Account, Credentials};
+use gabion_server::credentials::{Account, Credentials, SecretKey};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
+use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
 use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
 use gabion_server::tls::{ReloadingTls, TlsFiles};
-use gabion_store::{OpenReport, Progress, Store};
+use gabion_store::{OpenReport, Progress, Store, StoreError};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -110,8 +112,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
         store.keep_keys(Arc::new(keys));
     }
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
-    let credentials = credentials.of_account(Account::first(&store.status().log.deployment));
-    let service = service(&config, store.clone(), credentials, log_figures)?;
+    let iam = iam(&config, store.clone(), credentials)?;
+    let service = service(&config, store.clone(), Arc::clone(&iam), log_figures)?;
     let stop_tasks = CancellationToken::new();
     let lifecycle = {
         let (service, stop) = (service.clone(), stop_tasks.clone());
@@ -133,6 +135,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         targets: &described,
     };
     output::print(&welcome.text())?;
+    admin.set_iam(iam);
     admin.set_phase(Phase::Serving(store.clone()));
 
     let stop = CancellationToken::new();
@@ -194,10 +197,38 @@ fn lifecycle_options(config: &Config) -> LifecycleOptions {
     }
 }
 
+/// Users and policies, as they are stored.
+fn iam(config: &Config, store: Store, root: Credentials) -> Result<Arc<Iam>, Failure> {
+    let derived = Account::first(&store.status().log.deployment);
+    let first_account = Account {
+        id: config.iam_account_id.clone().unwrap_or(derived.id),
+        canonical_id: config.iam_canonical_id.clone().unwrap_or(derived.canonical_id),
+        ..derived
+    };
+    let options =
+        IamOptions { root, first_account, seal_key: config.iam_key_file.as_deref().map(seal_key).transpose()? };
+    Iam::open(store, options, Arc::new(SystemClock), Arc::new(OsEntropy)).map_err(|error| match error {
+        StoreError::InvalidRequest(why) => Failure::config(why),
+        other => Failure::failed(format!("users and policies can not be read: {other}")),
+    })
+}
+
+/// What seals stored secrets.
+fn seal_key(path: &Path) -> Result<SecretKey, Failure> {
+    const CHARACTERS_MIN: usize = 32;
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::config(format!("iam.key_file {shown} can not be read: {error}")))?;
+    match text.trim() {
+        key if key.len() >= CHARACTERS_MIN => Ok(SecretKey::new(key)),
+        _ => Err(Failure::config(format!("iam.key_file {shown} must have at least {CHARACTERS_MIN} characters"))),
+    }
+}
+
 fn service(
     config: &Config,
     store: Store,
-    credentials: Credentials,
+    iam: Arc<Iam>,
     log_figures: LogDeliveryFigures,
 ) -> Result<S3Service, Failure> {
     let options = S3Options {
@@ -210,7 +241,7 @@ fn service(
         object_ownership: config.object_ownership,
         log_figures,
     };
-    S3Service::new(store, Arc::new(credentials), options, Arc::new(SystemClock), &OsEntropy)
+    S3Service::with_iam(store, iam, options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))
 }
 

@@ -7,9 +7,11 @@ pub mod admin;
 mod auth;
 pub mod credentials;
 pub mod error;
+mod fetch;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod http;
+pub mod iam;
 pub mod keys;
 pub mod lifecycle;
 pub mod metrics;

@@ -145,6 +145,13 @@ settings! {
     "object_ownership" => object_ownership: Ownership = "BucketOwnerEnforced",
         "Whose the objects are in buckets that do not say. BucketOwnerEnforced: the bucket's owner's, and ACLs do not count, as on AWS. BucketOwnerPreferred and \
          ObjectWriter: the writer's, and ACLs count, as on AWS before 2023.";
+    "iam.key_file" => iam_key_file: Option<PathBuf> = "",
+        "File whose content seals the secrets of access keys where they are stored (AES-256-GCM); at least 32 characters. Without one they are stored as they are. \
+         It must stay the same; secrets that were stored without one stay readable.";
+    "iam.account_id" => iam_account_id: Option<String> = "",
+        "Id of the deployment's own account, 12 digits. By default it follows from the deployment's id. Set it before there are users.";
+    "iam.canonical_id" => iam_canonical_id: Option<String> = "",
+        "What ACLs and owners of buckets name the deployment's own account by. By default it follows from the deployment's id.";
     "access_log" => access_log: AccessLogChoice = "off",
         "One JSON line per request. A file is opened anew on SIGHUP.";
     "workers" => workers: Option<usize> = "",
@@ -291,6 +298,17 @@ impl Config {
         ];
         let mut broken: Vec<String> =
             rules.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect();
+        if let Some(id) = &self.iam_account_id
+            && (id.len() != 12 || !id.bytes().all(|digit| digit.is_ascii_digit()))
+        {
+            broken.push("iam.account_id must have 12 digits".to_owned());
+        }
+        if let Some(id) = &self.iam_canonical_id
+            && (!(1..=64).contains(&id.len())
+                || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)))
+        {
+            broken.push("iam.canonical_id must have up to 64 letters, digits, '-' or '_'".to_owned());
+        }
         for label in &self.labels {
             match label.split_once('=') {
                 Some((path, label))

@@ -85,7 +85,7 @@ pub(super) struct Request {
 
 /// Why a change is not made.
 #[derive(Debug)]
-pub(super) struct Refusal(StatusCode, String);
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
@@ -132,7 +132,7 @@ pub(super) async fn scrub(State(admin): State<Admin>, headers: HeaderMap) -> Res
     Ok(StatusCode::ACCEPTED)
 }
 
-fn admitted(admin: &Admin, headers: &HeaderMap) -> Result<(Arc<Changes>, Store), Refusal> {
+pub(super) fn admitted(admin: &Admin, headers: &HeaderMap) -> Result<(Arc<Changes>, Store), Refusal> {
     let Some(changes) = &admin.shared.changes else {
         return Err(Refusal(StatusCode::FORBIDDEN, "this server takes no changes over its admin port".to_owned()));
     };

@@ -5,10 +5,11 @@
 mod changes;
 mod health;
 mod status;
+mod users;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::DefaultBodyLimit;
@@ -22,6 +23,7 @@ use prometheus_client::registry::Registry;
 use tower::ServiceExt;
 
 use crate::http::{Answer, Handler, Peer, RequestBody};
+use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
 
 pub use changes::{Changes, OpenTarget, OpenedTarget};
@@ -50,6 +52,8 @@ struct Shared {
     version: &'static str,
     /// None: the page is read only.
     changes: Option<Arc<Changes>>,
+    /// Users and policies, once they were read.
+    iam: ArcSwapOption<Iam>,
 }
 
 /// Longest body of a request for a change, in bytes.
@@ -68,12 +72,25 @@ impl Admin {
             Phase::Serving(store) => Some(store.clone()),
             Phase::Starting | Phase::Stopping => None,
         }))));
-        Self { shared: Arc::new(Shared { phase, registry, version, changes: changes.map(Arc::new) }) }
+        Self {
+            shared: Arc::new(Shared {
+                phase,
+                registry,
+                version,
+                changes: changes.map(Arc::new),
+                iam: ArcSwapOption::empty(),
+            }),
+        }
     }
 
     /// Says how far the server is.
     pub fn set_phase(&self, phase: Phase) {
         self.shared.phase.store(Arc::new(phase));
+    }
+
+    /// Hands over users and policies, so that they can be changed.
+    pub fn set_iam(&self, iam: Arc<Iam>) {
+        self.shared.iam.store(Some(iam));
     }
 
     /// The handler to serve on the admin port.
@@ -86,6 +103,7 @@ impl Admin {
             .route("/status", get(status::status))
             .route("/targets/{action}", post(changes::target))
             .route("/scrub", post(changes::scrub))
+            .route("/iam/{kind}/{action}", post(users::iam))
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
             .fallback(|| async { (StatusCode::NOT_FOUND, "see /health/live, /health/ready, /metrics and /status\n") })
             .with_state(self.clone());

@@ -74,6 +74,8 @@ use crate::auth::sigv4::{Framing, Verified};
 use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
+use crate::iam::Iam;
+use crate::iam::http::{Done, Front, is_query};
 use crate::lifecycle::worker::Worker;
 use crate::lifecycle::{LifecycleFigures, LifecycleOptions};
 use crate::ops::Ops;
@@ -93,6 +95,7 @@ use request_id::{RequestId, RequestIds};
 pub(crate) use route::Operation;
 use route::Routed;
 pub(crate) use settings::BucketSettings;
+pub(crate) use xml::Xml;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
@@ -166,6 +169,8 @@ struct Inner {
     ids: RequestIds,
     /// Who sends what says nothing of its sender.
     nobody: Arc<Identity>,
+    /// IAM and STS, if they are served.
+    iam: Option<Front>,
 }
 
 impl S3Service {
@@ -180,6 +185,31 @@ impl S3Service {
         clock: Arc<dyn Clock>,
         entropy: &dyn Entropy,
     ) -> Result<Self, S3ServiceError> {
+        Self::made(store, credentials, None, options, clock, entropy)
+    }
+
+    /// The same with users and policies, and with IAM and STS beside S3.
+    ///
+    /// # Errors
+    /// See [`S3Service::new`].
+    pub fn with_iam(
+        store: Store,
+        iam: Arc<Iam>,
+        options: S3Options,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, S3ServiceError> {
+        Self::made(store, Arc::clone(&iam) as _, Some(iam), options, clock, entropy)
+    }
+
+    fn made(
+        store: Store,
+        credentials: Arc<dyn CredentialStore>,
+        iam: Option<Arc<Iam>>,
+        options: S3Options,
+        clock: Arc<dyn Clock>,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, S3ServiceError> {
         let domains = Domains::new(&options.domains)?;
         let region: Region = options.region.parse().map_err(|_| S3ServiceError::Region(options.region.clone()))?;
         let mut config = S3Config::default();
@@ -190,6 +220,13 @@ impl S3Service {
         config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
         let mut builder = S3ServiceBuilder::new(Nowhere);
         let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
+        let nobody = Arc::new(Identity::anonymous());
+        let iam = iam.map(|iam| Front {
+            iam,
+            verifier: auth::sigv4::Verifier::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region),
+            region: options.region.clone(),
+            nobody: Arc::clone(&nobody),
+        });
         let verifier = auth::sigv4::Verifier::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region);
         builder.set_auth(auth::Provider(Arc::clone(&credentials)));
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
@@ -208,7 +245,6 @@ impl S3Service {
             default_encryption: options.default_encryption.map(Encrypt::by),
         };
         let ops = Arc::new(ops);
-        let nobody = Arc::new(Identity::anonymous());
         let dispatch = Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
@@ -221,6 +257,7 @@ impl S3Service {
             customer_keys: options.customer_keys,
             ids: RequestIds::new(entropy),
             nobody,
+            iam,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -278,21 +315,21 @@ impl S3Service {
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
-        let mut next = match self.admit(&parts, peer, body.size_hint().exact(), &mut operation) {
-            Ok((routed, Some(Verified { framing, caller }))) => {
-                let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
-                let (content, trailers) =
-                    if reads { Content::framed(body, framing) } else { (Content::default(), None) };
-                Next::Run(Call::new(routed, caller, parts.headers, content, trailers))
-            }
-            Ok((routed, None)) => Next::Await(self.by_s3s(parts, body, routed, id).boxed()),
-            Err(error) => Next::Refuse(Box::new(error)),
+        let query = self.inner.iam.as_ref().filter(|_| is_query(&parts));
+        let mut next = match query {
+            Some(front) => Next::Query(async move { front.answer(parts, body, peer, id.as_str()).await }.boxed()),
+            None => self.next(parts, body, peer, id, &mut operation),
         };
         async move {
             let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
             let mut response = match &mut next {
                 Next::Run(call) => self.inner.dispatch.answer(call, &about).await,
                 Next::Await(response) => response.await,
+                Next::Query(response) => {
+                    let mut response = response.await;
+                    operation = response.extensions_mut().remove::<Done>().map_or(operation, |done| done.operation);
+                    response
+                }
                 Next::Refuse(error) => answer::error(error, &about),
             };
             if let Some((bucket, asked)) = from_page.as_deref() {
@@ -322,6 +359,24 @@ impl S3Service {
         let routed =
             Routed::new(parts, &path, &self.inner.domains, peer).ok().filter(|_| parts.method != Method::OPTIONS)?;
         Some(Box::new((routed.bucket?, asked)))
+    }
+
+    /// How a request to S3 goes on.
+    fn next<B>(&self, parts: Parts, body: B, peer: Peer, id: RequestId, operation: &mut OperationName) -> Next<'_>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match self.admit(&parts, peer, body.size_hint().exact(), operation) {
+            Ok((routed, Some(Verified { framing, caller }))) => {
+                let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
+                let (content, trailers) =
+                    if reads { Content::framed(body, framing) } else { (Content::default(), None) };
+                Next::Run(Call::new(routed, caller, parts.headers, content, trailers))
+            }
+            Ok((routed, None)) => Next::Await(self.by_s3s(parts, body, routed, id).boxed()),
+            Err(error) => Next::Refuse(Box::new(error)),
+        }
     }
 
     /// Has s3s verify a request and call [`Dispatch`], or word its refusal.
@@ -401,5 +456,7 @@ enum Next<'a> {
     Run(Call),
     /// By s3s.
     Await(BoxFuture<'a, Response<ResponseBody>>),
+    /// By IAM or STS.
+    Query(BoxFuture<'a, Response<ResponseBody>>),
     Refuse(Box<S3Error>),
 }

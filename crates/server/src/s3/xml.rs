@@ -22,6 +22,22 @@ impl Xml {
         xml.0
     }
 
+    /// A document in another namespace.
+    pub(crate) fn in_namespace(root: &str, namespace: &str, content: impl FnOnce(&mut Xml)) -> String {
+        let mut xml = Xml(String::with_capacity(1024));
+        xml.raw(&[DECLARATION, "<", root, " xmlns=\"", namespace, "\">"]);
+        content(&mut xml);
+        xml.raw(&["</", root, ">"]);
+        xml.0
+    }
+
+    /// Elements, of which a document is made later.
+    pub(crate) fn fragment(content: impl FnOnce(&mut Xml)) -> String {
+        let mut xml = Xml(String::new());
+        content(&mut xml);
+        xml.0
+    }
+
     /// A document in no namespace.
     pub(crate) fn plain(root: &str, content: impl FnOnce(&mut Xml)) -> String {
         let mut xml = Xml(DECLARATION.to_owned());

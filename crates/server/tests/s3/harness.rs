@@ -7,10 +7,11 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use gabion_metadata::{Index, IndexError, MemoryIndex};
-use gabion_platform::{Clock, Disk, SeededEntropy, SimDisk, SystemClock};
+use gabion_platform::{Clock, Disk, OsEntropy, SeededEntropy, SimDisk, SystemClock};
 use gabion_segment::{LogConfig, LogTarget};
-use gabion_server::credentials::{CredentialStore, Credentials};
+use gabion_server::credentials::{Account, CredentialStore, Credentials};
 use gabion_server::http::Peer;
+use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::s3::{S3Options, S3Service};
 use gabion_store::{Env, EtagKind, IndexFactory, Silent, Store, StoreConfig};
 use gabion_types::Geometry;
@@ -115,6 +116,22 @@ impl S3 {
         Self { service, store, disk }
     }
 
+    /// With users and policies.
+    pub(crate) async fn with_iam() -> Self {
+        Self::of_iam(store().await)
+    }
+
+    /// The same, with what is stored already.
+    pub(crate) fn of_iam((store, disk): (Store, SimDisk)) -> Self {
+        let root = Credentials::new(ACCESS_KEY, SECRET_KEY);
+        let options = IamOptions { root, first_account: Account::first("test"), seal_key: None };
+        let clock = Arc::new(SystemClock);
+        // Ids must differ from one start to the next.
+        let iam = Iam::open(store.clone(), options, clock.clone(), Arc::new(OsEntropy)).unwrap();
+        let service = S3Service::with_iam(store.clone(), iam, self::options(), clock, &SeededEntropy::new(9)).unwrap();
+        Self { service, store, disk }
+    }
+
     /// With a bucket `bkt`.
     pub(crate) async fn with_bucket() -> Self {
         let s3 = Self::new().await;
@@ -199,6 +216,7 @@ pub(crate) struct Call {
     pub(crate) access_key: &'static str,
     pub(crate) secret_key: &'static str,
     pub(crate) region: &'static str,
+    pub(crate) service: &'static str,
     pub(crate) host: &'static str,
 }
 
@@ -229,6 +247,7 @@ impl Call {
             access_key: ACCESS_KEY,
             secret_key: SECRET_KEY,
             region: REGION,
+            service: "s3",
             host: HOST,
         }
     }
@@ -287,7 +306,7 @@ impl Call {
     pub(crate) fn build(mut self) -> Request<Vec<u8>> {
         let now_s = i64::try_from(SystemClock.now_ms() / 1000).unwrap() + self.clock_s;
         let date = amz_date(now_s);
-        let scope = format!("{}/{}/s3/aws4_request", &date[..8], self.region);
+        let scope = format!("{}/{}/{}/aws4_request", &date[..8], self.region, self.service);
         let hash = match &self.payload {
             Payload::Signed => sha256_hex(&self.body),
             Payload::Unsigned => "UNSIGNED-PAYLOAD".into(),
@@ -379,7 +398,7 @@ impl Call {
 
     fn keyed(&self, text: &str, date: &str) -> String {
         let key = hmac(format!("AWS4{}", self.secret_key).as_bytes(), &date[..8]);
-        let key = hmac(&hmac(&hmac(&key, self.region), "s3"), "aws4_request");
+        let key = hmac(&hmac(&hmac(&key, self.region), self.service), "aws4_request");
         hex::encode(hmac(&key, text))
     }
 

@@ -15,6 +15,7 @@ mod encryption;
 mod errors;
 mod etags;
 mod harness;
+mod iam;
 mod lifecycle;
 mod listing;
 mod logging;

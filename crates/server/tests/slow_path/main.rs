@@ -23,6 +23,8 @@ mod errors;
 mod etags;
 #[path = "../s3/harness.rs"]
 mod harness;
+#[path = "../s3/iam.rs"]
+mod iam;
 #[path = "../s3/lifecycle.rs"]
 mod lifecycle;
 #[path = "../s3/listing.rs"]

@@ -17,14 +17,19 @@ pub(super) struct Authorization<'a> {
 impl<'a> Authorization<'a> {
     /// Takes it apart; nothing when it is written in another way than the SDKs do, which is for s3s to judge.
     pub(super) fn parse(header: &'a str) -> Option<Self> {
+        Self::of_any_region(header).filter(|parsed| !parsed.region.is_empty())
+    }
+
+    /// The same, where the region may be nothing: global services have none.
+    pub(super) fn of_any_region(header: &'a str) -> Option<Self> {
         let rest = header.strip_prefix("AWS4-HMAC-SHA256 Credential=")?;
         let (credential, rest) = rest.split_once(',')?;
         let (signed_headers, rest) = rest.trim_ascii_start().strip_prefix("SignedHeaders=")?.split_once(',')?;
         let signature = rest.trim_ascii_start().strip_prefix("Signature=")?;
         let mut scope = credential.split('/');
-        let mut next = || scope.next().filter(|part| !part.is_empty());
-        let (access_key, day, region, service) = (next()?, next()?, next()?, next()?);
-        (next() == Some("aws4_request") && next().is_none() && !credential.ends_with('/')).then_some(Self {
+        let (access_key, day, region, service) = (scope.next()?, scope.next()?, scope.next()?, scope.next()?);
+        let whole = scope.next() == Some("aws4_request") && scope.next().is_none();
+        (whole && ![access_key, day, service].contains(&"")).then_some(Self {
             access_key,
             day,
             region,

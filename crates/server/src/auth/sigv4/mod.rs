@@ -12,6 +12,7 @@ mod authorization;
 mod canonical;
 mod chunks;
 mod date;
+mod form;
 mod keys;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use canonical::Fields;
 pub(crate) use chunks::Chunks;
 use date::DAY_BYTES;
 pub(super) use date::unix_seconds;
+pub(crate) use form::service_of;
 use keys::{SigningKey, SigningKeys};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
