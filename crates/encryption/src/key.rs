@@ -5,6 +5,7 @@
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::{Tampered, WrongKey, frames::TAG_BYTES};
@@ -15,6 +16,7 @@ const KEY_BYTES: usize = 32;
 pub const WRAPPED_BYTES: usize = size_of::<WrapSalt>() + KEY_BYTES + TAG_BYTES as usize;
 
 const FOR_WRAPPING: &[u8] = b"gabion wrap 1";
+const FOR_TAG: &[u8] = b"gabion tag 1";
 const FOR_BODY: &[u8] = b"gabion body 1";
 
 /// Random bytes that make the wrapping of a key its own.
@@ -77,6 +79,20 @@ impl SecretKey {
             .open_in_place(nonce(0, true), Aad::from(purpose), &mut sealed)
             .map_err(|_| WrongKey)?;
         SecretKey::from_slice(opened).ok_or(WrongKey)
+    }
+
+    /// A tag for what these digests are of: it tells two bodies of one data key apart, and nothing of either to those who have not the key.
+    #[must_use]
+    pub fn tag<'a>(&self, digests: impl IntoIterator<Item = &'a [u8]>) -> [u8; 16] {
+        let mut mac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.expose()));
+        mac.update(FOR_TAG);
+        for digest in digests {
+            mac.update(&(digest.len() as u64).to_be_bytes());
+            mac.update(digest);
+        }
+        let mut tag = [0; 16];
+        tag.copy_from_slice(&mac.sign().as_ref()[..16]);
+        tag
     }
 
     /// The key of a body.

@@ -160,6 +160,14 @@ fn sealed_bytes_are_for_ever() {
 }
 
 #[test]
+fn tags_tell_bodies_and_keys_apart() {
+    let tag = |seed, digests: &[&[u8]]| key(seed).tag(digests.iter().copied());
+    let all = [tag(1, &[b"ab", b"c"]), tag(1, &[b"a", b"bc"]), tag(1, &[b"abc"]), tag(1, &[]), tag(2, &[b"ab", b"c"])];
+    assert!((0..all.len()).all(|i| all[..i].iter().all(|other| *other != all[i])));
+    assert_eq!(tag(1, &[b"ab", b"c"]), all[0]);
+}
+
+#[test]
 fn secrets_are_not_shown() {
     assert_eq!(format!("{:?}", key(9)), "SecretKey");
     assert!(SecretKey::from_slice(&[0; 31]).is_none() && SecretKey::from_slice(&[0; 33]).is_none());

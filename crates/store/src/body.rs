@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use gabion_encryption::Sealer;
+use gabion_encryption::{Sealer, SecretKey};
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests};
 use gabion_metadata::rows::{ChecksumKind, PartTag, StoredChecksum};
 use gabion_segment::StripeBuffer;
@@ -105,8 +105,8 @@ struct Collector<'a> {
     /// How many there will be, if that is known.
     stored_length: Option<u64>,
     sealer: Option<Box<Sealer>>,
-    /// Whether the tag says nothing of the bytes.
-    hides_digest: bool,
+    /// What makes the tag, if that is to say nothing of the bytes.
+    tag_key: Option<SecretKey>,
     /// Nothing when neither tag nor client needs it.
     md5: Option<BodyMd5<'a>>,
     is_late: bool,
@@ -146,8 +146,10 @@ impl<'a> Collector<'a> {
         }
         let stored_length =
             body.length.map(|length| seal.as_ref().map_or(length, |seal| seal.frames.sealed_len(length)));
+        let mut tag_key = None;
         let sealer = seal.map(|seal| {
             let Seal { data_key, frames, salt, part_number, .. } = seal;
+            tag_key = hides_digest.then(|| data_key.clone());
             Box::new(Sealer::new(&data_key, &salt.0, part_number, frames, body.length))
         });
         Self {
@@ -157,7 +159,7 @@ impl<'a> Collector<'a> {
             stored_bytes: 0,
             stored_length,
             sealer,
-            hides_digest,
+            tag_key,
             md5: wants_md5.then(|| inner.md5s.begin()),
             is_late,
             digester: Digester::new(false, &algorithms),
@@ -219,7 +221,9 @@ impl<'a> Collector<'a> {
         let computed_crc64 = digests.checksum(ChecksumAlgorithm::Crc64Nvme).as_ref().and_then(crc64_value);
         let tag = match (self.inner.config.etag, md5) {
             _ if self.is_late => None,
-            _ if self.hides_digest => Some(PartTag::Md5(self.inner.random_salt().0)),
+            _ if self.tag_key.is_some() => {
+                self.tag_key.map(|key| PartTag::Md5(key.tag(digests.checksums.iter().map(Checksum::as_bytes))))
+            }
             (EtagKind::Md5, Some(md5)) => Some(PartTag::Md5(md5)),
             (EtagKind::Crc64Nvme, _) | (_, None) => Some(PartTag::Crc64(computed_crc64.unwrap_or(crc64))),
         };

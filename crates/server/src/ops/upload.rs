@@ -1,7 +1,7 @@
 //! CreateMultipartUpload, CompleteMultipartUpload, AbortMultipartUpload.
 
 use gabion_store::{
-    ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, Encrypt, Encryption, PutResult, UploadRef,
+    ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, Encrypt, Encryption, PutResult, SecretKey, UploadRef,
 };
 use gabion_types::UploadId;
 
@@ -59,8 +59,12 @@ fn kind_of(algorithm: ChecksumAlgorithm, kind: Option<ChecksumKind>) -> Result<C
 ///
 /// # Errors
 /// `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `BadDigest`, `PreconditionFailed`.
-pub(crate) async fn complete(ops: &Ops, request: CompleteUpload) -> Result<PutResult, S3Error> {
-    Ok(ops.store.complete_upload(request).await?)
+pub(crate) async fn complete(
+    ops: &Ops,
+    request: CompleteUpload,
+    customer: Option<SecretKey>,
+) -> Result<PutResult, S3Error> {
+    Ok(ops.store.complete_encrypted_upload(request, customer).await?)
 }
 
 /// AbortMultipartUpload.

@@ -111,10 +111,8 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     request.parts = parts.iter().map(completed_part).collect::<Result<_, _>>()?;
     let UploadRef { bucket, key, .. } = request.target.clone();
     let customer = encryption::of_part(call)?;
-    if let Some(customer) = &customer {
-        ops.store.check_upload_key(&request.target, &customer.key)?;
-    }
-    let result = upload::complete(ops, request).await?;
+    let md5 = customer.as_ref().map(encryption::Customer::md5);
+    let result = upload::complete(ops, request, customer.map(|customer| customer.key)).await?;
     let shown = shown(&result.checksums, result.parts_count);
     let mut response = answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
         xml.text("Location", location(call));
@@ -125,7 +123,6 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
     }));
     if let Some(encryption) = &result.encryption {
-        let md5 = customer.as_ref().map(encryption::Customer::md5);
         encryption::show(encryption, md5, false, response.headers_mut());
     }
     Ok(response)

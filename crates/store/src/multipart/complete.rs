@@ -10,7 +10,7 @@ use gabion_metadata::{
 
 use super::{Wanted, checksums::kind_name, rules};
 use crate::{
-    CompleteUpload, DigestKind, PutResult, Store, StoreError,
+    CompleteUpload, DigestKind, PutResult, SecretKey, Store, StoreError,
     copy::{crc64_of, extents_of},
     locks::{Lockable, Mode},
     mutation::{CompleteUploadMutation, Mutation, NamedPart},
@@ -25,12 +25,30 @@ impl Store {
     /// `BadDigest`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `NoSpace`, `Busy`, `Unavailable`.
     pub async fn complete_upload(&self, request: CompleteUpload) -> Result<PutResult, StoreError> {
         let inner = Arc::clone(&self.inner);
-        self.inner.run(async move { inner.commit_complete(request).await }).await
+        self.inner.run(async move { inner.commit_complete(request, None).await }).await
+    }
+
+    /// As [`Store::complete_upload`], by somebody who must show the customer's key if the upload is encrypted with one, and none otherwise.
+    ///
+    /// # Errors
+    /// As [`Store::complete_upload`]; `Key`.
+    pub async fn complete_encrypted_upload(
+        &self,
+        request: CompleteUpload,
+        customer: Option<SecretKey>,
+    ) -> Result<PutResult, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.run(async move { inner.commit_complete(request, Some(customer)).await }).await
     }
 }
 
 impl Inner {
-    async fn commit_complete(&self, request: CompleteUpload) -> Result<PutResult, StoreError> {
+    /// `shown` is the customer's key that was shown, if it was asked for.
+    async fn commit_complete(
+        &self,
+        request: CompleteUpload,
+        shown: Option<Option<SecretKey>>,
+    ) -> Result<PutResult, StoreError> {
         let target = &request.target;
         let _guards = self
             .locks
@@ -41,6 +59,9 @@ impl Inner {
             ])
             .await;
         let upload = self.upload(target)?;
+        if let Some(customer) = shown {
+            self.check_customer(&upload.attributes, &target.bucket, &target.key, customer.as_ref())?;
+        }
         let wanted = Wanted::of(&upload);
         let parts = rules::check(&request.parts, wanted, self.config.part_bytes_min, |part_number| {
             let row = self.index.get(Table::Part, &keys::part(target.upload, part_number))?;

@@ -7,7 +7,7 @@ use gabion_types::UploadId;
 
 use super::Wanted;
 use crate::{
-    CreateUpload, Encrypt, SecretKey, Store, StoreError, UploadRef,
+    CreateUpload, Encrypt, Store, StoreError, UploadRef,
     locks::{Lockable, Mode},
     mutation::{CreateUploadMutation, EndUploadMutation, Mutation},
     put::tidy,
@@ -56,15 +56,6 @@ impl Store {
             Ok((upload, encryption))
         };
         self.inner.run(work).await
-    }
-
-    /// Whether a customer's key is that of an upload.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`, `NoSuchUpload`, `Key`, `Unavailable`.
-    pub fn check_upload_key(&self, target: &UploadRef, customer: &SecretKey) -> Result<(), StoreError> {
-        let upload = self.inner.upload(target)?;
-        self.inner.check_customer(&upload.attributes, &target.bucket, &target.key, Some(customer))
     }
 
     /// Ends an upload and drops its parts.

@@ -148,7 +148,9 @@ impl Policy {
         }
         for condition in &self.conditions {
             let value = if condition.field == "bucket" { Some(bucket) } else { fields.get(&condition.field) };
-            let holds = value.is_some_and(|value| match &condition.test {
+            // Where any value would do, none does as well.
+            let any = matches!(&condition.test, Test::StartsWith(prefix) if prefix.is_empty());
+            let holds = value.map_or(any, |value| match &condition.test {
                 Test::Equals(expected) => value == expected,
                 // A list of types: each of them.
                 Test::StartsWith(prefix) if condition.field == "content-type" => {
@@ -262,6 +264,9 @@ mod tests {
         assert!(check(&with("acl", "public-read"), "b", NOW_MS).is_err());
         assert!(check(&with("content-type", "image/png,text/plain"), "b", NOW_MS).is_err());
         assert!(check(&good[..2], "b", NOW_MS).is_err(), "a field with a condition must be there");
+        let any = parse(&super::tests::with("{\"bucket\": \"b\"}, [\"starts-with\", \"$x-amz-a\", \"\"]")).unwrap();
+        assert!(any.check(&Fields::of(&[("key", "k")]), "b", NOW_MS).is_err(), "the key has no condition");
+        assert!(any.check(&Fields::of(&[]), "b", NOW_MS).is_ok(), "where any value would do, none does as well");
         assert_eq!(check(&good, "b", NOW_MS + 86_400_000), failed("Policy expired."));
         let anywhere = parse(&super::tests::with("[\"starts-with\", \"$key\", \"\"]")).unwrap();
         let error = anywhere.check(&Fields::of(&[("key", "k")]), "b", NOW_MS).unwrap_err();
