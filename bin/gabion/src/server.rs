@@ -234,6 +234,7 @@ fn service(
     let options = S3Options {
         region: config.region.clone(),
         domains: config.domain.clone(),
+        website_domains: config.website_domain.clone(),
         sigv2: config.sigv2,
         customer_keys: config.encryption_customer_keys.0,
         default_encryption: config.encryption_default.0,

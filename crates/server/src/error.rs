@@ -114,6 +114,7 @@ codes! {
     NoSuchVersion 404 "Indicates that the version ID specified in the request does not match an existing version.",
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found",
     NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.",
+    NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration",
     NotImplemented 501 "A header or query you provided implies functionality that is not implemented.",
     NotModified 304 "Not Modified",
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found",

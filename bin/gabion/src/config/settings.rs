@@ -106,6 +106,8 @@ settings! {
         "The region: clients must sign for it.";
     "domain" => domain: Vec<String> = "",
         "Domains under which bucket.domain names a bucket (virtual-host style). Any other host is path-style.";
+    "website_domain" => website_domain: Vec<String> = "",
+        "Domains under which bucket.domain is the website of a bucket.";
     "durability" => durability: Durability = "sync",
         "When a write is acknowledged. sync: when it is on stable storage of all its targets. relaxed: when it is written; power loss may take the last \
          checkpoint.interval of writes (never a mere crash of the server).";

@@ -14,7 +14,7 @@ use super::route::{Operation, Routed};
 use super::{
     acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
     object_attributes, objects, owners, ownership, payment, posts, public_access, tags, unsupported, uploads,
-    versioning,
+    versioning, website,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::{self, Standing, session_token};
@@ -102,7 +102,11 @@ impl Dispatch {
         response
     }
 
-    async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    /// Runs the operation, if it is allowed.
+    ///
+    /// # Errors
+    /// Those of the operation, and `AccessDenied`.
+    pub(super) async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
         let operation = match &call.routed.operation {
             // To nobody nothing is told, not even whether there is such an operation.
             Err(_) if call.caller.is_anonymous() => return Err(S3Code::AccessDenied.into()),
@@ -164,6 +168,9 @@ impl Dispatch {
             Operation::GetBucketTagging => Box::pin(bucket_tags::get(ops, call)).await,
             Operation::PutBucketTagging => Box::pin(bucket_tags::put(ops, call)).await,
             Operation::DeleteBucketTagging => Box::pin(bucket_tags::delete(ops, call)).await,
+            Operation::GetBucketWebsite => Box::pin(website::get(ops, call)).await,
+            Operation::PutBucketWebsite => Box::pin(website::put(ops, call)).await,
+            Operation::DeleteBucketWebsite => Box::pin(website::delete(ops, call)).await,
             Operation::GetBucketLogging => Box::pin(logging::get(ops, call)).await,
             Operation::PutBucketLogging => Box::pin(logging::put(ops, call)).await,
             Operation::GetBucketRequestPayment => Box::pin(payment::get(ops, call)).await,

@@ -29,6 +29,11 @@ impl Domains {
         Ok(Self(kept))
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The bucket that a host names, in lower case.
     pub(crate) fn bucket(&self, host: &str) -> Option<String> {
         if self.0.is_empty() {

@@ -49,6 +49,7 @@ mod versioning;
 mod website;
 pub(crate) mod xml;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -95,6 +96,7 @@ use request_id::{RequestId, RequestIds};
 pub(crate) use route::Operation;
 use route::Routed;
 pub(crate) use settings::BucketSettings;
+use website::Visit;
 pub(crate) use xml::Xml;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
@@ -110,6 +112,8 @@ pub struct S3Options {
     pub region: String,
     /// Domains under which `bucket.domain` names a bucket (virtual-host style); any other host is path-style.
     pub domains: Vec<String>,
+    /// Domains under which `bucket.domain` is the website of a bucket.
+    pub website_domains: Vec<String>,
     /// Whether Signature Version 2 is accepted.
     pub sigv2: bool,
     /// Over which connections customers may show keys.
@@ -163,6 +167,8 @@ struct Inner {
     verifier: Option<auth::sigv4::Verifier>,
     dispatch: Dispatch,
     domains: Domains,
+    /// Hosts of websites.
+    websites: Domains,
     region: String,
     sigv2: bool,
     customer_keys: CustomerKeys,
@@ -211,6 +217,7 @@ impl S3Service {
         entropy: &dyn Entropy,
     ) -> Result<Self, S3ServiceError> {
         let domains = Domains::new(&options.domains)?;
+        let websites = Domains::new(&options.website_domains)?;
         let region: Region = options.region.parse().map_err(|_| S3ServiceError::Region(options.region.clone()))?;
         let mut config = S3Config::default();
         config.expected_region = Some(region);
@@ -252,6 +259,7 @@ impl S3Service {
             verifier: options.fast_path.then_some(verifier),
             dispatch,
             domains,
+            websites,
             region: options.region,
             sigv2: options.sigv2,
             customer_keys: options.customer_keys,
@@ -311,14 +319,22 @@ impl S3Service {
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
-        let from_page = parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts, peer)).flatten();
+        let visit = self.visit(&parts, peer, id);
+        let from_page =
+            parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts, peer, visit.as_ref())).flatten();
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
-        let query = self.inner.iam.as_ref().filter(|_| is_query(&parts));
-        let mut next = match query {
-            Some(front) => Next::Query(async move { front.answer(parts, body, peer, id.as_str()).await }.boxed()),
-            None => self.next(parts, body, peer, id, &mut operation),
+        let query = self.inner.iam.as_ref().filter(|_| visit.is_none() && is_query(&parts));
+        let mut next = match (visit, query) {
+            (Some(visit), _) => {
+                operation = OperationName("Website");
+                Next::Await(website::serve(&self.inner.dispatch, visit).boxed())
+            }
+            (None, Some(front)) => {
+                Next::Query(async move { front.answer(parts, body, peer, id.as_str()).await }.boxed())
+            }
+            (None, None) => self.next(parts, body, peer, id, &mut operation),
         };
         async move {
             let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
@@ -351,10 +367,40 @@ impl S3Service {
         }
     }
 
+    /// What a browser wants to see of a website, if the host is one's.
+    fn visit(&self, parts: &Parts, peer: Peer, id: RequestId) -> Option<Visit> {
+        if self.inner.websites.is_empty() {
+            return None;
+        }
+        let host = route::host(parts);
+        let bucket = self.inner.websites.bucket(host.to_str().unwrap_or_default())?;
+        // A path that is no text names no page.
+        let path = route::decoded_path(&parts.uri).map_or_else(|_| "\u{fffd}".to_owned(), Cow::into_owned);
+        Some(Visit {
+            bucket,
+            path,
+            method: parts.method.clone(),
+            headers: parts.headers.clone(),
+            caller: Arc::clone(&self.inner.nobody),
+            peer,
+            host,
+            version: parts.version,
+            request_id: id.as_str().to_owned(),
+        })
+    }
+
     /// What a page of another origin asks for, and of which bucket.
-    fn asked_by_page(&self, parts: &Parts, peer: Peer) -> Option<Box<(BucketName, cors::Asked)>> {
+    fn asked_by_page(
+        &self,
+        parts: &Parts,
+        peer: Peer,
+        visit: Option<&Visit>,
+    ) -> Option<Box<(BucketName, cors::Asked)>> {
         let path = route::decoded_path(&parts.uri).ok()?;
         let asked = cors::Asked::of(&parts.method, &parts.headers)?;
+        if let Some(visit) = visit {
+            return Some(Box::new((BucketName::new(&visit.bucket).ok()?, asked)));
+        }
         // A preflight says it all by itself.
         let routed =
             Routed::new(parts, &path, &self.inner.domains, peer).ok().filter(|_| parts.method != Method::OPTIONS)?;

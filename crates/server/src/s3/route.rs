@@ -54,14 +54,14 @@ macro_rules! operations {
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
     DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
-    DeleteBucketPolicy, DeleteBucketTagging, DeleteObject, DeleteObjectTagging, DeleteObjects,
+    DeleteBucketPolicy, DeleteBucketTagging, DeleteBucketWebsite, DeleteObject, DeleteObjectTagging, DeleteObjects,
     DeletePublicAccessBlock, GetBucketAcl, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
     GetBucketLocation, GetBucketLogging, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketRequestPayment,
-    GetBucketTagging, GetBucketVersioning, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging,
+    GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging,
     GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2,
     ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
     PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy, PutBucketRequestPayment,
-    PutBucketTagging, PutObject, PutObjectAcl, PutObjectTagging, PutPublicAccessBlock, UploadPart, UploadPartCopy,
+    PutBucketTagging, PutBucketWebsite, PutObject, PutObjectAcl, PutObjectTagging, PutPublicAccessBlock, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -92,7 +92,6 @@ const UNSUPPORTED: &[&str] = &[
     "session",
     "torrent",
     "versions",
-    "website",
 ];
 
 /// Query parameters of presigned requests that are about the signature; all other `X-Amz-*` parameters stand for headers.
@@ -197,7 +196,8 @@ fn names(bucket: &str, key: &str) -> Result<(Option<BucketName>, Option<ObjectKe
     Ok((Some(name), key))
 }
 
-fn host(parts: &Parts) -> HeaderValue {
+/// `Host`, as sent, or the authority of the target.
+pub(super) fn host(parts: &Parts) -> HeaderValue {
     match parts.headers.get(HOST) {
         Some(host) if host.to_str().is_ok() => host.clone(),
         _ => parts
@@ -281,6 +281,10 @@ const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
         ],
     ),
     ("requestPayment", [Some(Operation::GetBucketRequestPayment), Some(Operation::PutBucketRequestPayment), None]),
+    (
+        "website",
+        [Some(Operation::GetBucketWebsite), Some(Operation::PutBucketWebsite), Some(Operation::DeleteBucketWebsite)],
+    ),
     (
         "tagging",
         [Some(Operation::GetBucketTagging), Some(Operation::PutBucketTagging), Some(Operation::DeleteBucketTagging)],

@@ -8,6 +8,7 @@ use gabion_types::BucketName;
 use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
 use super::logging::{self, Logging};
+use super::website::{self, Website};
 use super::{lifecycle, payment};
 use crate::access::BucketAccess;
 use crate::error::{S3Code, S3Error};
@@ -20,6 +21,7 @@ pub(crate) struct BucketSettings {
     pub(crate) versioning: Versioning,
     pub(crate) cors: Option<Result<CorsRules, S3Error>>,
     pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
+    pub(crate) website: Option<Result<Website, S3Error>>,
     pub(crate) logging: Option<Result<Logging, S3Error>>,
     /// Whether who asks must say that he pays.
     pub(crate) requesters_pay: bool,
@@ -37,6 +39,7 @@ impl BucketSettings {
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)
             }),
+            website: parsed(configs, website::NAME, |document| Website::parse(document).map(|(website, _)| website)),
             logging: parsed(configs, logging::NAME, |document| match Logging::parse(document)? {
                 Some((logging, _)) => Ok(logging),
                 None => Err(S3Code::MalformedXML.into()),

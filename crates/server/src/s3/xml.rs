@@ -164,6 +164,11 @@ pub(crate) fn parse_logging(document: &[u8]) -> Result<dto::BucketLoggingStatus,
     parse(document)
 }
 
+/// Reads the document of PutBucketWebsite.
+pub(crate) fn parse_website(document: &[u8]) -> Result<dto::WebsiteConfiguration, S3Error> {
+    parse(document)
+}
+
 /// A configuration as it is kept and shown: what was understood of it, and nothing else.
 ///
 /// # Errors

@@ -45,7 +45,6 @@ async fn what_is_not_served_is_not_implemented() {
         ("GET", "/bkt?versions"),
         ("PUT", "/bkt/k?encryption"),
         ("GET", "/bkt?object-lock"),
-        ("DELETE", "/bkt?website"),
         ("PUT", "/bkt?replication"),
         ("PUT", "/bkt/k?retention"),
         ("PUT", "/bkt/k?legal-hold"),

@@ -69,6 +69,7 @@ fn options() -> S3Options {
     S3Options {
         region: REGION.into(),
         domains: Vec::new(),
+        website_domains: Vec::new(),
         sigv2: false,
         fast_path: crate::FAST_PATH,
         log_figures: Default::default(),

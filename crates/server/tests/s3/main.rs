@@ -23,6 +23,7 @@ mod multipart;
 mod objects;
 mod posts;
 mod tags;
+mod website;
 mod wire;
 
 /// Whether the operations that are asked for most go by s3s.

@@ -39,6 +39,8 @@ mod objects;
 mod posts;
 #[path = "../s3/tags.rs"]
 mod tags;
+#[path = "../s3/website.rs"]
+mod website;
 #[path = "../s3/wire.rs"]
 mod wire;
 

@@ -65,7 +65,7 @@ impl Draft {
             request_id: about.request_id.to_owned(),
             referer: text(&REFERER),
             agent: text(&USER_AGENT),
-            version: call.query().get("versionId").ok().flatten().map_or("-".to_owned(), |id| bare(id)),
+            version: call.query().get("versionId").ok().flatten().map_or("-".to_owned(), bare),
             host: call.headers().get(HOST).and_then(|host| host.to_str().ok()).map_or("-".to_owned(), bare),
             signed: signed(call),
         })))

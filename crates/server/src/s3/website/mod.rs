@@ -1,12 +1,26 @@
-//! Websites: where objects send those who read them there.
+//! Buckets as websites: their configuration, and the host under which browsers read them.
 //!
+//! A website is read by nobody in particular: its pages are gets of an anonymous caller, allowed by what the bucket says of those. It answers
+//! in HTML, has index documents for directories, and sends browsers elsewhere.
 //! Source: AWS, "Website endpoints", "Configuring an index document", "Configuring a custom error document".
 
-use http::HeaderName;
+mod rules;
+mod serve;
 
+use http::{HeaderName, Response};
+use s3s::Body;
+
+use super::body::{self, DocumentDigests};
 use super::call::Call;
+use super::configs;
 use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
 
+pub(crate) use rules::Website;
+pub(super) use serve::{Visit, serve};
+
+/// The name of the document.
+pub(super) const NAME: &str = "website";
 /// Where an object sends those who read it on a website.
 pub(super) const REDIRECT_LOCATION: HeaderName = HeaderName::from_static("x-amz-website-redirect-location");
 /// Longest place to which an object may send a browser, in bytes.
@@ -26,4 +40,18 @@ pub(super) fn redirect_location(call: &Call) -> Result<Option<String>, S3Error> 
         return Err(S3Error::with(S3Code::InvalidRedirectLocation, message));
     }
     Ok(Some(place.to_owned()))
+}
+
+pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    let (_, kept) = Website::parse(&document)?;
+    configs::put(ops, call, NAME, kept).await
+}
+
+pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    configs::get(ops, call, NAME).await?.ok_or_else(|| S3Code::NoSuchWebsiteConfiguration.into())
+}
+
+pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    configs::delete(ops, call, NAME).await
 }
