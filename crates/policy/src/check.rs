@@ -21,8 +21,13 @@ impl Policy {
     /// Checks that it can be attached to a user, a group, a role or a session.
     ///
     /// # Errors
-    /// With what AWS tells the client: it has no principals, and it has resources.
+    /// With what AWS tells the client: it has no principals, it has resources, and the ids of its statements are unique.
     pub fn check_identity(&self) -> Result<(), PolicyError> {
+        let mut sids = std::collections::HashSet::new();
+        let mut named = self.statements.iter().filter_map(|statement| statement.sid.as_ref());
+        if !named.all(|sid| sid.is_empty() || sids.insert(sid)) {
+            return Err(PolicyError::new("Statement IDs (SID) in a single policy must be unique."));
+        }
         for statement in &self.statements {
             if statement.principals.is_some() {
                 return Err(PolicyError::new("Policy document should not specify a principal."));

@@ -89,14 +89,6 @@ impl Policy {
         let variables = version == Some(Version::V2012);
         let statements: Vec<Statement> =
             found.into_iter().map(|statement| Statement::parse(statement, variables)).collect::<Result<_, _>>()?;
-        let mut sids = std::collections::HashSet::new();
-        if !statements
-            .iter()
-            .filter_map(|statement| statement.sid.as_ref())
-            .all(|sid| sid.is_empty() || sids.insert(sid))
-        {
-            return Err(PolicyError::new("Statement IDs (SID) in a single policy must be unique."));
-        }
         Ok(Self { version, id, statements })
     }
 

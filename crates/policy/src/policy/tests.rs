@@ -39,7 +39,10 @@ fn documents_that_are_no_policies_are_refused_in_awss_words() {
         assert_eq!(parse(text).unwrap_err().message(), message, "{text}");
     }
     let sids = format!("{{'Statement':[{{{allow},'Sid':'a'}},{{{allow},'Sid':'a'}}]}}");
-    assert_eq!(parse(&sids).unwrap_err().message(), "Statement IDs (SID) in a single policy must be unique.");
+    assert!(parse(&sids).unwrap().check_bucket("b").is_ok());
+    let sids = sids.replace("'Principal':'*',", "");
+    let error = parse(&sids).unwrap().check_identity().unwrap_err();
+    assert_eq!(error.message(), "Statement IDs (SID) in a single policy must be unique.");
     let large = format!("{{{}'Statement':{{{allow}}}}}", " ".repeat(BUCKET_POLICY_BYTES_MAX));
     assert_eq!(parse(&large).unwrap_err().message(), "Policy exceeds the maximum allowed document size.");
     assert!(parse(&one("")).is_ok());

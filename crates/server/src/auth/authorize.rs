@@ -96,8 +96,11 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             let key = call.key()?;
             let version = call.version()?;
             judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
-            for action in also_needed(&judge, operation, action)? {
+            for action in also_needed(call, operation, action)? {
                 judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
+            }
+            if makes_object(operation) {
+                judge.check_acl(&key)?;
             }
         }
         _ => judge.require_bucket(action)?,
@@ -105,15 +108,18 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
     Ok(Standing::Granted)
 }
 
+/// Whether a request says what the object that it makes is like.
+fn makes_object(operation: Operation) -> bool {
+    matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload)
+}
+
 /// What an operation on an object needs beside its first permission, by its headers.
-fn also_needed(judge: &Judge<'_>, operation: Operation, first: &'static str) -> Result<Vec<&'static str>, S3Error> {
-    let call = judge.call;
+fn also_needed(call: &Call, operation: Operation, first: &'static str) -> Result<Vec<&'static str>, S3Error> {
     let mut needed = Vec::new();
     if operation == Operation::GetObjectAttributes {
         needed.push(if first.contains("Version") { "s3:GetObjectVersion" } else { "s3:GetObject" });
     }
-    let makes = matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload);
-    if !makes {
+    if !makes_object(operation) {
         return Ok(needed);
     }
     if call.header("x-amz-tagging")?.is_some() {
@@ -125,13 +131,27 @@ fn also_needed(judge: &Judge<'_>, operation: Operation, first: &'static str) -> 
     if call.header("x-amz-object-lock-legal-hold")?.is_some() {
         needed.push("s3:PutObjectLegalHold");
     }
-    // A list that grants nothing to others than the two owners needs no permission of its own.
-    if let Some(acl) = crate::s3::requested_acl(judge.ops, call, judge.owners())?
-        && !acl.is_among(judge.owners())
-    {
-        needed.push("s3:PutObjectAcl");
-    }
     Ok(needed)
+}
+
+impl Judge<'_> {
+    /// Whether the ACL may be set that a request gives to the object that it makes.
+    ///
+    /// # Errors
+    /// `AccessDenied`; for what is no ACL.
+    fn check_acl(&self, key: &ObjectKey) -> Result<(), S3Error> {
+        let Some(acl) = crate::s3::requested_acl(self.ops, self.call, self.owners())? else { return Ok(()) };
+        // A list that grants nothing to others than the two owners needs no permission of its own.
+        if acl.is_among(self.owners()) {
+            return Ok(());
+        }
+        // Whom an ACL lets write, it lets say what becomes of what he writes.
+        let granted = self.granted("s3:PutObject", None);
+        match self.decide_granted("s3:PutObjectAcl", &self.object_arn(key), &self.context, &self.owner, granted) {
+            Decision::Allow => Ok(()),
+            Decision::Neutral | Decision::Deny => Err(S3Code::AccessDenied.into()),
+        }
+    }
 }
 
 async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
@@ -142,10 +162,10 @@ async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     source.require_object(action, &key, version, true).await?;
     let key = call.key()?;
     judge.require_object("s3:PutObject", &key, None, false).await?;
-    for action in also_needed(judge, operation, "s3:PutObject")? {
+    for action in also_needed(call, operation, "s3:PutObject")? {
         judge.require_object(action, &key, None, false).await?;
     }
-    Ok(())
+    if makes_object(operation) { judge.check_acl(&key) } else { Ok(()) }
 }
 
 /// What is about no bucket that is there: who asks must be allowed by his own account.
@@ -317,11 +337,23 @@ impl<'a> Judge<'a> {
 
     /// What the bucket's policy, its ACL or the object's, and who asks' own policies say together.
     fn decide(&self, action: &str, resource: &str, context: &Context, found: Option<&Found>) -> Decision {
-        let (caller, access) = (self.call.caller(), self.access());
         let owner = found.map_or(&self.owner, |found| &found.owner);
-        let layers = Layers { granted: self.granted(action, found), ..Layers::default() };
+        self.decide_granted(action, resource, context, owner, self.granted(action, found))
+    }
+
+    /// The same of what belongs to `owner`, with what ACLs grant.
+    fn decide_granted(
+        &self,
+        action: &str,
+        resource: &str,
+        context: &Context,
+        owner: &str,
+        granted: Option<Reach>,
+    ) -> Decision {
+        let (caller, access) = (self.call.caller(), self.access());
+        let layers = Layers { granted, ..Layers::default() };
         // Only whether it is his own account matters.
-        let is_own = *owner == caller.account.canonical_id && !caller.is_anonymous();
+        let is_own = owner == caller.account.canonical_id && !caller.is_anonymous();
         let layers = Layers { owner: Some(if is_own { &caller.account.id } else { "" }), ..layers };
         let by = |layers| decide_by(caller, &self.names, action, resource, context, layers);
         let Some(stored) = &access.policy else { return by(layers) };
@@ -333,7 +365,7 @@ impl<'a> Judge<'a> {
         }
         let Some(policy) = &stored.policy else { return Decision::Deny };
         // A bucket's owner can not give away what is another's, but deny it he can.
-        let grants_nothing = *owner != self.owner
+        let grants_nothing = owner != self.owner
             || stored.is_public && !is_bucket_owner && access.public_access.is_some_and(|block| block.restrict);
         if grants_nothing {
             let request = Request { principal: self.names.principal(caller), action, resource, context };

@@ -590,9 +590,16 @@ async fn acls_are_enforced() {
     set("/bkt/k?acl", "=WRITE_ACP").send(&s3).await.expect(200);
     by(ALT, s3.put("/bkt/k?acl").header("x-amz-acl", "public-read")).send(&s3).await.expect(200);
     assert_eq!(shown_acl(s3.get("/bkt/k?acl").send(&s3).await), "own: READ AllUsers, FULL_CONTROL own");
-    // A grant on the bucket lets nobody publish what he puts there.
+    // Whom an ACL lets write may publish what he writes; whom a policy does, only if it says so.
     set("/bkt?acl", "public-read-write").send(&s3).await.expect(200);
-    by("", s3.put("/bkt/p").header("x-amz-acl", "public-read")).send(&s3).await.refused(403, "AccessDenied");
+    let publish = |who| by(who, s3.put("/bkt/p").header("x-amz-acl", "public-read"));
+    publish("").send(&s3).await.expect(200);
+    publish(ALT).send(&s3).await.expect(200);
+    set("/bkt?acl", "private").send(&s3).await.expect(200);
+    put_policy(&s3, &allow("'*'", "s3:PutObject", "bkt/*", "")).await.expect(204);
+    publish(ALT).send(&s3).await.refused(403, "AccessDenied");
+    put_policy(&s3, &allow("'*'", "s3:PutObject*", "bkt/*", "")).await.expect(204);
+    publish(ALT).send(&s3).await.expect(200);
 }
 
 #[tokio::test]
