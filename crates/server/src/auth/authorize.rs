@@ -160,8 +160,18 @@ async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
     let source = Judge::new(ops, call, &bucket)?;
     source.require_object(action, &key, version, true).await?;
+    // Tags go along unless they are replaced, and they are more than the object to some.
+    let takes_tags = operation == Operation::CopyObject && call.header("x-amz-tagging-directive")? != Some("REPLACE");
+    let has_tags = takes_tags && source.look(&key, version).await?.is_some_and(|found| !found.tags.is_empty());
+    if has_tags {
+        let action = if version.is_some() { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
+        source.require_object(action, &key, version, true).await?;
+    }
     let key = call.key()?;
     judge.require_object("s3:PutObject", &key, None, false).await?;
+    if has_tags {
+        judge.require_object("s3:PutObjectTagging", &key, None, false).await?;
+    }
     for action in also_needed(call, operation, "s3:PutObject")? {
         judge.require_object(action, &key, None, false).await?;
     }

@@ -4,6 +4,7 @@
 
 use gabion_policy::{Context, Principal};
 
+use super::sigv4::unix_seconds;
 use crate::credentials::{self, Identity};
 use crate::error::S3Error;
 use crate::ops::Ops;
@@ -110,7 +111,17 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     if !call.caller().is_anonymous() {
         let query = call.query();
         let in_query = query.has("X-Amz-Signature") || query.has("Signature");
-        context.add("s3:authType", if in_query { "REST-QUERY-STRING" } else { "REST-HEADER" });
+        let kind = match in_query {
+            _ if call.is_form() => "POST",
+            true => "REST-QUERY-STRING",
+            false => "REST-HEADER",
+        };
+        context.add("s3:authType", kind);
+        let signed = query.get("X-Amz-Date")?.or(text(call, "x-amz-date")).and_then(unix_seconds);
+        let signed_ms =
+            signed.and_then(|seconds| u64::try_from(seconds).ok()).map(|seconds| seconds.saturating_mul(1000));
+        let age_ms = signed_ms.map(|signed_ms| ops.clock.now_ms().saturating_sub(signed_ms).to_string());
+        context.add_optional("s3:signatureAge", age_ms);
         let version_2 = query.has("Signature")
             || text(call, "authorization").is_some_and(|authorization| authorization.starts_with("AWS "));
         context.add("s3:signatureversion", if version_2 { "AWS" } else { "AWS4-HMAC-SHA256" });

@@ -12,6 +12,7 @@ use super::call::Call;
 use super::xml::{Xml, parse_create_bucket};
 use super::{bucket_tags, configs, date, ownership};
 use crate::access::acl::Owners;
+use crate::access::settings::OwnershipControls;
 use crate::error::{S3Code, S3Error};
 use crate::ops::{Ops, bucket, create_bucket, list_buckets};
 
@@ -74,9 +75,15 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     let acl = acl::requested(ops, call, Owners { own: &owner, bucket: &owner })?;
     let acl = ownership::check_new(said.unwrap_or(ops.object_ownership), acl, &owner)?;
     let request = create_bucket::Request { bucket: bucket.clone(), location, owner: owner.clone() };
-    if !create_bucket::run(ops, request).await? && ops.settings(&bucket)?.access.acl != acl {
-        // It was there already, and stays as it is.
-        return Err(S3Code::BucketAlreadyExists.into());
+    if !create_bucket::run(ops, request).await? {
+        // It was there already, and stays as it is: who asks for something else must not be told that he got it.
+        let access = &ops.settings(&bucket)?.access;
+        let is_so = said.is_none_or(|said| access.ownership == OwnershipControls::Said(said));
+        return if is_so && access.acl == acl && tags.is_none() {
+            Ok(created(answer::empty(StatusCode::OK), &path))
+        } else {
+            Err(S3Error::new(S3Code::BucketAlreadyExists).detail("BucketName", bucket.as_str()))
+        };
     }
     if let Some(said) = said {
         ownership::set(ops, ConfigScope::Bucket(bucket.clone()), said.as_str()).await?;
@@ -84,12 +91,16 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     if let Some(acl) = acl {
         acl::keep(ops, bucket, &owner, &acl).await?;
     }
-    let mut response = match tags {
+    let response = match tags {
         Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,
         None => answer::empty(StatusCode::OK),
     };
-    answer::set(&mut response, LOCATION, &path);
-    Ok(response)
+    Ok(created(response, &path))
+}
+
+fn created(mut response: Response<Body>, path: &str) -> Response<Body> {
+    answer::set(&mut response, LOCATION, path);
+    response
 }
 
 pub(super) async fn head(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

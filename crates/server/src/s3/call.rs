@@ -9,7 +9,7 @@ use http::HeaderMap;
 
 use super::content::{Content, TakeTrailers};
 use super::query::Query;
-use super::route::Routed;
+use super::route::{Operation, Routed};
 use super::settings::BucketSettings;
 use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
@@ -132,6 +132,11 @@ impl Call {
     /// Whether it came encrypted.
     pub(crate) fn is_secure(&self) -> bool {
         self.routed.scheme == "https"
+    }
+
+    /// Whether it is the put of a form.
+    pub(crate) fn is_form(&self) -> bool {
+        matches!(self.routed.operation, Ok(Operation::PostObject))
     }
 
     /// Where it came from.
