@@ -434,6 +434,9 @@ impl S3Service {
         let headless = parts.method == Method::HEAD;
         let uri = parts.uri.clone();
         let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
+        if let Some(uri) = routed.uri_of_version_2(&parts) {
+            parts.uri = uri;
+        }
         parts.extensions.insert(id);
         parts.extensions.insert(routed);
         let body = s3s::Body::http_body_unsync(body.map_err(Into::into));

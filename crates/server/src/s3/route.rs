@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use gabion_types::{BucketName, ObjectKey, ObjectKeyError};
-use http::header::HOST;
+use http::header::{AUTHORIZATION, HOST};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri, Version};
 use percent_encoding::percent_decode_str;
@@ -161,6 +161,26 @@ impl Routed {
         let (scheme, private) = if peer.tls { ("https", true) } else { ("http", false) };
         let version = parts.version;
         Ok(Self { operation, bucket, key, query, hoisted, virtual_host, scheme, private, source, host, version })
+    }
+}
+
+impl Routed {
+    /// What Signature Version 2 signs of a request that names a bucket alone: a path that ends with a slash, whether or not it was sent.
+    pub(crate) fn uri_of_version_2(&self, parts: &Parts) -> Option<Uri> {
+        let path = parts.uri.path();
+        let authorization = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let signed = authorization.is_some_and(|value| value.starts_with(b"AWS ")) || self.query.has("AWSAccessKeyId");
+        let is_bucket = self.bucket.is_some() && self.key.is_none() && !self.virtual_host && !path.ends_with('/');
+        if !signed || !is_bucket {
+            return None;
+        }
+        let target = match parts.uri.query() {
+            Some(query) => format!("{path}/?{query}"),
+            None => format!("{path}/"),
+        };
+        let mut uri = parts.uri.clone().into_parts();
+        uri.path_and_query = Some(target.parse().ok()?);
+        Uri::from_parts(uri).ok()
     }
 }
 

@@ -60,11 +60,13 @@ pub(crate) fn of_header(call: &Call) -> Result<Tags, S3Error> {
         S3Error::argument(HEADER, header, message)
     };
     let query = Query::parse(header).map_err(|_| malformed())?;
-    let tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let mut tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     check(&tags, Of::Object)?;
     if has_duplicates(&tags) {
         return Err(malformed());
     }
+    // Their order in a query says nothing.
+    tags.sort_unstable();
     Ok(tags)
 }
 

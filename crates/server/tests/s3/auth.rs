@@ -179,6 +179,8 @@ async fn signature_version_2_is_opt_in() {
     assert!(refused.element("Message").unwrap().contains("AWS4-HMAC-SHA256"));
     let s3 = S3::with(|options| options.sigv2 = true).await;
     s3.get("/").sign(Sign::Version2).send(&s3).await.expect(200);
+    s3.put("/v2bkt").sign(Sign::Version2).send(&s3).await.expect(200);
+    s3.head("/v2bkt/").sign(Sign::Version2).send(&s3).await.expect(200);
     s3.get("/")
         .sign(Sign::Version2)
         .change(|call| call.secret_key = "wrong")

@@ -453,7 +453,9 @@ impl Call {
     fn sign_v2(&mut self, now_s: i64) {
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(now_s).unwrap());
         let date = httpdate::fmt_http_date(at);
-        let text = format!("{}\n\n\n{date}\n{}", self.method, self.path);
+        // A bucket alone is signed with a slash behind it, sent or not.
+        let slash = if self.path.matches('/').count() == 1 && self.path.len() > 1 { "/" } else { "" };
+        let text = format!("{}\n\n\n{date}\n{}{slash}", self.method, self.path);
         let mut mac = Hmac::<sha1::Sha1>::new_from_slice(self.secret_key.as_bytes()).unwrap();
         mac.update(text.as_bytes());
         let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
