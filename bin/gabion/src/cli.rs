@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
 
-use crate::admin::iam::{AccountCommand, KeyCommand, PolicyCommand, UserCommand};
+use crate::admin::iam::{AccountCommand, KeyCommand, PolicyCommand, QuotaCommand, UserCommand};
 use crate::admin::target::TargetCommand;
 use crate::admin::{AdminArgs, TokenArgs};
 use crate::config::{Layers, SETTINGS, Setting};
@@ -83,6 +83,9 @@ pub(crate) enum Action {
     /// Show, change and attach managed policies.
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Show and limit what buckets of a running server hold; `gabion account quota` limits accounts.
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Put a load on an S3 endpoint and measure it.
     ///
     /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed

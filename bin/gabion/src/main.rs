@@ -52,6 +52,7 @@ fn run(command: Action) -> Result<(), Failure> {
         Action::Account(command) => admin::iam::account(command),
         Action::User(command) => admin::iam::user(command),
         Action::Key(command) => admin::iam::key(command),
+        Action::Quota(command) => admin::iam::quota(command),
         Action::Policy(command) => admin::iam::policy(command),
         Action::Scrub { wait, admin, token } => admin::scrub::run(&admin, &token, wait),
         Action::Bench(load) => gabion_bench::run(*load).map_err(of_bench),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::iam::Quota;
+
 pub use crate::auth::identity::{Account, Identity, Principal, Tags};
 
 /// The secret of an access key. Neither shown nor compared with `==`.
@@ -71,6 +73,11 @@ pub trait CredentialStore: Send + Sync + 'static {
 
     /// The account that is named.
     fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>>;
+
+    /// How much the buckets of the account with this canonical id may hold together.
+    fn quota(&self, _canonical_id: &str) -> Quota {
+        Quota::default()
+    }
 }
 
 /// How an account is named.

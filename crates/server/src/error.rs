@@ -119,6 +119,7 @@ codes! {
     NotModified 304 "Not Modified",
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found",
     PreconditionFailed 412 "At least one of the preconditions that you specified did not hold.",
+    QuotaExceeded 403 "The quota set for the bucket or the account is exceeded.",
     RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.",
     ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found",
     ServiceUnavailable 503 "Service is unable to handle the request.",

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use gabion_metadata::{
     ScanRange, Table, keys,
-    rows::{BucketRow, Row},
+    rows::{BucketRow, Row, UsageRow},
 };
 use gabion_types::{BucketName, limits::BUCKETS_MAX};
 
 use crate::{
-    BucketInfo, ListBuckets, ListedBuckets, Store, StoreError,
+    BucketInfo, ListBuckets, ListedBuckets, Store, StoreError, Usage,
     locks::{Lockable, Mode},
     mutation::{CreateBucketMutation, DeleteBucketMutation, EndUploadMutation, EndedUpload, Mutation},
     store::Inner,
@@ -91,6 +91,21 @@ impl Store {
     fn bucket_info(&self, name: BucketName, row: BucketRow) -> BucketInfo {
         let owner = self.inner.named_owner(row.owner);
         BucketInfo { name, created_ms: row.created_ms, region: row.region, owner }
+    }
+
+    /// What a bucket holds: its objects as they are listed, without parts of uploads.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `Unavailable`.
+    pub fn usage(&self, name: &BucketName) -> Result<Usage, StoreError> {
+        self.inner.require_bucket(name)?;
+        match self.inner.index.get(Table::Usage, &keys::bucket(name))? {
+            Some(row) => {
+                let UsageRow { objects, bytes } = UsageRow::decode(&row)?;
+                Ok(Usage { objects, bytes })
+            }
+            None => Ok(Usage::default()),
+        }
     }
 
     /// Deletes a bucket without objects. Uploads that are open in it end: they do not keep it, as on AWS.

@@ -53,7 +53,7 @@ mod versions;
 pub use api::{
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
     body::{BodyTrailers, ObjectBody},
-    bucket::{BucketInfo, ListBuckets, ListedBuckets},
+    bucket::{BucketInfo, ListBuckets, ListedBuckets, Usage},
     copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
     delete::{DeleteObject, Deleted},
     encryption::{CopyKeys, Encrypt, KeyKeeper, WrappingKey},

@@ -231,6 +231,44 @@ pub(crate) enum PolicyCommand {
     },
 }
 
+/// What buckets may hold.
+#[derive(Debug, Subcommand)]
+pub(crate) enum QuotaCommand {
+    /// Limit what a bucket may hold; what is not given is not limited.
+    Set {
+        /// The bucket.
+        bucket: String,
+        /// Most bytes of objects.
+        #[arg(long)]
+        bytes: Option<u64>,
+        /// Most objects.
+        #[arg(long)]
+        objects: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show what a bucket holds, and may hold.
+    Show {
+        /// The bucket.
+        bucket: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Runs `gabion quota`.
+///
+/// # Errors
+/// See [`account`].
+pub(crate) fn quota(command: QuotaCommand) -> Result<(), Failure> {
+    match command {
+        QuotaCommand::Set { bucket, bytes, objects, common } => {
+            common.ask("quota/set", json!({ "bucket": bucket, "bytes": bytes, "objects": objects }))
+        }
+        QuotaCommand::Show { bucket, common } => common.ask("quota/show", json!({ "bucket": bucket })),
+    }
+}
+
 /// Runs `gabion account`.
 ///
 /// # Errors

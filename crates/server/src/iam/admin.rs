@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use gabion_store::ListBuckets;
+use gabion_store::{ConfigScope, ListBuckets, StoreError};
+use gabion_types::BucketName;
 use gabion_types::limits::BUCKETS_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +20,7 @@ use super::state::{Key, State, Tenant};
 use super::{Iam, builtin, ids};
 use crate::auth::identity::ACCOUNT_ID_DIGITS;
 use crate::credentials::{AccountName, SecretKey};
+use crate::s3::quota;
 
 /// Most accounts of a site.
 const ACCOUNTS_MAX: usize = 10_000;
@@ -49,6 +51,7 @@ pub struct Request {
     policy: Option<String>,
     document: Option<String>,
     description: Option<String>,
+    bucket: Option<String>,
     bytes: Option<u64>,
     objects: Option<u64>,
     /// With all that belongs to it.
@@ -69,6 +72,11 @@ impl Request {
 
     fn needed<'a>(value: &'a Option<String>, what: &str) -> Result<&'a str, IamError> {
         value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| IamError::missing(what))
+    }
+
+    fn bucket(&self) -> Result<BucketName, IamError> {
+        let name = Self::needed(&self.bucket, "bucket")?;
+        BucketName::new(name).map_err(|_| IamError::validation(format!("{name} is no name of a bucket.")))
     }
 
     /// Whose keys or policies are meant: nothing for the account itself.
@@ -102,6 +110,8 @@ impl Iam {
             "account/update" => self.account_update(request).await,
             "account/delete" => self.account_delete(request).await,
             "account/quota" => self.account_quota(request).await,
+            "quota/set" => self.bucket_quota(request).await,
+            "quota/show" => self.bucket_usage(&request),
             "user/create" => self.user_create(request).await,
             "user/list" => self.user_list(&request),
             "user/show" => self.user_show(&request),
@@ -260,6 +270,29 @@ impl Iam {
             Ok(shown)
         })
         .await
+    }
+
+    /// Limits what a bucket may hold; without limits it goes.
+    async fn bucket_quota(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
+        let quota = Quota { bytes: request.bytes, objects: request.objects };
+        let bucket = request.bucket()?;
+        let scope = ConfigScope::Bucket(bucket.clone());
+        let outcome = if quota.is_unlimited() {
+            self.store.delete_config(scope, quota::NAME).await
+        } else {
+            let document = serde_json::to_vec(&quota).map_err(|_| IamError::failure())?;
+            self.store.put_config(scope, quota::NAME, document.into()).await
+        };
+        outcome.map_err(|error| of_bucket(error, &bucket))?;
+        Ok(json!({ "bucket": bucket.as_str(), "quota": quota }))
+    }
+
+    fn bucket_usage(&self, request: &Request) -> Result<Value, IamError> {
+        let bucket = request.bucket()?;
+        let usage = self.store.usage(&bucket).map_err(|error| of_bucket(error, &bucket))?;
+        let configs = self.store.bucket_configs(&bucket)?;
+        let quota: Option<Value> = configs.get(quota::NAME).and_then(|document| serde_json::from_slice(document).ok());
+        Ok(json!({ "bucket": bucket.as_str(), "quota": quota, "objects": usage.objects, "bytes": usage.bytes }))
     }
 
     async fn user_create(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
@@ -478,6 +511,14 @@ fn check_names(display_name: &str, email: Option<&str>) -> Result<(), IamError> 
         return Ok(());
     }
     Err(IamError::validation("A display name has 1 to 256 bytes; so has an address, and an '@'."))
+}
+
+/// What a bucket's absence is for an operator.
+fn of_bucket(error: StoreError, bucket: &BucketName) -> IamError {
+    match error {
+        StoreError::NoSuchBucket => IamError::no_entity("bucket", bucket.as_str()),
+        other => other.into(),
+    }
 }
 
 /// What clients can put into a signature's credential, and long enough to be a secret.

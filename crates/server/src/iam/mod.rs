@@ -248,6 +248,14 @@ impl CredentialStore for Iam {
     fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>> {
         self.state.load().account(name).map(|tenant| Arc::clone(&tenant.account))
     }
+
+    fn quota(&self, canonical_id: &str) -> Quota {
+        let state = self.state.load();
+        if !state.has_quotas {
+            return Quota::default();
+        }
+        state.account(AccountName::CanonicalId(canonical_id)).map(|tenant| tenant.doc.quota).unwrap_or_default()
+    }
 }
 
 /// What is stored, and the key of session tokens if there is one.

@@ -186,6 +186,8 @@ pub(crate) struct State {
     pub(crate) keys: HashMap<Arc<str>, Arc<Key>>,
     /// Accounts by their canonical ids.
     canonical: HashMap<String, String>,
+    /// Whether any account had a quota since the start.
+    pub(crate) has_quotas: bool,
 }
 
 impl State {
@@ -227,6 +229,7 @@ impl State {
     }
 
     pub(crate) fn put_tenant(&mut self, tenant: Tenant) {
+        self.has_quotas |= !tenant.doc.quota.is_unlimited();
         self.canonical.insert(tenant.doc.canonical_id.clone(), tenant.doc.id.clone());
         self.tenants.insert(tenant.doc.id.clone(), Arc::new(tenant));
     }

@@ -27,6 +27,7 @@ use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
 use crate::s3::Deliveries;
+use crate::s3::quota::Usages;
 
 /// What operations run on.
 pub(crate) struct Ops {
@@ -42,6 +43,8 @@ pub(crate) struct Ops {
     pub(crate) default_encryption: Option<Encrypt>,
     /// Whose objects are in buckets that do not say.
     pub(crate) object_ownership: Ownership,
+    /// What buckets and accounts with quotas hold.
+    pub(crate) usages: Usages,
 }
 
 impl Ops {

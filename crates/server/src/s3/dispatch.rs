@@ -13,7 +13,7 @@ use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
     acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
-    object_attributes, objects, owners, ownership, payment, posts, public_access, tags, unsupported, uploads,
+    object_attributes, objects, owners, ownership, payment, posts, public_access, quota, tags, unsupported, uploads,
     versioning, website,
 };
 use crate::auth::forms::FormKeys;
@@ -130,6 +130,9 @@ impl Dispatch {
         let is_of_bucket = call.routed.bucket.is_some();
         if is_of_bucket && !matches!(operation, Operation::PreflightRequest | Operation::PostObject) {
             call.is_charged = payment::charges(ops, call).await?;
+        }
+        if operation != Operation::GetObject && operation != Operation::HeadObject && is_of_bucket {
+            quota::check(ops, call, operation).await?;
         }
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {

@@ -38,6 +38,7 @@ mod payment;
 mod posts;
 mod public_access;
 mod query;
+pub(crate) mod quota;
 mod received;
 mod request_id;
 mod route;
@@ -91,6 +92,7 @@ use host::Domains;
 pub(crate) use logging::Deliveries;
 pub use logging::{LogDeliveryFigures, LogDeliveryOptions};
 pub(crate) use query::Query;
+use quota::Usages;
 use received::Received;
 use request_id::{RequestId, RequestIds};
 pub(crate) use route::Operation;
@@ -249,6 +251,7 @@ impl S3Service {
             logs: Deliveries::new(options.log_figures),
             credentials,
             object_ownership: options.object_ownership,
+            usages: Usages::default(),
             default_encryption: options.default_encryption.map(Encrypt::by),
         };
         let ops = Arc::new(ops);

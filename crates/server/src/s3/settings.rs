@@ -9,9 +9,10 @@ use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
 use super::logging::{self, Logging};
 use super::website::{self, Website};
-use super::{lifecycle, payment};
+use super::{lifecycle, payment, quota};
 use crate::access::BucketAccess;
 use crate::error::{S3Code, S3Error};
+use crate::iam::Quota;
 use crate::lifecycle::LifecycleRules;
 use crate::ops::Ops;
 
@@ -27,6 +28,8 @@ pub(crate) struct BucketSettings {
     pub(crate) requesters_pay: bool,
     pub(crate) encryption: Option<Result<BucketEncryption, NotUnderstood>>,
     pub(crate) access: BucketAccess,
+    /// How much it may hold.
+    pub(crate) quota: Option<Result<Quota, S3Error>>,
 }
 
 impl BucketSettings {
@@ -35,6 +38,7 @@ impl BucketSettings {
             versioning: configs.versioning(),
             encryption: BucketEncryption::of(configs),
             access: BucketAccess::parse(configs),
+            quota: parsed(configs, quota::NAME, quota::parse),
             cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)

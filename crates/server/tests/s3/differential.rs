@@ -275,7 +275,7 @@ async fn what_is_in_order_takes_the_fast_path() {
     let service =
         S3Service::new(store.clone(), Arc::new(credentials), options, Arc::clone(&clock) as _, &SeededEntropy::new(9))
             .unwrap();
-    let s3 = S3 { service, store, disk };
+    let s3 = S3 { service, store, disk, iam: None };
     s3.put("/bkt").send(&s3).await.expect(200);
     for (kind, call) in good() {
         let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));

@@ -82,6 +82,8 @@ pub(crate) struct S3 {
     pub(crate) service: S3Service,
     pub(crate) store: Store,
     pub(crate) disk: SimDisk,
+    /// Users and policies, where there are such.
+    pub(crate) iam: Option<Arc<Iam>>,
 }
 
 impl S3 {
@@ -114,7 +116,7 @@ impl S3 {
     fn for_those(credentials: Arc<dyn CredentialStore>, (store, disk): (Store, SimDisk), options: S3Options) -> Self {
         let service =
             S3Service::new(store.clone(), credentials, options, Arc::new(SystemClock), &SeededEntropy::new(9)).unwrap();
-        Self { service, store, disk }
+        Self { service, store, disk, iam: None }
     }
 
     /// With users and policies.
@@ -129,8 +131,10 @@ impl S3 {
         let clock = Arc::new(SystemClock);
         // Ids must differ from one start to the next.
         let iam = Iam::open(store.clone(), options, clock.clone(), Arc::new(OsEntropy)).unwrap();
-        let service = S3Service::with_iam(store.clone(), iam, self::options(), clock, &SeededEntropy::new(9)).unwrap();
-        Self { service, store, disk }
+        let service =
+            S3Service::with_iam(store.clone(), Arc::clone(&iam), self::options(), clock, &SeededEntropy::new(9))
+                .unwrap();
+        Self { service, store, disk, iam: Some(iam) }
     }
 
     /// With a bucket `bkt`.

@@ -1,5 +1,7 @@
 //! IAM and STS: users, keys, roles and sessions, by their API.
 
+use gabion_platform::{Clock, SystemClock};
+
 use crate::harness::{Answer, Call, S3};
 
 /// Somebody who signs: access key, secret key, session token.
@@ -256,5 +258,202 @@ async fn everything_outlives_a_restart() {
     for signer in [&ann, &session] {
         let identity = signer.sts(&again, "GetCallerIdentity", &[]).await.expect(200);
         assert!(identity.element("Arn").unwrap().ends_with(":user/ann"));
+    }
+}
+
+/// What an operator asks for.
+async fn operator(s3: &S3, action: &str, request: serde_json::Value) -> Result<serde_json::Value, String> {
+    let iam = s3.iam.as_ref().unwrap();
+    let request = serde_json::from_value(request).unwrap();
+    iam.administer(action, request).await.map_err(|error| error.code.to_owned())
+}
+
+#[tokio::test]
+async fn accounts_do_not_see_one_another() {
+    let s3 = S3::with_iam().await;
+    let made =
+        operator(&s3, "account/create", serde_json::json!({ "id": "111122223333", "email": "a@b.example" })).await;
+    assert_eq!(made.unwrap()["id"], "111122223333");
+    let again = operator(&s3, "account/create", serde_json::json!({ "email": "A@B.example" })).await;
+    assert_eq!(again.unwrap_err(), "EntityAlreadyExists");
+    let key = serde_json::json!({ "account": "a@b.example", "access_key": "TENANT", "secret_key": "tenant-secret" });
+    operator(&s3, "key/create", key.clone()).await.unwrap();
+    assert_eq!(operator(&s3, "key/create", key).await.unwrap_err(), "EntityAlreadyExists");
+    let tenant = Signer { access_key: "TENANT", secret_key: "tenant-secret", token: None };
+    s3.put("/mine").send(&s3).await.expect(200);
+    tenant.sign(s3.put("/theirs")).send(&s3).await.expect(200);
+    tenant.sign(s3.put("/mine")).send(&s3).await.refused(409, "BucketAlreadyExists");
+    tenant.sign(s3.get("/mine?list-type=2")).send(&s3).await.refused(403, "AccessDenied");
+    assert_eq!(tenant.sign(s3.get("/")).send(&s3).await.expect(200).elements("Name"), ["theirs"]);
+    assert_eq!(s3.get("/").send(&s3).await.expect(200).elements("Name"), ["mine"]);
+    // Users of one are not users of the other.
+    Signer::root().iam(&s3, "CreateUser", &[("UserName", "ann")]).await.expect(200);
+    assert!(tenant.iam(&s3, "ListUsers", &[]).await.expect(200).elements("UserName").is_empty());
+    let deleted =
+        |force| operator(&s3, "account/delete", serde_json::json!({ "account": "111122223333", "force": force }));
+    assert_eq!(deleted(true).await.unwrap_err(), "DeleteConflict", "it has a bucket");
+    tenant.sign(s3.delete("/theirs")).send(&s3).await.expect(204);
+    assert_eq!(deleted(false).await.unwrap_err(), "DeleteConflict", "it has an access key");
+    deleted(true).await.unwrap();
+    tenant.sign(s3.get("/")).send(&s3).await.refused(403, "InvalidAccessKeyId");
+}
+
+#[tokio::test]
+async fn a_service_account_is_narrower_than_its_owner() {
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let made = operator(&s3, "key/create", serde_json::json!({ "policy": allow("s3:GetObject") })).await.unwrap();
+    let text = |name: &str| &*made[name].as_str().unwrap().to_owned().leak();
+    let service = Signer { access_key: text("access_key"), secret_key: text("secret_key"), token: None };
+    service.sign(s3.get("/bkt/k")).send(&s3).await.expect(200);
+    service.sign(s3.put("/bkt/k")).send(&s3).await.refused(403, "AccessDenied");
+    service.iam(&s3, "CreateAccessKey", &[]).await.refused(403, "AccessDenied");
+    // Nor is what it makes of itself.
+    let session = Signer::of(&service.sts(&s3, "GetSessionToken", &[]).await.expect(200));
+    session.sign(s3.get("/bkt/k")).send(&s3).await.expect(200);
+    session.sign(s3.put("/bkt/k")).send(&s3).await.refused(403, "AccessDenied");
+}
+
+#[tokio::test]
+async fn quotas_hold() {
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/other").send(&s3).await.expect(200);
+    operator(&s3, "quota/set", serde_json::json!({ "bucket": "bkt", "bytes": 100, "objects": 3 })).await.unwrap();
+    s3.put("/bkt/a").body(vec![0; 60]).send(&s3).await.expect(200);
+    s3.put("/bkt/b").body(vec![0; 41]).send(&s3).await.refused(403, "QuotaExceeded");
+    s3.put("/bkt/b").body(vec![0; 40]).send(&s3).await.expect(200);
+    s3.put("/bkt/c").header("x-amz-copy-source", "/bkt/a").send(&s3).await.refused(403, "QuotaExceeded");
+    s3.put("/other/c").body(vec![0; 1000]).send(&s3).await.expect(200);
+    // What is deleted makes room at once.
+    s3.delete("/bkt/a").send(&s3).await.expect(204);
+    s3.put("/bkt/c").body(vec![0; 10]).send(&s3).await.expect(200);
+    s3.put("/bkt/d").body(vec![0; 10]).send(&s3).await.expect(200);
+    s3.put("/bkt/e").body(vec![0; 1]).send(&s3).await.refused(403, "QuotaExceeded");
+    let shown = operator(&s3, "quota/show", serde_json::json!({ "bucket": "bkt" })).await.unwrap();
+    assert_eq!((shown["objects"].as_u64(), shown["bytes"].as_u64()), (Some(3), Some(60)));
+    operator(&s3, "quota/set", serde_json::json!({ "bucket": "bkt" })).await.unwrap();
+    s3.put("/bkt/e").body(vec![0; 500]).send(&s3).await.expect(200);
+    // An account's counts all its buckets.
+    operator(&s3, "account/quota", serde_json::json!({ "bytes": 2000 })).await.unwrap();
+    s3.put("/bkt/f").body(vec![0; 441]).send(&s3).await.refused(403, "QuotaExceeded");
+    s3.put("/bkt/f").body(vec![0; 440]).send(&s3).await.expect(200);
+    assert_eq!(
+        operator(&s3, "quota/set", serde_json::json!({ "bucket": "none", "bytes": 1 })).await.unwrap_err(),
+        "NoSuchEntity"
+    );
+}
+
+/// An identity provider: a key, and the two documents that show it, by HTTP.
+struct Idp {
+    url: String,
+    key: ring::signature::EcdsaKeyPair,
+}
+
+impl Idp {
+    async fn start() -> Self {
+        use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+        let random = ring::rand::SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (x, y) = key.public_key().as_ref()[1..].split_at(32);
+        let jwks = serde_json::json!({ "keys": [
+            { "kty": "oct", "k": "AAAA" },
+            { "kty": "EC", "crv": "P-256", "kid": "1", "use": "sig", "x": base64(x), "y": base64(y) },
+        ] });
+        let configuration = serde_json::json!({ "issuer": url, "jwks_uri": format!("{url}/keys") });
+        tokio::spawn(async move {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 4096];
+                let length = stream.read(&mut head).await.unwrap();
+                let keys = head[..length].starts_with(b"GET /keys ");
+                let body = if keys { jwks.to_string() } else { configuration.to_string() };
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        Self { url, key }
+    }
+
+    fn token(&self, header: serde_json::Value, claims: serde_json::Value) -> String {
+        let signed = format!("{}.{}", base64(header.to_string().as_bytes()), base64(claims.to_string().as_bytes()));
+        let signature = self.key.sign(&ring::rand::SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", base64(signature.as_ref()))
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine;
+    base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[tokio::test]
+async fn whom_an_identity_provider_vouches_for_gets_a_session() {
+    let (s3, idp) = (S3::with_iam().await, Idp::start().await);
+    let root = Signer::root();
+    let provider = [("Url", idp.url.as_str()), ("ClientIDList.member.1", "app")];
+    let provider = root.iam(&s3, "CreateOpenIDConnectProvider", &provider).await.expect(200);
+    let arn = provider.element("OpenIDConnectProviderArn").unwrap();
+    let host = idp.url.trim_start_matches("http://");
+    let trust = serde_json::json!({ "Version": "2012-10-17", "Statement": [{
+        "Effect": "Allow",
+        "Principal": { "Federated": arn },
+        "Action": "sts:AssumeRoleWithWebIdentity",
+        "Condition": { "StringEquals": { format!("{host}:sub"): "ann", format!("{host}:aud"): "app" } },
+    }] });
+    let role = [("RoleName", "web"), ("AssumeRolePolicyDocument", &*trust.to_string())];
+    let role = root.iam(&s3, "CreateRole", &role).await.expect(200).element("Arn").unwrap();
+    let now_s = SystemClock.now_ms() / 1000;
+    let claims = |sub: &str, aud: &str, exp: u64| serde_json::json!({ "iss": idp.url, "sub": sub, "aud": aud, "exp": exp, "iat": now_s - 10 });
+    let es256 = || serde_json::json!({ "alg": "ES256", "kid": "1" });
+    let ask = |token: String| {
+        let (s3, role) = (&s3, role.as_str());
+        async move {
+            let wish = [("RoleArn", role), ("RoleSessionName", "browser"), ("WebIdentityToken", token.as_str())];
+            let mut call = Signer::root().ask(s3, "sts", "AssumeRoleWithWebIdentity", &wish);
+            call.sign = crate::harness::Sign::Not;
+            call.send(s3).await
+        }
+    };
+    let good = idp.token(es256(), claims("ann", "app", now_s + 600));
+    let answer = ask(good.clone()).await.expect(200);
+    assert_eq!(answer.element("SubjectFromWebIdentityToken").as_deref(), Some("ann"));
+    let identity = Signer::of(&answer).sts(&s3, "GetCallerIdentity", &[]).await.expect(200);
+    assert!(identity.element("Arn").unwrap().ends_with(":assumed-role/web/browser"));
+
+    let other = Idp::start().await;
+    let forged = other.token(es256(), claims("ann", "app", now_s + 600));
+    let unsigned = format!(
+        "{}.",
+        good.rsplit_once('.').unwrap().0.replace(good.split('.').next().unwrap(), &base64(br#"{"alg":"none"}"#))
+    );
+    let shared = idp.token(serde_json::json!({ "alg": "HS256", "kid": "1" }), claims("ann", "app", now_s + 600));
+    let table = [
+        (idp.token(es256(), claims("bob", "app", now_s + 600)), 403, "AccessDenied"),
+        (idp.token(es256(), claims("ann", "else", now_s + 600)), 400, "InvalidIdentityToken"),
+        (idp.token(es256(), claims("ann", "app", now_s - 600)), 400, "ExpiredTokenException"),
+        (
+            idp.token(es256(), serde_json::json!({ "iss": idp.url, "sub": "ann", "aud": "app" })),
+            400,
+            "InvalidIdentityToken",
+        ),
+        (
+            idp.token(es256(), serde_json::json!({ "iss": other.url, "sub": "ann", "aud": "app", "exp": now_s + 600 })),
+            400,
+            "InvalidIdentityToken",
+        ),
+        (forged, 400, "InvalidIdentityToken"),
+        (unsigned, 400, "InvalidIdentityToken"),
+        (shared, 400, "InvalidIdentityToken"),
+        ("rubbish".to_owned(), 400, "InvalidIdentityToken"),
+        (format!("{good}AA"), 400, "InvalidIdentityToken"),
+    ];
+    for (token, status, code) in table {
+        ask(token).await.refused(status, code);
     }
 }

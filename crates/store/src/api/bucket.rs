@@ -36,3 +36,12 @@ pub struct BucketInfo {
     /// Whose it is.
     pub owner: String,
 }
+
+/// What a bucket holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes of objects.
+    pub bytes: u64,
+}
