@@ -96,11 +96,12 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             let key = call.key()?;
             let version = call.version()?;
             judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
-            for action in also_needed(call, operation, action)? {
-                judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
+            if operation == Operation::GetObjectAttributes {
+                let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
+                judge.require_object(action, &key, version, true).await?;
             }
             if makes_object(operation) {
-                judge.check_acl(&key)?;
+                judge.check_new(&key)?;
             }
         }
         _ => judge.require_bucket(action)?,
@@ -113,28 +114,36 @@ fn makes_object(operation: Operation) -> bool {
     matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload)
 }
 
-/// What an operation on an object needs beside its first permission, by its headers.
-fn also_needed(call: &Call, operation: Operation, first: &'static str) -> Result<Vec<&'static str>, S3Error> {
-    let mut needed = Vec::new();
-    if operation == Operation::GetObjectAttributes {
-        needed.push(if first.contains("Version") { "s3:GetObjectVersion" } else { "s3:GetObject" });
-    }
-    if !makes_object(operation) {
-        return Ok(needed);
-    }
-    if call.header("x-amz-tagging")?.is_some() {
-        needed.push("s3:PutObjectTagging");
-    }
-    if call.header("x-amz-object-lock-mode")?.is_some() {
-        needed.push("s3:PutObjectRetention");
-    }
-    if call.header("x-amz-object-lock-legal-hold")?.is_some() {
-        needed.push("s3:PutObjectLegalHold");
-    }
-    Ok(needed)
-}
+/// Headers that say something of a new object, and the permission that each needs.
+const SAID_OF_NEW: [(&str, &str); 3] = [
+    ("x-amz-tagging", "s3:PutObjectTagging"),
+    ("x-amz-object-lock-mode", "s3:PutObjectRetention"),
+    ("x-amz-object-lock-legal-hold", "s3:PutObjectLegalHold"),
+];
 
 impl Judge<'_> {
+    /// Whether what a request says of the object that it makes may be said: each needs a permission of its own.
+    ///
+    /// # Errors
+    /// `AccessDenied`; for a header that is none.
+    fn check_new(&self, key: &ObjectKey) -> Result<(), S3Error> {
+        for (header, action) in SAID_OF_NEW {
+            if self.call.header(header)?.is_some() {
+                self.require_of_new(action, key)?;
+            }
+        }
+        self.check_acl(key)
+    }
+
+    /// Whom an ACL lets write, it lets say what becomes of what he writes; whom a policy does, only if it says so.
+    fn require_of_new(&self, action: &str, key: &ObjectKey) -> Result<(), S3Error> {
+        let granted = self.granted("s3:PutObject", None);
+        match self.decide_granted(action, &self.object_arn(key), &self.context, &self.owner, granted) {
+            Decision::Allow => Ok(()),
+            Decision::Neutral | Decision::Deny => Err(S3Code::AccessDenied.into()),
+        }
+    }
+
     /// Whether the ACL may be set that a request gives to the object that it makes.
     ///
     /// # Errors
@@ -145,12 +154,7 @@ impl Judge<'_> {
         if acl.is_among(self.owners()) {
             return Ok(());
         }
-        // Whom an ACL lets write, it lets say what becomes of what he writes.
-        let granted = self.granted("s3:PutObject", None);
-        match self.decide_granted("s3:PutObjectAcl", &self.object_arn(key), &self.context, &self.owner, granted) {
-            Decision::Allow => Ok(()),
-            Decision::Neutral | Decision::Deny => Err(S3Code::AccessDenied.into()),
-        }
+        self.require_of_new("s3:PutObjectAcl", key)
     }
 }
 
@@ -172,20 +176,21 @@ async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     if has_tags {
         judge.require_object("s3:PutObjectTagging", &key, None, false).await?;
     }
-    for action in also_needed(call, operation, "s3:PutObject")? {
-        judge.require_object(action, &key, None, false).await?;
-    }
-    if makes_object(operation) { judge.check_acl(&key) } else { Ok(()) }
+    if makes_object(operation) { judge.check_new(&key) } else { Ok(()) }
 }
 
 /// What is about no bucket that is there: who asks must be allowed by his own account.
 fn for_account(ops: &Ops, call: &Call, action: &str, resource: &str) -> Result<Standing, S3Error> {
-    let names = Names::of(call.caller());
-    let context = context::of_s3(ops, call, &names)?;
-    match decide_by(call.caller(), &names, action, resource, &context, Layers::default()) {
+    match ask_account(ops, call, action, resource)? {
         Decision::Allow => Ok(Standing::Granted),
         Decision::Deny | Decision::Neutral => Err(S3Code::AccessDenied.into()),
     }
+}
+
+fn ask_account(ops: &Ops, call: &Call, action: &str, resource: &str) -> Result<Decision, S3Error> {
+    let names = Names::of(call.caller());
+    let context = context::of_s3(ops, call, &names)?;
+    Ok(decide_by(call.caller(), &names, action, resource, &context, Layers::default()))
 }
 
 fn create_bucket(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<Standing, S3Error> {
@@ -194,8 +199,10 @@ fn create_bucket(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<Standing
     }
     let arn = format!("arn:aws:s3:::{bucket}");
     for_account(ops, call, "s3:CreateBucket", &arn)?;
-    if call.header("x-amz-object-ownership")?.is_some() {
-        for_account(ops, call, "s3:PutBucketOwnershipControls", &arn)?;
+    if call.header("x-amz-object-ownership")?.is_some()
+        && ask_account(ops, call, "s3:PutBucketOwnershipControls", &arn)? == Decision::Deny
+    {
+        return Err(S3Code::AccessDenied.into());
     }
     let own = &call.caller().account.canonical_id;
     let owners = crate::access::acl::Owners { own, bucket: own };
