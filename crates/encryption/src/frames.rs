@@ -23,8 +23,7 @@ pub struct SealedRange {
 }
 
 impl Frames {
-    /// What new bodies are sealed in: 64 KiB, of which tags are a fortieth of a percent. Half of it costs a tenth more CPU, twice as much saves nothing, and is
-    /// read in vain by those who ask for a few bytes.
+    /// What new bodies are sealed in: 64 KiB. Larger ones are sealed and opened no faster (docs/adr/0015), and are read in vain by those who ask for a few bytes.
     pub const USUAL: Frames = Frames { frame_bytes: 64 * 1024 };
 
     /// Frames of so many bytes; nothing when no body has such.

@@ -222,16 +222,18 @@ fn render(line: &RequestLine, figures: &RequestFigures) -> Vec<u8> {
     bytes
 }
 
-/// Replaces the values that sign a request or stand for a session.
+/// Whether the value of a parameter signs a request, stands for a session, or is a customer's key, which has no place in a query but may be put there.
+pub(crate) fn is_secret(name: &str) -> bool {
+    const SECRETS: [&str; 3] = ["x-amz-signature", "x-amz-security-token", "signature"];
+    let name = name.to_ascii_lowercase();
+    SECRETS.contains(&&name[..]) || name.contains("encryption-customer-key")
+}
+
+/// Replaces the values that are not for others.
 fn without_secrets(query: &str) -> String {
-    const SECRETS: [&str; 3] = ["X-Amz-Signature", "X-Amz-Security-Token", "Signature"];
     let hide = |pair: &str| {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
-        if SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name)) {
-            format!("{name}=***")
-        } else {
-            pair.to_owned()
-        }
+        if is_secret(name) { format!("{name}=***") } else { pair.to_owned() }
     };
     query.split('&').map(hide).collect::<Vec<_>>().join("&")
 }
@@ -283,6 +285,7 @@ mod tests {
             ("x-amz-signature=abc", "x-amz-signature=***"),
             ("AWSAccessKeyId=a&Signature=b%3D&Expires=1", "AWSAccessKeyId=a&Signature=***&Expires=1"),
             ("X-Amz-Security-Token=t", "X-Amz-Security-Token=***"),
+            ("X-Amz-Server-Side-Encryption-Customer-Key=k", "X-Amz-Server-Side-Encryption-Customer-Key=***"),
             ("uploads", "uploads"),
             ("", ""),
         ];

@@ -233,6 +233,10 @@ fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
     for (name, value) in query.iter() {
         let lower = name.to_ascii_lowercase();
         if lower.starts_with("x-amz-") && !PRESIGNING.contains(&lower.as_str()) {
+            if lower.contains("encryption-customer-key") {
+                let message = "A customer provided key must be given in headers: URLs are kept and logged.";
+                return Err(S3Error::with(S3Code::InvalidArgument, message).detail("ArgumentName", name));
+            }
             let invalid = || S3Error::argument(name, value, "The parameter stands for a header and can be none.");
             let name = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| invalid())?;
             headers.push((name, HeaderValue::from_str(value).map_err(|_| invalid())?));

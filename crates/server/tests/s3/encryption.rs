@@ -254,6 +254,18 @@ async fn a_customers_key_is_not_shown_over_the_wire() {
     assert!(refused.text().contains("must be made over a secure connection."));
 }
 
+#[tokio::test]
+async fn a_customers_key_has_no_place_in_a_url() {
+    let s3 = with_keys().await;
+    How::Customer(1).put(s3.put("/bkt/k").body("x")).send(&s3).await.expect(200);
+    let presigned = || s3.get("/bkt/k").sign(crate::harness::Sign::Query(60));
+    assert_eq!(How::Customer(1).get(presigned()).send(&s3).await.expect(200).text(), "x");
+    let name = format!("X-Amz-{}Key", "Server-Side-Encryption-Customer-");
+    let target = format!("/bkt/k?{name}={}", "AQEB".repeat(10) + "AQE%3D");
+    let refused = s3.get(&target).sign(crate::harness::Sign::Query(60)).send(&s3).await.refused(400, "InvalidArgument");
+    assert!(!refused.text().contains("AQEB"), "the key is told");
+}
+
 async fn begin(s3: &S3, how: How, target: &str) -> String {
     let begun = how.put(s3.post(&format!("{target}?uploads"))).send(s3).await.expect(200);
     how.is_told(&begun);

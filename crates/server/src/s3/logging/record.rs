@@ -9,6 +9,7 @@ use s3s::Body;
 use time::OffsetDateTime;
 
 use super::Logging;
+use crate::access_log;
 use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::s3::answer::About;
@@ -185,7 +186,7 @@ fn signed(call: &Call) -> (&'static str, &'static str) {
 
 /// Whoever may read the log must not be able to send the request again.
 fn is_secret(name: &str) -> bool {
-    ["x-amz-signature", "x-amz-security-token", "signature"].iter().any(|secret| name.eq_ignore_ascii_case(secret))
+    access_log::is_secret(name)
 }
 
 fn pair((name, value): (&str, &str)) -> String {
