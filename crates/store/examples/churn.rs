@@ -260,7 +260,7 @@ async fn delete(store: &Store, key: u64) -> u64 {
     let mut refused = 0;
     loop {
         let (bucket, key) = name(key);
-        match store.delete_object(bucket, DeleteObject { key, if_match: None }).await {
+        match store.delete_object(bucket, DeleteObject::current(key)).await {
             Ok(_) => return refused,
             Err(error) => wait(&error, &mut refused).await,
         }

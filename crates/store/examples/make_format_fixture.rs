@@ -326,7 +326,7 @@ async fn put(store: &Store, name: &str, bytes: usize) -> Line {
 }
 
 async fn delete(store: &Store, name: &str) {
-    let request = DeleteObject { key: key(name), if_match: None };
+    let request = DeleteObject::current(key(name));
     assert!(store.delete_object(bucket(), request).await.unwrap().existed);
 }
 
@@ -366,10 +366,15 @@ async fn multipart(store: &Store, name: &str, sizes: &[usize]) -> Line {
 async fn copy(store: &Store, source: Line) -> Line {
     let name = format!("copy/{}", source.key);
     let request = CopyObject {
-        source: CopySource { bucket: bucket(), key: key(&source.key), conditions: ReadConditions::default() },
+        source: CopySource {
+            bucket: bucket(),
+            key: key(&source.key),
+            version: None,
+            conditions: ReadConditions::default(),
+        },
         bucket: bucket(),
         key: key(&name),
-        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
         acl: None,

@@ -157,7 +157,8 @@ impl Inner {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
         self.require_bucket(&name)?;
         let objects = ScanRange::prefix(Table::Object, &keys::objects_with_prefix(&name, ""));
-        if !self.index.scan(objects, 1)?.is_empty() {
+        let versions = ScanRange::prefix(Table::Version, &keys::versions_with_prefix(&name, ""));
+        if !self.index.scan(objects, 1)?.is_empty() || !self.index.scan(versions, 1)?.is_empty() {
             return Err(StoreError::BucketNotEmpty);
         }
         let uploads = loop {

@@ -10,11 +10,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use gabion_types::BucketName;
+use gabion_metadata::rows::VersionKind;
+use gabion_types::{BucketName, Seq};
 use parking_lot::Mutex;
 use quick_cache::{Weighter, sync::Cache};
 
-use crate::StoreError;
+use crate::{StoreError, VersionId};
 
 /// Bytes of documents that are kept.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -46,6 +47,29 @@ impl Versioning {
             Versioning::Never => "",
             Versioning::Enabled => "Enabled",
             Versioning::Suspended => "Suspended",
+        }
+    }
+
+    /// What a new object is among the versions of its key.
+    pub(crate) fn kind(self) -> Option<VersionKind> {
+        (self == Versioning::Enabled).then_some(VersionKind::Version)
+    }
+
+    /// What a delete marker is among them.
+    pub(crate) fn marker_kind(self) -> Option<VersionKind> {
+        match self {
+            Versioning::Never => None,
+            Versioning::Enabled => Some(VersionKind::Marker),
+            Versioning::Suspended => Some(VersionKind::NullMarker),
+        }
+    }
+
+    /// The id of what a commit makes.
+    pub(crate) fn version(self, seq: Seq) -> Option<VersionId> {
+        match self {
+            Versioning::Never => None,
+            Versioning::Enabled => Some(VersionId::Of(seq)),
+            Versioning::Suspended => Some(VersionId::Null),
         }
     }
 

@@ -11,7 +11,7 @@ use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, keys,
     rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
 };
-use gabion_types::{Extent, limits::PUT_BYTES_MAX};
+use gabion_types::{Extent, Seq, limits::PUT_BYTES_MAX};
 use tokio::sync::SemaphorePermit;
 
 use crate::{
@@ -90,7 +90,7 @@ impl Store {
 
     /// The source's row, when it may be copied.
     pub(crate) async fn copy_source(&self, source: &CopySource) -> Result<ObjectRow, StoreError> {
-        let row = self.inner.require_version(&source.bucket, &source.key, None)?.row;
+        let row = self.inner.require_version(&source.bucket, &source.key, source.version)?.row;
         source.conditions.check_copy(&row.etag, row.modified_ms)?;
         Ok(row)
     }
@@ -118,8 +118,7 @@ impl Store {
         mut digester: Digester,
         customer: Option<SecretKey>,
     ) -> Result<Digests, StoreError> {
-        let whole = GetObject::whole(source.bucket.clone(), source.key.clone());
-        let mut read = self.get_object(GetObject { customer, ..whole }).await?;
+        let mut read = self.get_object(GetObject { customer, ..whole(source) }).await?;
         if read.info.seq != row.seq {
             // The commit sees the change and begins anew.
             return Ok(Digests::default());
@@ -161,7 +160,7 @@ impl Store {
         customer: Option<SecretKey>,
     ) -> Result<(ObjectBody, ObjectRow), StoreError> {
         let row = self.copy_source(source).await?;
-        let get = GetObject { range, customer, ..GetObject::whole(source.bucket.clone(), source.key.clone()) };
+        let get = GetObject { range, customer, ..whole(source) };
         let read = self.get_object(get).await?;
         if read.info.seq != row.seq {
             source.conditions.check_copy(&read.info.etag, read.info.modified_ms)?;
@@ -191,6 +190,20 @@ enum Copied {
 }
 
 impl Inner {
+    /// The source of a copy as it is under the lock: its bytes may have been moved since it was looked at. Nothing if it is another one.
+    pub(crate) fn source_now(&self, source: &CopySource, seq: Seq) -> Result<Option<ObjectRow>, StoreError> {
+        match self.require_version(&source.bucket, &source.key, source.version) {
+            Ok(now) => Ok(Some(now.row).filter(|row| row.seq == seq)),
+            Err(
+                StoreError::NoSuchBucket
+                | StoreError::NoSuchKey
+                | StoreError::NoSuchVersion(_)
+                | StoreError::DeleteMarker { .. },
+            ) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn commit_copy(
         &self,
         request: &CopyObject,
@@ -209,11 +222,7 @@ impl Inner {
             ])
             .await;
         self.require_bucket(&request.bucket)?;
-        // The row as it is under the lock: its bytes may have been moved since it was looked at.
-        let source = match self.object(&from.bucket, &from.key)? {
-            Some(now) if now.seq == source.seq => now,
-            _ => return Ok(Copied::SourceChanged),
-        };
+        let Some(source) = self.source_now(from, source.seq)? else { return Ok(Copied::SourceChanged) };
         let current = self.object(&request.bucket, &request.key)?;
         request.conditions.check(current.as_ref().map(|row| &row.etag))?;
 
@@ -225,6 +234,7 @@ impl Inner {
             (None, None) => source.checksums.clone(),
         };
         let extents = extents_of(&*index, &source.layout)?;
+        let versioning = self.bucket_configs(&request.bucket)?.versioning();
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -235,7 +245,7 @@ impl Inner {
             checksums: checksums.clone(),
             data: Data::Extents(extents.clone()),
             parts: copied_parts(&*index, &source)?,
-            kind: None,
+            kind: versioning.kind(),
         }));
         if !Mutation::fits(&mutation.encode()) {
             return Ok(Copied::TooManyParts);
@@ -245,6 +255,7 @@ impl Inner {
         Ok(Copied::Done(PutResult {
             etag: source.etag,
             seq: committed.seq,
+            version: versioning.version(committed.seq),
             size: source.size,
             modified_ms,
             checksums,
@@ -252,6 +263,11 @@ impl Inner {
             encryption,
         }))
     }
+}
+
+/// Asks for all of a source.
+fn whole(source: &CopySource) -> GetObject {
+    GetObject { version: source.version, ..GetObject::whole(source.bucket.clone(), source.key.clone()) }
 }
 
 /// The source of a copy, and of a part that is copied whole, is at most 5 GiB.
@@ -268,9 +284,7 @@ fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) ->
     let is_same = request.source.bucket == request.bucket && request.source.key == request.key;
     let changes = match &request.metadata {
         CopyMetadata::Replace(_) => true,
-        CopyMetadata::Copy { storage_class, website_redirect } => {
-            storage_class.is_some() || website_redirect.is_some() || request.checksum_algorithm.is_some()
-        }
+        CopyMetadata::Copy { own } => **own != Attributes::default() || request.checksum_algorithm.is_some(),
     };
     let is_encrypted_otherwise = match (&source.attributes.encryption, &keys.target) {
         (None, None) => false,
@@ -280,7 +294,9 @@ fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) ->
         }
         _ => true,
     };
-    if !is_same || changes || request.tags.is_some() || is_encrypted_otherwise {
+    // A version that is copied to its own key becomes the current object again.
+    let is_version = request.source.version.is_some();
+    if !is_same || changes || request.tags.is_some() || is_encrypted_otherwise || is_version {
         return Ok(());
     }
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
@@ -292,11 +308,19 @@ fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) ->
 fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
     let attributes = match &request.metadata {
         CopyMetadata::Replace(attributes) => (**attributes).clone(),
-        CopyMetadata::Copy { storage_class, website_redirect } => Attributes {
-            storage_class: storage_class.clone(),
-            website_redirect: website_redirect.clone(),
-            ..source.attributes.clone()
-        },
+        CopyMetadata::Copy { own } => {
+            let copied = source.attributes.clone();
+            Attributes {
+                content_type: copied.content_type,
+                cache_control: copied.cache_control,
+                content_disposition: copied.content_disposition,
+                content_encoding: copied.content_encoding,
+                content_language: copied.content_language,
+                expires: copied.expires,
+                user: copied.user,
+                ..(**own).clone()
+            }
+        }
     };
     let tags = request.tags.as_ref().unwrap_or(&source.attributes.tags).clone();
     let (owner, acl) = (request.owner.clone(), request.acl.clone());

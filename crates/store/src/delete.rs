@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
+use gabion_metadata::rows::{Attributes, ObjectRow, Retention, RetentionMode, VersionKind};
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
-    DeleteObject, Deleted, Store, StoreError, WriteConditions,
+    DeleteObject, Deleted, Store, StoreError, VersionId, WriteConditions,
     in_flight::Kept,
     locks::{Guards, Lockable, Mode},
-    mutation::{DeleteObjectMutation, Mutation},
+    mutation::{DeleteObjectMutation, DeleteVersionMutation, Mutation, PutMarkerMutation},
     store::Inner,
+    versions,
 };
 
 impl Store {
-    /// Deletes the current object, if there is one.
+    /// Deletes the current object, if there is one, or a version; in a bucket that keeps versions, a delete marker takes the place of what is
+    /// current. A version that is locked stays.
     ///
     /// # Errors
-    /// `NoSuchBucket`; `PreconditionFailed`, or `NoSuchKey` when a tag is asked for and there is no object; `Busy`,
+    /// `NoSuchBucket`; `AccessDenied` for a version that is locked; `PreconditionFailed`, or `NoSuchKey` when a tag is asked for and there is no object; `Busy`,
     /// `Unavailable`. A full disk is no hindrance.
     pub async fn delete_object(&self, bucket: BucketName, request: DeleteObject) -> Result<Deleted, StoreError> {
         let inner = &self.inner;
@@ -63,21 +66,115 @@ impl Inner {
         request: &DeleteObject,
         guards: Guards,
     ) -> Result<Deleted, StoreError> {
-        let current = self.object(bucket, &request.key)?;
-        if current.is_none() {
+        let kept = Kept { guards, ..self.holds.hold().into() };
+        match (request.version, self.bucket_configs(bucket)?.versioning().marker_kind()) {
+            (Some(version), _) => self.delete_version(bucket, request, version, kept).await,
+            (None, Some(kind)) => self.put_marker(bucket, request, kind, kept).await,
+            (None, None) => {
+                let current = self.object(bucket, &request.key)?;
+                let existed = self.check_delete(bucket, request, current.as_ref())?;
+                if existed || self.is_uncertain() {
+                    self.delete_null(bucket, request, kept).await?;
+                }
+                Ok(Deleted { existed, version: None, is_marker: false })
+            }
+        }
+    }
+
+    /// Whether there is what is to be deleted, if it may be.
+    fn check_delete(
+        &self,
+        bucket: &BucketName,
+        request: &DeleteObject,
+        found: Option<&ObjectRow>,
+    ) -> Result<bool, StoreError> {
+        if found.is_none() {
             self.require_bucket(bucket)?;
         }
         let conditions = WriteConditions { if_none_match_any: false, if_match: request.if_match.clone() };
-        conditions.check(current.as_ref().map(|row| &row.etag))?;
-        let existed = current.is_some();
-        if !existed && !self.is_uncertain() {
-            return Ok(Deleted { existed });
+        conditions.check(found.map(|row| &row.etag))?;
+        if request.if_seq.is_some_and(|seq| found.is_none_or(|row| row.seq != seq)) {
+            return Err(StoreError::PreconditionFailed("seq"));
         }
+        Ok(found.is_some())
+    }
+
+    /// There is no `null` version any more.
+    async fn delete_null(&self, bucket: &BucketName, request: &DeleteObject, kept: Kept) -> Result<(), StoreError> {
         let mutation = Mutation::DeleteObject(DeleteObjectMutation {
             bucket: bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
         });
-        self.commit_with(&mutation, Vec::new(), 0, Kept { guards, ..self.holds.hold().into() }).await?;
-        Ok(Deleted { existed })
+        self.commit_with(&mutation, Vec::new(), 0, kept).await?;
+        Ok(())
+    }
+
+    /// Deletes a version for good.
+    async fn delete_version(
+        &self,
+        bucket: &BucketName,
+        request: &DeleteObject,
+        version: VersionId,
+        kept: Kept,
+    ) -> Result<Deleted, StoreError> {
+        let found = versions::locate(&*self.index.snapshot(), bucket, &request.key, version)?.map(|found| found.row);
+        let existed = self.check_delete(bucket, request, found.as_ref())?;
+        let is_marker = found.as_ref().is_some_and(|row| VersionKind::is_marker(row.kind));
+        if let Some(row) = &found {
+            check_lock(&row.attributes, self.env.clock.now_ms(), request.bypass_governance)?;
+        }
+        let deleted = Deleted { existed, version: Some(version), is_marker };
+        match version {
+            _ if !existed && !self.is_uncertain() => {}
+            VersionId::Null => self.delete_null(bucket, request, kept).await?,
+            VersionId::Of(seq) => {
+                let mutation = Mutation::DeleteVersion(DeleteVersionMutation {
+                    bucket: bucket.as_str().to_owned(),
+                    key: request.key.as_str().to_owned(),
+                    version: seq,
+                });
+                self.commit_with(&mutation, Vec::new(), 0, kept).await?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Makes a delete marker the newest version.
+    async fn put_marker(
+        &self,
+        bucket: &BucketName,
+        request: &DeleteObject,
+        kind: VersionKind,
+        kept: Kept,
+    ) -> Result<Deleted, StoreError> {
+        let current = self.object(bucket, &request.key)?;
+        let existed = self.check_delete(bucket, request, current.as_ref())?;
+        let mutation = Mutation::PutMarker(Box::new(PutMarkerMutation {
+            bucket: bucket.as_str().to_owned(),
+            key: request.key.as_str().to_owned(),
+            modified_ms: self.env.clock.now_ms(),
+            kind,
+            attributes: Attributes::default(),
+        }));
+        let committed = self.commit_with(&mutation, Vec::new(), 0, kept).await?;
+        let version = if VersionKind::is_null(Some(kind)) { VersionId::Null } else { VersionId::Of(committed.seq) };
+        Ok(Deleted { existed, version: Some(version), is_marker: true })
+    }
+}
+
+/// Whether a version may be deleted now.
+///
+/// # Errors
+/// `AccessDenied` while it is retained or held.
+pub(crate) fn check_lock(attributes: &Attributes, now_ms: u64, bypass_governance: bool) -> Result<(), StoreError> {
+    const LOCKED: StoreError = StoreError::AccessDenied("Access Denied because object protected by object lock.");
+    if attributes.legal_hold == Some(true) {
+        return Err(LOCKED);
+    }
+    match attributes.retention {
+        Some(Retention { until_ms, .. }) if until_ms <= now_ms => Ok(()),
+        Some(Retention { mode: RetentionMode::Governance, .. }) if bypass_governance => Ok(()),
+        Some(_) => Err(LOCKED),
+        None => Ok(()),
     }
 }

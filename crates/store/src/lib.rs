@@ -33,6 +33,7 @@ mod holds;
 mod in_flight;
 mod late_md5;
 mod list;
+mod list_versions;
 mod locks;
 mod md5s;
 mod metrics;
@@ -57,7 +58,7 @@ pub use api::{
     copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
     delete::{DeleteObject, Deleted},
     encryption::{CopyKeys, Encrypt, KeyKeeper, WrappingKey},
-    list::{ListObjects, ListedObjects, ObjectSummary},
+    list::{ListObjects, ListVersions, ListedObjects, ListedVersions, ObjectSummary, VersionSummary},
     multipart::{
         CompleteUpload, CompletedPart, CreateUpload, ListParts, ListUploads, ListedParts, ListedUploads, PartResult,
         PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
@@ -81,7 +82,9 @@ pub use upkeep::{CrossCheck, ScrubReport, ScrubStatus};
 
 pub use gabion_encryption::SecretKey;
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};
-pub use gabion_metadata::rows::{Attributes, ChecksumKind, Encryption, EncryptionScheme, Etag, StoredChecksum};
+pub use gabion_metadata::rows::{
+    Attributes, ChecksumKind, Encryption, EncryptionScheme, Etag, Retention, RetentionMode, StoredChecksum,
+};
 pub use gabion_segment::{
     LogMetrics, LogTarget, MemoryUse, RepairPass, RepairStatus, TargetMode, TargetPlan, TargetState, TargetStatus,
 };

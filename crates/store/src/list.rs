@@ -61,7 +61,7 @@ fn list(index: Arc<dyn IndexSnapshot>, request: &ListObjects) -> Result<ListedOb
     Ok(page)
 }
 
-fn summary(key: String, row: &[u8]) -> Result<ObjectSummary, StoreError> {
+pub(crate) fn summary(key: String, row: &[u8]) -> Result<ObjectSummary, StoreError> {
     let row = ListedObject::decode(row)?;
     let checksums = row.checksums.iter();
     Ok(ObjectSummary {
@@ -88,8 +88,8 @@ pub(crate) trait Listed {
 }
 
 /// Current objects of a bucket.
-struct Objects {
-    bucket: BucketName,
+pub(crate) struct Objects {
+    pub bucket: BucketName,
 }
 
 impl Listed for Objects {

@@ -78,6 +78,8 @@ impl Inner {
         let late = collected.tag.is_none().then(|| self.late_md5s.later(record.clone()));
         let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
         let encryption = request.attributes.encryption.clone();
+        // As it is under the lock: it changes only when nobody writes into the bucket.
+        let versioning = self.bucket_configs(&request.bucket)?.versioning();
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -88,12 +90,13 @@ impl Inner {
             checksums: checksums.clone(),
             data,
             parts: Vec::new(),
-            kind: None,
+            kind: versioning.kind(),
         }));
         let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
         let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));
         let (seq, size) = (committed.seq, collected.size);
-        Ok(PutResult { etag, seq, size, modified_ms, checksums, parts_count: None, encryption })
+        let version = versioning.version(seq);
+        Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count: None, encryption })
     }
 }
 

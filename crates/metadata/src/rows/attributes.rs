@@ -46,4 +46,33 @@ pub struct Attributes {
     /// How its bytes are encrypted; nothing when they are not.
     #[n(12)]
     pub encryption: Option<Box<Encryption>>,
+    /// Until when it may not be deleted.
+    #[n(13)]
+    pub retention: Option<Retention>,
+    /// Whether it may not be deleted until this is taken back.
+    #[n(14)]
+    pub legal_hold: Option<bool>,
+}
+
+/// Until when a version of an object may not be deleted, and whether anybody may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Retention {
+    /// Whether anybody may.
+    #[n(0)]
+    pub mode: RetentionMode,
+    /// Unix time in milliseconds.
+    #[n(1)]
+    pub until_ms: u64,
+}
+
+/// Who may delete a version before its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum RetentionMode {
+    /// Who has the permission to, and says so.
+    #[n(0)]
+    Governance,
+    /// Nobody.
+    #[n(1)]
+    Compliance,
 }

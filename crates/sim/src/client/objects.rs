@@ -67,7 +67,7 @@ impl World {
 
     pub(super) fn source(&self, key: usize) -> CopySource {
         let (bucket, key) = self.keys[key].clone();
-        CopySource { bucket, key, conditions: ReadConditions::default() }
+        CopySource { bucket, key, version: None, conditions: ReadConditions::default() }
     }
 }
 
@@ -154,7 +154,7 @@ impl Client<'_> {
                 call,
                 called,
                 bucket,
-                DeleteObject { key: name, if_match: condition.request.if_match },
+                DeleteObject { if_match: condition.request.if_match, ..DeleteObject::current(name) },
                 condition.pre,
                 polls,
             )
@@ -199,7 +199,7 @@ impl Client<'_> {
             let call = world.call(to, Pre::Any, Post::PutUnknown);
             let called = world.tick();
             let (bucket, key) = world.keys[to].clone();
-            let metadata = CopyMetadata::Copy { storage_class: None, website_redirect: None };
+            let metadata = CopyMetadata::Copy { own: Box::default() };
             let request = CopyObject {
                 source: world.source(from),
                 bucket,

@@ -4,7 +4,7 @@ use gabion_erasure::ChecksumAlgorithm;
 use gabion_metadata::rows::Attributes;
 use gabion_types::{BucketName, ObjectKey};
 
-use crate::{PutResult, ReadConditions, WriteConditions};
+use crate::{PutResult, ReadConditions, VersionId, WriteConditions};
 
 /// What is copied.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub struct CopySource {
     pub bucket: BucketName,
     /// The key.
     pub key: ObjectKey,
+    /// This version instead of the current object.
+    pub version: Option<VersionId>,
     /// When to refuse.
     pub conditions: ReadConditions,
 }
@@ -20,12 +22,10 @@ pub struct CopySource {
 /// Attributes of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyMetadata {
-    /// Those of the source; the copy's own storage class and redirect, which S3 never copies.
+    /// The source's `Content-*`, `Cache-Control`, `Expires` and `x-amz-meta-*`; of all else, which S3 never copies, the copy's own.
     Copy {
-        /// `x-amz-storage-class`.
-        storage_class: Option<String>,
-        /// `x-amz-website-redirect-location`.
-        website_redirect: Option<String>,
+        /// What the request says of the copy.
+        own: Box<Attributes>,
     },
     /// These.
     Replace(Box<Attributes>),

@@ -2,7 +2,9 @@
 
 use gabion_erasure::ChecksumAlgorithm;
 use gabion_metadata::rows::{ChecksumKind, Etag};
-use gabion_types::BucketName;
+use gabion_types::{BucketName, Seq};
+
+use crate::VersionId;
 
 /// Asks for a page of objects, in order of key (UTF-8 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,4 +51,47 @@ pub struct ObjectSummary {
     pub storage_class: Option<String>,
     /// Canonical id of the account that owns it; nothing means the bucket's owner.
     pub owner: Option<String>,
+}
+
+/// Asks for a page of versions, in order of key, and of a key the newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListVersions {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// Only keys that begin with it; empty for all.
+    pub prefix: String,
+    /// As in [`ListObjects`].
+    pub delimiter: Option<String>,
+    /// Only keys and common prefixes above it, and what follows of this key if a version of it is named.
+    pub after: Option<(String, Option<VersionId>)>,
+    /// Most versions and common prefixes to return together.
+    pub max: usize,
+}
+
+/// A page of versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersions {
+    /// The versions and delete markers.
+    pub entries: Vec<VersionSummary>,
+    /// The common prefixes.
+    pub common_prefixes: Vec<String>,
+    /// `after` of the next page: the last of this one. Set when truncated.
+    pub next: Option<(String, Option<VersionId>)>,
+    /// Whether there is more.
+    pub truncated: bool,
+}
+
+/// A version in a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionSummary {
+    /// The object; of a delete marker only key and time count.
+    pub object: ObjectSummary,
+    /// Which version it is.
+    pub version: VersionId,
+    /// The commit that made it.
+    pub seq: Seq,
+    /// Whether it is the newest of its key.
+    pub is_latest: bool,
+    /// Whether it is a delete marker.
+    pub is_marker: bool,
 }

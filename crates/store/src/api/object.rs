@@ -33,6 +33,8 @@ pub struct PutResult {
     pub etag: Etag,
     /// The commit.
     pub seq: Seq,
+    /// Its version, if its bucket keeps versions or did.
+    pub version: Option<VersionId>,
     /// Its length in bytes.
     pub size: u64,
     /// `Last-Modified`, Unix time in milliseconds.

@@ -76,8 +76,9 @@ impl Inner {
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
         let UploadRow { attributes, .. } = upload;
         let encryption = attributes.encryption.clone();
+        let versioning = self.bucket_configs(&target.bucket)?.versioning();
         let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
-            kind: None,
+            kind: versioning.kind(),
             bucket: target.bucket.as_str().to_owned(),
             key: target.key.as_str().to_owned(),
             upload: target.upload,
@@ -92,7 +93,8 @@ impl Inner {
         }));
         let committed = self.commit(&mutation).await?;
         let parts_count = Some(count(&parts));
-        Ok(PutResult { etag, seq: committed.seq, size, modified_ms, checksums, parts_count, encryption })
+        let (seq, version) = (committed.seq, versioning.version(committed.seq));
+        Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count, encryption })
     }
 
     /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the

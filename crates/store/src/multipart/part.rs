@@ -181,11 +181,7 @@ impl Inner {
             ])
             .await;
         self.upload(&part.target)?;
-        // The row as it is under the lock: its bytes may have been moved since it was looked at.
-        let source = match self.object(&from.bucket, &from.key)? {
-            Some(now) if now.seq == source.seq => now,
-            _ => return Ok(None),
-        };
+        let Some(source) = self.source_now(from, source.seq)? else { return Ok(None) };
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());
         let tag = described.md5.map_or_else(|| PartTag::Crc64(crc64_of(&extents)), PartTag::Md5);

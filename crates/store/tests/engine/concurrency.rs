@@ -76,7 +76,7 @@ async fn deletes_share_stripes() {
     }))
     .await;
     let before = store.log_metrics().small_stripes.get();
-    let requests: Vec<_> = (0..201).map(|i| DeleteObject { key: key(&format!("{i}")), if_match: None }).collect();
+    let requests: Vec<_> = (0..201).map(|i| DeleteObject::current(key(&format!("{i}")))).collect();
     let deleted = store.delete_objects(bucket("bucket"), requests).await.unwrap();
     let existed: Vec<bool> = deleted.into_iter().map(|(_, deleted)| deleted.unwrap().existed).collect();
     assert_eq!(existed, [vec![true; 200], vec![false]].concat());
@@ -120,7 +120,7 @@ async fn what_the_log_was_given_takes_effect_before_anyone_else_decides() {
     assert!(futures::poll!(&mut first).is_pending());
     drop(first);
     assert!(matches!(only_if_new().await, Err(StoreError::PreconditionFailed("If-None-Match"))));
-    let delete = || store.delete_object(bucket("bucket"), DeleteObject { key: key("key"), if_match: None });
+    let delete = || store.delete_object(bucket("bucket"), DeleteObject::current(key("key")));
     let mut first = Box::pin(delete());
     assert!(futures::poll!(&mut first).is_pending());
     drop(first);

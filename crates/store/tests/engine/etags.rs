@@ -42,7 +42,8 @@ async fn part(store: &Store, target: &UploadRef, part_number: u16, bytes: &[u8])
 }
 
 async fn copied(store: &Store, target: &UploadRef, part_number: u16, from: &str, range: Option<RangeRequest>) -> Etag {
-    let source = CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() };
+    let source =
+        CopySource { bucket: bucket("bucket"), key: key(from), version: None, conditions: ReadConditions::default() };
     let request = UploadPartCopy { target: target.clone(), part_number, source, range: range.map(between) };
     store.upload_part_copy(request).await.unwrap().etag
 }

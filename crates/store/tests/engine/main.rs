@@ -29,3 +29,4 @@ mod stale;
 mod tags;
 mod unread;
 mod upkeep;
+mod versions;

@@ -296,7 +296,7 @@ impl Run {
     async fn delete(&mut self, at: (usize, usize), if_match: Option<bool>) {
         let etag = self.model.object(at).map_or("x".into(), |object| object.etag.clone());
         let tag = |right| EtagMatch::OneOf(vec![if right { etag.clone() } else { "no such tag".into() }]);
-        let request = DeleteObject { key: key(KEYS[at.1]), if_match: if_match.map(tag) };
+        let request = DeleteObject { if_match: if_match.map(tag), ..DeleteObject::current(key(KEYS[at.1])) };
         let got = self.store.delete_object(bucket(BUCKETS[at.0]), request).await;
         let expected = match (self.model.buckets.contains_key(&at.0), self.model.object(at), if_match) {
             (false, ..) => "NoSuchBucket",
@@ -316,7 +316,7 @@ impl Run {
             source: copy_source(from),
             bucket: bucket(BUCKETS[to.0]),
             key: key(KEYS[to.1]),
-            metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+            metadata: CopyMetadata::Copy { own: Box::default() },
             tags: tags.map(numbered),
             owner: None,
             acl: None,
@@ -475,7 +475,12 @@ fn numbered(count: u8) -> Vec<(String, String)> {
 }
 
 fn copy_source(at: (usize, usize)) -> CopySource {
-    CopySource { bucket: bucket(BUCKETS[at.0]), key: key(KEYS[at.1]), conditions: ReadConditions::default() }
+    CopySource {
+        bucket: bucket(BUCKETS[at.0]),
+        key: key(KEYS[at.1]),
+        version: None,
+        conditions: ReadConditions::default(),
+    }
 }
 
 fn outcome<T>(result: &Result<T, StoreError>) -> String {

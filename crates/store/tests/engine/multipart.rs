@@ -123,7 +123,12 @@ async fn a_manifest_of_many_extents() {
     let (mut world, mut store) = fresh(3).await;
     let body = bytes(7, 3_000_000);
     put(&store, "bucket", "source", &body).await;
-    let source = CopySource { bucket: bucket("bucket"), key: key("source"), conditions: ReadConditions::default() };
+    let source = CopySource {
+        bucket: bucket("bucket"),
+        key: key("source"),
+        version: None,
+        conditions: ReadConditions::default(),
+    };
     let target = begin(&store, None).await;
     let mut parts = Vec::new();
     for number in 1..=20 {
@@ -150,7 +155,7 @@ async fn a_manifest_of_many_extents() {
         source: big,
         bucket: bucket("bucket"),
         key: key("copy"),
-        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
         acl: None,

@@ -188,7 +188,7 @@ async fn a_full_disk_takes_deletes_and_then_puts_again() {
     };
     assert!(matches!(full, StoreError::NoSpace), "{full:?}");
     assert_eq!(get(&store, "bucket", "0").await.unwrap(), bytes(0, 1_500_000));
-    let deletes = (0..stored).map(|i| DeleteObject { key: key(&format!("{i}")), if_match: None }).collect();
+    let deletes = (0..stored).map(|i| DeleteObject::current(key(&format!("{i}")))).collect();
     for (_, deleted) in store.delete_objects(bucket("bucket"), deletes).await.unwrap() {
         assert!(deleted.unwrap().existed);
     }

@@ -245,10 +245,15 @@ pub fn put_request(bucket_name: &str, name: &str) -> PutObject {
 /// A copy of an object in the bucket `bucket`, with all that it has.
 pub fn copy_request(from: &str, to: &str) -> CopyObject {
     CopyObject {
-        source: CopySource { bucket: bucket("bucket"), key: key(from), conditions: ReadConditions::default() },
+        source: CopySource {
+            bucket: bucket("bucket"),
+            key: key(from),
+            version: None,
+            conditions: ReadConditions::default(),
+        },
         bucket: bucket("bucket"),
         key: key(to),
-        metadata: CopyMetadata::Copy { storage_class: None, website_redirect: None },
+        metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
         acl: None,
@@ -281,7 +286,7 @@ pub async fn get_range(store: &Store, bucket_name: &str, name: &str, range: Rang
 }
 
 pub async fn delete(store: &Store, bucket_name: &str, name: &str) -> bool {
-    let request = DeleteObject { key: key(name), if_match: None };
+    let request = DeleteObject::current(key(name));
     store.delete_object(bucket(bucket_name), request).await.unwrap().existed
 }
 
