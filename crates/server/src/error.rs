@@ -56,6 +56,10 @@ macro_rules! codes {
 }
 
 codes! {
+    ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket",
+    NoSuchObjectLockConfiguration 404 "The specified object does not have a ObjectLock configuration",
+    InvalidBucketState 409 "The request is not valid for the current state of the bucket.",
+    IllegalVersioningConfigurationException 400 "The versioning configuration specified in the request is invalid.",
     AccessDenied 403 "Access Denied",
     AccessForbidden 403 "Access Forbidden",
     AccessControlListNotSupported 400 "The bucket does not allow ACLs",

@@ -60,6 +60,14 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         // Asked by browsers, which have no credentials: what is allowed then is the bucket's CORS configuration alone.
         O::PreflightRequest => (Target::Account, ""),
         O::GetBucketVersioning => (Target::Bucket, "s3:GetBucketVersioning"),
+        O::PutBucketVersioning => (Target::Bucket, "s3:PutBucketVersioning"),
+        O::ListObjectVersions => (Target::Bucket, "s3:ListBucketVersions"),
+        O::GetObjectLockConfiguration => (Target::Bucket, "s3:GetBucketObjectLockConfiguration"),
+        O::PutObjectLockConfiguration => (Target::Bucket, "s3:PutBucketObjectLockConfiguration"),
+        O::GetObjectRetention => (Target::Object, "s3:GetObjectRetention"),
+        O::PutObjectRetention => (Target::Object, "s3:PutObjectRetention"),
+        O::GetObjectLegalHold => (Target::Object, "s3:GetObjectLegalHold"),
+        O::PutObjectLegalHold => (Target::Object, "s3:PutObjectLegalHold"),
         O::GetObject | O::HeadObject => by_version("s3:GetObject", "s3:GetObjectVersion"),
         O::GetObjectAttributes => by_version("s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"),
         O::GetObjectAcl => by_version("s3:GetObjectAcl", "s3:GetObjectVersionAcl"),
@@ -96,6 +104,10 @@ pub(crate) fn reads_object(operation: Operation) -> bool {
             | O::GetObjectTagging
             | O::PutObjectTagging
             | O::DeleteObjectTagging
+            | O::GetObjectRetention
+            | O::PutObjectRetention
+            | O::GetObjectLegalHold
+            | O::PutObjectLegalHold
     )
 }
 

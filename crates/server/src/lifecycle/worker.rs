@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gabion_store::{
-    ConfigScope, DeleteObject, EtagMatch, ListBuckets, ListObjects, ListUploads, ObjectSummary, StoreError, UploadRef,
+    ConfigScope, DeleteObject, ListBuckets, ListObjects, ListUploads, ObjectSummary, StoreError, UploadRef,
     UploadSummary,
 };
 use gabion_types::{BucketName, ObjectKey};
@@ -324,8 +324,7 @@ impl Walk<'_> {
             if found.modified_ms != entry.modified_ms || !rules.iter().any(|rule| rule.filter.matches(subject)) {
                 return Ok(false);
             }
-            let if_match = Some(EtagMatch::parse(&format!("\"{}\"", found.etag)));
-            let delete = DeleteObject { key, if_match };
+            let delete = DeleteObject { if_seq: Some(found.seq), ..DeleteObject::current(key) };
             Ok(store.delete_object(bucket.clone(), delete).await?.existed)
         };
         match outcome.await {

@@ -1,6 +1,6 @@
 //! DeleteObject and DeleteObjects.
 
-use gabion_store::{DeleteObject, EtagMatch};
+use gabion_store::{DeleteObject, Deleted, EtagMatch, VersionId};
 use gabion_types::limits::DELETE_KEYS_MAX;
 use gabion_types::{BucketName, ObjectKey, ObjectKeyError};
 
@@ -11,9 +11,8 @@ use crate::error::{S3Code, S3Error};
 ///
 /// # Errors
 /// `NoSuchBucket`, `PreconditionFailed`.
-pub(crate) async fn one(ops: &Ops, bucket: BucketName, delete: DeleteObject) -> Result<(), S3Error> {
-    ops.store.delete_object(bucket, delete).await?;
-    Ok(())
+pub(crate) async fn one(ops: &Ops, bucket: BucketName, delete: DeleteObject) -> Result<Deleted, S3Error> {
+    Ok(ops.store.delete_object(bucket, delete).await?)
 }
 
 /// Deletes many objects.
@@ -21,6 +20,8 @@ pub(crate) async fn one(ops: &Ops, bucket: BucketName, delete: DeleteObject) -> 
 pub(crate) struct Request {
     pub(crate) bucket: BucketName,
     pub(crate) objects: Vec<Named>,
+    /// Whether versions may go that are retained in governance mode.
+    pub(crate) bypass_governance: bool,
 }
 
 /// An object of a [`Request`].
@@ -28,13 +29,24 @@ pub(crate) struct Request {
 pub(crate) struct Named {
     /// Its key, not checked.
     pub(crate) key: String,
+    /// The version that is to go, not checked.
+    pub(crate) version: Option<String>,
     pub(crate) if_match: Option<EtagMatch>,
     /// Why it is not deleted, when that is known already.
     pub(crate) refused: Option<S3Error>,
 }
 
+/// What became of an object.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) key: String,
+    /// The version that was named.
+    pub(crate) version: Option<String>,
+    pub(crate) result: Result<Deleted, S3Error>,
+}
+
 /// What became of each object, in the order of the request.
-pub(crate) type Response = Vec<(String, Result<(), S3Error>)>;
+pub(crate) type Response = Vec<Outcome>;
 
 /// Runs it.
 ///
@@ -45,26 +57,36 @@ pub(crate) async fn many(ops: &Ops, request: Request) -> Result<Response, S3Erro
         return Err(S3Code::MalformedXML.into());
     }
     let mut deletes = Vec::with_capacity(request.objects.len());
-    let mut response: Vec<(String, Option<S3Error>)> = Vec::with_capacity(request.objects.len());
+    let mut response: Vec<(String, Option<String>, Option<S3Error>)> = Vec::with_capacity(request.objects.len());
     for object in request.objects {
-        let refused = match (object.refused, ObjectKey::new(&object.key)) {
-            (Some(error), _) => Some(error),
-            (None, Ok(key)) => {
-                deletes.push(DeleteObject { key, if_match: object.if_match });
-                None
-            }
-            (None, Err(ObjectKeyError::TooLong)) => Some(S3Code::KeyTooLongError.into()),
+        let named = match (object.refused, ObjectKey::new(&object.key)) {
+            (Some(error), _) => Err(error),
+            (None, Ok(key)) => Ok(key),
+            (None, Err(ObjectKeyError::TooLong)) => Err(S3Code::KeyTooLongError.into()),
             (None, Err(ObjectKeyError::Empty)) => {
-                Some(S3Error::with(S3Code::InvalidArgument, "The key must not be empty."))
+                Err(S3Error::with(S3Code::InvalidArgument, "The key must not be empty."))
             }
         };
-        response.push((object.key, refused));
+        let version = object.version.as_deref().map(str::parse::<VersionId>).transpose();
+        let version = version.map_err(|_| S3Error::with(S3Code::NoSuchVersion, "Invalid version id specified"));
+        let refused = match (named, version) {
+            (Ok(key), Ok(version)) => {
+                let (if_match, bypass_governance) = (object.if_match, request.bypass_governance);
+                deletes.push(DeleteObject { version, if_match, bypass_governance, ..DeleteObject::current(key) });
+                None
+            }
+            (Err(error), _) | (_, Err(error)) => Some(error),
+        };
+        response.push((object.key, object.version, refused));
     }
     let deleted = ops.store.delete_objects(request.bucket, deletes).await?;
-    let mut deleted = deleted.into_iter().map(|(_, outcome)| outcome.map(drop).map_err(S3Error::from));
-    let outcomes = response.into_iter().map(|(key, refused)| match refused {
-        Some(error) => (key, Err(error)),
-        None => (key, deleted.next().unwrap_or_else(|| Err(S3Code::InternalError.into()))),
+    let mut deleted = deleted.into_iter().map(|(_, outcome)| outcome.map_err(S3Error::from));
+    let outcomes = response.into_iter().map(|(key, version, refused)| {
+        let result = match refused {
+            Some(error) => Err(error),
+            None => deleted.next().unwrap_or_else(|| Err(S3Code::InternalError.into())),
+        };
+        Outcome { key, version, result }
     });
     Ok(outcomes.collect())
 }

@@ -10,7 +10,7 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_create_bucket};
-use super::{bucket_tags, configs, date, ownership};
+use super::{bucket_tags, configs, date, object_lock, ownership};
 use crate::access::acl::Owners;
 use crate::access::settings::OwnershipControls;
 use crate::error::{S3Code, S3Error};
@@ -68,6 +68,7 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         tags = bucket_tags::of_creation(configuration.tags.unwrap_or_default())?;
         configuration.location_constraint.map(|constraint| constraint.as_str().to_owned())
     };
+    let locks = object_lock::of_creation(call)?;
     let bucket = call.bucket()?;
     let path = format!("/{bucket}");
     let owner = call.caller.account.canonical_id.clone();
@@ -90,6 +91,9 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     }
     if let Some(acl) = acl {
         acl::keep(ops, bucket, &owner, &acl).await?;
+    }
+    if locks {
+        object_lock::enable(ops, call).await?;
     }
     let response = match tags {
         Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,

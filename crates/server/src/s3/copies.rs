@@ -1,27 +1,37 @@
 //! Adapters of CopyObject and UploadPartCopy.
 
-use gabion_store::{CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef, VersionId};
+use gabion_store::{
+    Attributes, CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef, VersionId,
+    Versioning,
+};
 use gabion_types::{BucketName, ObjectKey};
-use http::Response;
+use http::{HeaderName, Response};
 use percent_encoding::percent_decode_str;
 use s3s::Body;
 
 use super::acl::{self, ObjectAccess};
 use super::answer;
 use super::call::Call;
-use super::unsupported::check_version;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date, encryption, tags, website};
+use super::{attributes, checksums, conditions, date, encryption, object_lock, tags, versioning, website};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
 
+const SOURCE_VERSION_ID: HeaderName = HeaderName::from_static("x-amz-copy-source-version-id");
+
 pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let metadata = match call.header("x-amz-metadata-directive")? {
         None | Some("COPY") => {
-            CopyMetadata::Copy { storage_class: None, website_redirect: website::redirect_location(call)? }
+            let mut own = Attributes { website_redirect: website::redirect_location(call)?, ..Attributes::default() };
+            object_lock::of_put(ops, call, &mut own).await?;
+            CopyMetadata::Copy { own: Box::new(own) }
         }
-        Some("REPLACE") => CopyMetadata::Replace(Box::new(attributes::read(call)?)),
+        Some("REPLACE") => {
+            let mut attributes = attributes::read(call)?;
+            object_lock::of_put(ops, call, &mut attributes).await?;
+            CopyMetadata::Replace(Box::new(attributes))
+        }
         Some(other) => {
             return Err(S3Error::argument("x-amz-metadata-directive", other, "Unknown metadata directive."));
         }
@@ -40,9 +50,12 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     };
     let source = encryption::of_source(call)?;
     let (encrypt, md5) = encryption::decide(ops, call, &request.bucket)?;
+    let from = shown_source(ops, &request.source)?;
     let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
     let checksums = shown(&result.checksums, result.parts_count);
     let mut response = document("CopyObjectResult", result.modified_ms, &result.etag, &checksums);
+    versioning::show(result.version, false, response.headers_mut());
+    show_source(from, &mut response);
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
     }
@@ -64,11 +77,13 @@ pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, 
         source: source(call)?,
         range,
     };
+    let from = shown_source(ops, &request.source)?;
     let (source, customer) = (encryption::of_source(call)?, encryption::of_part(call)?);
     let md5 = customer.as_ref().map(encryption::Customer::md5);
     let target = customer.map(|customer| Encrypt::with_customer(customer.key));
     let result = upload_part::copy(ops, request, encryption::copy_keys(source, target)).await?;
     let mut response = document("CopyPartResult", result.modified_ms, &result.etag, &shown(&result.checksums, None));
+    show_source(from, &mut response);
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, false, response.headers_mut());
     }
@@ -86,9 +101,21 @@ fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: 
     }))
 }
 
+/// The version of the source that a copy tells: the one that was named.
+fn shown_source(ops: &Ops, source: &CopySource) -> Result<Option<VersionId>, S3Error> {
+    let is_versioned = ops.settings(&source.bucket)?.versioning != Versioning::Never;
+    Ok(source.version.filter(|version| is_versioned || *version != VersionId::Null))
+}
+
+fn show_source(version: Option<VersionId>, response: &mut Response<Body>) {
+    if let Some(version) = version {
+        answer::set(response, SOURCE_VERSION_ID, version.to_string());
+    }
+}
+
 fn source(call: &Call) -> Result<CopySource, S3Error> {
-    let (bucket, key) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
-    Ok(CopySource { bucket, key, conditions: conditions::read(call, "x-amz-copy-source-") })
+    let (bucket, key, version) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
+    Ok(CopySource { bucket, key, version, conditions: conditions::read(call, "x-amz-copy-source-") })
 }
 
 /// What is copied.
@@ -104,18 +131,18 @@ pub(crate) struct SourceName {
 /// # Errors
 /// See [`parse_source`].
 pub(crate) fn source_name(call: &Call) -> Result<SourceName, S3Error> {
-    let (bucket, key) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
-    Ok(SourceName { bucket, key, version: None })
+    let (bucket, key, version) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
+    Ok(SourceName { bucket, key, version })
 }
 
 /// Reads `[/]bucket/key[?versionId=…]`, encoded as in a URL.
-pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey), S3Error> {
+pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey, Option<VersionId>), S3Error> {
     let invalid = |message: &'static str| S3Error::argument("x-amz-copy-source", text, message);
     let (path, version) = match text.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),
         None => (text, None),
     };
-    check_version(version)?;
+    let version = version.map(|id| id.parse().map_err(|_| invalid("Invalid version id specified"))).transpose()?;
     if path.starts_with("arn:") {
         return Err(S3Error::unsupported("x-amz-copy-source"));
     }
@@ -130,7 +157,7 @@ pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey), S3Erro
         .map_err(|_| S3Error::new(S3Code::InvalidBucketName).detail("BucketName", bucket.to_owned()))?;
     let key = ObjectKey::new(key)
         .map_err(|_| invalid("Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
-    Ok((bucket, key))
+    Ok((bucket, key, version))
 }
 
 #[cfg(test)]
@@ -147,7 +174,7 @@ mod tests {
             ("/bkt//k", Ok("bkt /k")),
             ("bkt/k?versionId=null", Ok("bkt k")),
             ("bkt/k%3FversionId=1", Ok("bkt k?versionId=1")),
-            ("bkt/k?versionId=1", Err(S3Code::NotImplemented)),
+            ("bkt/k?versionId=1", Err(S3Code::InvalidArgument)),
             ("arn:aws:s3:us-east-1:1:accesspoint/a/object/k", Err(S3Code::NotImplemented)),
             ("bkt", Err(S3Code::InvalidArgument)),
             ("bkt/", Err(S3Code::InvalidArgument)),
@@ -157,7 +184,7 @@ mod tests {
             ("../k", Err(S3Code::InvalidBucketName)),
         ];
         for (text, expected) in table {
-            let got = parse_source(text).map(|(bucket, key)| format!("{bucket} {key}")).map_err(|error| error.code);
+            let got = parse_source(text).map(|(bucket, key, _)| format!("{bucket} {key}")).map_err(|error| error.code);
             assert_eq!(got, expected.map(str::to_owned), "{text}");
         }
     }

@@ -13,8 +13,8 @@ use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
     acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
-    object_attributes, objects, owners, ownership, payment, posts, public_access, quota, tags, unsupported, uploads,
-    versioning, website,
+    object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, tags,
+    unsupported, uploads, versioning, website,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::{self, Standing, session_token};
@@ -146,6 +146,14 @@ impl Dispatch {
             Operation::HeadBucket => Box::pin(buckets::head(ops, call)).await,
             Operation::DeleteBucket => Box::pin(buckets::delete(ops, call)).await,
             Operation::GetBucketLocation => Box::pin(buckets::location(ops, call)).await,
+            Operation::PutBucketVersioning => Box::pin(versioning::put(ops, call)).await,
+            Operation::ListObjectVersions => Box::pin(versioning::list(ops, call)).await,
+            Operation::GetObjectLockConfiguration => Box::pin(object_lock::get(ops, call)).await,
+            Operation::PutObjectLockConfiguration => Box::pin(object_lock::put(ops, call)).await,
+            Operation::GetObjectRetention => Box::pin(object_lock::get_retention(ops, call)).await,
+            Operation::PutObjectRetention => Box::pin(object_lock::put_retention(ops, call)).await,
+            Operation::GetObjectLegalHold => Box::pin(object_lock::get_legal_hold(ops, call)).await,
+            Operation::PutObjectLegalHold => Box::pin(object_lock::put_legal_hold(ops, call)).await,
             Operation::GetBucketVersioning => Box::pin(versioning::get(ops, call)).await,
             Operation::DeleteObjects => Box::pin(objects::delete_many(ops, call)).await,
             Operation::CopyObject => Box::pin(copies::copy(ops, call)).await,

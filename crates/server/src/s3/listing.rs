@@ -26,12 +26,12 @@ pub(super) const STANDARD: &str = "STANDARD";
 
 /// How keys are written.
 #[derive(Clone, Copy)]
-struct Names {
+pub(super) struct Names {
     encoded: bool,
 }
 
 impl Names {
-    fn of(query: &Query) -> Result<Self, S3Error> {
+    pub(super) fn of(query: &Query) -> Result<Self, S3Error> {
         match query.get("encoding-type")? {
             None | Some("") => Ok(Self { encoded: false }),
             Some("url") => Ok(Self { encoded: true }),
@@ -41,7 +41,7 @@ impl Names {
         }
     }
 
-    fn write(self, xml: &mut Xml, element: &str, name: &str) {
+    pub(super) fn write(self, xml: &mut Xml, element: &str, name: &str) {
         if self.encoded {
             xml.value(element, url_encoded(name));
         } else {
@@ -49,13 +49,13 @@ impl Names {
         }
     }
 
-    fn declare(self, xml: &mut Xml) {
+    pub(super) fn declare(self, xml: &mut Xml) {
         if self.encoded {
             xml.text("EncodingType", "url");
         }
     }
 
-    fn prefixes(self, xml: &mut Xml, prefixes: &[String]) {
+    pub(super) fn prefixes(self, xml: &mut Xml, prefixes: &[String]) {
         for prefix in prefixes {
             xml.element("CommonPrefixes", |xml| self.write(xml, "Prefix", prefix));
         }

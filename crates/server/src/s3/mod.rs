@@ -31,6 +31,7 @@ mod lifecycle;
 mod listing;
 mod logging;
 mod object_attributes;
+mod object_lock;
 mod objects;
 mod owners;
 mod ownership;

@@ -9,7 +9,7 @@ use super::call::Call;
 use super::listing::STANDARD;
 use super::query::count;
 use super::xml::Xml;
-use super::{checksums, date, encryption};
+use super::{checksums, date, encryption, versioning};
 use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::ops::checksums::{kind_name, shown};
@@ -64,6 +64,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
             xml.value("ObjectSize", info.size);
         }
     }));
+    versioning::show(versioning::shown(ops, call, info.version)?, false, response.headers_mut());
     answer::set(&mut response, LAST_MODIFIED, date::http(info.modified_ms).to_string());
     Ok(response)
 }

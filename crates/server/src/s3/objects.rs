@@ -13,7 +13,7 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_delete};
-use super::{attributes, checksums, conditions, date, encryption, lifecycle};
+use super::{attributes, checksums, conditions, date, encryption, lifecycle, object_lock, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::shown;
@@ -42,12 +42,14 @@ fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
     })
 }
 
-async fn store(ops: &Ops, call: &Call, put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
+async fn store(ops: &Ops, call: &Call, mut put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
     let (encrypt, md5) = encryption::decide(ops, call, &put.bucket)?;
     body.encrypt = encrypt.map(Box::new);
+    object_lock::of_put(ops, call, &mut put.attributes).await?;
     let ending = lifecycle::has_rules(ops, call)?.then(|| (put.key.clone(), put.attributes.tags.clone()));
     let result = put_object::run(ops, put_object::Request { put, body }).await?;
     let mut response = stored(&result);
+    versioning::show(result.version, false, response.headers_mut());
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
     }
@@ -71,7 +73,9 @@ fn stored(result: &PutResult) -> Response<Body> {
 pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let (request, shown) = asked(call)?;
     let found = get_object::get(ops, request).await?;
+    let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
+    versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
     *response.body_mut() = body::sending(read.body, read.len);
     Ok(response)
@@ -81,7 +85,9 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let (request, shown) = asked(call)?;
     let found = get_object::head(ops, request).await?;
+    let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
+    versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
     Ok(response)
 }
@@ -137,6 +143,7 @@ fn shown_object(call: &mut Call, found: get_object::Response, shown: Shown) -> (
     checksums::show_headers(&found.checksums, headers);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_LENGTH, answer::number(read.len));
+    object_lock::show(&info.attributes, headers);
     if let Some(encryption) = &info.attributes.encryption {
         encryption::show(encryption, shown.md5, false, headers);
     }
@@ -174,9 +181,16 @@ fn range(call: &Call) -> Option<RangeRequest> {
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let if_match = call.list("if-match").map(|list| EtagMatch::parse(&list));
-    delete_object::one(ops, call.bucket()?, DeleteObject { key: call.key()?, if_match }).await?;
-    Ok(answer::empty(StatusCode::NO_CONTENT))
+    let delete = DeleteObject {
+        version: call.version()?,
+        if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)),
+        bypass_governance: object_lock::bypasses(ops, call).await?,
+        ..DeleteObject::current(call.key()?)
+    };
+    let deleted = delete_object::one(ops, call.bucket()?, delete).await?;
+    let mut response = answer::empty(StatusCode::NO_CONTENT);
+    versioning::show(deleted.version, deleted.is_marker, response.headers_mut());
+    Ok(response)
 }
 
 pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
@@ -185,28 +199,38 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     let quiet = delete.quiet.unwrap_or(false);
     let mut objects = Vec::with_capacity(delete.objects.len());
     for object in delete.objects {
-        let version = object.version_id.as_deref().is_some_and(|version| version != "null");
+        let version = object.version_id.filter(|version| !version.is_empty());
+        let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
+        let parsed = version.as_deref().and_then(|version| version.parse().ok());
         let refused = match ObjectKey::new(&object.key) {
-            _ if version => Some(S3Error::unsupported("VersionId")),
             _ if object.last_modified_time.is_some() => Some(S3Error::unsupported("LastModifiedTime")),
             _ if object.size.is_some() => Some(S3Error::unsupported("Size")),
-            Ok(key) if !auth::may(ops, call, "s3:DeleteObject", Some(&key), None).await? => {
-                Some(S3Code::AccessDenied.into())
-            }
+            Ok(key) if !auth::may(ops, call, action, Some(&key), parsed).await? => Some(S3Code::AccessDenied.into()),
             _ => None,
         };
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
-        objects.push(delete_object::Named { key: object.key, if_match, refused });
+        objects.push(delete_object::Named { key: object.key, version, if_match, refused });
     }
-    let request = delete_object::Request { bucket: call.bucket()?, objects };
+    let bypass_governance = object_lock::bypasses(ops, call).await?;
+    let request = delete_object::Request { bucket: call.bucket()?, objects, bypass_governance };
     let outcomes = delete_object::many(ops, request).await?;
     Ok(answer::document(Xml::document("DeleteResult", |xml| {
-        for (key, outcome) in &outcomes {
-            match outcome {
-                Ok(()) if quiet => {}
-                Ok(()) => xml.element("Deleted", |xml| xml.text("Key", key)),
+        for delete_object::Outcome { key, version, result } in &outcomes {
+            match result {
+                Ok(_) if quiet => {}
+                Ok(deleted) => xml.element("Deleted", |xml| {
+                    xml.text("Key", key);
+                    xml.optional("VersionId", version.as_deref());
+                    if deleted.is_marker {
+                        xml.text("DeleteMarker", "true");
+                        if let Some(marker) = deleted.version {
+                            xml.value("DeleteMarkerVersionId", marker);
+                        }
+                    }
+                }),
                 Err(error) => xml.element("Error", |xml| {
                     xml.text("Key", key);
+                    xml.optional("VersionId", version.as_deref());
                     xml.text("Code", error.code.as_str());
                     xml.text("Message", &error.message);
                 }),

@@ -36,11 +36,16 @@ macro_rules! operations {
             /// Whether it may be about a version of an object.
             pub(crate) const fn takes_version(self) -> bool {
                 use Operation::{
-                    DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging, HeadObject,
-                    PutObjectAcl, PutObjectTagging,
+                    DeleteObject, DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectLegalHold,
+                    GetObjectRetention, GetObjectTagging, HeadObject, PutObjectAcl, PutObjectLegalHold,
+                    PutObjectRetention, PutObjectTagging,
                 };
                 let reads = matches!(self, GetObject | HeadObject | GetObjectAttributes | GetObjectTagging | GetObjectAcl);
-                reads || matches!(self, PutObjectTagging | DeleteObjectTagging | PutObjectAcl)
+                let locks = matches!(
+                    self,
+                    GetObjectRetention | PutObjectRetention | GetObjectLegalHold | PutObjectLegalHold
+                );
+                reads || locks || matches!(self, PutObjectTagging | DeleteObjectTagging | PutObjectAcl | DeleteObject)
             }
 
             /// Whether it looks at the body of its request.
@@ -56,12 +61,15 @@ operations! {
     DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
     DeleteBucketPolicy, DeleteBucketTagging, DeleteBucketWebsite, DeleteObject, DeleteObjectTagging, DeleteObjects,
     DeletePublicAccessBlock, GetBucketAcl, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
-    GetBucketLocation, GetBucketLogging, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketRequestPayment,
-    GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectTagging,
-    GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjects, ListObjectsV2,
-    ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
-    PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy, PutBucketRequestPayment,
-    PutBucketTagging, PutBucketWebsite, PutObject, PutObjectAcl, PutObjectTagging, PutPublicAccessBlock, UploadPart, UploadPartCopy,
+    GetBucketLocation, GetBucketLogging, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus,
+    GetBucketRequestPayment, GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl,
+    GetObjectAttributes, GetObjectLegalHold, GetObjectLockConfiguration, GetObjectRetention, GetObjectTagging,
+    GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjectVersions, ListObjects,
+    ListObjectsV2, ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
+    PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
+    PutBucketRequestPayment, PutBucketTagging, PutBucketVersioning, PutBucketWebsite, PutObject, PutObjectAcl,
+    PutObjectLegalHold, PutObjectLockConfiguration, PutObjectRetention, PutObjectTagging, PutPublicAccessBlock,
+    UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -75,7 +83,6 @@ const UNSUPPORTED: &[&str] = &[
     "events",
     "intelligent-tiering",
     "inventory",
-    "legal-hold",
     "metadataAnnotationTable",
     "metadataConfiguration",
     "metadataInventoryTable",
@@ -83,15 +90,12 @@ const UNSUPPORTED: &[&str] = &[
     "metadataTable",
     "metrics",
     "notification",
-    "object-lock",
     "renameObject",
     "replication",
     "restore",
-    "retention",
     "select",
     "session",
     "torrent",
-    "versions",
 ];
 
 /// Query parameters of presigned requests that are about the signature; all other `X-Amz-*` parameters stand for headers.
@@ -323,7 +327,13 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     }
     match *method {
         Method::GET if query.has("versioning") => Ok(Operation::GetBucketVersioning),
-        _ if query.has("versioning") => Err(S3Error::unsupported("versioning")),
+        Method::PUT if query.has("versioning") => Ok(Operation::PutBucketVersioning),
+        Method::GET if query.has("object-lock") => Ok(Operation::GetObjectLockConfiguration),
+        Method::PUT if query.has("object-lock") => Ok(Operation::PutObjectLockConfiguration),
+        Method::GET if query.has("versions") => Ok(Operation::ListObjectVersions),
+        _ if ["versioning", "object-lock", "versions"].iter().any(|name| query.has(name)) => {
+            Err(S3Code::MethodNotAllowed.into())
+        }
         Method::GET if query.has("location") => Ok(Operation::GetBucketLocation),
         Method::GET if query.has("uploads") => Ok(Operation::ListMultipartUploads),
         Method::GET => match query.get("list-type")? {
@@ -358,6 +368,11 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
         Method::PUT if query.has("tagging") => Ok(Operation::PutObjectTagging),
         Method::DELETE if query.has("tagging") => Ok(Operation::DeleteObjectTagging),
         _ if query.has("tagging") => Err(S3Code::MethodNotAllowed.into()),
+        Method::GET if query.has("retention") => Ok(Operation::GetObjectRetention),
+        Method::PUT if query.has("retention") => Ok(Operation::PutObjectRetention),
+        Method::GET if query.has("legal-hold") => Ok(Operation::GetObjectLegalHold),
+        Method::PUT if query.has("legal-hold") => Ok(Operation::PutObjectLegalHold),
+        _ if query.has("retention") || query.has("legal-hold") => Err(S3Code::MethodNotAllowed.into()),
         Method::GET if query.has("attributes") => Ok(Operation::GetObjectAttributes),
         Method::GET if upload => Ok(Operation::ListParts),
         Method::GET => Ok(Operation::GetObject),
@@ -416,7 +431,7 @@ mod tests {
             ("DELETE", "/bkt?encryption", &[], "DeleteBucketEncryption"),
             ("POST", "/bkt?encryption", &[], "405"),
             ("PUT", "/bkt/k?encryption", &[], "501"),
-            ("GET", "/bkt?versions", &[], "501"),
+            ("GET", "/bkt?versions", &[], "ListObjectVersions"),
             ("GET", "/bkt?versioning", &[], "GetBucketVersioning"),
             ("GET", "/bkt?acl", &[], "GetBucketAcl"),
             ("PUT", "/bkt?policy", &[], "PutBucketPolicy"),
@@ -426,7 +441,7 @@ mod tests {
             ("POST", "/bkt?acl", &[], "405"),
             ("PUT", "/bkt/k?acl", &[], "PutObjectAcl"),
             ("DELETE", "/bkt/k?acl", &[], "405"),
-            ("PUT", "/bkt?versioning", &[], "501"),
+            ("PUT", "/bkt?versioning", &[], "PutBucketVersioning"),
             ("POST", "/bkt?delete", &[], "DeleteObjects"),
             ("POST", "/bkt", &[], "412"),
             ("POST", "/bkt", form, "PostObject"),
@@ -457,7 +472,8 @@ mod tests {
             ("PUT", "/bkt/k?uploadId=1", &[], "400"),
             ("PUT", "/bkt/k?partNumber=1", &[], "400"),
             ("PUT", "/bkt/k?annotation=x", &[], "501"),
-            ("PUT", "/bkt/k?retention", &[], "501"),
+            ("PUT", "/bkt/k?retention", &[], "PutObjectRetention"),
+            ("DELETE", "/bkt/k?legal-hold", &[], "405"),
             ("PUT", "/bkt/k?renameObject", copy, "501"),
             ("DELETE", "/bkt/k", &[], "DeleteObject"),
             ("DELETE", "/bkt/k?uploadId=1", &[], "AbortMultipartUpload"),

@@ -8,6 +8,7 @@ use gabion_types::BucketName;
 use super::bucket_encryption::{BucketEncryption, NotUnderstood};
 use super::cors::{self, CorsRules};
 use super::logging::{self, Logging};
+use super::object_lock::{self, LockRule};
 use super::website::{self, Website};
 use super::{lifecycle, payment, quota};
 use crate::access::BucketAccess;
@@ -20,6 +21,8 @@ use crate::ops::Ops;
 #[derive(Debug, Default)]
 pub(crate) struct BucketSettings {
     pub(crate) versioning: Versioning,
+    /// Whether objects can be locked, and how long they are by themselves.
+    pub(crate) object_lock: Option<Result<LockRule, S3Error>>,
     pub(crate) cors: Option<Result<CorsRules, S3Error>>,
     pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
     pub(crate) website: Option<Result<Website, S3Error>>,
@@ -36,6 +39,7 @@ impl BucketSettings {
     fn parse(configs: &Configs) -> Self {
         Self {
             versioning: configs.versioning(),
+            object_lock: parsed(configs, object_lock::NAME, LockRule::parse),
             encryption: BucketEncryption::of(configs),
             access: BucketAccess::parse(configs),
             quota: parsed(configs, quota::NAME, quota::parse),

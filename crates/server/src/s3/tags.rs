@@ -8,11 +8,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
 use s3s::dto::Tagging;
 
-use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::query::Query;
 use super::xml::{Xml, parse_tagging};
+use super::{answer, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
@@ -150,8 +150,10 @@ fn has_duplicates(tags: &[(String, String)]) -> bool {
 }
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let tags = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?.attributes.tags;
-    Ok(answer::document(as_document(&tags)))
+    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let mut response = answer::document(as_document(&info.attributes.tags));
+    versioning::show(versioning::shown(ops, call, info.version)?, false, response.headers_mut());
+    Ok(response)
 }
 
 /// Tags as a document.
@@ -172,22 +174,22 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let document = body::document(call, DocumentDigests::Any).await?;
     let tags = of_document(parse_tagging(&document)?, Of::Object)?;
     auth::authorize_tags(ops, call, &tags).await?;
-    replace(ops, call, tags).await?;
-    Ok(answer::empty(StatusCode::OK))
+    replace(ops, call, tags, StatusCode::OK).await
 }
 
-async fn replace(ops: &Ops, call: &Call, tags: Tags) -> Result<(), S3Error> {
+async fn replace(ops: &Ops, call: &Call, tags: Tags, status: StatusCode) -> Result<Response<Body>, S3Error> {
     let change = |attributes: &mut Attributes| {
         attributes.tags = tags;
         Ok(())
     };
-    ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
-    Ok(())
+    let info = ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    let mut response = answer::empty(status);
+    versioning::show(versioning::shown(ops, call, info.version)?, false, response.headers_mut());
+    Ok(response)
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    replace(ops, call, Tags::new()).await?;
-    Ok(answer::empty(StatusCode::NO_CONTENT))
+    replace(ops, call, Tags::new(), StatusCode::NO_CONTENT).await
 }
 
 #[cfg(test)]

@@ -13,15 +13,9 @@ const REFUSED: &[&str] = &[
     "x-amz-if-match-last-modified-time",
     "x-amz-if-match-size",
     "x-amz-mfa",
-    "x-amz-object-lock-legal-hold",
-    "x-amz-object-lock-mode",
-    "x-amz-object-lock-retain-until-date",
     "x-amz-rename-source",
     "x-amz-write-offset-bytes",
 ];
-
-/// Headers of which some values ask for nothing: those are let through.
-const ALLOWED_VALUES: &[(&str, &[&str])] = &[("x-amz-bucket-object-lock-enabled", &["false"])];
 
 /// Checks the headers, storage class and version of any request.
 ///
@@ -36,7 +30,7 @@ pub(super) fn check(call: &Call) -> Result<(), S3Error> {
 }
 
 /// Without versions, the only version is `null`.
-pub(super) fn check_version(version: Option<&str>) -> Result<(), S3Error> {
+fn check_version(version: Option<&str>) -> Result<(), S3Error> {
     match version {
         None | Some("null") => Ok(()),
         Some(_) => Err(S3Error::unsupported("versionId")),
@@ -50,11 +44,6 @@ fn check_headers(headers: &HeaderMap) -> Result<(), S3Error> {
             continue;
         }
         if REFUSED.contains(&name) {
-            return Err(S3Error::unsupported(name));
-        }
-        if let Some((_, allowed)) = ALLOWED_VALUES.iter().find(|(restricted, _)| *restricted == name)
-            && !allowed.iter().any(|allowed| value == allowed)
-        {
             return Err(S3Error::unsupported(name));
         }
         if name == "x-amz-storage-class" && value != "STANDARD" {
@@ -76,9 +65,7 @@ mod tests {
         let table = [
             ("x-amz-tagging", "a=b", None),
             ("x-amz-tagging-directive", "REPLACE", None),
-            ("x-amz-object-lock-mode", "GOVERNANCE", not_implemented),
-            ("x-amz-bucket-object-lock-enabled", "true", not_implemented),
-            ("x-amz-bucket-object-lock-enabled", "false", None),
+            ("x-amz-mfa", "1 2", not_implemented),
             ("x-amz-website-redirect-location", "/x", None),
             ("x-amz-write-offset-bytes", "0", not_implemented),
             ("x-amz-checksum-sha512", "x", None),

@@ -13,7 +13,7 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::listing::{Owners, STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
-use super::{acl, checksums, conditions, date, encryption, lifecycle};
+use super::{acl, checksums, conditions, date, encryption, lifecycle, object_lock, versioning};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{kind_name, shown};
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
@@ -36,12 +36,9 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         }
     };
     let (bucket, key) = (call.bucket()?, call.key()?);
-    let request = CreateUpload {
-        bucket: bucket.clone(),
-        key: key.clone(),
-        attributes: acl::attributes_of_new(ops, call)?,
-        checksum,
-    };
+    let mut attributes = acl::attributes_of_new(ops, call)?;
+    object_lock::of_put(ops, call, &mut attributes).await?;
+    let request = CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes, checksum };
     let (encrypt, md5) = encryption::decide(ops, call, &bucket)?;
     let created = upload::create(ops, request, encrypt.as_ref()).await?;
     let mut response = answer::document(Xml::document("InitiateMultipartUploadResult", |xml| {
@@ -122,6 +119,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         checksums::show_elements(&shown, xml);
         xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
     }));
+    versioning::show(result.version, false, response.headers_mut());
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, false, response.headers_mut());
     }

@@ -201,6 +201,26 @@ pub(crate) fn parse_ownership_controls(document: &[u8]) -> Result<dto::Ownership
     parse(document)
 }
 
+/// Reads the document of PutBucketVersioning.
+pub(crate) fn parse_versioning(document: &[u8]) -> Result<dto::VersioningConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutObjectLockConfiguration.
+pub(crate) fn parse_lock(document: &[u8]) -> Result<dto::ObjectLockConfiguration, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutObjectRetention.
+pub(crate) fn parse_retention(document: &[u8]) -> Result<dto::ObjectLockRetention, S3Error> {
+    parse(document)
+}
+
+/// Reads the document of PutObjectLegalHold.
+pub(crate) fn parse_legal_hold(document: &[u8]) -> Result<dto::ObjectLockLegalHold, S3Error> {
+    parse(document)
+}
+
 /// Reads the document of CompleteMultipartUpload.
 pub(crate) fn parse_complete(document: &[u8]) -> Result<dto::CompletedMultipartUpload, S3Error> {
     parse(document)

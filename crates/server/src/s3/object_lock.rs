@@ -1,0 +1,384 @@
+//! Object lock: versions that nobody may delete before their time.
+//!
+//! What a version is kept by is part of its row, and the store refuses to delete it, whoever asks. Here are the documents, headers and
+//! rules about who may change it.
+//!
+//! Source: AWS, "Locking objects with Object Lock".
+
+use gabion_store::{Attributes, ConfigScope, Retention, RetentionMode, StoreError, VERSIONING, Versioning};
+use http::header::{HeaderMap, HeaderValue};
+use http::{HeaderName, Response, StatusCode};
+use s3s::Body;
+use s3s::dto::{ObjectLockConfiguration, ObjectLockRetention};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::answer;
+use super::body::{self, DocumentDigests};
+use super::call::Call;
+use super::date;
+use super::xml::{Xml, parse_legal_hold, parse_lock, parse_retention};
+use crate::auth;
+use crate::error::{S3Code, S3Error};
+use crate::ops::{Ops, bucket};
+
+/// Name of the document.
+pub(super) const NAME: &str = "object-lock";
+const MODE: HeaderName = HeaderName::from_static("x-amz-object-lock-mode");
+const UNTIL: HeaderName = HeaderName::from_static("x-amz-object-lock-retain-until-date");
+const HOLD: HeaderName = HeaderName::from_static("x-amz-object-lock-legal-hold");
+const BYPASS: &str = "x-amz-bypass-governance-retention";
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// Longest default retention, in days and in years.
+const DAYS_MAX: i32 = 36_500;
+const YEARS_MAX: i32 = 100;
+
+/// The rule of a bucket whose objects can be locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LockRule {
+    /// What objects get that come without a retention of their own.
+    default: Option<(RetentionMode, Period)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Period {
+    Days(i32),
+    Years(i32),
+}
+
+impl LockRule {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// `MalformedXML`, `InvalidRetentionPeriod`.
+    pub(crate) fn parse(document: &[u8]) -> Result<Self, S3Error> {
+        let malformed = || S3Error::new(S3Code::MalformedXML);
+        let configuration: ObjectLockConfiguration = parse_lock(document)?;
+        if configuration.object_lock_enabled.as_ref().map(|enabled| enabled.as_str()) != Some("Enabled") {
+            return Err(malformed());
+        }
+        let Some(rule) = configuration.rule else { return Ok(Self { default: None }) };
+        let retention = rule.default_retention.ok_or_else(malformed)?;
+        let mode =
+            mode(retention.mode.as_ref().map(|mode| mode.as_str()).ok_or_else(malformed)?).ok_or_else(malformed)?;
+        let invalid = |what: &str| {
+            let message = format!("Default retention period must be a positive integer value of {what}");
+            Err(S3Error::with(S3Code::InvalidArgument, message))
+        };
+        let period = match (retention.days, retention.years) {
+            (Some(days @ 1..=DAYS_MAX), None) => Period::Days(days),
+            (None, Some(years @ 1..=YEARS_MAX)) => Period::Years(years),
+            (Some(_), None) => return invalid("days"),
+            (None, Some(_)) => return invalid("years"),
+            _ => return Err(malformed()),
+        };
+        Ok(Self { default: Some((mode, period)) })
+    }
+
+    fn document(self) -> String {
+        Xml::document("ObjectLockConfiguration", |xml| {
+            xml.text("ObjectLockEnabled", "Enabled");
+            if let Some((mode, period)) = self.default {
+                xml.element("Rule", |xml| {
+                    xml.element("DefaultRetention", |xml| {
+                        xml.text("Mode", name(mode));
+                        match period {
+                            Period::Days(days) => xml.value("Days", days),
+                            Period::Years(years) => xml.value("Years", years),
+                        }
+                    });
+                });
+            }
+        })
+    }
+
+    /// What an object is kept by that is made now.
+    fn retention(self, now_ms: u64) -> Option<Retention> {
+        let (mode, period) = self.default?;
+        let days = match period {
+            Period::Days(days) => days,
+            Period::Years(years) => years * 365,
+        };
+        Some(Retention { mode, until_ms: now_ms + u64::from(days.unsigned_abs()) * DAY_MS })
+    }
+}
+
+fn mode(name: &str) -> Option<RetentionMode> {
+    match name {
+        "GOVERNANCE" => Some(RetentionMode::Governance),
+        "COMPLIANCE" => Some(RetentionMode::Compliance),
+        _ => None,
+    }
+}
+
+fn name(mode: RetentionMode) -> &'static str {
+    match mode {
+        RetentionMode::Governance => "GOVERNANCE",
+        RetentionMode::Compliance => "COMPLIANCE",
+    }
+}
+
+/// Whether a bucket that is created is to have versions and locks.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(super) fn of_creation(call: &Call) -> Result<bool, S3Error> {
+    const ENABLED: &str = "x-amz-bucket-object-lock-enabled";
+    match call.header(ENABLED)? {
+        None => Ok(false),
+        Some(flag) if flag.eq_ignore_ascii_case("true") => Ok(true),
+        Some(flag) if flag.eq_ignore_ascii_case("false") => Ok(false),
+        Some(other) => Err(S3Error::argument(ENABLED, other, "The flag is true or false.")),
+    }
+}
+
+/// Makes a new bucket one whose objects can be locked.
+///
+/// # Errors
+/// Those of the store.
+pub(super) async fn enable(ops: &Ops, call: &Call) -> Result<(), S3Error> {
+    let scope = ConfigScope::Bucket(call.bucket()?);
+    // Versions first: a lock without them would keep nothing.
+    ops.store.put_config(scope.clone(), VERSIONING, Versioning::Enabled.document().into()).await?;
+    ops.store.put_config(scope, NAME, LockRule { default: None }.document().into()).await?;
+    Ok(())
+}
+
+/// What an object that is made by a request is kept by: what the request says, or the rule of its bucket.
+///
+/// # Errors
+/// `InvalidRequest` for a bucket without locks, `InvalidArgument` for headers that say nothing sensible.
+pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) -> Result<(), S3Error> {
+    let (mode_given, until, hold) = match call.has.extensions {
+        true => (call.header(MODE.as_str())?, call.header(UNTIL.as_str())?, call.header(HOLD.as_str())?),
+        false => (None, None, None),
+    };
+    let settings = call.settings(ops)?;
+    let rule = match &settings.object_lock {
+        None if mode_given.is_none() && until.is_none() && hold.is_none() => return Ok(()),
+        None => return Err(no_lock()),
+        Some(rule) => rule.clone()?,
+    };
+    for (is_said, action) in
+        [(mode_given.or(until).is_some(), "s3:PutObjectRetention"), (hold.is_some(), "s3:PutObjectLegalHold")]
+    {
+        if is_said && !auth::may(ops, call, action, Some(&call.key()?), None).await? {
+            return Err(S3Code::AccessDenied.into());
+        }
+    }
+    let now_ms = ops.clock.now_ms();
+    attributes.retention = match (mode_given, until) {
+        (None, None) => rule.retention(now_ms),
+        (Some(given), Some(until)) => {
+            let unknown = || S3Error::argument(MODE.as_str(), given, "Unknown wormMode directive.");
+            let mode = mode(given).ok_or_else(unknown)?;
+            let invalid = || {
+                S3Error::argument(UNTIL.as_str(), until, "The retain until date must be provided in ISO 8601 format")
+            };
+            let until_ms = parse_iso(until).ok_or_else(invalid)?;
+            Some(in_future(Retention { mode, until_ms }, now_ms)?)
+        }
+        _ => {
+            let message = "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied";
+            return Err(S3Error::with(S3Code::InvalidArgument, message));
+        }
+    };
+    attributes.legal_hold = match hold {
+        None => None,
+        Some("ON") => Some(true),
+        Some("OFF") => Some(false),
+        Some(other) => {
+            return Err(S3Error::argument(HOLD.as_str(), other, "Legal Hold must be either of 'ON' or 'OFF'"));
+        }
+    };
+    Ok(())
+}
+
+fn in_future(retention: Retention, now_ms: u64) -> Result<Retention, S3Error> {
+    if retention.until_ms > now_ms {
+        return Ok(retention);
+    }
+    Err(S3Error::with(S3Code::InvalidArgument, "The retain until date must be in the future!"))
+}
+
+fn parse_iso(text: &str) -> Option<u64> {
+    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
+}
+
+fn no_lock() -> S3Error {
+    S3Error::request("Bucket is missing Object Lock Configuration")
+}
+
+/// Shows what an object is kept by.
+pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
+    if let Some(Retention { mode, until_ms }) = attributes.retention {
+        headers.insert(MODE, HeaderValue::from_static(name(mode)));
+        if let Some(until) = answer::value(format_args!("{}", date::iso(until_ms))) {
+            headers.insert(UNTIL, until);
+        }
+    }
+    if let Some(hold) = attributes.legal_hold {
+        headers.insert(HOLD, HeaderValue::from_static(if hold { "ON" } else { "OFF" }));
+    }
+}
+
+/// Whether a request is to delete or to change what is governed, and may.
+///
+/// # Errors
+/// `AccessDenied` when it may not.
+pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
+    if !call.has.extensions || !call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")) {
+        return Ok(false);
+    }
+    let key = call.key().ok();
+    match auth::may(ops, call, "s3:BypassGovernanceRetention", key.as_ref(), call.version()?).await? {
+        true => Ok(true),
+        false => Err(S3Code::AccessDenied.into()),
+    }
+}
+
+pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    bucket::head(ops, &call.bucket()?).await?;
+    match &call.settings(ops)?.object_lock {
+        Some(rule) => Ok(answer::document(rule.clone()?.document())),
+        None => Err(S3Code::ObjectLockConfigurationNotFoundError.into()),
+    }
+}
+
+pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    bucket::head(ops, &call.bucket()?).await?;
+    let rule = LockRule::parse(&document)?;
+    if call.settings(ops)?.versioning != Versioning::Enabled {
+        let message = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration";
+        return Err(S3Error::with(S3Code::InvalidBucketState, message));
+    }
+    ops.store.put_config(ConfigScope::Bucket(call.bucket()?), NAME, rule.document().into()).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
+
+/// The bucket has locks.
+async fn require(ops: &Ops, call: &Call) -> Result<(), S3Error> {
+    bucket::head(ops, &call.bucket()?).await?;
+    if call.settings(ops)?.object_lock.is_some() { Ok(()) } else { Err(no_lock()) }
+}
+
+pub(super) async fn get_retention(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    require(ops, call).await?;
+    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let Some(Retention { mode, until_ms }) = info.attributes.retention else {
+        return Err(S3Code::NoSuchObjectLockConfiguration.into());
+    };
+    Ok(answer::document(Xml::document("Retention", |xml| {
+        xml.text("Mode", name(mode));
+        xml.value("RetainUntilDate", date::iso(until_ms));
+    })))
+}
+
+pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    require(ops, call).await?;
+    let malformed = || S3Error::new(S3Code::MalformedXML);
+    let ObjectLockRetention { mode: given, retain_until_date } = parse_retention(&document)?;
+    let now_ms = ops.clock.now_ms();
+    let retention = match (given, retain_until_date) {
+        (Some(given), Some(until)) => {
+            let mode = mode(given.as_str()).ok_or_else(malformed)?;
+            let until = OffsetDateTime::from(until).unix_timestamp_nanos() / 1_000_000;
+            let until_ms = u64::try_from(until).unwrap_or(0);
+            Some(in_future(Retention { mode, until_ms }, now_ms)?)
+        }
+        (None, None) => None,
+        _ => return Err(malformed()),
+    };
+    let bypass = bypasses(ops, call).await?;
+    let change = move |attributes: &mut Attributes| {
+        if let Some(before) = attributes.retention.filter(|before| before.until_ms > now_ms) {
+            let extends = retention.is_some_and(|after| {
+                let is_as_strict = after.mode == before.mode || after.mode == RetentionMode::Compliance;
+                is_as_strict && after.until_ms >= before.until_ms
+            });
+            let may_weaken = bypass && before.mode == RetentionMode::Governance;
+            if !extends && !may_weaken {
+                return Err(StoreError::AccessDenied("Access Denied because object protected by object lock."));
+            }
+        }
+        attributes.retention = retention;
+        Ok(())
+    };
+    ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
+
+pub(super) async fn get_legal_hold(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    require(ops, call).await?;
+    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let Some(hold) = info.attributes.legal_hold else {
+        return Err(S3Code::NoSuchObjectLockConfiguration.into());
+    };
+    Ok(answer::document(Xml::document("LegalHold", |xml| xml.text("Status", if hold { "ON" } else { "OFF" }))))
+}
+
+pub(super) async fn put_legal_hold(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    let document = body::document(call, DocumentDigests::Any).await?;
+    require(ops, call).await?;
+    let hold = match parse_legal_hold(&document)?.status.as_ref().map(|status| status.as_str()) {
+        Some("ON") => true,
+        Some("OFF") => false,
+        _ => return Err(S3Code::MalformedXML.into()),
+    };
+    let change = move |attributes: &mut Attributes| {
+        attributes.legal_hold = Some(hold);
+        Ok(())
+    };
+    ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    Ok(answer::empty(StatusCode::OK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(rule: &str) -> String {
+        format!(
+            "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled>{rule}</ObjectLockConfiguration>"
+        )
+    }
+
+    fn rule(retention: &str) -> String {
+        document(&format!("<Rule><DefaultRetention>{retention}</DefaultRetention></Rule>"))
+    }
+
+    #[test]
+    fn rules_are_read_and_shown() {
+        for (text, default) in [
+            (document(""), None),
+            (rule("<Mode>GOVERNANCE</Mode><Days>1</Days>"), Some((RetentionMode::Governance, Period::Days(1)))),
+            (rule("<Mode>COMPLIANCE</Mode><Years>100</Years>"), Some((RetentionMode::Compliance, Period::Years(100)))),
+        ] {
+            let parsed = LockRule::parse(text.as_bytes()).unwrap();
+            assert_eq!(parsed, LockRule { default });
+            assert_eq!(LockRule::parse(parsed.document().as_bytes()).unwrap(), parsed);
+        }
+        for (text, code) in [
+            ("<ObjectLockConfiguration/>".to_owned(), S3Code::MalformedXML),
+            (document("<Rule/>"), S3Code::MalformedXML),
+            (rule("<Mode>GOVERNANCE</Mode>"), S3Code::MalformedXML),
+            (rule("<Mode>governance</Mode><Days>1</Days>"), S3Code::MalformedXML),
+            (rule("<Mode>GOVERNANCE</Mode><Days>1</Days><Years>1</Years>"), S3Code::MalformedXML),
+            (rule("<Mode>GOVERNANCE</Mode><Days>0</Days>"), S3Code::InvalidArgument),
+            (rule("<Mode>GOVERNANCE</Mode><Years>101</Years>"), S3Code::InvalidArgument),
+        ] {
+            assert_eq!(LockRule::parse(text.as_bytes()).unwrap_err().code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_gives_new_objects_their_time() {
+        let rule = |period| LockRule { default: Some((RetentionMode::Governance, period)) };
+        assert_eq!(rule(Period::Days(2)).retention(5).unwrap().until_ms, 5 + 2 * DAY_MS);
+        assert_eq!(rule(Period::Years(1)).retention(5).unwrap().until_ms, 5 + 365 * DAY_MS);
+        assert_eq!(LockRule { default: None }.retention(5), None);
+    }
+}
