@@ -20,9 +20,11 @@ mod lifecycle;
 mod listing;
 mod logging;
 mod multipart;
+mod object_lock;
 mod objects;
 mod posts;
 mod tags;
+mod versions;
 mod website;
 mod wire;
 

@@ -33,12 +33,16 @@ mod listing;
 mod logging;
 #[path = "../s3/multipart.rs"]
 mod multipart;
+#[path = "../s3/object_lock.rs"]
+mod object_lock;
 #[path = "../s3/objects.rs"]
 mod objects;
 #[path = "../s3/posts.rs"]
 mod posts;
 #[path = "../s3/tags.rs"]
 mod tags;
+#[path = "../s3/versions.rs"]
+mod versions;
 #[path = "../s3/website.rs"]
 mod website;
 #[path = "../s3/wire.rs"]

@@ -1,0 +1,124 @@
+//! Object lock.
+
+use crate::harness::S3;
+
+const FAR: &str = "2099-01-01T00:00:00.000Z";
+const FARTHER: &str = "2099-06-01T00:00:00.000Z";
+
+async fn with_lock() -> S3 {
+    let s3 = S3::new().await;
+    s3.put("/bkt").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    s3
+}
+
+fn retention(mode: &str, until: &str) -> String {
+    format!("<Retention><Mode>{mode}</Mode><RetainUntilDate>{until}</RetainUntilDate></Retention>")
+}
+
+async fn put(s3: &S3, headers: &[(&str, &str)]) -> String {
+    let mut put = s3.put("/bkt/k").body("x");
+    for (name, value) in headers {
+        put = put.header(name, *value);
+    }
+    put.send(s3).await.expect(200).header("x-amz-version-id").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn governance_yields_to_those_who_may_and_compliance_to_nobody() {
+    let s3 = with_lock().await;
+    assert_eq!(s3.get("/bkt?versioning").send(&s3).await.element("Status").as_deref(), Some("Enabled"));
+    for (mode, yields) in [("GOVERNANCE", true), ("COMPLIANCE", false)] {
+        let headers = [("x-amz-object-lock-mode", mode), ("x-amz-object-lock-retain-until-date", FAR)];
+        let version = put(&s3, &headers).await;
+        let named = format!("/bkt/k?versionId={version}");
+        let shown = s3.head(&named).send(&s3).await.expect(200);
+        assert_eq!(shown.header("x-amz-object-lock-mode"), Some(mode));
+        assert_eq!(shown.header("x-amz-object-lock-retain-until-date"), Some(FAR));
+        s3.delete(&named).send(&s3).await.refused(403, "AccessDenied");
+        // A marker comes over it, and neither copies nor overwrites hurt it.
+        s3.delete("/bkt/k").send(&s3).await.expect(204);
+        let target = format!("/bkt/k?retention&versionId={version}");
+        s3.put(&target).body(retention(mode, FARTHER)).send(&s3).await.expect(200);
+        s3.put(&target).body(retention(mode, FAR)).send(&s3).await.refused(403, "AccessDenied");
+        s3.put(&target).body("<Retention/>").send(&s3).await.refused(403, "AccessDenied");
+        let delete = format!("<Delete><Object><Key>k</Key><VersionId>{version}</VersionId></Object></Delete>");
+        let many = s3.post("/bkt?delete").body(delete).md5().send(&s3).await.expect(200);
+        assert_eq!(many.elements("Code"), ["AccessDenied"]);
+        let bypassing = s3.delete(&named).header("x-amz-bypass-governance-retention", "true").send(&s3).await;
+        if yields {
+            bypassing.expect(204)
+        } else {
+            bypassing.refused(403, "AccessDenied")
+        };
+    }
+}
+
+#[tokio::test]
+async fn a_held_version_stays_until_the_hold_is_taken_back() {
+    let s3 = with_lock().await;
+    let version = put(&s3, &[("x-amz-object-lock-legal-hold", "ON")]).await;
+    let hold = |status: &str| format!("<LegalHold><Status>{status}</Status></LegalHold>");
+    assert_eq!(s3.get("/bkt/k?legal-hold").send(&s3).await.expect(200).element("Status").as_deref(), Some("ON"));
+    s3.delete(&format!("/bkt/k?versionId={version}")).send(&s3).await.refused(403, "AccessDenied");
+    s3.put("/bkt/k?legal-hold").body(hold("MAYBE")).send(&s3).await.refused(400, "MalformedXML");
+    s3.put("/bkt/k?legal-hold").body(hold("OFF")).send(&s3).await.expect(200);
+    s3.delete(&format!("/bkt/k?versionId={version}")).send(&s3).await.expect(204);
+}
+
+#[tokio::test]
+async fn a_bucket_gives_its_objects_a_time() {
+    let s3 = with_lock().await;
+    let bare = s3.get("/bkt?object-lock").send(&s3).await.expect(200);
+    assert_eq!((bare.element("ObjectLockEnabled").as_deref(), bare.element("Rule")), (Some("Enabled"), None));
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule><DefaultRetention>\
+        <Mode>GOVERNANCE</Mode><Days>1</Days></DefaultRetention></Rule></ObjectLockConfiguration>";
+    s3.put("/bkt?object-lock").body(rule).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt?object-lock").send(&s3).await.expect(200).element("Days").as_deref(), Some("1"));
+    let version = put(&s3, &[]).await;
+    assert_eq!(s3.get("/bkt/k?retention").send(&s3).await.expect(200).element("Mode").as_deref(), Some("GOVERNANCE"));
+    s3.delete(&format!("/bkt/k?versionId={version}")).send(&s3).await.refused(403, "AccessDenied");
+    let suspend = "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>";
+    s3.put("/bkt?versioning").body(suspend).send(&s3).await.refused(409, "InvalidBucketState");
+    let copied = s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/k").send(&s3).await.expect(200);
+    let copy = copied.header("x-amz-version-id").unwrap().to_owned();
+    s3.delete(&format!("/bkt/copy?versionId={copy}")).send(&s3).await.refused(403, "AccessDenied");
+}
+
+#[tokio::test]
+async fn without_lock_there_is_none() {
+    let s3 = S3::with_bucket().await;
+    s3.get("/bkt?object-lock").send(&s3).await.refused(404, "ObjectLockConfigurationNotFoundError");
+    let document = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled></ObjectLockConfiguration>";
+    s3.put("/bkt?object-lock").body(document).send(&s3).await.refused(409, "InvalidBucketState");
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    s3.get("/bkt/k?retention").send(&s3).await.refused(400, "InvalidRequest");
+    s3.put("/bkt/k?legal-hold")
+        .body("<LegalHold><Status>ON</Status></LegalHold>")
+        .send(&s3)
+        .await
+        .refused(400, "InvalidRequest");
+    for headers in [
+        &[("x-amz-object-lock-legal-hold", "ON")][..],
+        &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", FAR)],
+    ] {
+        let mut put = s3.put("/bkt/k").body("x");
+        for (name, value) in headers {
+            put = put.header(name, *value);
+        }
+        put.send(&s3).await.refused(400, "InvalidRequest");
+    }
+    let s3 = with_lock().await;
+    for headers in [
+        &[("x-amz-object-lock-mode", "GOVERNANCE")][..],
+        &[("x-amz-object-lock-mode", "governance"), ("x-amz-object-lock-retain-until-date", FAR)],
+        &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", "tomorrow")],
+        &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", "2001-01-01T00:00:00Z")],
+        &[("x-amz-object-lock-legal-hold", "on")],
+    ] {
+        let mut put = s3.put("/bkt/k").body("x");
+        for (name, value) in headers {
+            put = put.header(name, *value);
+        }
+        put.send(&s3).await.refused(400, "InvalidArgument");
+    }
+}
