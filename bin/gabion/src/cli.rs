@@ -288,6 +288,7 @@ fn heading(key: &'static str) -> &'static str {
         Some("memory") => "Memory",
         Some("index" | "checkpoint") => "Index",
         Some("iam") => "Users",
+        Some("audit") => "Log",
         Some("repair" | "scrub" | "compaction") => "Upkeep",
         Some(_) => "Other",
     }

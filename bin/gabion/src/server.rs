@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_platform::{Clock, OsEntropy, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
 use gabion_server::admin::{Admin, Changes, Phase};
+use gabion_server::audit::{AuditLog, Webhook};
 use gabion_server::credentials::{Account, Credentials, SecretKey};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
-use gabion_server::metrics::{AccessLogFigures, ServerMetrics};
+use gabion_server::metrics::{AccessLogFigures, AuditFigures, ServerMetrics};
 use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
 use gabion_server::tls::{ReloadingTls, TlsFiles};
 use gabion_store::{OpenReport, Progress, Store, StoreError};
@@ -75,7 +76,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let keys = keys::ring(&config)?;
     let listeners = bind(&config.listen, tls.as_ref()).await?;
     let admin_listeners = bind(&config.admin_listen.0, None).await?;
-    let (access_log, access_log_writer) = access_log(&config)?;
+    let (access_log, access_log_writer) = log_file(&config.access_log, "--access-log")?;
+    let (audit_file, audit_writer) = log_file(&config.audit_log, "--audit-log")?;
+    let (audit, audit_poster) = AuditLog::new(audit_file, audit_webhook(&config)?);
     if let Some(tls) = &tls {
         tokio::spawn(Arc::clone(tls).watch(stop_watching.clone()));
     }
@@ -90,6 +93,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     lifecycle_figures.register(&mut registry);
     let log_figures = LogDeliveryFigures::default();
     log_figures.register(&mut registry);
+    registry.register_collector(Box::new(AuditFigures(audit.clone())));
     let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
     let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"), Some(changes));
     let stop_admin = CancellationToken::new();
@@ -113,8 +117,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     }
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let iam = iam(&config, store.clone(), credentials)?;
-    let service = service(&config, store.clone(), Arc::clone(&iam), log_figures)?;
+    let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit)?;
     let stop_tasks = CancellationToken::new();
+    let audit_posting = audit_poster.map(|poster| tokio::spawn(poster.run(stop_tasks.clone())));
     let lifecycle = {
         let (service, stop) = (service.clone(), stop_tasks.clone());
         let options = lifecycle_options(&config);
@@ -145,7 +150,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         tokio::select! {
             event = signals.next() => match event {
                 Event::Stop => break,
-                Event::Reopen => if let Some(writer) = &access_log_writer { writer.reopen() },
+                Event::Reopen => [&access_log_writer, &audit_writer].into_iter().flatten().for_each(AccessLogWriter::reopen),
             },
             outcome = &mut serving => {
                 outcome.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
@@ -168,6 +173,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
         if let Err(error) = lifecycle.await {
             tracing::error!(%error, "the task for lifecycle rules failed");
         }
+        if let Some(posting) = audit_posting
+            && let Err(error) = posting.await
+        {
+            tracing::error!(%error, "the audit log's poster failed");
+        }
         if let Err(error) = log_delivery.await {
             tracing::error!(%error, "the task that delivers the logs of buckets failed");
         }
@@ -181,9 +191,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         () = finish => {}
         () = signals.stop() => return Err(Failure::failed("stopped at once by a second signal; the next start replays the log")),
     }
-    if let Some(writer) = access_log_writer {
-        writer.close();
-    }
+    [access_log_writer, audit_writer].into_iter().flatten().for_each(AccessLogWriter::close);
     drop(state);
     tracing::info!("stopped");
     Ok(())
@@ -230,6 +238,7 @@ fn service(
     store: Store,
     iam: Arc<Iam>,
     log_figures: LogDeliveryFigures,
+    audit: AuditLog,
 ) -> Result<S3Service, Failure> {
     let options = S3Options {
         region: config.region.clone(),
@@ -241,6 +250,7 @@ fn service(
         fast_path: true,
         object_ownership: config.object_ownership,
         log_figures,
+        audit,
     };
     S3Service::with_iam(store, iam, options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))
@@ -275,14 +285,26 @@ fn addresses(listeners: &[Listener]) -> Result<Vec<String>, Failure> {
         .collect()
 }
 
-fn access_log(config: &Config) -> Result<(Option<AccessLog>, Option<AccessLogWriter>), Failure> {
-    let target = match &config.access_log {
+/// Where the audit log is posted.
+fn audit_webhook(config: &Config) -> Result<Option<Webhook>, Failure> {
+    let Some(url) = config.audit_webhook.clone() else { return Ok(None) };
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Failure::config(format!("audit.token_file {} can not be read: {error}", path.display()))
+        })?;
+        Ok::<_, Failure>(SecretKey::new(text.trim()))
+    };
+    Ok(Some(Webhook { url, token: config.audit_token_file.as_deref().map(read).transpose()? }))
+}
+
+fn log_file(choice: &AccessLogChoice, flag: &str) -> Result<(Option<AccessLog>, Option<AccessLogWriter>), Failure> {
+    let target = match choice {
         AccessLogChoice::Off => return Ok((None, None)),
         AccessLogChoice::Stdout => AccessLogTarget::Stdout,
         AccessLogChoice::File(path) => AccessLogTarget::File(path.clone()),
     };
     let (log, writer) = AccessLog::open(target)
-        .map_err(|error| Failure::failed(format!("the access log can not be opened: {error}; see --access-log")))?;
+        .map_err(|error| Failure::failed(format!("the log can not be opened: {error}; see {flag}")))?;
     Ok((Some(log), Some(writer)))
 }
 

@@ -84,7 +84,12 @@ impl AccessLog {
     }
 
     pub(crate) fn write(&self, line: &RequestLine, figures: &RequestFigures) {
-        match self.queue.try_send(Message::Line(render(line, figures))) {
+        self.push(render(line, figures));
+    }
+
+    /// Takes a line that ends with a newline.
+    pub(crate) fn push(&self, line: Vec<u8>) {
+        match self.queue.try_send(Message::Line(line)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -198,10 +203,8 @@ struct Line<'a> {
 }
 
 fn render(line: &RequestLine, figures: &RequestFigures) -> Vec<u8> {
-    let time_ns = i128::from(line.time_ms) * 1_000_000;
-    let time = OffsetDateTime::from_unix_timestamp_nanos(time_ns).ok().and_then(|time| time.format(&Rfc3339).ok());
     let row = Line {
-        time: time.unwrap_or_default(),
+        time: timestamp(line.time_ms),
         peer: line.peer.to_string(),
         operation: figures.operation,
         method: line.method.as_str(),
@@ -222,6 +225,12 @@ fn render(line: &RequestLine, figures: &RequestFigures) -> Vec<u8> {
     bytes
 }
 
+/// A time as it stands in lines.
+pub(crate) fn timestamp(unix_ms: u64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000).ok();
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
+}
+
 /// Whether the value of a parameter signs a request, stands for a session, or is a customer's key, which has no place in a query but may be put there.
 pub(crate) fn is_secret(name: &str) -> bool {
     const SECRETS: [&str; 3] = ["x-amz-signature", "x-amz-security-token", "signature"];
@@ -230,7 +239,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
 }
 
 /// Replaces the values that are not for others.
-fn without_secrets(query: &str) -> String {
+pub(crate) fn without_secrets(query: &str) -> String {
     let hide = |pair: &str| {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);
         if is_secret(name) { format!("{name}=***") } else { pair.to_owned() }

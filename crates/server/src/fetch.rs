@@ -1,4 +1,4 @@
-//! Small documents from other servers, over HTTP or HTTPS: what identity providers publish.
+//! Small documents from and to other servers, over HTTP or HTTPS: what identity providers publish, what webhooks take.
 //!
 //! Every request is bounded in time and in bytes, follows no redirection, and makes a connection of its own.
 
@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request, Uri};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Body;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -25,6 +25,26 @@ pub(crate) async fn get(url: &str, bytes_max: usize, patience: Duration) -> Resu
     let request = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
     send(url, request, Empty::<Bytes>::new(), bytes_max, patience).await
 }
+
+/// Posts lines of JSON; what comes back is of no interest as long as it says that they were taken.
+///
+/// # Errors
+/// With a sentence for the log.
+pub(crate) async fn post(
+    url: &str,
+    authorization: Option<&str>,
+    lines: Bytes,
+    patience: Duration,
+) -> Result<(), String> {
+    let mut request = Request::builder().method(Method::POST).header(CONTENT_TYPE, "application/x-ndjson");
+    if let Some(authorization) = authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    send(url, request, Full::new(lines), ANSWER_BYTES_MAX, patience).await.map(drop)
+}
+
+/// Longest answer to a post.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 async fn send<B>(
     url: &str,

@@ -4,6 +4,7 @@
 mod access;
 pub mod access_log;
 pub mod admin;
+pub mod audit;
 mod auth;
 pub mod credentials;
 pub mod error;

@@ -18,6 +18,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::access_log::AccessLog;
+use crate::audit::AuditLog;
 use crate::http::RequestFigures;
 
 /// Names and meanings, as they stand in `docs/METRICS.md`. Counters get the suffix `_total` on the page.
@@ -36,6 +37,8 @@ mod names {
     pub(super) const CLOSED: (&str, &str) = ("gabion_http_connections_closed", "Connections ended on the data port");
     pub(super) const LOG_DROPPED: (&str, &str) =
         ("gabion_access_log_dropped_lines", "Lines of the access log that were dropped");
+    pub(super) const AUDIT_DROPPED: (&str, &str) =
+        ("gabion_audit_log_dropped_lines", "Lines of the audit log that were dropped");
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -206,6 +209,19 @@ impl Collector for AccessLogFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         use prometheus_client::encoding::EncodeMetric;
         let (name, help) = names::LOG_DROPPED;
+        let metric = encoder.encode_descriptor(name, &format!("{help}."), None, MetricType::Counter)?;
+        ConstCounter::new(self.0.dropped_lines()).encode(metric)
+    }
+}
+
+/// Shows how many lines of the audit log were dropped.
+#[derive(Debug)]
+pub struct AuditFigures(pub AuditLog);
+
+impl Collector for AuditFigures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        use prometheus_client::encoding::EncodeMetric;
+        let (name, help) = names::AUDIT_DROPPED;
         let metric = encoder.encode_descriptor(name, &format!("{help}."), None, MetricType::Counter)?;
         ConstCounter::new(self.0.dropped_lines()).encode(metric)
     }

@@ -147,6 +147,12 @@ settings! {
     "object_ownership" => object_ownership: Ownership = "BucketOwnerEnforced",
         "Whose the objects are in buckets that do not say. BucketOwnerEnforced: the bucket's owner's, and ACLs do not count, as on AWS. BucketOwnerPreferred and \
          ObjectWriter: the writer's, and ACLs count, as on AWS before 2023.";
+    "audit.log" => audit_log: AccessLogChoice = "off",
+        "Who did what, from where, and what came of it: one JSON line per request to S3, IAM and STS. A file is opened anew on SIGHUP.";
+    "audit.webhook" => audit_webhook: Option<String> = "",
+        "Where such lines are posted as well (http:// or https://, application/x-ndjson), again until they are taken, as far as they fit into memory.";
+    "audit.token_file" => audit_token_file: Option<PathBuf> = "",
+        "File of the token that is sent to audit.webhook as Authorization: Bearer.";
     "iam.key_file" => iam_key_file: Option<PathBuf> = "",
         "File whose content seals the secrets of access keys where they are stored (AES-256-GCM); at least 32 characters. Without one they are stored as they are. \
          It must stay the same; secrets that were stored without one stay readable.";

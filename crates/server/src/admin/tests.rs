@@ -11,9 +11,10 @@ use http_body_util::BodyExt;
 
 use super::*;
 use crate::access_log::{AccessLog, AccessLogTarget};
+use crate::audit::AuditLog;
 use crate::http::RequestFigures;
 use crate::metrics::tests::figures;
-use crate::metrics::{AccessLogFigures, ServerMetrics};
+use crate::metrics::{AccessLogFigures, AuditFigures, ServerMetrics};
 
 async fn get_page(admin: &Admin, path: &str) -> (StatusCode, String) {
     let request = Request::builder().uri(path).body(Body::empty()).unwrap();
@@ -112,6 +113,7 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     metrics.request_began();
     metrics.request_ended(&RequestFigures { sent_bytes: 1, ..figures(StatusCode::OK, false) });
     registry.register_collector(Box::new(AccessLogFigures(log)));
+    registry.register_collector(Box::new(AuditFigures(AuditLog::default())));
     let admin = Admin::new(registry, "0.0.0", None);
     let store = store(0).await;
     admin.set_phase(Phase::Serving(store.clone()));

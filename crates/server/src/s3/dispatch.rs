@@ -6,6 +6,7 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Uri};
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Request, S3Response, S3Result};
 
+use super::SentBy;
 use super::answer::{self, About};
 use super::call::Call;
 use super::content::{Content, TakeTrailers};
@@ -31,6 +32,8 @@ pub(super) struct Dispatch {
     pub(super) forms: Arc<FormKeys>,
     /// Who sends what says nothing of its sender.
     pub(super) nobody: Arc<Identity>,
+    /// Whether the audit log wants to know who asked.
+    pub(super) audits: bool,
 }
 
 /// s3s wants it; no request gets there.
@@ -57,8 +60,10 @@ impl S3Route for Dispatch {
         // Without credentials nothing is told, not even whether there is such an operation.
         let routed = request.extensions.remove::<Routed>().ok_or_else(|| S3Error::new(S3Code::AccessDenied));
         let admitted = routed.and_then(|routed| Ok((self.caller(&request, &routed)?, routed)));
+        let mut sent_by = None;
         let response = match admitted {
             Ok((caller, routed)) => {
+                sent_by = self.audits.then(|| SentBy(Arc::clone(&caller)));
                 let trailers = request.trailing_headers.take();
                 let take = trailers.map(|trailers| Box::new(move || trailers.take()) as TakeTrailers);
                 let body = Content::of_s3s(request.input);
@@ -70,6 +75,9 @@ impl S3Route for Dispatch {
         let mut response = S3Response::with_status(body, parts.status);
         response.headers = parts.headers;
         response.extensions = parts.extensions;
+        if let Some(sent_by) = sent_by {
+            response.extensions.insert(sent_by);
+        }
         Ok(response)
     }
 }

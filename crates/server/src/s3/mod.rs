@@ -60,9 +60,9 @@ use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
 use gabion_store::{Encrypt, EncryptionScheme, Owner, Store};
 use gabion_types::BucketName;
-use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER};
+use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -71,6 +71,7 @@ use s3s::service::S3ServiceBuilder;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::access::Ownership;
+use crate::audit::{AuditLog, Entry};
 use crate::auth;
 use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::{Framing, Verified};
@@ -127,6 +128,8 @@ pub struct S3Options {
     pub fast_path: bool,
     /// Whose objects are in buckets that do not say, and whether ACLs count in them.
     pub object_ownership: Ownership,
+    /// Says who did what.
+    pub audit: AuditLog,
     /// Counts what becomes of the logs of buckets.
     pub log_figures: LogDeliveryFigures,
 }
@@ -180,6 +183,7 @@ struct Inner {
     nobody: Arc<Identity>,
     /// IAM and STS, if they are served.
     iam: Option<Front>,
+    audit: AuditLog,
 }
 
 impl S3Service {
@@ -256,7 +260,8 @@ impl S3Service {
             default_encryption: options.default_encryption.map(Encrypt::by),
         };
         let ops = Arc::new(ops);
-        let dispatch = Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody) };
+        let dispatch =
+            Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody), audits: options.audit.is_on() };
         builder.set_route(dispatch.clone());
         let inner = Inner {
             s3s: builder.build(),
@@ -270,6 +275,7 @@ impl S3Service {
             ids: RequestIds::new(entropy),
             nobody,
             iam,
+            audit: options.audit,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -329,6 +335,7 @@ impl S3Service {
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
+        let heard = self.inner.audit.is_on().then(|| Box::new(Heard::of(&parts, peer)));
         let query = self.inner.iam.as_ref().filter(|_| visit.is_none() && is_query(&parts));
         let mut next = match (visit, query) {
             (Some(visit), _) => {
@@ -346,14 +353,24 @@ impl S3Service {
                 Next::Run(call) => self.inner.dispatch.answer(call, &about).await,
                 Next::Await(response) => response.await,
                 Next::Query(response) => {
-                    let mut response = response.await;
-                    operation = response.extensions_mut().remove::<Done>().map_or(operation, |done| done.operation);
+                    let response = response.await;
+                    operation = response.extensions().get::<Done>().map_or(operation, |done| done.operation);
                     response
                 }
                 Next::Refuse(error) => answer::error(error, &about),
             };
             if let Some((bucket, asked)) = from_page.as_deref() {
                 cors::show(&self.inner.dispatch.ops, bucket, asked, response.headers_mut());
+            }
+            if let Some(heard) = heard {
+                let extensions = response.extensions();
+                let caller = match &next {
+                    Next::Run(call) => Some(call.caller()),
+                    Next::Query(_) => extensions.get::<Done>().map(|done| &*done.caller),
+                    Next::Await(_) => extensions.get::<SentBy>().map(|sent| &*sent.0),
+                    Next::Refuse(_) => None,
+                };
+                heard.write(&self.inner, &about, &uri, operation, caller, response.status());
             }
             let cut_short = !response.status().is_success() && !received.is_complete();
             let unasked = expects && !received.was_asked_for();
@@ -500,6 +517,47 @@ impl Handler for S3Service {
 
     fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send {
         self.answer(request, peer)
+    }
+}
+
+/// Who sent a request that s3s verified, for the audit log.
+#[derive(Clone)]
+struct SentBy(Arc<Identity>);
+
+/// What the audit log says of a request beside what comes of it.
+struct Heard {
+    peer: Peer,
+    method: Method,
+    user_agent: Option<String>,
+}
+
+impl Heard {
+    fn of(parts: &Parts, peer: Peer) -> Self {
+        let agent = parts.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
+        Self { peer, method: parts.method.clone(), user_agent: agent }
+    }
+
+    fn write(
+        &self,
+        inner: &Inner,
+        about: &About<'_>,
+        uri: &Uri,
+        operation: OperationName,
+        caller: Option<&Identity>,
+        status: StatusCode,
+    ) {
+        inner.audit.write(&Entry {
+            time_ms: inner.dispatch.ops.clock.now_ms(),
+            request_id: about.request_id,
+            peer: self.peer,
+            operation: operation.0,
+            caller,
+            method: self.method.as_str(),
+            path: uri.path(),
+            query: uri.query(),
+            user_agent: self.user_agent.as_deref(),
+            status,
+        });
     }
 }
 

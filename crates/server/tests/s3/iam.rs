@@ -1,6 +1,8 @@
 //! IAM and STS: users, keys, roles and sessions, by their API.
 
 use gabion_platform::{Clock, SystemClock};
+use gabion_server::access_log::{AccessLog, AccessLogTarget};
+use gabion_server::audit::AuditLog;
 
 use crate::harness::{Answer, Call, S3};
 
@@ -456,4 +458,37 @@ async fn whom_an_identity_provider_vouches_for_gets_a_session() {
     for (token, status, code) in table {
         ask(token).await.refused(status, code);
     }
+}
+
+#[tokio::test]
+async fn the_audit_log_says_who_did_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let (file, writer) = AccessLog::open(AccessLogTarget::File(path.clone())).unwrap();
+    let (audit, _) = AuditLog::new(Some(file), None);
+    let s3 = S3::with(|options| options.audit = audit).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    s3.get("/bkt/k").sign(crate::harness::Sign::Query(60)).send(&s3).await.expect(200);
+    s3.get("/bkt/k").sign(crate::harness::Sign::Not).send(&s3).await.refused(403, "AccessDenied");
+    s3.get("/bkt/k").change(|call| call.secret_key = "wrong").send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    drop(s3);
+    writer.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let shown = |line: &serde_json::Value| {
+        let text = |name: &str| line[name].as_str().unwrap_or("-").to_owned();
+        format!("{} {} {} {}", text("operation"), text("outcome"), text("access_key"), text("path"))
+    };
+    assert_eq!(
+        lines.iter().map(shown).collect::<Vec<_>>(),
+        [
+            "CreateBucket allowed AKTEST /bkt",
+            "PutObject allowed AKTEST /bkt/k",
+            "GetObject allowed AKTEST /bkt/k",
+            "GetObject denied - /bkt/k",
+            "GetObject denied - /bkt/k",
+        ]
+    );
+    assert!(text.contains("X-Amz-Signature=***") && lines.iter().all(|line| line["request_id"].is_string()));
 }
