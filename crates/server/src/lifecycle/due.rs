@@ -58,6 +58,27 @@ impl Rule {
         }
     }
 
+    /// Whether it ends delete markers behind which there is nothing.
+    pub(crate) fn ends_lone_markers(&self) -> bool {
+        matches!(self.expiration, Some(Expiration::LoneMarkers | Expiration::Days(_)))
+    }
+
+    /// When a delete marker ends that was made at `modified_ms` and behind which there is nothing, if this rule is about it.
+    pub(crate) fn lone_marker_ends_ms(&self, modified_ms: u64, days: Days) -> Option<u64> {
+        match self.expiration.filter(|_| self.is_enabled)? {
+            Expiration::LoneMarkers => Some(modified_ms),
+            Expiration::Days(count) => Some(days.after(modified_ms, count)),
+            Expiration::Date(_) => None,
+        }
+    }
+
+    /// When a version ends that is not current since `since_ms`, and newer than which there are `newer` others that are not, if this rule is
+    /// about it.
+    pub(crate) fn version_ends_ms(&self, since_ms: u64, newer: u32, days: Days) -> Option<u64> {
+        let noncurrent = self.noncurrent.filter(|_| self.is_enabled)?;
+        (newer >= noncurrent.newer).then(|| days.after(since_ms, noncurrent.days))
+    }
+
     /// When an upload ends that was begun at `begun_ms`, if this rule is about it.
     pub(crate) fn upload_ends_ms(&self, begun_ms: u64, days: Days) -> Option<u64> {
         Some(days.after(begun_ms, self.abort_days.filter(|_| self.is_enabled)?))

@@ -1,4 +1,4 @@
-//! Does what is due: walks the buckets that have rules, once a day, and ends objects and uploads whose time has come.
+//! Does what is due: walks the buckets that have rules, once a day, and ends objects, versions and uploads whose time has come.
 //!
 //! It seeks by the prefixes of the rules and reads page after page; it holds one page, never a bucket. How far it has come is kept with the
 //! site, so that a restart goes on where the pass was. A deletion holds only for the object that was looked at: the store compares
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gabion_store::{
-    ConfigScope, DeleteObject, ListBuckets, ListObjects, ListUploads, ObjectSummary, StoreError, UploadRef,
-    UploadSummary,
+    ConfigScope, DeleteObject, ListBuckets, ListObjects, ListUploads, ListVersions, ObjectSummary, StoreError,
+    UploadRef, UploadSummary, VersionSummary, Versioning,
 };
 use gabion_types::{BucketName, ObjectKey};
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::due::Subject;
+use super::history::{Candidate, History};
 use super::rules::Rule;
 use super::{DAY_MS, Days, LifecycleRules};
 use crate::error::S3Error;
@@ -41,6 +42,7 @@ const REST_MS_MAX: u64 = 60_000;
 #[derive(Debug, Default)]
 pub struct LifecycleFigures {
     objects: Counter,
+    versions: Counter,
     uploads: Counter,
     looked_at: Counter,
     failures: Counter,
@@ -53,6 +55,11 @@ impl LifecycleFigures {
     pub fn register(&self, registry: &mut Registry) {
         let mut counter = |name: &str, help: &str, metric: &Counter| registry.register(name, help, metric.clone());
         counter("gabion_lifecycle_expired_objects", "Objects that lifecycle rules ended", &self.objects);
+        counter(
+            "gabion_lifecycle_expired_versions",
+            "Noncurrent versions and delete markers that lifecycle rules ended",
+            &self.versions,
+        );
         counter("gabion_lifecycle_aborted_uploads", "Uploads that lifecycle rules aborted", &self.uploads);
         counter("gabion_lifecycle_rows", "Objects and uploads that lifecycle rules were held against", &self.looked_at);
         counter(
@@ -245,6 +252,12 @@ impl Walk<'_> {
             Err(Ended::Failed(error)) => self.failed(bucket, &error),
             outcome => outcome?,
         }
+        if settings.versioning != Versioning::Never {
+            match self.versions(bucket, rules).await {
+                Err(Ended::Failed(error)) => self.failed(bucket, &error),
+                outcome => outcome?,
+            }
+        }
         match self.uploads(bucket, rules).await {
             Err(Ended::Failed(error)) => self.failed(bucket, &error),
             outcome => outcome?,
@@ -324,6 +337,7 @@ impl Walk<'_> {
             if found.modified_ms != entry.modified_ms || !rules.iter().any(|rule| rule.filter.matches(subject)) {
                 return Ok(false);
             }
+            // Where versions are kept, a delete marker takes its place.
             let delete = DeleteObject { if_seq: Some(found.seq), ..DeleteObject::current(key) };
             Ok(store.delete_object(bucket.clone(), delete).await?.existed)
         };
@@ -332,13 +346,113 @@ impl Walk<'_> {
                 self.worker.figures.objects.inc_by(u64::from(is_ended));
                 is_ended
             }
-            // It is another one by now.
-            Err(StoreError::NoSuchKey | StoreError::NoSuchBucket | StoreError::PreconditionFailed(_)) => false,
-            Err(error) => {
-                self.worker.figures.failures.inc();
-                tracing::debug!(%bucket, key = entry.key, %error, "an object whose time has come was not deleted");
-                false
+            Err(error) => self.left(bucket, &entry.key, &error),
+        }
+    }
+
+    /// What is not what was looked at any more, or is locked, stays; all else that stays is told.
+    fn left(&self, bucket: &BucketName, key: &str, error: &StoreError) -> bool {
+        use StoreError::{AccessDenied, DeleteMarker, NoSuchBucket, NoSuchKey, NoSuchVersion, PreconditionFailed};
+        let is_usual = matches!(
+            error,
+            NoSuchKey | NoSuchBucket | NoSuchVersion(_) | DeleteMarker { .. } | PreconditionFailed(_) | AccessDenied(_)
+        );
+        if !is_usual {
+            self.worker.figures.failures.inc();
+            tracing::debug!(%bucket, key, %error, "an object whose time has come was not deleted");
+        }
+        false
+    }
+
+    /// Ends versions that are not current any more, and delete markers behind which there is nothing.
+    async fn versions(&mut self, bucket: &BucketName, rules: &LifecycleRules) -> Result<(), Ended> {
+        for prefix in rules.prefixes(|rule| rule.noncurrent.is_some() || rule.ends_lone_markers()) {
+            let mut history = History::default();
+            let mut after = None;
+            loop {
+                let began_ms = self.worker.ops.clock.now_ms();
+                let page = ListVersions {
+                    bucket: bucket.clone(),
+                    prefix: prefix.to_owned(),
+                    delimiter: None,
+                    after: after.take(),
+                    max: PAGE_ROWS,
+                };
+                let listed = self.worker.ops.store.list_versions(page).await?;
+                self.worker.figures.looked_at.inc_by(listed.entries.len() as u64);
+                let mut candidates = Vec::new();
+                for entry in listed.entries {
+                    history.take(entry, &mut candidates);
+                }
+                if !listed.truncated {
+                    candidates.extend(history.end());
+                }
+                let ended = self.end_versions(bucket, rules, &candidates).await;
+                self.turn(began_ms, ended).await?;
+                match listed.next.filter(|_| listed.truncated) {
+                    Some(next) => after = Some(next),
+                    None => break,
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Ends those that are due; gives their number.
+    async fn end_versions(&self, bucket: &BucketName, rules: &LifecycleRules, found: &[Candidate]) -> u64 {
+        let (now_ms, days) = (self.worker.ops.clock.now_ms(), self.worker.days());
+        let mut due: Vec<(&Candidate, Vec<&Rule>)> = Vec::new();
+        for candidate in found {
+            let entry = &candidate.entry;
+            let is_due = |rule: &&Rule| {
+                rule.filter.may_match(&entry.object.key, entry.object.size)
+                    && candidate.ends_ms(rule, days).is_some_and(|ends_ms| ends_ms <= now_ms)
+            };
+            let about: Vec<&Rule> = rules.rules.iter().filter(is_due).collect();
+            if !about.is_empty() {
+                due.push((candidate, about));
+            }
+        }
+        let mut ended = 0;
+        for some in due.chunks(DELETIONS_MAX) {
+            let mut deletions = Vec::with_capacity(some.len());
+            for (candidate, about) in some {
+                deletions.push(self.end_version(bucket, &candidate.entry, about));
+            }
+            ended += futures::future::join_all(deletions).await.into_iter().filter(|is_ended| *is_ended).count();
+        }
+        ended as u64
+    }
+
+    /// Whether a version was ended: one of the rules is about it, and it is not the current one again.
+    async fn end_version(&self, bucket: &BucketName, entry: &VersionSummary, rules: &[&Rule]) -> bool {
+        let Ok(key) = ObjectKey::new(&entry.object.key) else { return false };
+        let store = &self.worker.ops.store;
+        let outcome = async {
+            if rules.iter().all(|rule| !rule.filter.tags.is_empty()) {
+                let found = store.object_info(bucket, &key, Some(entry.version)).await?;
+                let subject = Subject { key: &entry.object.key, size: found.size, tags: &found.attributes.tags };
+                if !rules.iter().any(|rule| rule.filter.matches(subject)) {
+                    return Ok(false);
+                }
+            }
+            // Whoever deleted a delete marker has it back.
+            if !entry.is_latest && store.object_info(bucket, &key, None).await.is_ok_and(|now| now.seq == entry.seq) {
+                return Ok(false);
+            }
+            let delete = DeleteObject {
+                version: Some(entry.version),
+                if_seq: Some(entry.seq),
+                ..DeleteObject::current(key.clone())
+            };
+            Ok(store.delete_object(bucket.clone(), delete).await?.existed)
+        };
+        match outcome.await {
+            Ok(is_ended) => {
+                self.worker.figures.versions.inc_by(u64::from(is_ended));
+                is_ended
+            }
+            Err(error) => self.left(bucket, &entry.object.key, &error),
         }
     }
 

@@ -135,6 +135,18 @@ pub(super) fn decide(
     Ok((encrypt, asked.md5))
 }
 
+/// How something is encrypted that the server itself writes to a bucket.
+///
+/// # Errors
+/// `ServiceUnavailable` when the bucket says what only a newer program understands; those of the index.
+pub(super) fn by_default(ops: &Ops, bucket: &BucketName) -> Result<Option<Encrypt>, S3Error> {
+    match &ops.settings(bucket)?.encryption {
+        None => Ok(ops.default_encryption.clone()),
+        Some(Ok(encryption)) => Ok(encryption.default.clone().or_else(|| ops.default_encryption.clone())),
+        Some(Err(NotUnderstood)) => Err(S3Code::ServiceUnavailable.into()),
+    }
+}
+
 /// The customer's key that a request shows to have something read; headers that say how to encrypt have no place there.
 ///
 /// # Errors

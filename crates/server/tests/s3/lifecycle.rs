@@ -158,3 +158,92 @@ async fn uploads_end_when_a_rule_says_so() {
     assert_eq!(s3.get("/bkt?uploads").send(&s3).await.expect(200).elements("Key"), ["b/1", "c/1"]);
     assert_eq!(keys(&s3).await, ["a/object"]);
 }
+
+#[tokio::test]
+async fn versions_end_when_a_rule_says_so() {
+    let s3 = S3::with_bucket().await;
+    let versioning = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    s3.put("/bkt?versioning").body(versioning).send(&s3).await.expect(200);
+    let noncurrent = |days: u32, more: &str| {
+        format!(
+            "<NoncurrentVersionExpiration><NoncurrentDays>{days}</NoncurrentDays>{more}</NoncurrentVersionExpiration>"
+        )
+    };
+    let tagged = "<And><Prefix>tagged/</Prefix><Tag><Key>a</Key><Value>1</Value></Tag></And>";
+    let lone = "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>";
+    put_rules(
+        &s3,
+        &[
+            rule("old", "<Prefix>old/</Prefix>", &noncurrent(1, "")),
+            rule("later", "<Prefix>later/</Prefix>", &noncurrent(1_000_000, "")),
+            rule(
+                "newer",
+                "<Prefix>newer/</Prefix>",
+                &noncurrent(1, "<NewerNoncurrentVersions>2</NewerNoncurrentVersions>"),
+            ),
+            rule("tagged", tagged, &noncurrent(1, "")),
+            rule("lone", "<Prefix>lone/</Prefix>", lone),
+            rule("current", "<Prefix>current/</Prefix>", DAY),
+        ],
+    )
+    .await;
+    let put = |key: &'static str, tags: &'static str| {
+        let s3 = &s3;
+        async move {
+            let put = s3.put(&format!("/bkt/{key}")).body("x").header("x-amz-tagging", tags).send(s3).await.expect(200);
+            put.header("x-amz-version-id").unwrap().to_owned()
+        }
+    };
+    for key in ["old/k", "later/k", "newer/k", "newer/k", "other/k"] {
+        for _ in 0..2 {
+            put(key, "").await;
+        }
+    }
+    for tags in ["a=1", "a=2", "a=1"] {
+        put("tagged/k", tags).await;
+    }
+    put("old/deleted", "").await;
+    s3.delete("/bkt/old/deleted").send(&s3).await.expect(204);
+    let version = put("lone/k", "").await;
+    s3.delete("/bkt/lone/k").send(&s3).await.expect(204);
+    s3.delete(&format!("/bkt/lone/k?versionId={version}")).send(&s3).await.expect(204);
+    put("lone/held", "").await;
+    s3.delete("/bkt/lone/held").send(&s3).await.expect(204);
+    put("current/k", "").await;
+    days_pass(&s3).await;
+    let listed = s3.get("/bkt?versions").send(&s3).await.expect(200);
+    let count = |key: &str| listed.elements("Key").iter().filter(|found| *found == key).count();
+    for (key, expected) in [
+        ("old/k", 1),
+        ("later/k", 2),
+        ("newer/k", 3),
+        ("other/k", 2),
+        // The one with the other tag, and the current one.
+        ("tagged/k", 2),
+        // Its delete marker is the only one left, and is not ended by a rule for others.
+        ("old/deleted", 1),
+        ("lone/k", 0),
+        ("lone/held", 2),
+        // It is deleted, not gone.
+        ("current/k", 2),
+    ] {
+        assert_eq!(count(key), expected, "{key}");
+    }
+    s3.get("/bkt/current/k").send(&s3).await.refused(404, "NoSuchKey");
+    s3.get("/bkt/old/k").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
+async fn locked_versions_do_not_end() {
+    let s3 = S3::new().await;
+    s3.put("/bkt").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    let noncurrent = "<NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays></NoncurrentVersionExpiration>";
+    put_rules(&s3, &[rule("all", "", noncurrent)]).await;
+    let put = |hold: &'static str| s3.put("/bkt/k").body("x").header("x-amz-object-lock-legal-hold", hold);
+    put("ON").send(&s3).await.expect(200);
+    put("OFF").send(&s3).await.expect(200);
+    put("OFF").send(&s3).await.expect(200);
+    days_pass(&s3).await;
+    let versions = s3.get("/bkt?versions").send(&s3).await.expect(200).elements("Key");
+    assert_eq!(versions.len(), 2, "the current one, and the one that is held");
+}

@@ -20,6 +20,7 @@ use super::Logging;
 use super::config::Source;
 use super::record::Draft;
 use crate::ops::Ops;
+use crate::s3::encryption;
 
 /// A log object is at most about this long.
 const OBJECT_BYTES: usize = 1 << 20;
@@ -188,7 +189,10 @@ impl Deliveries {
             attributes: Attributes { content_type: Some("text/plain".into()), ..Attributes::default() },
             conditions: WriteConditions::default(),
         };
-        let body = ObjectBody::from_bytes(Bytes::copy_from_slice(batch.lines.as_bytes()));
+        let encrypt = encryption::by_default(ops, &batch.logging.target)
+            .map_err(|error| StoreError::Unavailable(error.message.into_owned()))?;
+        let mut body = ObjectBody::from_bytes(Bytes::copy_from_slice(batch.lines.as_bytes()));
+        body.encrypt = encrypt.map(Box::new);
         ops.store.put_object(put, body).await.map(drop)
     }
 
