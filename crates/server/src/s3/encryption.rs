@@ -111,7 +111,7 @@ pub(super) fn decide(
     bucket: &BucketName,
 ) -> Result<(Option<Encrypt>, Option<HeaderValue>), S3Error> {
     let asked = Asked::of(call)?;
-    let settings = ops.settings(bucket)?;
+    let settings = call.settings(ops)?;
     let of_bucket = match &settings.encryption {
         None => None,
         Some(Ok(encryption)) => Some(encryption),
