@@ -156,7 +156,9 @@ pub(crate) fn of_new_object(ops: &Ops, call: &Call, bucket: &BucketName) -> Resu
     let settings = ops.settings(bucket)?;
     let access = &settings.access;
     let bucket_owner = access.owner.as_deref().ok_or(S3Code::NoSuchBucket)?;
-    let caller = &*call.caller().account.canonical_id;
+    // What nobody writes is the bucket's owner's: else nobody could read it.
+    let is_nobody = call.caller().is_anonymous();
+    let caller = if is_nobody { bucket_owner } else { &*call.caller().account.canonical_id };
     let ownership = access.ownership.ownership(ops.object_ownership);
     if !call.has.extensions && (caller == bucket_owner || !ownership.has_acls()) {
         return Ok(ObjectAccess::default());

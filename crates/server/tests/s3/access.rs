@@ -608,6 +608,7 @@ async fn acls_are_enforced() {
     set("/bkt?acl", "public-read-write").send(&s3).await.expect(200);
     let publish = |who| by(who, s3.put("/bkt/p").header("x-amz-acl", "public-read"));
     publish("").send(&s3).await.expect(200);
+    assert_eq!(shown_acl(s3.get("/bkt/p?acl").send(&s3).await), "own: READ AllUsers, FULL_CONTROL own");
     by("", s3.put("/bkt/p").header("x-amz-tagging", "a=b")).send(&s3).await.expect(200);
     publish(ALT).send(&s3).await.expect(200);
     set("/bkt?acl", "private").send(&s3).await.expect(200);
