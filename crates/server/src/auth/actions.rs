@@ -113,9 +113,9 @@ pub(crate) fn reads_object(operation: Operation) -> bool {
 
 /// Whether an operation is about an object that is there, which has an owner and an ACL of its own.
 pub(crate) fn is_of_object(action: &str) -> bool {
-    const NEW: [&str; 4] =
-        ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"];
-    action.contains("Object") && !NEW.contains(&action)
+    // What is put and deleted is the bucket's matter.
+    const OF_BUCKET: [&str; 3] = ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"];
+    action.contains("Object") && !OF_BUCKET.contains(&action)
 }
 
 /// Which ACL grants an action, and with which permission.

@@ -135,9 +135,10 @@ impl Judge<'_> {
         self.check_acl(key)
     }
 
-    /// Whom an ACL lets write, it lets say what becomes of what he writes; whom a policy does, only if it says so.
+    /// Whom an ACL lets write, it lets tag what he writes and say what that grants, but not lock it; whom a policy does, only if it says so.
     fn require_of_new(&self, action: &str, key: &ObjectKey) -> Result<(), S3Error> {
-        let granted = self.granted("s3:PutObject", None);
+        let goes_along = matches!(action, "s3:PutObjectTagging" | "s3:PutObjectAcl");
+        let granted = self.granted("s3:PutObject", None).filter(|_| goes_along);
         match self.decide_granted(action, &self.object_arn(key), &self.context, &self.owner, granted) {
             Decision::Allow => Ok(()),
             Decision::Neutral | Decision::Deny => Err(S3Code::AccessDenied.into()),

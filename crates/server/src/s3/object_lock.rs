@@ -5,7 +5,8 @@
 //!
 //! Source: AWS, "Locking objects with Object Lock".
 
-use gabion_store::{Attributes, ConfigScope, Retention, RetentionMode, StoreError, VERSIONING, Versioning};
+use gabion_store::{Attributes, ConfigScope, Retention, RetentionMode, StoreError, VERSIONING, VersionId, Versioning};
+use gabion_types::ObjectKey;
 use http::header::{HeaderMap, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
@@ -228,14 +229,32 @@ pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
 /// # Errors
 /// `AccessDenied` when it may not.
 pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
-    if !call.has.extensions || !call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")) {
+    if !asks_to_bypass(call)? {
         return Ok(false);
     }
-    let key = call.key().ok();
-    match auth::may(ops, call, "s3:BypassGovernanceRetention", key.as_ref(), call.version()?).await? {
-        true => Ok(true),
-        false => Err(S3Code::AccessDenied.into()),
+    if may_bypass(ops, call, &call.key()?, call.version()?).await? {
+        Ok(true)
+    } else {
+        Err(S3Code::AccessDenied.into())
     }
+}
+
+/// Whether a request is to delete or to change what is governed.
+///
+/// # Errors
+/// For a header that is none.
+pub(super) fn asks_to_bypass(call: &Call) -> Result<bool, S3Error> {
+    Ok(call.has.extensions && call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")))
+}
+
+/// Whether who asks may do that to an object.
+pub(super) async fn may_bypass(
+    ops: &Ops,
+    call: &Call,
+    key: &ObjectKey,
+    version: Option<VersionId>,
+) -> Result<bool, S3Error> {
+    auth::may(ops, call, "s3:BypassGovernanceRetention", Some(key), version).await
 }
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

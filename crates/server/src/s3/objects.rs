@@ -197,6 +197,7 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     let document = body::document(call, DocumentDigests::Required).await?;
     let delete = parse_delete(&document)?;
     let quiet = delete.quiet.unwrap_or(false);
+    let bypass_governance = object_lock::asks_to_bypass(call)?;
     let mut objects = Vec::with_capacity(delete.objects.len());
     for object in delete.objects {
         let version = object.version_id.filter(|version| !version.is_empty());
@@ -206,12 +207,14 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
             _ if object.last_modified_time.is_some() => Some(S3Error::unsupported("LastModifiedTime")),
             _ if object.size.is_some() => Some(S3Error::unsupported("Size")),
             Ok(key) if !auth::may(ops, call, action, Some(&key), parsed).await? => Some(S3Code::AccessDenied.into()),
+            Ok(key) if bypass_governance && !object_lock::may_bypass(ops, call, &key, parsed).await? => {
+                Some(S3Code::AccessDenied.into())
+            }
             _ => None,
         };
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
         objects.push(delete_object::Named { key: object.key, version, if_match, refused });
     }
-    let bypass_governance = object_lock::bypasses(ops, call).await?;
     let request = delete_object::Request { bucket: call.bucket()?, objects, bypass_governance };
     let outcomes = delete_object::many(ops, request).await?;
     Ok(answer::document(Xml::document("DeleteResult", |xml| {

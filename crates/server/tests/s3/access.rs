@@ -657,3 +657,32 @@ async fn objects_are_those_of_their_writers() {
     s3.get("/bkt/new").send(&s3).await.expect(200);
     by(ALT, s3.get("/bkt/new")).send(&s3).await.refused(403, "AccessDenied");
 }
+
+#[tokio::test]
+async fn governance_is_bypassed_only_where_that_is_allowed() {
+    let s3 = S3::for_users(Arc::new(Users::new())).await;
+    s3.put("/bkt").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    let all = statement("Allow", &user_arn("user"), "s3:DeleteObjectVersion", "bkt/*", "");
+    let some = statement("Allow", &user_arn("user"), "s3:BypassGovernanceRetention", "bkt/a*", "");
+    let (_, some) = some.split_once("'Statement':").unwrap();
+    let both = all.replacen("'Statement':{", "'Statement':[{", 1);
+    let both = format!("{},{}]}}", both.strip_suffix('}').unwrap(), some.strip_suffix('}').unwrap());
+    put_policy(&s3, &both).await.expect(204);
+    let mut objects = String::new();
+    for key in ["a", "b"] {
+        let put = s3.put(&format!("/bkt/{key}")).body("x").header("x-amz-object-lock-mode", "GOVERNANCE");
+        let put = put.header("x-amz-object-lock-retain-until-date", "2099-01-01T00:00:00Z").send(&s3).await.expect(200);
+        let version = put.header("x-amz-version-id").unwrap();
+        objects += &format!("<Object><Key>{key}</Key><VersionId>{version}</VersionId></Object>");
+    }
+    let delete = s3.post("/bkt?delete").body(format!("<Delete>{objects}</Delete>")).md5();
+    let deleted = by(USER, delete.clone()).send(&s3).await.expect(200);
+    assert_eq!(deleted.elements("Code"), ["AccessDenied", "AccessDenied"]);
+    let deleted = by(USER, delete.header("x-amz-bypass-governance-retention", "true")).send(&s3).await.expect(200);
+    assert_eq!(
+        (deleted.elements("Key"), deleted.elements("Code")),
+        (vec!["a".into(), "b".into()], vec!["AccessDenied".into()])
+    );
+    s3.head("/bkt/a").send(&s3).await.expect(404);
+    s3.head("/bkt/b").send(&s3).await.expect(200);
+}
