@@ -31,7 +31,7 @@ const TEXT_MAX: usize = 256;
 const POLICY_BYTES_MAX: usize = gabion_policy::limits::MANAGED_POLICY_BYTES_MAX;
 
 /// What an operator asks for. Which of the fields count depends on the action; without an account it is the first one.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
     /// Of an account that is there: its id, canonical id or address.
