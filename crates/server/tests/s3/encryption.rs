@@ -508,3 +508,20 @@ async fn a_site_may_encrypt_all_that_nothing_is_said_of() {
     assert_eq!(shown.element("SSEAlgorithm").as_deref(), Some("AES256"));
     How::Master.is_told(&s3.put("/bkt/k").body("x").send(&s3).await.expect(200));
 }
+
+#[tokio::test]
+async fn what_the_server_puts_is_encrypted_as_its_bucket_says() {
+    let s3 = with_keys().await;
+    s3.put("/logs").send(&s3).await.expect(200);
+    s3.put("/logs?encryption").body(configuration(&by_default("AES256", ""))).send(&s3).await.expect(200);
+    let log = "<BucketLoggingStatus><LoggingEnabled><TargetBucket>logs</TargetBucket><TargetPrefix/></LoggingEnabled></BucketLoggingStatus>";
+    s3.put("/bkt?logging").body(log).send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let stop = tokio_util::sync::CancellationToken::new();
+    stop.cancel();
+    s3.service.run_log_delivery(gabion_server::s3::LogDeliveryOptions { interval_ms: 60_000 }, stop).await;
+    let key = s3.get("/logs?list-type=2").send(&s3).await.expect(200).element("Key").unwrap();
+    let read = s3.get(&format!("/logs/{key}")).send(&s3).await.expect(200);
+    How::Master.is_told(&read);
+    assert!(read.text().contains("REST.PUT.OBJECT"));
+}
