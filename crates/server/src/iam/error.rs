@@ -92,6 +92,8 @@ impl From<StoreError> for IamError {
                 "ServiceUnavailable",
                 "The request has failed due to a temporary failure of the server.",
             ),
+            // A document that is too large as a whole, though none of its parts is.
+            StoreError::InvalidRequest(why) => Self::limit(why),
             _ => Self::failure(),
         }
     }

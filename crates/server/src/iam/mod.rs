@@ -46,8 +46,10 @@ use state::{Key, State, Tenant};
 
 /// Documents that are read at a time when the state is made.
 const PAGE_DOCUMENTS: usize = 256;
-/// Most documents that are kept in memory: a site with more is refused at its start, and takes no more.
+/// Most documents that are kept in memory: a site takes no more.
 const DOCUMENTS_MAX: usize = 200_000;
+/// What is stored beside those that are counted: the key of session tokens, and what a change that was cut off left.
+const DOCUMENTS_SPARE: usize = 1000;
 
 /// How IAM is opened.
 pub struct IamOptions {
@@ -126,8 +128,12 @@ impl Iam {
             let _changing = this.changing.lock().await;
             let mut draft = Draft::new(State::clone(&this.state.load()));
             let outcome = change(&this, &mut draft)?;
-            if draft.state.keys.len() > DOCUMENTS_MAX / 2 {
-                return Err(IamError::limit("There are as many access keys as there may be."));
+            let documents = draft.state.documents();
+            // With more of them the next start would be refused.
+            if documents > DOCUMENTS_MAX && documents > this.state.load().documents() {
+                return Err(IamError::limit(format!(
+                    "A site has at most {DOCUMENTS_MAX} users, groups, roles, policies and keys."
+                )));
             }
             draft.state.generation += 1;
             let Draft { state, writes, token_key } = draft;
@@ -267,7 +273,7 @@ fn load(store: &Store, sealer: &Sealer, first: &Account) -> Result<(State, Optio
         let is_last = page.len() < PAGE_DOCUMENTS;
         after = page.last().map(|(name, _)| name.clone());
         documents.extend(page);
-        if documents.len() > DOCUMENTS_MAX {
+        if documents.len() > DOCUMENTS_MAX + DOCUMENTS_SPARE {
             return Err(StoreError::InvalidRequest(format!(
                 "there are more than {DOCUMENTS_MAX} users, groups, roles, policies and access keys"
             )));

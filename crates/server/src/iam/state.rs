@@ -195,6 +195,15 @@ impl State {
         self.tenants.get(account).ok_or_else(|| IamError::no_entity("account", account))
     }
 
+    /// How many documents make it up.
+    pub(crate) fn documents(&self) -> usize {
+        let of = |tenant: &Arc<Tenant>| {
+            let Tenant { users, groups, roles, policies, providers, .. } = &**tenant;
+            1 + users.len() + groups.len() + roles.len() + policies.len() + providers.len()
+        };
+        self.keys.len() + self.tenants.values().map(of).sum::<usize>()
+    }
+
     /// What an access key stands for; nothing when it is not there or out of use, or its owner is gone.
     pub(crate) fn credential(&self, access_key: &str) -> Option<Credential> {
         let key = self.keys.get(access_key).filter(|key| key.doc.active)?;

@@ -135,16 +135,16 @@ pub(super) async fn assume_role_with_web_identity(iam: &Arc<Iam>, ask: &Ask) -> 
     let wish = Wish::of(ask)?;
     let denied = || IamError::forbidden("AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity");
     let state = iam.state.load_full();
-    let (tenant, role) = role(&state, arn).ok_or_else(denied)?;
     let issuer = super::oidc::issuer_of(token)?;
+    let unknown = || {
+        let message = "No OpenIDConnect provider found in your account for the issuer of the token";
+        IamError::sender("InvalidIdentityToken", message)
+    };
+    // Who can not be known is not told which roles there are.
+    let (tenant, role) = role(&state, arn).ok_or_else(unknown)?;
     let provider = tenant.providers.get(super::model::host_of(&issuer));
     let provider = provider.filter(|provider| provider.url.trim_end_matches('/') == issuer.trim_end_matches('/'));
-    let provider = provider.ok_or_else(|| {
-        IamError::sender(
-            "InvalidIdentityToken",
-            "No OpenIDConnect provider found in your account for the issuer of the token",
-        )
-    })?;
+    let provider = provider.ok_or_else(unknown)?;
     let claims = iam.issuers.verify(token, provider).await?;
     let trust = Policy::parse(role.trust.as_bytes()).map_err(|_| denied())?;
     let mut context = ask.context.clone();
