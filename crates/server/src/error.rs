@@ -56,6 +56,7 @@ macro_rules! codes {
 }
 
 codes! {
+    InvalidRetentionPeriod 400 "The retention period must be a positive integer value.",
     ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket",
     NoSuchObjectLockConfiguration 404 "The specified object does not have a ObjectLock configuration",
     InvalidBucketState 409 "The request is not valid for the current state of the bucket.",

@@ -64,13 +64,9 @@ impl Versioning {
         }
     }
 
-    /// The id of what a commit makes.
+    /// The id of what a commit makes; what is `null` needs none.
     pub(crate) fn version(self, seq: Seq) -> Option<VersionId> {
-        match self {
-            Versioning::Never => None,
-            Versioning::Enabled => Some(VersionId::Of(seq)),
-            Versioning::Suspended => Some(VersionId::Null),
-        }
+        (self == Versioning::Enabled).then_some(VersionId::Of(seq))
     }
 
     /// Of a document that can not be read (a newer program's) nothing is thrown away.

@@ -118,7 +118,14 @@ impl Inner {
         kept: Kept,
     ) -> Result<Deleted, StoreError> {
         let found = versions::locate(&*self.index.snapshot(), bucket, &request.key, version)?.map(|found| found.row);
-        let existed = self.check_delete(bucket, request, found.as_ref())?;
+        // A version that is gone is deleted: no condition is about it.
+        let existed = match &found {
+            Some(row) => self.check_delete(bucket, request, Some(row))?,
+            None => {
+                self.require_bucket(bucket)?;
+                false
+            }
+        };
         let is_marker = found.as_ref().is_some_and(|row| VersionKind::is_marker(row.kind));
         if let Some(row) = &found {
             check_lock(&row.attributes, self.env.clock.now_ms(), request.bypass_governance)?;

@@ -20,6 +20,15 @@ pub(crate) fn iso(unix_ms: u64) -> impl Display {
     })
 }
 
+/// The same with milliseconds: what must not seem to be over before it is.
+#[must_use]
+pub(crate) fn iso_ms(unix_ms: u64) -> impl Display {
+    fmt::from_fn(move |f| {
+        let seconds = iso(unix_ms).to_string();
+        write!(f, "{}.{:03}Z", seconds.trim_end_matches(".000Z"), unix_ms % 1000)
+    })
+}
+
 /// Reads a date of a header in any of HTTP's three formats, as Unix time in milliseconds; nothing when it is none:
 /// RFC 9110 §13.1.3 has conditions with malformed dates ignored.
 #[must_use]
@@ -37,6 +46,7 @@ mod tests {
     fn dates_are_those_of_s3() {
         assert_eq!(http(1_445_412_480_999).to_string(), "Wed, 21 Oct 2015 07:28:00 GMT");
         assert_eq!(iso(1_445_412_480_999).to_string(), "2015-10-21T07:28:00.000Z");
+        assert_eq!(iso_ms(1_445_412_480_099).to_string(), "2015-10-21T07:28:00.099Z");
         for text in ["Wed, 21 Oct 2015 07:28:00 GMT", "Wednesday, 21-Oct-15 07:28:00 GMT", "Wed Oct 21 07:28:00 2015"] {
             assert_eq!(parse_http(text), Some(1_445_412_480_000), "{text}");
         }

@@ -64,7 +64,7 @@ impl LockRule {
             mode(retention.mode.as_ref().map(|mode| mode.as_str()).ok_or_else(malformed)?).ok_or_else(malformed)?;
         let invalid = |what: &str| {
             let message = format!("Default retention period must be a positive integer value of {what}");
-            Err(S3Error::with(S3Code::InvalidArgument, message))
+            Err(S3Error::with(S3Code::InvalidRetentionPeriod, message))
         };
         let period = match (retention.days, retention.years) {
             (Some(days @ 1..=DAYS_MAX), None) => Period::Days(days),
@@ -215,7 +215,7 @@ fn no_lock() -> S3Error {
 pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
     if let Some(Retention { mode, until_ms }) = attributes.retention {
         headers.insert(MODE, HeaderValue::from_static(name(mode)));
-        if let Some(until) = answer::value(format_args!("{}", date::iso(until_ms))) {
+        if let Some(until) = answer::value(format_args!("{}", date::iso_ms(until_ms))) {
             headers.insert(UNTIL, until);
         }
     }
@@ -291,7 +291,7 @@ pub(super) async fn get_retention(ops: &Ops, call: &Call) -> Result<Response<Bod
     };
     Ok(answer::document(Xml::document("Retention", |xml| {
         xml.text("Mode", name(mode));
-        xml.value("RetainUntilDate", date::iso(until_ms));
+        xml.value("RetainUntilDate", date::iso_ms(until_ms));
     })))
 }
 
@@ -386,8 +386,8 @@ mod tests {
             (rule("<Mode>GOVERNANCE</Mode>"), S3Code::MalformedXML),
             (rule("<Mode>governance</Mode><Days>1</Days>"), S3Code::MalformedXML),
             (rule("<Mode>GOVERNANCE</Mode><Days>1</Days><Years>1</Years>"), S3Code::MalformedXML),
-            (rule("<Mode>GOVERNANCE</Mode><Days>0</Days>"), S3Code::InvalidArgument),
-            (rule("<Mode>GOVERNANCE</Mode><Years>101</Years>"), S3Code::InvalidArgument),
+            (rule("<Mode>GOVERNANCE</Mode><Days>0</Days>"), S3Code::InvalidRetentionPeriod),
+            (rule("<Mode>GOVERNANCE</Mode><Years>101</Years>"), S3Code::InvalidRetentionPeriod),
         ] {
             assert_eq!(LockRule::parse(text.as_bytes()).unwrap_err().code, code, "{text}");
         }

@@ -13,7 +13,7 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::date;
-use super::listing::{Names, STANDARD, owner};
+use super::listing::{Names, Owners, STANDARD, owner};
 use super::xml::{Xml, parse_versioning};
 use crate::error::{DELETE_MARKER, S3Code, S3Error, VERSION_ID};
 use crate::ops::checksums::kind_name;
@@ -100,6 +100,7 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         max,
     };
     let page: ListedVersions = ops.store.list_versions(request).await?;
+    let owners = Owners::of(ops, &call.bucket()?)?;
     Ok(answer::document(Xml::document("ListVersionsResult", |xml| {
         xml.text("Name", call.bucket().map(|name| name.to_string()).unwrap_or_default());
         names.write(xml, "Prefix", prefix);
@@ -119,14 +120,14 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         names.declare(xml);
         for entry in &page.entries {
             xml.element(if entry.is_marker { "DeleteMarker" } else { "Version" }, |xml| {
-                version_of(ops, names, entry, xml);
+                version_of(&owners, names, entry, xml);
             });
         }
         names.prefixes(xml, &page.common_prefixes);
     })))
 }
 
-fn version_of(ops: &Ops, names: Names, entry: &VersionSummary, xml: &mut Xml) {
+fn version_of(owners: &Owners<'_>, names: Names, entry: &VersionSummary, xml: &mut Xml) {
     let object = &entry.object;
     names.write(xml, "Key", &object.key);
     xml.value("VersionId", entry.version);
@@ -141,5 +142,5 @@ fn version_of(ops: &Ops, names: Names, entry: &VersionSummary, xml: &mut Xml) {
         xml.value("Size", object.size);
         xml.text("StorageClass", object.storage_class.as_deref().unwrap_or(STANDARD));
     }
-    owner(xml, "Owner", ops.store.owner());
+    owner(xml, "Owner", &owners.named(object.owner.as_deref()));
 }

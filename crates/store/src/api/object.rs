@@ -33,7 +33,7 @@ pub struct PutResult {
     pub etag: Etag,
     /// The commit.
     pub seq: Seq,
-    /// Its version, if its bucket keeps versions or did.
+    /// The id of its version, if its bucket keeps versions.
     pub version: Option<VersionId>,
     /// Its length in bytes.
     pub size: u64,

@@ -178,7 +178,9 @@ impl Run {
 
     fn new_id(&self, version: Option<VersionId>) -> VersionId {
         match (self.versioning, version) {
-            (Versioning::Never, None) | (Versioning::Suspended, Some(VersionId::Null)) => VersionId::Null,
+            (Versioning::Never | Versioning::Suspended, None) | (Versioning::Suspended, Some(VersionId::Null)) => {
+                VersionId::Null
+            }
             (Versioning::Enabled, Some(id @ VersionId::Of(_))) => id,
             other => panic!("{other:?}"),
         }
