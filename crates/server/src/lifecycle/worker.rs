@@ -121,13 +121,16 @@ impl From<StoreError> for Ended {
 impl Worker {
     /// Works until it is told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
+        // What is not kept where no bucket has rules: nothing is written for the sake of a feature that is not in use.
+        let mut done = None;
         loop {
             let now_ms = self.ops.clock.now_ms();
             let day = now_ms / self.pass_ms();
             let progress = self.progress().unwrap_or_default();
-            if progress.day < day || progress.bucket.is_some() {
+            if done != Some(day) && (progress.day < day || progress.bucket.is_some()) {
                 match self.pass(day, progress, &stop).await {
                     Ok(()) => {
+                        done = Some(day);
                         self.figures.passes.inc();
                         self.figures.finished_s.set(i64::try_from(self.ops.clock.now_ms() / 1000).unwrap_or(i64::MAX));
                     }
@@ -191,7 +194,9 @@ impl Worker {
 
     /// One walk over all buckets, from where an unfinished one had come to.
     async fn pass(&self, day: u64, from: Progress, stop: &CancellationToken) -> Result<(), Ended> {
-        let mut walk = Walk { worker: self, stop, progress: from, kept_ms: self.ops.clock.now_ms() };
+        let is_kept = from.bucket.is_some();
+        let mut walk =
+            Walk { worker: self, stop, progress: from, kept_ms: self.ops.clock.now_ms(), found_rules: is_kept };
         let mut resumed = walk.progress.bucket.take();
         walk.progress.day = day;
         let mut after = None;
@@ -211,7 +216,7 @@ impl Worker {
                 None => break,
             }
         }
-        self.keep(&Progress { day, bucket: None, key: None }).await
+        if walk.found_rules { self.keep(&Progress { day, bucket: None, key: None }).await } else { Ok(()) }
     }
 }
 
@@ -222,6 +227,8 @@ struct Walk<'a> {
     progress: Progress,
     /// When the progress was last written.
     kept_ms: u64,
+    /// Whether any bucket has rules.
+    found_rules: bool,
 }
 
 impl Walk<'_> {
@@ -247,6 +254,7 @@ impl Walk<'_> {
                 return Ok(());
             }
         };
+        self.found_rules = true;
         self.progress.bucket = Some(bucket.as_str().to_owned());
         match self.objects(bucket, rules).await {
             Err(Ended::Failed(error)) => self.failed(bucket, &error),
