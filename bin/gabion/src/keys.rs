@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use gabion_platform::SystemClock;
-use gabion_server::keys::{KeyFile, KeyRing, KeySources, TransitOptions};
+use gabion_platform::{OsEntropy, SystemClock};
+use gabion_server::keys::{KeyFile, KeyRing, KeySources, TransitOptions, site_key};
+use gabion_store::Store;
 
 use crate::config::Config;
 use crate::exit::Failure;
 
-/// Where keys come from; nothing when no settings say so. Only customers' keys (SSE-C) serve then.
+/// Where keys come from, but for the site's own.
 ///
 /// # Errors
-/// When the file can not be used, or Vault not be spoken to as it is configured. It is not asked yet.
-pub(crate) fn ring(config: &Config) -> Result<Option<KeyRing>, Failure> {
+/// When the file can not be used.
+pub(crate) fn sources(config: &Config) -> Result<KeySources, Failure> {
     let file = match &config.encryption_keys {
         Some(path) => KeyFile::load(path)
             .map_err(|error| Failure::config(format!("encryption.keys: {}: {error}", path.display())))?,
@@ -30,10 +31,21 @@ pub(crate) fn ring(config: &Config) -> Result<Option<KeyRing>, Failure> {
         }),
         _ => None,
     };
-    if config.encryption_keys.is_none() && transit.is_none() {
-        return Ok(None);
-    }
     let (master, usual) = (config.encryption_master_key.clone(), config.encryption_kms_key.clone());
-    let ring = KeyRing::new(KeySources { file, transit, master, usual }, Arc::new(SystemClock));
-    Ok(Some(ring.map_err(|error| Failure::config(format!("vault: {error}")))?))
+    Ok(KeySources { file, transit, site: None, master, usual })
+}
+
+/// The keys that a store is to use: those of `sources`, and the site's own, which is made where there are no others. A store that can not keep it
+/// now does without until the next start.
+///
+/// # Errors
+/// When Vault can not be spoken to as it is configured. It is not asked yet.
+pub(crate) async fn ring(sources: KeySources, store: &Store) -> Result<KeyRing, Failure> {
+    let wanted = sources.has_none();
+    let site = site_key(store, wanted, &OsEntropy).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the site's key can not be had: SSE-S3 is not served without keys of your own (encryption.keys)");
+        None
+    });
+    let ring = KeyRing::new(KeySources { site, ..sources }, Arc::new(SystemClock));
+    ring.map_err(|error| Failure::config(format!("vault: {error}")))
 }

@@ -73,7 +73,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let geometry = store_config.log.geometry;
     let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
     let tls = tls(&config)?;
-    let keys = keys::ring(&config)?;
+    let key_sources = keys::sources(&config)?;
     let listeners = bind(&config.listen, tls.as_ref()).await?;
     let admin_listeners = bind(&config.admin_listen.0, None).await?;
     let (access_log, access_log_writer) = log_file(&config.access_log, "--access-log")?;
@@ -112,9 +112,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     };
     log_report(&report);
     state.remember(&store.status().log.deployment)?;
-    if let Some(keys) = keys {
-        store.keep_keys(Arc::new(keys));
-    }
+    store.keep_keys(Arc::new(keys::ring(key_sources, &store).await?));
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let iam = iam(&config, store.clone(), credentials)?;
     let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit)?;

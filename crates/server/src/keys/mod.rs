@@ -1,9 +1,10 @@
-//! The keys that wrap the data keys of encrypted objects: of a local file, and of a transit engine (HashiCorp Vault, OpenBao).
+//! The keys that wrap the data keys of encrypted objects: of a local file, of a transit engine (HashiCorp Vault, OpenBao), and the site's own.
 //!
 //! A key is looked for in the file first. Nothing of a key is ever logged; what holds one is wiped when it is dropped.
 
 mod cache;
 mod file;
+mod site;
 mod transit;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use gabion_platform::Clock;
 use gabion_store::{Encryption, EncryptionScheme, KeyError, KeyKeeper, SecretKey, WrappingKey};
 
 pub use file::{KeyFile, KeyFileError};
+pub use site::site_key;
 pub use transit::{TransitError, TransitOptions};
 
 use transit::Transit;
@@ -22,6 +24,8 @@ use transit::Transit;
 pub struct KeyRing {
     file: KeyFile,
     transit: Option<Transit>,
+    /// The site's own; found behind all others.
+    site: Option<SecretKey>,
     master: Option<String>,
     usual: Option<String>,
 }
@@ -33,10 +37,20 @@ pub struct KeySources {
     pub file: KeyFile,
     /// A transit engine.
     pub transit: Option<TransitOptions>,
+    /// The site's own key. Where there are no others it is the one for SSE-S3, and for SSE-KMS where a request names none.
+    pub site: Option<SecretKey>,
     /// The key of SSE-S3; the first of the file, if none is named.
     pub master: Option<String>,
     /// The key of SSE-KMS where a request names none; without it such a request is refused.
     pub usual: Option<String>,
+}
+
+impl KeySources {
+    /// Whether there are no keys, and none to be asked for.
+    #[must_use]
+    pub fn has_none(&self) -> bool {
+        self.file.first().is_none() && self.transit.is_none()
+    }
 }
 
 impl KeyRing {
@@ -45,14 +59,22 @@ impl KeyRing {
     /// # Errors
     /// When the transit engine can not be spoken to as it is configured. It is not asked yet.
     pub fn new(sources: KeySources, clock: Arc<dyn Clock>) -> Result<Self, TransitError> {
-        let KeySources { file, transit, master, usual } = sources;
+        let KeySources { file, transit, site, master, usual } = sources;
         let transit = transit.map(|options| Transit::new(options, clock)).transpose()?;
-        let master = master.or_else(|| file.first().map(str::to_owned));
-        Ok(Self { file, transit, master, usual })
+        let is_alone = file.first().is_none() && transit.is_none();
+        let of_site = || (is_alone && site.is_some()).then(|| site::ID.to_owned());
+        let master = master.or_else(|| file.first().map(str::to_owned)).or_else(of_site);
+        let usual = usual.or_else(of_site);
+        Ok(Self { file, transit, site, master, usual })
+    }
+
+    /// A key that is at hand.
+    fn here(&self, id: &str) -> Option<&SecretKey> {
+        self.file.get(id).or_else(|| self.site.as_ref().filter(|_| id == site::ID))
     }
 
     async fn find(&self, id: &str) -> Result<WrappingKey, KeyError> {
-        if let Some(key) = self.file.get(bare(id)) {
+        if let Some(key) = self.here(bare(id)) {
             return Ok(WrappingKey { id: id.to_owned(), key: key.clone(), service_key: Vec::new() });
         }
         match &self.transit {
@@ -82,7 +104,7 @@ impl KeyKeeper for KeyRing {
         async move {
             let id = encryption.key_id.as_deref().unwrap_or_default();
             if encryption.service_key.is_empty() {
-                return self.file.get(bare(id)).cloned().ok_or_else(|| KeyError::NotFound(id.to_owned()));
+                return self.here(bare(id)).cloned().ok_or_else(|| KeyError::NotFound(id.to_owned()));
             }
             match &self.transit {
                 Some(transit) => transit.known_key(bare(id), &encryption.service_key).await,
@@ -123,6 +145,22 @@ mod tests {
         for id in ["k1", "arn:aws:kms:us-east-1:1:key/k1", "alias/k1", "arn:aws:kms:eu:1:alias/k1"] {
             assert_eq!(bare(id), "k1", "{id}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_sites_key_serves_where_there_is_no_other() {
+        let site = || Some(SecretKey::filled(|bytes| bytes.fill(7)));
+        let ring =
+            |file| KeyRing::new(KeySources { file, site: site(), ..KeySources::default() }, Arc::new(SystemClock));
+        let alone = ring(KeyFile::default()).unwrap();
+        for scheme in [EncryptionScheme::Master, EncryptionScheme::KeyService] {
+            assert_eq!(alone.wrapping_key(scheme, None).await.unwrap().id, site::ID);
+        }
+        let beside = ring(KeyFile::parse(&format!("k {}", "AAAA".repeat(10) + "AAA=")).unwrap()).unwrap();
+        assert_eq!(beside.wrapping_key(EncryptionScheme::Master, None).await.unwrap().id, "k");
+        assert!(beside.wrapping_key(EncryptionScheme::KeyService, None).await.is_err());
+        assert!(beside.here(site::ID).is_some(), "what it encrypted before can be read");
+        assert!(!format!("{alone:?}").contains('7'));
     }
 
     #[tokio::test]
