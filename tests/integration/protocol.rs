@@ -9,7 +9,7 @@ use std::{
 use aws_sdk_s3::{
     presigning::{PresignedRequest, PresigningConfig},
     primitives::ByteStream,
-    types::{ServerSideEncryption},
+    types::ServerSideEncryption,
 };
 use gabion_tests::{Answer, Content, Server, bytes_of, client_for, exchange, failure, get};
 use tokio::{
