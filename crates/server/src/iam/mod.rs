@@ -1,10 +1,10 @@
 //! Accounts, users, groups, roles, policies and access keys: who may ask, and what the administrators of accounts change.
 //!
-//! All of it is documents of the site ([`model`]) which are read at the start and kept in memory ([`state`]); requests read a state that is
-//! swapped, never locked. A change is made on a copy ([`draft`]), stored durably document by document, and seen when it is whole; changes follow one
-//! another. Temporary credentials are not stored: the session token says what they stand for ([`session`]).
+//! All of it is documents of the site (`model`) which are read at the start and kept in memory (`state`); requests read a state that is
+//! swapped, never locked. A change is made on a copy (`draft`), stored durably document by document, and seen when it is whole; changes follow one
+//! another. Temporary credentials are not stored: the session token says what they stand for (`session`).
 //!
-//! Whoever speaks IAM's API comes by [`api`], whoever speaks STS's by [`sts`], an operator by [`admin`]. What somebody may do with buckets and
+//! Whoever speaks IAM's API comes by `api`, whoever speaks STS's by `sts`, an operator by `admin`. What somebody may do with buckets and
 //! objects is not decided here.
 
 pub mod admin;
