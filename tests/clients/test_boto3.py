@@ -234,7 +234,7 @@ def test_virtual_host_addressing(server, bucket, monkeypatch):
         ("list_objects_v2", {"ContinuationToken": "!"}, (400, "InvalidArgument")),
         ("put_object", {"Key": "k" * 1025}, (400, "KeyTooLongError")),
         ("put_object", {"Key": "k", "ContentMD5": "AAAAAAAAAAAAAAAAAAAAAA=="}, (400, "BadDigest")),
-        ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "On"}}, (400, "IllegalVersioningConfigurationException")),
+        ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "On"}}, (400, "MalformedXML")),
         ("put_bucket_policy", {"Policy": "{}"}, (400, "MalformedPolicy")),
         ("get_bucket_replication", {}, (501, "NotImplemented")),
     ],

@@ -52,7 +52,8 @@ pub fn decide(layers: &Layers<'_>, request: &Request<'_>) -> Decision {
         // Who has no account is under no policies of his own.
         None => granted == Some(Reach::Direct),
         Some(account) if layers.owner.is_none_or(|owner| owner == account) => match granted {
-            Some(Reach::Direct) => true,
+            // A session that is named itself is given what it is given; the policy of a key narrows whoever has the key.
+            Some(Reach::Direct) => session == Decision::Allow || matches!(request.principal, Principal::Session { .. }),
             Some(Reach::Role) => limited,
             Some(Reach::Account) | None => itself,
         },

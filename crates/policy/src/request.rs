@@ -104,6 +104,12 @@ impl Context {
         }
     }
 
+    /// Takes a key away.
+    pub fn remove(&mut self, key: &str) {
+        let key = key.to_lowercase();
+        self.0.retain(|(present, _)| *present != key);
+    }
+
     /// Replaces all values of a key.
     pub fn set(&mut self, key: &str, value: impl Into<String>) {
         let key = key.to_lowercase();

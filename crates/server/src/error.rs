@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use gabion_store::{BodyError, DigestKind, KeyError, StoreError};
-use http::header::{CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::credentials::NoCredential;
@@ -274,7 +274,11 @@ impl From<StoreError> for S3Error {
                 let version = version.to_string();
                 let error = Self::new(if is_named { S3Code::MethodNotAllowed } else { S3Code::NoSuchKey });
                 let error = error.header(DELETE_MARKER, "true").header(VERSION_ID, &version);
-                if is_named { error.header(LAST_MODIFIED, &date::http(modified_ms).to_string()) } else { error }
+                if is_named {
+                    error.header(LAST_MODIFIED, &date::http(modified_ms).to_string()).header(ALLOW, "DELETE")
+                } else {
+                    error
+                }
             }
             StoreError::AccessDenied(message) => Self::with(S3Code::AccessDenied, message),
             StoreError::NoSuchUpload => Self::new(S3Code::NoSuchUpload),

@@ -174,7 +174,8 @@ impl Inner {
             });
             futures::future::try_join_all(ends).await?;
         };
-        let had_configs = self.has_configs(&name)?.then_some(true);
+        // What may be there after the next start counts as well.
+        let had_configs = (self.has_configs(&name)? || self.is_uncertain()).then_some(true);
         let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads, had_configs });
         self.commit(&mutation).await?;
         Ok(())

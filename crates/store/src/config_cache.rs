@@ -20,7 +20,9 @@ use crate::{StoreError, VersionId};
 /// Bytes of documents that are kept.
 const CACHE_BYTES: u64 = 64 << 20;
 /// What an entry costs beside its documents; most have none.
-const ENTRY_BYTES: u64 = 256;
+const ENTRY_BYTES: u64 = 2048;
+/// How much larger documents are with what is made of them, about.
+const PARSED_FACTOR: u64 = 4;
 /// Buckets that are in use at a time, about.
 const BUCKETS_USUAL: usize = 1024;
 
@@ -146,7 +148,8 @@ struct Bytewise;
 
 impl Weighter<BucketName, Arc<Configs>> for Bytewise {
     fn weight(&self, _: &BucketName, configs: &Arc<Configs>) -> u64 {
-        ENTRY_BYTES + configs.iter().map(|(name, document)| (name.len() + document.len()) as u64).sum::<u64>()
+        let documents = configs.iter().map(|(name, document)| (name.len() + document.len()) as u64).sum::<u64>();
+        ENTRY_BYTES + PARSED_FACTOR * documents
     }
 }
 
@@ -168,7 +171,10 @@ impl ConfigCache {
         }
         let _changing = self.changing.lock();
         let configs = Arc::new(load()?);
-        self.kept.insert(bucket.clone(), Arc::clone(&configs));
+        // Names of buckets that are not there can be made up without end.
+        if configs.owner().is_some() {
+            self.kept.insert(bucket.clone(), Arc::clone(&configs));
+        }
         Ok(configs)
     }
 

@@ -58,6 +58,21 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`; `InvalidRequest` for one that is longer than [`CONFIG_BYTES_MAX`]; `NoSpace`, `Busy`, `Unavailable`.
     pub async fn put_config(&self, scope: ConfigScope, name: &str, document: Bytes) -> Result<(), StoreError> {
+        self.put_config_if(scope, name, document, |_| true).await
+    }
+
+    /// As [`Store::put_config`], if the documents of the bucket are as they must be when nothing else happens in it (the site's are not looked
+    /// at).
+    ///
+    /// # Errors
+    /// `PreconditionFailed` if not; else as [`Store::put_config`].
+    pub async fn put_config_if(
+        &self,
+        scope: ConfigScope,
+        name: &str,
+        document: Bytes,
+        condition: impl FnOnce(&Configs) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
         if document.len() > CONFIG_BYTES_MAX {
             return Err(StoreError::InvalidRequest("The document is too large".into()));
         }
@@ -65,6 +80,11 @@ impl Store {
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         let work = async move {
             let _guards = inner.lock_config(&scope).await?;
+            if let Some(bucket) = scope.bucket()
+                && !condition(&*inner.bucket_configs(bucket)?)
+            {
+                return Err(StoreError::PreconditionFailed("configuration"));
+            }
             let bucket = scope.bucket().map(|bucket| bucket.as_str().to_owned());
             inner.commit(&Mutation::PutConfig(PutConfigMutation { bucket, name, document: document.to_vec() })).await
         };

@@ -90,7 +90,8 @@ impl Store {
 
     /// The source's row, when it may be copied.
     pub(crate) async fn copy_source(&self, source: &CopySource) -> Result<ObjectRow, StoreError> {
-        let row = self.inner.require_version(&source.bucket, &source.key, source.version)?.row;
+        let found = self.inner.require_version(&source.bucket, &source.key, source.version);
+        let row = found.map_err(as_source)?.row;
         source.conditions.check_copy(&row.etag, row.modified_ms)?;
         Ok(row)
     }
@@ -262,6 +263,16 @@ impl Inner {
             parts_count: source.parts.map(|parts| parts.count),
             encryption,
         }))
+    }
+}
+
+/// A delete marker can be no source, if it is named.
+fn as_source(error: StoreError) -> StoreError {
+    match error {
+        StoreError::DeleteMarker { is_named: true, .. } => StoreError::InvalidRequest(
+            "The source of a copy request may not specifically refer to a delete marker by version id.".into(),
+        ),
+        error => error,
     }
 }
 

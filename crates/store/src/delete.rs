@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gabion_metadata::Table;
 use gabion_metadata::rows::{Attributes, ObjectRow, Retention, RetentionMode, VersionKind};
 use gabion_types::{BucketName, ObjectKey};
 
@@ -117,7 +118,15 @@ impl Inner {
         version: VersionId,
         kept: Kept,
     ) -> Result<Deleted, StoreError> {
-        let found = versions::locate(&*self.index.snapshot(), bucket, &request.key, version)?.map(|found| found.row);
+        let index = self.index.snapshot();
+        let found = versions::locate(&*index, bucket, &request.key, version)?;
+        if let Some(found) = &found
+            && request.if_noncurrent
+            && (found.table == Table::Object || versions::is_newest(&*index, bucket, &request.key, &found.row)?)
+        {
+            return Err(StoreError::PreconditionFailed("noncurrent"));
+        }
+        let found = found.map(|found| found.row);
         // A version that is gone is deleted: no condition is about it.
         let existed = match &found {
             Some(row) => self.check_delete(bucket, request, Some(row))?,

@@ -109,8 +109,6 @@ struct Versions<'a> {
     first: Option<Waiting>,
     /// The `null` version of the key that is being told.
     null: Option<Waiting>,
-    /// Where the page begins, within the versions of a key.
-    begins: Option<(String, Seq)>,
     /// The key that was told last.
     told: Option<String>,
 }
@@ -118,11 +116,10 @@ struct Versions<'a> {
 impl<'a> Versions<'a> {
     fn new(index: &'a dyn IndexSnapshot, request: &'a ListVersions) -> Result<Self, StoreError> {
         let bucket = &request.bucket;
-        let (mut first, mut begins) = (None, None);
+        let (mut first, mut null, mut told) = (None, None, None);
         let (mut after_current, mut after_older) = (None, None);
         if let Some((key, version)) = &request.after {
             after_current = Some(keys::objects_with_prefix(bucket, key));
-            let mut of_key = keys::versions_of(bucket, key);
             match (version, ObjectKey::new(key)) {
                 (Some(version), Ok(name)) => {
                     let seq = match version {
@@ -131,23 +128,31 @@ impl<'a> Versions<'a> {
                         VersionId::Null => locate(index, bucket, &name, *version)?
                             .map_or(Seq::from_u64(u64::MAX), |found| found.row.seq),
                     };
-                    if let Some(value) = index.get(Table::Object, &keys::object(bucket, &name))? {
-                        first = Some(Waiting::new(key.clone(), value)?).filter(|found| found.row.seq < seq);
-                    }
-                    begins = Some((key.clone(), seq));
+                    let waiting = |value| Waiting::new(key.clone(), value);
+                    let is_behind = |found: &Waiting| found.row.seq < seq;
+                    let null_key = keys::version(bucket, &name, VersionKey::Null);
+                    first = index.get(Table::Object, &keys::object(bucket, &name))?.map(waiting).transpose()?;
+                    null = index.get(Table::Version, &null_key)?.map(waiting).transpose()?;
+                    (first, null) = (first.filter(is_behind), null.filter(is_behind));
+                    told = (seq < Seq::from_u64(u64::MAX)).then(|| key.clone());
+                    // The numbered ones begin with the newest, behind the `null` one.
+                    after_older = Some(keys::version(bucket, &name, VersionKey::Of(seq)));
                 }
-                _ => of_key.push(PAST_VERSIONS),
+                _ => {
+                    let mut of_key = keys::versions_of(bucket, key);
+                    of_key.push(PAST_VERSIONS);
+                    after_older = Some(of_key);
+                }
             }
-            after_older = Some(of_key);
         }
         let (prefix, delimiter) = (request.prefix.as_str(), request.delimiter.as_deref());
-        first = first.filter(|found: &Waiting| found.key.starts_with(prefix));
+        let is_listed = |found: &Waiting| found.key.starts_with(prefix);
+        (first, null) = (first.filter(is_listed), null.filter(is_listed));
         let mut current =
             Walk::new(index, Objects { bucket: bucket.clone() }, prefix, delimiter, after_current, request.max);
         let mut older = Walk::new(index, Older { bucket: bucket.clone() }, prefix, delimiter, after_older, request.max);
         let (next_current, next_older) = (current.next()?, older.next()?);
-        let told = begins.as_ref().map(|(key, _)| key.clone());
-        Ok(Self { current, older, next_current, next_older, first, null: None, begins, told })
+        Ok(Self { current, older, next_current, next_older, first, null, told })
     }
 
     fn next(&mut self) -> Result<Option<Next>, StoreError> {
@@ -168,10 +173,7 @@ impl<'a> Versions<'a> {
                 let found = std::mem::replace(&mut self.next_older, self.older.next()?);
                 self.null = Some(null);
                 if let Some(Found::Row(found)) = found {
-                    let waiting = Waiting::new(found.key, found.row)?;
-                    if !self.was_told(&waiting) {
-                        return self.tell(waiting).map(Some);
-                    }
+                    return self.tell(Waiting::new(found.key, found.row)?).map(Some);
                 }
                 continue;
             }
@@ -197,9 +199,6 @@ impl<'a> Versions<'a> {
                 }
                 Some(Found::Row(FoundRow { row_key, key, row })) => {
                     let waiting = Waiting::new(key, row)?;
-                    if self.was_told(&waiting) {
-                        continue;
-                    }
                     let is_null =
                         !takes_current && matches!(keys::decode_version(&row_key), Ok((_, _, VersionKey::Null)));
                     match is_null {
@@ -209,11 +208,6 @@ impl<'a> Versions<'a> {
                 }
             }
         }
-    }
-
-    /// Whether it was told on an earlier page.
-    fn was_told(&self, found: &Waiting) -> bool {
-        matches!(&self.begins, Some((key, seq)) if *key == found.key && found.row.seq >= *seq)
     }
 
     fn tell(&mut self, found: Waiting) -> Result<Next, StoreError> {

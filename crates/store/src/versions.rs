@@ -118,6 +118,17 @@ pub(crate) fn locate(
     index.get(Table::Version, &row_key)?.map(|value| Located::new(Table::Version, row_key, value)).transpose()
 }
 
+/// Whether a row that is not a current object is the newest of its key all the same: then it is a delete marker.
+pub(crate) fn is_newest(
+    index: &dyn IndexSnapshot,
+    bucket: &BucketName,
+    key: &ObjectKey,
+    row: &ObjectRow,
+) -> Result<bool, StoreError> {
+    let has_current = index.get(Table::Object, &keys::object(bucket, key))?.is_some();
+    Ok(!has_current && newest(index, bucket, key)?.is_none_or(|newest| newest.row.seq == row.seq))
+}
+
 /// The newest of a key's rows that are not a current object.
 pub(crate) fn newest(
     index: &dyn IndexSnapshot,

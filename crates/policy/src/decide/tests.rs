@@ -121,3 +121,20 @@ fn what_limits_an_identity_allows_nothing_else() {
     };
     assert_eq!((other(ROLE), other(STS), other(ALL)), (Decision::Neutral, Decision::Allow, Decision::Neutral));
 }
+
+#[test]
+fn the_policy_of_a_key_narrows_whom_a_bucket_names() {
+    let parse = |text: &str| Policy::parse(text.as_bytes()).unwrap();
+    let all = parse(r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"*"}}"#);
+    let narrow = [Arc::new(parse(r#"{"Statement":{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}}"#))];
+    let context = Context::default();
+    let ask = |principal, action| {
+        let layers =
+            Layers { session: &narrow, resource: Some(&all), owner: Some("111111111111"), ..Layers::default() };
+        decide(&layers, &Request { principal, action, resource: "arn:aws:s3:::b/k", context: &context })
+    };
+    for principal in [ROOT, USER] {
+        assert_eq!(ask(principal, "s3:GetObject"), Decision::Allow);
+        assert_eq!(ask(principal, "s3:PutObject"), Decision::Neutral);
+    }
+}

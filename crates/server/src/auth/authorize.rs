@@ -28,6 +28,7 @@ use crate::s3::{BucketSettings, Call, Operation, SourceName, source_name};
 const RECOVERY: [&str; 3] = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"];
 
 /// Beginnings of keys, in lower case.
+const VERSION_ID: &str = "s3:VersionId";
 const REQUEST_TAG: &str = "s3:requestobjecttag";
 const EXISTING_TAG: &str = "s3:existingobjecttag/";
 
@@ -264,9 +265,6 @@ pub(crate) async fn authorize_tags(ops: &Ops, call: &Call, tags: &[(String, Stri
         return Ok(());
     }
     let mut judge = Judge::new(ops, call, &bucket)?;
-    if !judge.mentions(REQUEST_TAG) {
-        return Ok(());
-    }
     for (key, value) in tags {
         context::add_request_tag(&mut judge.context, key, value.clone());
     }
@@ -415,11 +413,16 @@ impl<'a> Judge<'a> {
 
     async fn may_on_object(&self, action: &str, key: &ObjectKey, version: Option<VersionId>) -> Result<bool, S3Error> {
         let found = self.find(action, key, version).await?;
-        Ok(self.on_object(action, key, found.as_ref()) == Decision::Allow)
+        Ok(self.on_object(action, key, version, found.as_ref()) == Decision::Allow)
     }
 
-    fn on_object(&self, action: &str, key: &ObjectKey, found: Option<&Found>) -> Decision {
+    fn on_object(&self, action: &str, key: &ObjectKey, version: Option<VersionId>, found: Option<&Found>) -> Decision {
         let mut context = self.context.clone();
+        // That of this object: copies and deletions of many name it elsewhere than in the query.
+        match version {
+            Some(version) => context.set(VERSION_ID, version.to_string()),
+            None => context.remove(VERSION_ID),
+        }
         for (key, value) in found.map_or(&[][..], |found| &found.tags) {
             context.add(&format!("s3:ExistingObjectTag/{key}"), &**value);
         }
@@ -437,7 +440,7 @@ impl<'a> Judge<'a> {
         reads: bool,
     ) -> Result<(), S3Error> {
         let found = self.find(action, key, version).await?;
-        if self.on_object(action, key, found.as_ref()) == Decision::Allow {
+        if self.on_object(action, key, version, found.as_ref()) == Decision::Allow {
             return Ok(());
         }
         if reads && found.is_none() && self.may_list(key)? && self.is_missing(key, version).await? {

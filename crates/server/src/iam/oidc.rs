@@ -186,6 +186,7 @@ struct Jwks {
     keys: Vec<Value>,
 }
 
+#[derive(Default)]
 struct Known {
     keys: Arc<Vec<Jwk>>,
     /// When they came; 0: never.
@@ -236,7 +237,10 @@ impl Issuers {
         let now_ms = self.clock.now_ms();
         let issuer = provider.url.trim_end_matches('/').to_owned();
         {
-            let known = self.known.lock().await;
+            let mut known = self.known.lock().await;
+            if known.len() >= ISSUERS_MAX && !known.contains_key(&issuer) {
+                known.clear();
+            }
             if let Some(known) = known.get(&issuer) {
                 let fresh = now_ms.saturating_sub(known.fetched_ms) < KEYS_MS_MAX;
                 let too_soon = now_ms.saturating_sub(known.asked_ms) < AGAIN_MS;
@@ -247,15 +251,14 @@ impl Issuers {
                     (_, false) => {}
                 }
             }
+            // From now on whoever else comes waits his time, and does not ask as well.
+            let entry = known.entry(issuer.clone()).or_default();
+            entry.asked_ms = now_ms;
         }
         // Not under the lock: one issuer who does not answer must not hold up the tokens of others.
         let fetched = fetch_keys(&issuer).await;
         let mut known = self.known.lock().await;
-        if known.len() >= ISSUERS_MAX && !known.contains_key(&issuer) {
-            known.clear();
-        }
-        let entry = known.entry(issuer).or_insert_with(|| Known { keys: Arc::default(), fetched_ms: 0, asked_ms: 0 });
-        entry.asked_ms = now_ms;
+        let entry = known.entry(issuer).or_default();
         match fetched {
             Ok(keys) => {
                 entry.keys = Arc::new(keys);

@@ -148,6 +148,8 @@ pub(super) async fn assume_role_with_web_identity(iam: &Arc<Iam>, ask: &Ask) -> 
     let claims = iam.issuers.verify(token, provider).await?;
     let trust = Policy::parse(role.trust.as_bytes()).map_err(|_| denied())?;
     let mut context = ask.context.clone();
+    // Tags come with the token alone: what anybody can write into the form says nothing.
+    let wish = Wish { tags: Tags::new(), ..wish };
     wish.describe(&mut context);
     add_role_tags(&mut context, role);
     let federated = claims.condition_keys(provider.host());

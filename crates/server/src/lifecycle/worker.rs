@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gabion_store::{
     ConfigScope, DeleteObject, ListBuckets, ListObjects, ListUploads, ListVersions, ObjectSummary, StoreError,
-    UploadRef, UploadSummary, VersionSummary, Versioning,
+    UploadRef, UploadSummary, VersionId, VersionSummary, Versioning,
 };
 use gabion_types::{BucketName, ObjectKey};
 use prometheus_client::metrics::counter::Counter;
@@ -389,6 +389,9 @@ impl Walk<'_> {
                 let listed = self.worker.ops.store.list_versions(page).await?;
                 self.worker.figures.looked_at.inc_by(listed.entries.len() as u64);
                 let mut candidates = Vec::new();
+                // By its commit, also where it is a `null` version: that may be ended before the next page is asked for.
+                let last =
+                    listed.entries.last().map(|entry| (entry.object.key.clone(), Some(VersionId::Of(entry.seq))));
                 for entry in listed.entries {
                     history.take(entry, &mut candidates);
                 }
@@ -397,8 +400,8 @@ impl Walk<'_> {
                 }
                 let ended = self.end_versions(bucket, rules, &candidates).await;
                 self.turn(began_ms, ended).await?;
-                match listed.next.filter(|_| listed.truncated) {
-                    Some(next) => after = Some(next),
+                match last.filter(|_| listed.truncated) {
+                    Some(last) => after = Some(last),
                     None => break,
                 }
             }
@@ -444,13 +447,11 @@ impl Walk<'_> {
                     return Ok(false);
                 }
             }
-            // Whoever deleted a delete marker has it back.
-            if !entry.is_latest && store.object_info(bucket, &key, None).await.is_ok_and(|now| now.seq == entry.seq) {
-                return Ok(false);
-            }
             let delete = DeleteObject {
                 version: Some(entry.version),
                 if_seq: Some(entry.seq),
+                // Whoever deleted what was over it has it back.
+                if_noncurrent: !entry.is_latest,
                 ..DeleteObject::current(key.clone())
             };
             Ok(store.delete_object(bucket.clone(), delete).await?.existed)
@@ -524,7 +525,10 @@ impl Walk<'_> {
         let now_ms = self.worker.ops.clock.now_ms();
         if now_ms.saturating_sub(self.kept_ms) >= PROGRESS_INTERVAL_MS {
             self.kept_ms = now_ms;
-            self.worker.keep(&self.progress).await?;
+            // Where there is no room for that, ending objects is what makes some.
+            if let Err(Ended::Failed(error)) = self.worker.keep(&self.progress).await {
+                tracing::warn!(error = %error.message, "how far the lifecycle rules are can not be kept");
+            }
         }
         Ok(())
     }

@@ -48,12 +48,15 @@ fn system(call: &Call, name: &str) -> Result<Option<String>, S3Error> {
 
 /// `aws-chunked` is how the bytes came, not what they are.
 fn without_framing(coding: &str) -> Option<String> {
+    if !coding.to_ascii_lowercase().contains("aws-chunked") {
+        return Some(coding.to_owned());
+    }
     let kept: Vec<&str> = coding
         .split(',')
         .map(str::trim)
         .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("aws-chunked"))
         .collect();
-    (!kept.is_empty()).then(|| kept.join(","))
+    (!kept.is_empty()).then(|| kept.join(", "))
 }
 
 /// `x-amz-meta-*`; what comes in several lines is joined by commas, as HTTP has it.

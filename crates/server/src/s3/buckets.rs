@@ -78,7 +78,11 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     let request = create_bucket::Request { bucket: bucket.clone(), location, owner: owner.clone() };
     if !create_bucket::run(ops, request).await? {
         // It was there already, and stays as it is: who asks for something else must not be told that he got it.
-        let access = &ops.settings(&bucket)?.access;
+        let settings = ops.settings(&bucket)?;
+        let access = &settings.access;
+        if locks && settings.object_lock.is_none() {
+            return Err(S3Error::new(S3Code::BucketAlreadyExists).detail("BucketName", bucket.as_str()));
+        }
         let is_so = said.is_none_or(|said| access.ownership == OwnershipControls::Said(said));
         return if is_so && access.acl == acl && tags.is_none() {
             Ok(created(answer::empty(StatusCode::OK), &path))

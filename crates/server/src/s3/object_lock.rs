@@ -5,7 +5,9 @@
 //!
 //! Source: AWS, "Locking objects with Object Lock".
 
-use gabion_store::{Attributes, ConfigScope, Retention, RetentionMode, StoreError, VERSIONING, VersionId, Versioning};
+use gabion_store::{
+    Attributes, ConfigScope, Configs, Retention, RetentionMode, StoreError, VERSIONING, VersionId, Versioning,
+};
 use gabion_types::ObjectKey;
 use http::header::{HeaderMap, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
@@ -269,11 +271,15 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let document = body::document(call, DocumentDigests::Any).await?;
     bucket::head(ops, &call.bucket()?).await?;
     let rule = LockRule::parse(&document)?;
-    if call.settings(ops)?.versioning != Versioning::Enabled {
+    let scope = ConfigScope::Bucket(call.bucket()?);
+    let is_versioned = |configs: &Configs| configs.versioning() == Versioning::Enabled;
+    if let Err(error) = ops.store.put_config_if(scope, NAME, rule.document().into(), is_versioned).await {
+        if !matches!(error, StoreError::PreconditionFailed(_)) {
+            return Err(error.into());
+        }
         let message = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration";
         return Err(S3Error::with(S3Code::InvalidBucketState, message));
     }
-    ops.store.put_config(ConfigScope::Bucket(call.bucket()?), NAME, rule.document().into()).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 
@@ -314,10 +320,7 @@ pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response
     let bypass = bypasses(ops, call).await?;
     let change = move |attributes: &mut Attributes| {
         if let Some(before) = attributes.retention.filter(|before| before.until_ms > now_ms) {
-            let extends = retention.is_some_and(|after| {
-                let is_as_strict = after.mode == before.mode || after.mode == RetentionMode::Compliance;
-                is_as_strict && after.until_ms >= before.until_ms
-            });
+            let extends = retention.is_some_and(|after| after.mode == before.mode && after.until_ms >= before.until_ms);
             let may_weaken = bypass && before.mode == RetentionMode::Governance;
             if !extends && !may_weaken {
                 return Err(StoreError::AccessDenied("Access Denied because object protected by object lock."));

@@ -3,7 +3,9 @@
 //! Source: AWS, "Using versioning in S3 buckets", "ListObjectVersions".
 
 use bytes::Bytes;
-use gabion_store::{ListVersions, ListedVersions, VERSIONING, VersionId, VersionSummary, Versioning};
+use gabion_store::{
+    ConfigScope, Configs, ListVersions, ListedVersions, StoreError, VERSIONING, VersionId, VersionSummary, Versioning,
+};
 use gabion_types::limits::LIST_KEYS_MAX;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
@@ -12,9 +14,9 @@ use s3s::Body;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
-use super::date;
 use super::listing::{Names, Owners, STANDARD, owner};
 use super::xml::{Xml, parse_versioning};
+use super::{date, object_lock};
 use crate::error::{DELETE_MARKER, S3Code, S3Error, VERSION_ID};
 use crate::ops::checksums::kind_name;
 use crate::ops::{Ops, bucket};
@@ -56,20 +58,26 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let versioning = match configuration.status.as_ref().map(|status| status.as_str()) {
         Some("Enabled") => Versioning::Enabled,
         Some("Suspended") => Versioning::Suspended,
-        _ => {
+        Some(_) => return Err(S3Code::MalformedXML.into()),
+        None => {
             return Err(S3Error::with(
                 S3Code::IllegalVersioningConfigurationException,
                 "The Versioning element must be specified",
             ));
         }
     };
-    if versioning == Versioning::Suspended && call.settings(ops)?.object_lock.is_some() {
+    let is_suspended = versioning == Versioning::Suspended;
+    let allows = move |configs: &Configs| !is_suspended || configs.get(object_lock::NAME).is_none();
+    let document = Bytes::from_static(versioning.document().as_bytes());
+    let scope = ConfigScope::Bucket(call.bucket()?);
+    if let Err(error) = ops.store.put_config_if(scope, VERSIONING, document, allows).await {
+        if !matches!(error, StoreError::PreconditionFailed(_)) {
+            return Err(error.into());
+        }
         let message =
             "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.";
         return Err(S3Error::with(S3Code::InvalidBucketState, message));
     }
-    let document = Bytes::from_static(versioning.document().as_bytes());
-    ops.store.put_config(gabion_store::ConfigScope::Bucket(call.bucket()?), VERSIONING, document).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 

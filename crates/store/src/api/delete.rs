@@ -15,6 +15,8 @@ pub struct DeleteObject {
     pub if_match: Option<EtagMatch>,
     /// Only if it is the one of this commit.
     pub if_seq: Option<Seq>,
+    /// Only if the version that is named is not the newest of its key.
+    pub if_noncurrent: bool,
     /// Whether a version that is retained in governance mode may go all the same; the caller has checked the permission.
     pub bypass_governance: bool,
 }
@@ -23,7 +25,7 @@ impl DeleteObject {
     /// Deletes what is current.
     #[must_use]
     pub fn current(key: ObjectKey) -> Self {
-        Self { key, version: None, if_match: None, if_seq: None, bypass_governance: false }
+        Self { key, version: None, if_match: None, if_seq: None, if_noncurrent: false, bypass_governance: false }
     }
 }
 

@@ -70,22 +70,32 @@ pub(super) fn put_marker(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutMarkerMut
 /// There is no `null` version any more: in a bucket that never kept versions, no object.
 pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
-    place.make_room(overlay, at.version(), None)?;
-    place.promote(overlay)
+    let room = place.make_room(overlay, at.version(), None)?;
+    place.promote(overlay, room.and_then(|room| room.removed_current))
 }
 
-pub(super) fn delete_version(overlay: &mut Overlay<'_>, m: DeleteVersionMutation) -> Result<(), StoreError> {
+pub(super) fn delete_version(
+    overlay: &mut Overlay<'_>,
+    at: &At<'_>,
+    m: DeleteVersionMutation,
+) -> Result<(), StoreError> {
+    if m.version >= at.seq {
+        // It was asked for before there was such a version, and says nothing of the one that came.
+        return Ok(());
+    }
     let place = Place::new(overlay, &m.bucket, &m.key)?;
     // Whatever record it came by.
     let any_move = (m.version, Some(Seq::from_u64(u64::MAX)));
-    place.make_room(overlay, any_move, Some(VersionKind::Version))?;
-    place.promote(overlay)
+    let room = place.make_room(overlay, any_move, Some(VersionKind::Version))?;
+    place.promote(overlay, room.and_then(|room| room.removed_current))
 }
 
 /// A place that is free for a row.
 pub(super) struct Room {
     /// The current object that stays, or becomes an older version.
     current: Option<ObjectRow>,
+    /// The commit of the current object that was taken away: all others are older.
+    pub(super) removed_current: Option<Seq>,
 }
 
 /// A key of a bucket, and where its rows are.
@@ -131,8 +141,9 @@ impl Place {
         match current {
             Some(row) if is_it(&row) && is_newer(&row) => Ok(None),
             Some(row) if is_it(&row) => {
+                let removed_current = Some(row.seq);
                 self.remove(overlay, Table::Object, self.row_key.clone(), row)?;
-                Ok(Some(Room { current: None }))
+                Ok(Some(Room { current: None, removed_current }))
             }
             current => {
                 let of = if VersionKind::is_null(kind) { VersionKey::Null } else { VersionKey::Of(version.0) };
@@ -141,7 +152,7 @@ impl Place {
                     Some((key, row)) => self.remove(overlay, Table::Version, key, row)?,
                     None => {}
                 }
-                Ok(Some(Room { current }))
+                Ok(Some(Room { current, removed_current: None }))
             }
         }
     }
@@ -196,7 +207,7 @@ impl Place {
         let is_newest = match &room.current {
             // It is the newest of all others.
             Some(current) => current.seq < row.seq,
-            None => self.newest(overlay)?.is_none_or(|(_, newest)| newest.seq < row.seq),
+            None => self.newest(overlay, room.removed_current)?.is_none_or(|(_, newest)| newest.seq < row.seq),
         };
         if is_newest && let Some(current) = room.current {
             overlay.delete(Table::Object, self.row_key.clone());
@@ -207,7 +218,7 @@ impl Place {
             return Ok(());
         }
         self.put_version(overlay, row);
-        self.promote(overlay)
+        self.promote(overlay, None)
     }
 
     /// Puts a row into the table `Version`.
@@ -218,12 +229,12 @@ impl Place {
         self.is_versioned = true;
     }
 
-    /// Makes the newest version current, if it is an object and none is.
-    pub(super) fn promote(&self, overlay: &mut Overlay<'_>) -> Result<(), StoreError> {
+    /// Makes the newest version current, if it is an object and none is. `behind`: all there are, are older than this commit.
+    pub(super) fn promote(&self, overlay: &mut Overlay<'_>, behind: Option<Seq>) -> Result<(), StoreError> {
         if !self.is_versioned || overlay.get_raw(Table::Object, &self.row_key)?.is_some() {
             return Ok(());
         }
-        if let Some((key, row)) = self.newest(overlay)?
+        if let Some((key, row)) = self.newest(overlay, behind)?
             && !VersionKind::is_marker(row.kind)
         {
             overlay.delete(Table::Version, key);
@@ -232,13 +243,16 @@ impl Place {
         Ok(())
     }
 
-    /// The newest row in the table `Version`.
-    fn newest(&self, overlay: &Overlay<'_>) -> Result<Option<(Vec<u8>, ObjectRow)>, StoreError> {
+    /// The newest row in the table `Version`. `behind` as for [`Place::promote`]: what lies before it is not looked at, where many rows may have
+    /// been that are deleted.
+    fn newest(&self, overlay: &Overlay<'_>, behind: Option<Seq>) -> Result<Option<(Vec<u8>, ObjectRow)>, StoreError> {
         if !self.is_versioned {
             return Ok(None);
         }
         let null = self.version(overlay, VersionKey::Null)?;
-        let numbered = overlay.first_with_prefix(Table::Version, &keys::numbered_of_object(&self.row_key))?;
+        let prefix = keys::numbered_of_object(&self.row_key);
+        let from = behind.map(|seq| self.version_key(VersionKey::Of(seq)));
+        let numbered = overlay.first_with_prefix(Table::Version, &prefix, from.as_deref().unwrap_or(&prefix))?;
         let numbered = numbered.map(|(key, row)| Ok::<_, StoreError>((key, ObjectRow::decode(&row)?))).transpose()?;
         Ok(null.into_iter().chain(numbered).max_by_key(|(_, row)| row.seq))
     }

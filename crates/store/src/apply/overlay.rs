@@ -113,18 +113,19 @@ impl<'a> Overlay<'a> {
         Ok(found.into_iter().collect())
     }
 
-    /// The first row whose key begins with `prefix`.
+    /// The first row at `from` or above whose key begins with `prefix`.
     pub(crate) fn first_with_prefix(
         &self,
         table: Table,
         prefix: &[u8],
+        from: &[u8],
     ) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
         let changed = &self.rows[table as usize];
         let here = changed
-            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
             .find_map(|(key, row)| Some((key.clone(), row.clone()?)));
-        let mut pages = Pages::new(ScanRange::prefix(table, prefix), FIRST_ROWS);
+        let mut pages = Pages::new(ScanRange::prefix(table, prefix).from(from), FIRST_ROWS);
         while let Some(page) = pages.next(|range, limit| self.index.scan(range, limit))? {
             if let Some(there) = page.into_iter().find(|(key, _)| !changed.contains_key(key)) {
                 return Ok(here.into_iter().chain([there]).min_by(|a, b| a.0.cmp(&b.0)));

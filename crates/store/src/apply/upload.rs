@@ -119,7 +119,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
         };
         place.insert(overlay, room, &row)?;
     } else {
-        place.promote(overlay)?;
+        place.promote(overlay, room.removed_current)?;
     }
     end(overlay, at, &m.bucket, &m.key, m.upload)
 }

@@ -134,7 +134,7 @@ impl Run {
                 };
                 let copied = self.store.copy_object(request).await;
                 if version.content.is_none() {
-                    assert!(matches!(copied.unwrap_err(), StoreError::DeleteMarker { is_named: true, .. }));
+                    assert!(matches!(copied.unwrap_err(), StoreError::InvalidRequest(_)));
                     return;
                 }
                 let id = self.new_id(copied.unwrap().version);
