@@ -94,6 +94,13 @@ impl Inner {
         }
         let conditions = WriteConditions { if_none_match_any: false, if_match: request.if_match.clone() };
         conditions.check(found.map(|row| &row.etag))?;
+        let is_of_second = |row: &ObjectRow, ms: u64| row.modified_ms / 1000 == ms / 1000;
+        if let Some(row) = found
+            && (request.if_size.is_some_and(|size| size != row.size)
+                || request.if_modified_ms.is_some_and(|ms| !is_of_second(row, ms)))
+        {
+            return Err(StoreError::PreconditionFailed("size or time"));
+        }
         if request.if_seq.is_some_and(|seq| found.is_none_or(|row| row.seq != seq)) {
             return Err(StoreError::PreconditionFailed("seq"));
         }

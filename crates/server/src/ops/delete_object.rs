@@ -32,6 +32,8 @@ pub(crate) struct Named {
     /// The version that is to go, not checked.
     pub(crate) version: Option<String>,
     pub(crate) if_match: Option<EtagMatch>,
+    pub(crate) if_size: Option<u64>,
+    pub(crate) if_modified_ms: Option<u64>,
     /// Why it is not deleted, when that is known already.
     pub(crate) refused: Option<S3Error>,
 }
@@ -71,8 +73,14 @@ pub(crate) async fn many(ops: &Ops, request: Request) -> Result<Response, S3Erro
         let version = version.map_err(|_| S3Error::with(S3Code::NoSuchVersion, "Invalid version id specified"));
         let refused = match (named, version) {
             (Ok(key), Ok(version)) => {
-                let (if_match, bypass_governance) = (object.if_match, request.bypass_governance);
-                deletes.push(DeleteObject { version, if_match, bypass_governance, ..DeleteObject::current(key) });
+                deletes.push(DeleteObject {
+                    version,
+                    if_match: object.if_match,
+                    if_size: object.if_size,
+                    if_modified_ms: object.if_modified_ms,
+                    bypass_governance: request.bypass_governance,
+                    ..DeleteObject::current(key)
+                });
                 None
             }
             (Err(error), _) | (_, Err(error)) => Some(error),

@@ -7,6 +7,7 @@ use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
+use time::OffsetDateTime;
 
 use super::acl;
 use super::answer;
@@ -180,10 +181,23 @@ fn range(call: &Call) -> Option<RangeRequest> {
     RangeRequest::parse(&range)
 }
 
+const IF_SIZE: &str = "x-amz-if-match-size";
+const IF_MODIFIED: &str = "x-amz-if-match-last-modified-time";
+
+fn size_of(text: &str) -> Result<u64, S3Error> {
+    text.parse().map_err(|_| S3Error::argument(IF_SIZE, text, "The size is not a number of bytes."))
+}
+
+fn time_of(text: &str) -> Result<u64, S3Error> {
+    date::parse_http(text).ok_or_else(|| S3Error::argument(IF_MODIFIED, text, "The time is no date of HTTP."))
+}
+
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let delete = DeleteObject {
         version: call.version()?,
         if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)),
+        if_size: call.header(IF_SIZE)?.map(size_of).transpose()?,
+        if_modified_ms: call.header(IF_MODIFIED)?.map(time_of).transpose()?,
         bypass_governance: object_lock::bypasses(ops, call).await?,
         ..DeleteObject::current(call.key()?)
     };
@@ -204,8 +218,6 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
         let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
         let parsed = version.as_deref().and_then(|version| version.parse().ok());
         let refused = match ObjectKey::new(&object.key) {
-            _ if object.last_modified_time.is_some() => Some(S3Error::unsupported("LastModifiedTime")),
-            _ if object.size.is_some() => Some(S3Error::unsupported("Size")),
             Ok(key) if !auth::may(ops, call, action, Some(&key), parsed).await? => Some(S3Code::AccessDenied.into()),
             Ok(key) if bypass_governance && !object_lock::may_bypass(ops, call, &key, parsed).await? => {
                 Some(S3Code::AccessDenied.into())
@@ -213,7 +225,12 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
             _ => None,
         };
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
-        objects.push(delete_object::Named { key: object.key, version, if_match, refused });
+        let if_size = object.size.and_then(|size| u64::try_from(size).ok());
+        let if_modified_ms = object
+            .last_modified_time
+            .map(|at| u64::try_from(OffsetDateTime::from(at).unix_timestamp_nanos() / 1_000_000).unwrap_or(0));
+        let named = delete_object::Named { key: object.key, version, if_match, if_size, if_modified_ms, refused };
+        objects.push(named);
     }
     let request = delete_object::Request { bucket: call.bucket()?, objects, bypass_governance };
     let outcomes = delete_object::many(ops, request).await?;

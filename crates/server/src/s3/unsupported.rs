@@ -10,8 +10,6 @@ const REFUSED: &[&str] = &[
     "x-amz-annotation-directive",
     "x-amz-bucket-namespace",
     "x-amz-if-match-initiated-time",
-    "x-amz-if-match-last-modified-time",
-    "x-amz-if-match-size",
     "x-amz-mfa",
     "x-amz-rename-source",
     "x-amz-write-offset-bytes",

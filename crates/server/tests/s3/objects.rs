@@ -158,7 +158,20 @@ async fn deletes_are_idempotent_and_conditional() {
     s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
     s3.delete("/none/k").send(&s3).await.refused(404, "NoSuchBucket");
     s3.delete("/bkt/k?versionId=1").send(&s3).await.refused(400, "InvalidArgument");
-    s3.delete("/bkt/k").header("x-amz-if-match-size", "1").send(&s3).await.refused(501, "NotImplemented");
+    let size = |size: &str| s3.delete("/bkt/sized").header("x-amz-if-match-size", size);
+    let time = |time: &str| s3.delete("/bkt/sized").header("x-amz-if-match-last-modified-time", time);
+    size("1").send(&s3).await.expect(204);
+    let put = || s3.put("/bkt/sized").body("xy").send(&s3);
+    put().await.expect(200);
+    size("1").send(&s3).await.refused(412, "PreconditionFailed");
+    size("many").send(&s3).await.refused(400, "InvalidArgument");
+    size("2").send(&s3).await.expect(204);
+    put().await.expect(200);
+    let modified = s3.head("/bkt/sized").send(&s3).await.header("last-modified").unwrap().to_owned();
+    time("Wed, 21 Oct 2015 07:28:00 GMT").send(&s3).await.refused(412, "PreconditionFailed");
+    time("yesterday").send(&s3).await.refused(400, "InvalidArgument");
+    time(&modified).send(&s3).await.expect(204);
+    s3.head("/bkt/sized").send(&s3).await.expect(404);
 }
 
 #[tokio::test]

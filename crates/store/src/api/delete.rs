@@ -13,6 +13,10 @@ pub struct DeleteObject {
     pub version: Option<VersionId>,
     /// Only if the object (or the version that is named) has this tag.
     pub if_match: Option<EtagMatch>,
+    /// Only if it has this length in bytes.
+    pub if_size: Option<u64>,
+    /// Only if it was modified in this second: Unix time in milliseconds.
+    pub if_modified_ms: Option<u64>,
     /// Only if it is the one of this commit.
     pub if_seq: Option<Seq>,
     /// Only if the version that is named is not the newest of its key.
@@ -25,7 +29,16 @@ impl DeleteObject {
     /// Deletes what is current.
     #[must_use]
     pub fn current(key: ObjectKey) -> Self {
-        Self { key, version: None, if_match: None, if_seq: None, if_noncurrent: false, bypass_governance: false }
+        Self {
+            key,
+            version: None,
+            if_match: None,
+            if_size: None,
+            if_modified_ms: None,
+            if_seq: None,
+            if_noncurrent: false,
+            bypass_governance: false,
+        }
     }
 }
 
