@@ -70,8 +70,8 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
     let versioned = call.query().get("versionId")?.is_some();
     let (target, action) = actions::action(operation, versioned);
     match operation {
-        // Who has no account has none, which is what he is told.
-        Operation::ListBuckets if call.caller().is_anonymous() => return Ok(Standing::Granted),
+        // Who has no account has no buckets.
+        Operation::ListBuckets if call.caller().is_anonymous() => return Err(S3Code::AccessDenied.into()),
         // Nobody's, and about nothing but what browsers may ask for.
         Operation::PreflightRequest => return Ok(Standing::Granted),
         _ => {}
