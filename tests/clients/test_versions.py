@@ -1,6 +1,7 @@
 """Versions and object lock, as boto3 speaks of them."""
 
 import datetime
+import uuid
 
 import pytest
 from test_boto3 import refusal
@@ -11,8 +12,16 @@ def keep(s3, bucket, status):
 
 
 @pytest.fixture
+def bucket(s3):
+    """A bucket that is left as it is: what is kept in it goes with the server."""
+    name = f"versions-{uuid.uuid4()}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture
 def locked(s3):
-    name = f"locked-{datetime.datetime.now().timestamp():.6f}".replace(".", "-")
+    name = f"locked-{uuid.uuid4()}"
     s3.create_bucket(Bucket=name, ObjectLockEnabledForBucket=True)
     return name
 
