@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn configs(text: &'static str) -> Configs {
-        Configs::new(None, BTreeMap::from([("cors".to_owned(), Bytes::from_static(text.as_bytes()))]))
+        Configs::new(Some("me".to_owned()), BTreeMap::from([("cors".to_owned(), Bytes::from_static(text.as_bytes()))]))
     }
 
     #[test]
@@ -203,6 +203,13 @@ mod tests {
         cache.forget(Some(&bucket));
         assert!(cache.get(&bucket, || Err(StoreError::Busy)).is_err());
         assert_eq!(cache.get(&bucket, || Ok(configs("new"))).unwrap().get("cors").unwrap(), "new");
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_kept() {
+        let (cache, bucket) = (ConfigCache::default(), BucketName::new("bucket").unwrap());
+        assert!(cache.get(&bucket, || Ok(Configs::new(None, BTreeMap::new()))).is_ok());
+        assert!(cache.get(&bucket, || Err(StoreError::Busy)).is_err());
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn system(call: &Call, name: &str) -> Result<Option<String>, S3Error> {
 /// `aws-chunked` is how the bytes came, not what they are.
 fn without_framing(coding: &str) -> Option<String> {
     if !coding.to_ascii_lowercase().contains("aws-chunked") {
-        return Some(coding.to_owned());
+        return Some(coding.trim().to_owned()).filter(|coding| !coding.is_empty());
     }
     let kept: Vec<&str> = coding
         .split(',')
@@ -169,6 +169,8 @@ mod tests {
             ("aws-chunked,gzip", Some("gzip")),
             ("gzip, aws-chunked", Some("gzip")),
             ("gzip", Some("gzip")),
+            ("deflate,  gzip", Some("deflate,  gzip")),
+            ("deflate, aws-chunked, gzip", Some("deflate, gzip")),
             ("", None),
         ] {
             assert_eq!(without_framing(coding).as_deref(), kept, "{coding}");
