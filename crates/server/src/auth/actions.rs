@@ -51,6 +51,18 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         O::GetBucketWebsite => (Target::Bucket, "s3:GetBucketWebsite"),
         O::PutBucketWebsite => (Target::Bucket, "s3:PutBucketWebsite"),
         O::DeleteBucketWebsite => (Target::Bucket, "s3:DeleteBucketWebsite"),
+        O::GetBucketReplication => (Target::Bucket, "s3:GetReplicationConfiguration"),
+        O::GetBucketAccelerateConfiguration => (Target::Bucket, "s3:GetAccelerateConfiguration"),
+        O::GetBucketAbac => (Target::Bucket, "s3:GetBucketAbac"),
+        O::GetBucketAnalyticsConfiguration | O::ListBucketAnalyticsConfigurations => {
+            (Target::Bucket, "s3:GetAnalyticsConfiguration")
+        }
+        O::GetBucketIntelligentTieringConfiguration | O::ListBucketIntelligentTieringConfigurations => {
+            (Target::Bucket, "s3:GetIntelligentTieringConfiguration")
+        }
+        O::GetBucketMetricsConfiguration | O::ListBucketMetricsConfigurations => {
+            (Target::Bucket, "s3:GetMetricsConfiguration")
+        }
         O::GetBucketLogging => (Target::Bucket, "s3:GetBucketLogging"),
         O::PutBucketLogging => (Target::Bucket, "s3:PutBucketLogging"),
         O::GetBucketLifecycleConfiguration => (Target::Bucket, "s3:GetLifecycleConfiguration"),

@@ -13,7 +13,7 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
+    absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
     object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, tags,
     unsupported, uploads, versioning, website,
 };
@@ -197,6 +197,21 @@ impl Dispatch {
             Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(ops, call)).await,
             Operation::PutBucketLifecycleConfiguration => Box::pin(lifecycle::put(ops, call)).await,
             Operation::DeleteBucketLifecycle => Box::pin(lifecycle::delete(ops, call)).await,
+            Operation::GetBucketReplication => Box::pin(absent::replication(ops, call)).await,
+            Operation::GetBucketAccelerateConfiguration => Box::pin(absent::acceleration(ops, call)).await,
+            Operation::GetBucketAbac => Box::pin(absent::abac(ops, call)).await,
+            Operation::GetBucketAnalyticsConfiguration
+            | Operation::GetBucketIntelligentTieringConfiguration
+            | Operation::GetBucketMetricsConfiguration => Box::pin(absent::one(ops, call)).await,
+            Operation::ListBucketAnalyticsConfigurations => {
+                Box::pin(absent::list(ops, call, "ListBucketAnalyticsConfigurationResult")).await
+            }
+            Operation::ListBucketIntelligentTieringConfigurations => {
+                Box::pin(absent::list(ops, call, "ListBucketIntelligentTieringConfigurationsOutput")).await
+            }
+            Operation::ListBucketMetricsConfigurations => {
+                Box::pin(absent::list(ops, call, "ListMetricsConfigurationsResult")).await
+            }
             Operation::GetBucketAcl => Box::pin(acl::get_of_bucket(ops, call)).await,
             Operation::PutBucketAcl => Box::pin(acl::put_of_bucket(ops, call)).await,
             Operation::GetObjectAcl => Box::pin(acl::get_of_object(ops, call)).await,

@@ -6,6 +6,7 @@
 //! behind it look the same to a client. The body is not polled before the request was found good, so that a client that
 //! waits for `100 Continue` sends it only then.
 
+mod absent;
 mod acl;
 mod answer;
 mod attributes;

@@ -60,11 +60,14 @@ operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
     DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
     DeleteBucketPolicy, DeleteBucketTagging, DeleteBucketWebsite, DeleteObject, DeleteObjectTagging, DeleteObjects,
-    DeletePublicAccessBlock, GetBucketAcl, GetBucketCors, GetBucketEncryption, GetBucketLifecycleConfiguration,
-    GetBucketLocation, GetBucketLogging, GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus,
-    GetBucketRequestPayment, GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl,
+    DeletePublicAccessBlock, GetBucketAbac, GetBucketAccelerateConfiguration, GetBucketAcl,
+    GetBucketAnalyticsConfiguration, GetBucketCors, GetBucketEncryption, GetBucketIntelligentTieringConfiguration,
+    GetBucketLifecycleConfiguration, GetBucketLocation, GetBucketLogging, GetBucketMetricsConfiguration,
+    GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketReplication, GetBucketRequestPayment,
+    GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl,
     GetObjectAttributes, GetObjectLegalHold, GetObjectLockConfiguration, GetObjectRetention, GetObjectTagging,
-    GetPublicAccessBlock, HeadBucket, HeadObject, ListBuckets, ListMultipartUploads, ListObjectVersions, ListObjects,
+    GetPublicAccessBlock, HeadBucket, HeadObject, ListBucketAnalyticsConfigurations,
+    ListBucketIntelligentTieringConfigurations, ListBucketMetricsConfigurations, ListBuckets, ListMultipartUploads, ListObjectVersions, ListObjects,
     ListObjectsV2, ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
     PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
     PutBucketRequestPayment, PutBucketTagging, PutBucketVersioning, PutBucketWebsite, PutObject, PutObjectAcl,
@@ -319,7 +322,27 @@ const CONFIGURATIONS: &[(&str, [Option<Operation>; 3])] = &[
     ),
 ];
 
+/// Configurations that no bucket has, and nobody can write: what reads one, and what reads the one that an `id` names.
+const ABSENT: &[(&str, Operation, Operation)] = &[
+    ("abac", Operation::GetBucketAbac, Operation::GetBucketAbac),
+    ("accelerate", Operation::GetBucketAccelerateConfiguration, Operation::GetBucketAccelerateConfiguration),
+    ("analytics", Operation::ListBucketAnalyticsConfigurations, Operation::GetBucketAnalyticsConfiguration),
+    (
+        "intelligent-tiering",
+        Operation::ListBucketIntelligentTieringConfigurations,
+        Operation::GetBucketIntelligentTieringConfiguration,
+    ),
+    ("metrics", Operation::ListBucketMetricsConfigurations, Operation::GetBucketMetricsConfiguration),
+    ("replication", Operation::GetBucketReplication, Operation::GetBucketReplication),
+];
+
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
+    if method == Method::GET
+        && !query.is_empty()
+        && let Some((_, all, one)) = ABSENT.iter().find(|(name, ..)| query.has(name))
+    {
+        return Ok(if query.has("id") { *one } else { *all });
+    }
     supported(query)?;
     if let Some((_, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
         let at = [Method::GET, Method::PUT, Method::DELETE].iter().position(|known| known == method);
@@ -448,6 +471,12 @@ mod tests {
             ("POST", "/bkt/k", form, "405"),
             ("PUT", "/bkt", form, "CreateBucket"),
             ("POST", "/bkt?delete", form, "DeleteObjects"),
+            ("GET", "/bkt?replication", &[], "GetBucketReplication"),
+            ("PUT", "/bkt?replication", &[], "501"),
+            ("GET", "/bkt/k?replication", &[], "501"),
+            ("GET", "/bkt?analytics", &[], "ListBucketAnalyticsConfigurations"),
+            ("GET", "/bkt?metrics&id=x", &[], "GetBucketMetricsConfiguration"),
+            ("DELETE", "/bkt?metrics&id=x", &[], "501"),
             ("PATCH", "/bkt", &[], "405"),
             ("GET", "/bkt/k", &[], "GetObject"),
             ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),

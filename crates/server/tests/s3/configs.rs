@@ -60,6 +60,22 @@ async fn who_pays_can_be_said() {
 }
 
 #[tokio::test]
+async fn what_no_bucket_has_is_not_there() {
+    let s3 = S3::with_bucket().await;
+    s3.get("/bkt?replication").send(&s3).await.refused(404, "ReplicationConfigurationNotFoundError");
+    for query in ["analytics", "intelligent-tiering", "metrics"] {
+        let listed = s3.get(&format!("/bkt?{query}")).send(&s3).await.expect(200);
+        assert_eq!(listed.elements("IsTruncated"), ["false"], "{query}");
+        s3.get(&format!("/bkt?{query}&id=one")).send(&s3).await.refused(404, "NoSuchConfiguration");
+    }
+    assert_eq!(s3.get("/bkt?accelerate").send(&s3).await.expect(200).elements("Status"), [""; 0]);
+    assert_eq!(s3.get("/bkt?abac").send(&s3).await.expect(200).elements("Status"), ["Disabled"]);
+    for query in ["replication", "accelerate", "abac", "metrics"] {
+        s3.get(&format!("/none?{query}")).send(&s3).await.refused(404, "NoSuchBucket");
+    }
+}
+
+#[tokio::test]
 async fn objects_send_elsewhere() {
     let s3 = S3::with_bucket().await;
     let put = |place: &str| s3.put("/bkt/k").body("x").header("x-amz-website-redirect-location", place);

@@ -43,6 +43,9 @@ async fn what_is_not_served_is_not_implemented() {
     for (method, target) in [
         ("PUT", "/bkt/k?encryption"),
         ("PUT", "/bkt?replication"),
+        ("PUT", "/bkt?accelerate"),
+        ("PUT", "/bkt?metrics&id=x"),
+        ("DELETE", "/bkt?replication"),
         ("POST", "/bkt/k?restore"),
         ("POST", "/bkt/k?select&select-type=2"),
         ("GET", "/bkt/k?torrent"),
