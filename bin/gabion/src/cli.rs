@@ -83,7 +83,7 @@ pub(crate) enum Action {
     /// Show, change and attach managed policies.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Show and limit what buckets of a running server hold; `gabion account quota` limits accounts.
+    /// Show and limit what buckets and users of a running server hold; `gabion account quota` limits accounts.
     #[command(subcommand)]
     Quota(QuotaCommand),
     /// Put a load on an S3 endpoint and measure it.

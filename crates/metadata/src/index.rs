@@ -37,7 +37,7 @@ pub enum Table {
     Manifest = 4,
     /// Segments by id.
     Segment = 5,
-    /// Counters by bucket.
+    /// Counters by bucket, and by user.
     Usage = 6,
     /// Deployment, format version, clock and the like, by short names.
     System = 7,

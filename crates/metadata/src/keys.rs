@@ -46,6 +46,28 @@ pub fn bucket(bucket: &BucketName) -> Vec<u8> {
     bucket.as_str().as_bytes().to_vec()
 }
 
+/// What is counted in the table `Usage` beside the objects of a bucket, which are under [`bucket`]. No bucket's name begins so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted<'a> {
+    /// Parts of the open uploads of a bucket.
+    PartsOfBucket(&'a str),
+    /// Objects that a user made.
+    ObjectsOfUser(&'a str),
+    /// Parts of the open uploads that a user began.
+    PartsOfUser(&'a str),
+}
+
+/// Key of a counter.
+#[must_use]
+pub fn counter(counted: Counted<'_>) -> Vec<u8> {
+    let (kind, name) = match counted {
+        Counted::PartsOfBucket(name) => ("/parts/", name),
+        Counted::ObjectsOfUser(name) => ("/user/", name),
+        Counted::PartsOfUser(name) => ("/user-parts/", name),
+    };
+    [kind, name].concat().into_bytes()
+}
+
 /// Reads [`bucket`].
 ///
 /// # Errors

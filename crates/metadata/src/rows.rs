@@ -31,7 +31,7 @@ pub use layout::{Home, Layout};
 pub use listed::{ListedAttributes, ListedChecksum, ListedObject};
 pub use manifest::{ManifestPage, ManifestPart};
 pub use object::{ObjectRow, PartsSummary, VersionKind};
-pub use part::PartRow;
+pub use part::{CountsFor, PartRow};
 pub use segment::{LaneKind, SegmentRow, SegmentState};
 pub use snapshot::SnapshotRow;
 pub use upload::UploadRow;

@@ -74,6 +74,16 @@ pub trait CredentialStore: Send + Sync + 'static {
     /// The account that is named.
     fn account(&self, name: AccountName<'_>) -> Option<Arc<Account>>;
 
+    /// Whether any account or user has a quota.
+    fn has_quotas(&self) -> bool {
+        false
+    }
+
+    /// How much the user with this id may hold of what it made.
+    fn user_quota(&self, _id: &str) -> Quota {
+        Quota::default()
+    }
+
     /// How much the buckets of the account with this canonical id may hold together.
     fn quota(&self, _canonical_id: &str) -> Quota {
         Quota::default()

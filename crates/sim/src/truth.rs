@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use gabion_metadata::{
-    Index, MemoryIndex, ScanRange, Table, keys,
+    Index, MemoryIndex, ScanRange, Table,
+    keys::{self, Counted},
     rows::{
-        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, RowError, SegmentRow,
-        SegmentState, SnapshotRow, UploadRow, UsageRow, VersionKind,
+        BucketRow, ConfigRow, CountsFor, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, RowError,
+        SegmentRow, SegmentState, SnapshotRow, UploadRow, UsageRow, VersionKind,
     },
 };
 use gabion_types::{Extent, ManifestId, SegmentId};
@@ -49,6 +50,12 @@ fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
     for (_, row) in all(index, Table::Part) {
         let row = PartRow::decode(&row)?;
         sums.home(row.home);
+        if let Some(CountsFor { bucket, creator }) = &row.counts {
+            sums.count(keys::counter(Counted::PartsOfBucket(bucket)), row.size);
+            if let Some(creator) = creator {
+                sums.count(keys::counter(Counted::PartsOfUser(creator)), row.size);
+            }
+        }
         sums.layouts.push((row.layout, row.size));
     }
     for (_, row) in all(index, Table::Config) {
@@ -66,9 +73,10 @@ fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
         let row = ObjectRow::decode(&row)?;
         sums.home(row.home);
         if !VersionKind::is_marker(row.kind) {
-            let usage = sums.usage.entry(bucket).or_default();
-            usage.objects += 1;
-            usage.bytes += row.size;
+            sums.count(bucket, row.size);
+            if let Some(creator) = &row.attributes.creator {
+                sums.count(keys::counter(Counted::ObjectsOfUser(creator)), row.size);
+            }
         }
         if let Some(parts) = &row.parts
             && let Err(wrong) = sums.parts(index, parts.manifest, parts.count as usize, row.size)?
@@ -92,6 +100,12 @@ fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
 impl Sums {
     fn home(&mut self, home: Home) {
         *self.live.entry(home.segment).or_default() += i64::from(home.bytes);
+    }
+
+    fn count(&mut self, counter: Vec<u8>, size: u64) {
+        let usage = self.usage.entry(counter).or_default();
+        usage.objects += 1;
+        usage.bytes += size;
     }
 
     fn parts(

@@ -377,6 +377,7 @@ async fn copy(store: &Store, source: Line) -> Line {
         metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
+        creator: None,
         acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,

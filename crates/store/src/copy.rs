@@ -235,7 +235,8 @@ impl Inner {
             (None, None) => source.checksums.clone(),
         };
         let extents = extents_of(&*index, &source.layout)?;
-        let versioning = self.bucket_configs(&request.bucket)?.versioning();
+        let configs = self.bucket_configs(&request.bucket)?;
+        let versioning = configs.versioning();
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
@@ -251,7 +252,15 @@ impl Inner {
         if !Mutation::fits(&mutation.encode()) {
             return Ok(Copied::TooManyParts);
         }
-        let committed = self.commit_referring(&mutation, &extents).await?;
+        let creator = request.creator.as_deref();
+        let reserved = match self.limits(&configs, creator)? {
+            Some(limits) => {
+                let place = (&request.bucket, &request.key);
+                Some(Box::pin(self.reserve_object(limits, place, &configs, creator, source.size)).await?)
+            }
+            None => None,
+        };
+        let committed = self.commit_reserved(&mutation, &extents, reserved).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Copied::Done(PutResult {
             etag: source.etag,
@@ -334,8 +343,8 @@ fn copied_attributes(request: &CopyObject, source: &ObjectRow) -> Attributes {
         }
     };
     let tags = request.tags.as_ref().unwrap_or(&source.attributes.tags).clone();
-    let (owner, acl) = (request.owner.clone(), request.acl.clone());
-    tidy(Attributes { tags, owner, acl, encryption: None, ..attributes })
+    let (owner, acl, creator) = (request.owner.clone(), request.acl.clone(), request.creator.clone());
+    tidy(Attributes { tags, owner, acl, creator, encryption: None, ..attributes })
 }
 
 /// A checksum of the full object that its row holds.

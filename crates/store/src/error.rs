@@ -95,6 +95,9 @@ pub enum StoreError {
     /// The body did not come as promised.
     #[error("the body failed: {0}")]
     Body(#[from] BodyError),
+    /// It would be more than the bucket, its account or the user may hold.
+    #[error("a quota would be exceeded")]
+    QuotaExceeded,
     /// The targets are full: reads and deletes go on.
     #[error("there is no space left")]
     NoSpace,

@@ -16,6 +16,7 @@ use crate::{
     holds::Hold,
     late_md5::{LateMd5, LateMd5s},
     locks::Guards,
+    quotas::Reserved,
     store::Share,
 };
 
@@ -29,11 +30,13 @@ pub(crate) struct Kept {
     pub _share: Option<Share>,
     /// Room that the body was let in for, and its record: while others wait, they may depend on what it overwrites.
     pub _admitted: [Option<Admitted>; 2],
+    /// What it adds to what is limited.
+    pub reserved: Option<Box<Reserved>>,
 }
 
 impl From<Hold> for Kept {
     fn from(hold: Hold) -> Self {
-        Self { hold, guards: Guards::default(), _share: None, _admitted: [None, None] }
+        Self { hold, guards: Guards::default(), _share: None, _admitted: [None, None], reserved: None }
     }
 }
 

@@ -42,6 +42,7 @@ mod mutation;
 mod open;
 mod pages;
 mod put;
+mod quotas;
 pub mod range;
 mod references;
 mod sealed;
@@ -64,6 +65,7 @@ pub use api::{
         PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
     },
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
+    quota::{Holder, Holding, Limit, Limits, QuotaKeeper},
     version::{VersionId, VersionIdError},
 };
 pub use compact::Compacted;

@@ -87,6 +87,8 @@ counters! {
     memory_refusals,
     /// Copies that moved no bytes.
     copies_by_reference,
+    /// Objects, parts and completions that were refused because a quota would have been exceeded.
+    quota_refusals,
     /// Reads that began anew because the object changed between the look-up and the pin.
     read_retries,
 }

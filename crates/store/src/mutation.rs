@@ -3,7 +3,9 @@
 //! One version byte, then a CBOR enum. Fields have fixed positions and are only ever added at the end. A mutation never
 //! depends on anything but older mutations; in a rebuild those of them that no row needs any more may be gone.
 
-use gabion_metadata::rows::{Attributes, ChecksumKind, Etag, ObjectRow, PartTag, Salt, StoredChecksum, VersionKind};
+use gabion_metadata::rows::{
+    Attributes, ChecksumKind, CountsFor, Etag, ObjectRow, PartTag, Salt, StoredChecksum, VersionKind,
+};
 use gabion_types::{BucketName, Extent, ObjectKey, SegmentId, Seq, UploadId, limits::MUTATION_BYTES_MAX};
 use minicbor::{Decode, Encode};
 
@@ -257,6 +259,9 @@ pub(crate) struct PutPartMutation {
     /// Its salt, if the upload is encrypted.
     #[n(7)]
     pub salt: Option<Salt>,
+    /// Where its bytes count while its upload is open.
+    #[n(8)]
+    pub counts: Option<CountsFor>,
 }
 
 /// An upload ends; the parts it names become the current object.
@@ -502,6 +507,7 @@ mod tests {
                 checksums: vec![],
                 data: Data::Record,
                 salt: Some(Salt([8; 16])),
+                counts: Some(CountsFor { bucket: "bucket".into(), creator: Some("AIDA1".into()) }),
             })),
             Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
                 bucket: "bucket".into(),
@@ -531,6 +537,7 @@ mod tests {
                     checksums: vec![],
                     data: Data::Extents(vec![extent]),
                     salt: None,
+                    counts: None,
                 }),
             })),
             Mutation::Move(Box::new(MoveMutation {

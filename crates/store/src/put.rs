@@ -18,8 +18,8 @@ impl Store {
     /// has ended stores nothing; later it is finished all the same.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `EntityTooLarge`, `BadDigest`, `Body`, `NoSpace`, `Busy`,
-    /// `Unavailable`, `Key`.
+    /// `NoSuchBucket`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `EntityTooLarge`, `BadDigest`, `Body`, `QuotaExceeded`,
+    /// `NoSpace`, `Busy`, `Unavailable`, `Key`.
     pub async fn put_object(&self, mut request: PutObject, mut body: ObjectBody) -> Result<PutResult, StoreError> {
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
@@ -67,7 +67,11 @@ impl Inner {
     }
 
     /// Commits an object whose bytes were taken in; what is kept holds the locks. As [`Inner::commit_with`].
-    pub(crate) async fn store_object(&self, request: PutObject, collected: Collected) -> Result<PutResult, StoreError> {
+    pub(crate) async fn store_object(
+        &self,
+        request: PutObject,
+        mut collected: Collected,
+    ) -> Result<PutResult, StoreError> {
         let modified_ms = self.env.clock.now_ms();
         let checksums = body::stored_full(&collected.checksums);
         let (data, record) = match collected.content {
@@ -79,7 +83,14 @@ impl Inner {
         let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
         let encryption = request.attributes.encryption.clone();
         // As it is under the lock: it changes only when nobody writes into the bucket.
-        let versioning = self.bucket_configs(&request.bucket)?.versioning();
+        let configs = self.bucket_configs(&request.bucket)?;
+        let (versioning, creator) = (configs.versioning(), request.attributes.creator.as_deref());
+        if let Some(limits) = self.limits(&configs, creator)? {
+            let place = (&request.bucket, &request.key);
+            let reserved = Box::pin(self.reserve_object(limits, place, &configs, creator, collected.size));
+            collected.kept.reserved = Some(reserved.await?);
+        }
+        drop(configs);
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
             bucket: request.bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),

@@ -37,7 +37,9 @@ use crate::{
     md5s::Md5s,
     metrics::StoreMetrics,
     mutation::Mutation,
-    open, snapshot, tasks, upkeep,
+    open,
+    quotas::{Quotas, Reserved},
+    snapshot, tasks, upkeep,
 };
 
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
@@ -71,6 +73,7 @@ pub(crate) struct Inner {
     pub scrub: upkeep::Scrub,
     pub compaction: Compaction,
     pub holdback: Arc<Holdback>,
+    pub quotas: Quotas,
     /// Who keeps the keys of encrypted objects.
     pub keys: OnceLock<Arc<dyn KeyKeeper>>,
     put_memory: Budget,
@@ -246,6 +249,7 @@ impl Store {
             snapshotting: tokio::sync::Mutex::default(),
             byte_copies: Semaphore::new(byte_copies),
             closed: AtomicBool::new(false),
+            quotas: Quotas::default(),
             keys: OnceLock::new(),
             uncertain: Arc::default(),
             index_full: AtomicBool::new(false),
@@ -551,9 +555,19 @@ impl Inner {
         mutation: &Mutation,
         extents: &[Extent],
     ) -> Result<Committed, StoreError> {
+        self.commit_reserved(mutation, extents, None).await
+    }
+
+    /// The same, in room that was reserved.
+    pub(crate) async fn commit_reserved(
+        &self,
+        mutation: &Mutation,
+        extents: &[Extent],
+        reserved: Option<Box<Reserved>>,
+    ) -> Result<Committed, StoreError> {
         let mut hold = self.holds.hold();
         extents.iter().for_each(|extent| hold.add(extent.segment));
-        self.commit_with(mutation, Vec::new(), 0, hold.into()).await
+        self.commit_with(mutation, Vec::new(), 0, Kept { reserved, ..hold.into() }).await
     }
 
     /// Commits a mutation with its record's data, and lets go of what is kept for it. What refers to no segment is handed to the log before anything is

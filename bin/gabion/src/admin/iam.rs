@@ -231,13 +231,29 @@ pub(crate) enum PolicyCommand {
     },
 }
 
-/// What buckets may hold.
+/// Whose quota is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Limited {
+    /// The bucket.
+    bucket: Option<String>,
+    /// A user of the account instead: what he made, in all buckets.
+    #[arg(long, value_name = "NAME", conflicts_with = "bucket")]
+    user: Option<String>,
+}
+
+impl Limited {
+    fn with(self, bytes: Option<u64>, objects: Option<u64>) -> Value {
+        json!({ "bucket": self.bucket, "user": self.user, "bytes": bytes, "objects": objects })
+    }
+}
+
+/// What buckets and users may hold.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
-    /// Limit what a bucket may hold; what is not given is not limited.
+    /// Limit what a bucket or a user may hold; what is not given is not limited.
     Set {
-        /// The bucket.
-        bucket: String,
+        #[command(flatten)]
+        of: Limited,
         /// Most bytes of objects.
         #[arg(long)]
         bytes: Option<u64>,
@@ -247,10 +263,17 @@ pub(crate) enum QuotaCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Show what a bucket holds, and may hold.
+    /// Limit a bucket or a user no more.
+    Clear {
+        #[command(flatten)]
+        of: Limited,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show what a bucket or a user holds, and may hold; without one of them all buckets of the account.
     Show {
-        /// The bucket.
-        bucket: String,
+        #[command(flatten)]
+        of: Limited,
         #[command(flatten)]
         common: Common,
     },
@@ -262,10 +285,9 @@ pub(crate) enum QuotaCommand {
 /// See [`account`].
 pub(crate) fn quota(command: QuotaCommand) -> Result<(), Failure> {
     match command {
-        QuotaCommand::Set { bucket, bytes, objects, common } => {
-            common.ask("quota/set", json!({ "bucket": bucket, "bytes": bytes, "objects": objects }))
-        }
-        QuotaCommand::Show { bucket, common } => common.ask("quota/show", json!({ "bucket": bucket })),
+        QuotaCommand::Set { of, bytes, objects, common } => common.ask("quota/set", of.with(bytes, objects)),
+        QuotaCommand::Clear { of, common } => common.ask("quota/clear", of.with(None, None)),
+        QuotaCommand::Show { of, common } => common.ask("quota/show", of.with(None, None)),
     }
 }
 

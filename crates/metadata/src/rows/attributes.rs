@@ -52,6 +52,9 @@ pub struct Attributes {
     /// Whether it may not be deleted until this is taken back.
     #[n(14)]
     pub legal_hold: Option<bool>,
+    /// Id of the user whose object it is where users are limited: who made it. Nothing for all that no user made.
+    #[n(15)]
+    pub creator: Option<String>,
 }
 
 /// Until when a version of an object may not be deleted, and whether anybody may.

@@ -36,6 +36,20 @@ pub struct PartRow {
     /// Its salt, if the upload is encrypted.
     #[n(8)]
     pub salt: Option<Salt>,
+    /// Where its bytes count while its upload is open; nothing for one that is older than this field, or that only moves.
+    #[n(9)]
+    pub counts: Option<CountsFor>,
+}
+
+/// Whose bytes those of a part are.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct CountsFor {
+    /// The bucket of its upload.
+    #[n(0)]
+    pub bucket: String,
+    /// Who began its upload: [`super::Attributes::creator`].
+    #[n(1)]
+    pub creator: Option<String>,
 }
 
 row!(PartRow, "part", version 1);

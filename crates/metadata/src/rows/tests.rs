@@ -100,6 +100,7 @@ fn part() -> PartRow {
         home: home(),
         moved: None,
         salt: None,
+        counts: None,
     }
 }
 
@@ -180,6 +181,8 @@ fn rows_round_trip() {
     round_trips(9, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
     round_trips(9, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
     round_trips(9, PartRow { salt: Some(Salt([1; 16])), ..part() });
+    let counts = CountsFor { bucket: "abc".into(), creator: Some("AIDA1".into()) };
+    round_trips(10, PartRow { counts: Some(counts), ..part() });
     round_trips(7, ManifestPart { sealed: Some(SealedPart { salt: Salt([1; 16]), start: 7 }), ..manifest_part() });
     let sealed = Attributes { encryption: Some(Box::new(encryption())), ..attributes() };
     round_trips(11, ObjectRow { attributes: sealed.clone(), ..object() });

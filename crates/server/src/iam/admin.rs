@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use gabion_store::{ConfigScope, ListBuckets, StoreError};
-use gabion_types::BucketName;
+use gabion_store::ListBuckets;
 use gabion_types::limits::BUCKETS_MAX;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +19,6 @@ use super::state::{Key, State, Tenant};
 use super::{Iam, builtin, ids};
 use crate::auth::identity::ACCOUNT_ID_DIGITS;
 use crate::credentials::{AccountName, SecretKey};
-use crate::s3::quota;
 
 /// Most accounts of a site.
 const ACCOUNTS_MAX: usize = 10_000;
@@ -40,7 +38,7 @@ pub struct Request {
     canonical_id: Option<String>,
     display_name: Option<String>,
     email: Option<String>,
-    user: Option<String>,
+    pub(super) user: Option<String>,
     group: Option<String>,
     role: Option<String>,
     name: Option<String>,
@@ -51,7 +49,7 @@ pub struct Request {
     policy: Option<String>,
     document: Option<String>,
     description: Option<String>,
-    bucket: Option<String>,
+    pub(super) bucket: Option<String>,
     bytes: Option<u64>,
     objects: Option<u64>,
     /// With all that belongs to it.
@@ -59,7 +57,11 @@ pub struct Request {
 }
 
 impl Request {
-    fn tenant<'a>(&self, iam: &Iam, state: &'a State) -> Result<&'a Arc<Tenant>, IamError> {
+    pub(super) fn quota(&self) -> Quota {
+        Quota { bytes: self.bytes, objects: self.objects }
+    }
+
+    pub(super) fn tenant<'a>(&self, iam: &Iam, state: &'a State) -> Result<&'a Arc<Tenant>, IamError> {
         match self.account.as_deref() {
             None => state.tenant(&iam.first_account),
             Some(name) => {
@@ -72,11 +74,6 @@ impl Request {
 
     fn needed<'a>(value: &'a Option<String>, what: &str) -> Result<&'a str, IamError> {
         value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| IamError::missing(what))
-    }
-
-    fn bucket(&self) -> Result<BucketName, IamError> {
-        let name = Self::needed(&self.bucket, "bucket")?;
-        BucketName::new(name).map_err(|_| IamError::validation(format!("{name} is no name of a bucket.")))
     }
 
     /// Whose keys or policies are meant: nothing for the account itself.
@@ -110,8 +107,12 @@ impl Iam {
             "account/update" => self.account_update(request).await,
             "account/delete" => self.account_delete(request).await,
             "account/quota" => self.account_quota(request).await,
-            "quota/set" => self.bucket_quota(request).await,
-            "quota/show" => self.bucket_usage(&request),
+            "quota/set" => {
+                let quota = request.quota();
+                self.quota_set(request, quota).await
+            }
+            "quota/clear" => self.quota_set(request, Quota::default()).await,
+            "quota/show" => self.quota_show(&request),
             "user/create" => self.user_create(request).await,
             "user/list" => self.user_list(&request),
             "user/show" => self.user_show(&request),
@@ -136,6 +137,7 @@ impl Iam {
     }
 
     async fn account_create(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
+        let quota = request.quota();
         let id = request.id.unwrap_or_else(|| ids::account(&*self.entropy));
         if id.len() != ACCOUNT_ID_DIGITS || !id.bytes().all(|digit| digit.is_ascii_digit()) {
             return Err(IamError::validation("The id of an account has 12 digits."));
@@ -148,7 +150,6 @@ impl Iam {
         let display_name = request.display_name.unwrap_or_else(|| id.clone());
         let email = request.email.filter(|email| !email.is_empty());
         check_names(&display_name, email.as_deref())?;
-        let quota = Quota { bytes: request.bytes, objects: request.objects };
         let doc = AccountDoc { id, canonical_id, display_name, email, created_ms: self.now_ms(), quota };
         let made = doc.clone();
         self.change(move |_, draft| {
@@ -259,40 +260,6 @@ impl Iam {
             Ok(json!({ "deleted": id }))
         })
         .await
-    }
-
-    async fn account_quota(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
-        let quota = Quota { bytes: request.bytes, objects: request.objects };
-        self.change(move |iam, draft| {
-            let doc = AccountDoc { quota, ..request.tenant(iam, &draft.state)?.doc.clone() };
-            let shown = account_json(&doc);
-            draft.put_account(doc);
-            Ok(shown)
-        })
-        .await
-    }
-
-    /// Limits what a bucket may hold; without limits it goes.
-    async fn bucket_quota(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
-        let quota = Quota { bytes: request.bytes, objects: request.objects };
-        let bucket = request.bucket()?;
-        let scope = ConfigScope::Bucket(bucket.clone());
-        let outcome = if quota.is_unlimited() {
-            self.store.delete_config(scope, quota::NAME).await
-        } else {
-            let document = serde_json::to_vec(&quota).map_err(|_| IamError::failure())?;
-            self.store.put_config(scope, quota::NAME, document.into()).await
-        };
-        outcome.map_err(|error| of_bucket(error, &bucket))?;
-        Ok(json!({ "bucket": bucket.as_str(), "quota": quota }))
-    }
-
-    fn bucket_usage(&self, request: &Request) -> Result<Value, IamError> {
-        let bucket = request.bucket()?;
-        let usage = self.store.usage(&bucket).map_err(|error| of_bucket(error, &bucket))?;
-        let configs = self.store.bucket_configs(&bucket)?;
-        let quota: Option<Value> = configs.get(quota::NAME).and_then(|document| serde_json::from_slice(document).ok());
-        Ok(json!({ "bucket": bucket.as_str(), "quota": quota, "objects": usage.objects, "bytes": usage.bytes }))
     }
 
     async fn user_create(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
@@ -513,14 +480,6 @@ fn check_names(display_name: &str, email: Option<&str>) -> Result<(), IamError> 
     Err(IamError::validation("A display name has 1 to 256 bytes; so has an address, and an '@'."))
 }
 
-/// What a bucket's absence is for an operator.
-fn of_bucket(error: StoreError, bucket: &BucketName) -> IamError {
-    match error {
-        StoreError::NoSuchBucket => IamError::no_entity("bucket", bucket.as_str()),
-        other => other.into(),
-    }
-}
-
 /// What clients can put into a signature's credential, and long enough to be a secret.
 fn check_pair(access_key: &str, secret_key: &str) -> Result<(), IamError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -554,6 +513,7 @@ fn user_json(tenant: &Tenant, state: &State, user: &User) -> Value {
         "groups": groups.collect::<Vec<_>>(),
         "inline_policies": user.policies.inline.keys().collect::<Vec<_>>(),
         "attached_policies": user.policies.attached,
+        "quota": user.quota,
         "access_keys": keys.iter().map(|key| key.doc.access_key.clone()).collect::<Vec<_>>(),
     })
 }

@@ -17,6 +17,7 @@ pub(crate) mod http;
 mod ids;
 pub(crate) mod model;
 mod oidc;
+mod quotas;
 mod seal;
 mod session;
 mod state;
@@ -164,7 +165,8 @@ impl Iam {
     }
 
     /// Lets requests see another state.
-    fn swap(&self, state: State) {
+    fn swap(&self, mut state: State) {
+        state.find_quotas();
         if let Some(tenant) = state.tenants.get(&self.first_account) {
             let identity = Identity::root(Arc::clone(&tenant.account), self.root_access_key.clone());
             let secret = self.root.load().secret.clone();
@@ -255,11 +257,16 @@ impl CredentialStore for Iam {
         self.state.load().account(name).map(|tenant| Arc::clone(&tenant.account))
     }
 
+    fn has_quotas(&self) -> bool {
+        self.state.load().has_quotas
+    }
+
+    fn user_quota(&self, id: &str) -> Quota {
+        self.state.load().limited_users.get(id).copied().unwrap_or_default()
+    }
+
     fn quota(&self, canonical_id: &str) -> Quota {
         let state = self.state.load();
-        if !state.has_quotas {
-            return Quota::default();
-        }
         state.account(AccountName::CanonicalId(canonical_id)).map(|tenant| tenant.doc.quota).unwrap_or_default()
     }
 }
@@ -353,6 +360,7 @@ fn load(store: &Store, sealer: &Sealer, first: &Account) -> Result<(State, Optio
             }
         }
     }
+    state.find_quotas();
     Ok((state, token_key))
 }
 

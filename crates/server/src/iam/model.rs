@@ -93,6 +93,9 @@ pub(crate) struct User {
     /// Ids of the groups that it is in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
+    /// How much it may hold of what it made, in all buckets.
+    #[serde(default, skip_serializing_if = "Quota::is_unlimited")]
+    pub(crate) quota: Quota,
 }
 
 /// A group.

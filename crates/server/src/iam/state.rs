@@ -10,7 +10,7 @@ use gabion_policy::Policy;
 
 use super::builtin;
 use super::error::IamError;
-use super::model::{AccountDoc, Group, KeyDoc, ManagedPolicy, Policies, Provider, Role, User};
+use super::model::{AccountDoc, Group, KeyDoc, ManagedPolicy, Policies, Provider, Quota, Role, User};
 use crate::credentials::{Account, AccountName, Credential, Identity, Principal, SecretKey};
 
 /// What is under an account. Names are in lower case.
@@ -186,13 +186,24 @@ pub(crate) struct State {
     pub(crate) keys: HashMap<Arc<str>, Arc<Key>>,
     /// Accounts by their canonical ids.
     canonical: HashMap<String, String>,
-    /// Whether any account had a quota since the start.
+    /// Whether any account or user has a quota.
     pub(crate) has_quotas: bool,
+    /// Users with a quota, by their ids.
+    pub(crate) limited_users: HashMap<String, Quota>,
 }
 
 impl State {
     pub(crate) fn tenant(&self, account: &str) -> Result<&Arc<Tenant>, IamError> {
         self.tenants.get(account).ok_or_else(|| IamError::no_entity("account", account))
+    }
+
+    /// Looks who has a quota.
+    pub(crate) fn find_quotas(&mut self) {
+        let users = self.tenants.values().flat_map(|tenant| tenant.users.values());
+        let limited = users.filter(|user| !user.quota.is_unlimited());
+        self.limited_users = limited.map(|user| (user.named.id.clone(), user.quota)).collect();
+        let limits_account = |tenant: &Arc<Tenant>| !tenant.doc.quota.is_unlimited();
+        self.has_quotas = !self.limited_users.is_empty() || self.tenants.values().any(limits_account);
     }
 
     /// How many documents make it up.
@@ -238,7 +249,6 @@ impl State {
     }
 
     pub(crate) fn put_tenant(&mut self, tenant: Tenant) {
-        self.has_quotas |= !tenant.doc.quota.is_unlimited();
         self.canonical.insert(tenant.doc.canonical_id.clone(), tenant.doc.id.clone());
         self.tenants.insert(tenant.doc.id.clone(), Arc::new(tenant));
     }

@@ -27,7 +27,6 @@ use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
 use crate::s3::Deliveries;
-use crate::s3::quota::Usages;
 
 /// What operations run on.
 pub(crate) struct Ops {
@@ -43,8 +42,6 @@ pub(crate) struct Ops {
     pub(crate) default_encryption: Option<Encrypt>,
     /// Whose objects are in buckets that do not say.
     pub(crate) object_ownership: Ownership,
-    /// What buckets and accounts with quotas hold.
-    pub(crate) usages: Usages,
 }
 
 impl Ops {

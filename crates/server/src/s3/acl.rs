@@ -12,6 +12,7 @@ use super::answer;
 use super::attributes;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
+use super::quota;
 use super::settings::BucketSettings;
 use super::xml::{Xml, parse_acl};
 use crate::access::acl::{Acl, GRANTS_MAX, Grant, Grantee, Owners, Permission};
@@ -189,7 +190,7 @@ pub(crate) fn of_new_object(ops: &Ops, call: &Call, bucket: &BucketName) -> Resu
 pub(super) fn attributes_of_new(ops: &Ops, call: &Call) -> Result<Attributes, S3Error> {
     let bucket = call.named_bucket().ok_or(S3Code::InvalidBucketName)?;
     let ObjectAccess { owner, acl } = of_new_object(ops, call, bucket)?;
-    Ok(Attributes { owner, acl, ..attributes::read(call)? })
+    Ok(Attributes { owner, acl, creator: quota::creator(call.caller()), ..attributes::read(call)? })
 }
 
 /// Where ACLs do not count, those are let through that say what is so anyway; `private`, which says it too, only where nobody said that they

@@ -13,7 +13,7 @@ use super::acl::{self, ObjectAccess};
 use super::answer;
 use super::call::Call;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date, encryption, object_lock, tags, versioning, website};
+use super::{attributes, checksums, conditions, date, encryption, object_lock, quota, tags, versioning, website};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
@@ -44,6 +44,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         metadata,
         tags: tags::of_copy(call)?,
         owner,
+        creator: quota::creator(call.caller()),
         acl,
         conditions: conditions::write(call)?,
         checksum_algorithm: checksums::algorithm(call, "x-amz-checksum-algorithm")?,

@@ -140,7 +140,7 @@ impl Dispatch {
             call.is_charged = payment::charges(ops, call).await?;
         }
         if operation != Operation::GetObject && operation != Operation::HeadObject && is_of_bucket {
-            quota::check(ops, call, operation).await?;
+            quota::look(ops, call, operation)?;
         }
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {

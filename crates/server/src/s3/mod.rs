@@ -95,7 +95,6 @@ use host::Domains;
 pub(crate) use logging::Deliveries;
 pub use logging::{LogDeliveryFigures, LogDeliveryOptions};
 pub(crate) use query::Query;
-use quota::Usages;
 use received::Received;
 use request_id::{RequestId, RequestIds};
 pub(crate) use route::Operation;
@@ -250,6 +249,7 @@ impl S3Service {
         }
         let first = credentials.first_account();
         store.set_owner(Owner { id: first.canonical_id.clone(), display_name: first.display_name.clone() });
+        store.set_quota_keeper(Arc::new(quota::Keeper::new(&credentials)));
         let ops = Ops {
             store,
             region: options.region.clone(),
@@ -257,7 +257,6 @@ impl S3Service {
             logs: Deliveries::new(options.log_figures),
             credentials,
             object_ownership: options.object_ownership,
-            usages: Usages::default(),
             default_encryption: options.default_encryption.map(Encrypt::by),
         };
         let ops = Arc::new(ops);

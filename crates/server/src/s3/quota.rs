@@ -1,163 +1,104 @@
-//! Quotas: how much a bucket, or all buckets of an account, may hold.
+//! Quotas: how much a bucket, all buckets of an account, and what a user made, may hold.
 //!
-//! Looked at before a body is asked for, with the size that the request says, which a body can not exceed. What is admitted counts at once, so that requests
-//! under way together do not go over; what there really is is looked up every second, and again before anything is refused. That an object is
-//! replaced and frees its room is not counted in advance.
+//! The store asks here what is limited and decides, exactly, when something is committed (`gabion_store::QuotaKeeper`). What can not fit by the
+//! size that a request says is refused before its body is asked for as well, as a courtesy; by then it is known who asks, and that he may.
 
-use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
-use gabion_store::{GetObject, ListBuckets, ListParts, UploadRef, Usage};
-use gabion_types::BucketName;
-use gabion_types::limits::BUCKETS_MAX;
-use parking_lot::Mutex;
+use gabion_store::{Configs, Limit, Limits, QuotaKeeper, StoreError, UploadPart, UploadRef};
 
 use super::call::Call;
-use super::copies::source_name;
 use super::route::Operation;
+use super::settings::BucketSettings;
+use crate::credentials::{CredentialStore, Identity, Principal};
 use crate::error::{S3Code, S3Error};
 use crate::iam::Quota;
-use crate::ops::Ops;
+use crate::ops::{Ops, part_number};
 
 /// Name of the document of a bucket's quota.
 pub(crate) const NAME: &str = "quota";
-/// How long what was looked up counts, in milliseconds.
-const KNOWN_MS: u64 = 1000;
-/// Buckets and accounts whose usage is remembered; beyond them it is looked up anew.
-const KNOWN_MAX: usize = 10_000;
-/// Parts that are looked up at a time.
-const PARTS_PAGE: usize = 1000;
 
 /// A document of a bucket's quota.
 pub(crate) fn parse(document: &[u8]) -> Result<Quota, S3Error> {
     serde_json::from_slice(document).map_err(|_| S3Code::InternalError.into())
 }
 
-/// What whole quotas are of.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Of {
-    Bucket(BucketName),
-    /// The account with this canonical id.
-    Account(String),
+/// Tells the store what is limited. It is held by the store, which users are held in: so it holds them loosely.
+pub(crate) struct Keeper(Weak<dyn CredentialStore>);
+
+impl Keeper {
+    pub(super) fn new(credentials: &Arc<dyn CredentialStore>) -> Self {
+        Self(Arc::downgrade(credentials))
+    }
 }
 
-struct Known {
-    at_ms: u64,
-    usage: Usage,
+impl QuotaKeeper for Keeper {
+    fn limits(&self, bucket: &Configs, creator: Option<&str>) -> Result<Limits, StoreError> {
+        let unknown = |what: &str| StoreError::Internal(format!("{what} can not be read"));
+        let settings = BucketSettings::of(bucket);
+        let of_bucket = match &settings.quota {
+            None => Quota::default(),
+            Some(Ok(quota)) => *quota,
+            Some(Err(_)) => return Err(unknown("the quota of a bucket")),
+        };
+        let credentials = self.0.upgrade().ok_or_else(|| unknown("quotas"))?;
+        let mut limits = Limits { bucket: limit(of_bucket), ..Limits::default() };
+        if credentials.has_quotas() {
+            limits.account = bucket.owner().map(|owner| limit(credentials.quota(owner))).unwrap_or_default();
+            limits.user = creator.map(|user| limit(credentials.user_quota(user))).unwrap_or_default();
+        }
+        Ok(limits)
+    }
 }
 
-/// What buckets and accounts with quotas hold, as far as that was looked up lately.
-#[derive(Default)]
-pub(crate) struct Usages(Mutex<HashMap<Of, Known>>);
+fn limit(quota: Quota) -> Limit {
+    Limit { bytes: quota.bytes, objects: quota.objects }
+}
 
-/// Refuses what would go over a quota.
+/// Whose what he makes is, where users are limited: his own, if he is a user. What the root or a role makes is no user's.
+pub(super) fn creator(caller: &Identity) -> Option<String> {
+    match &caller.principal {
+        Principal::User { id, .. } => Some(id.clone()),
+        Principal::Anonymous | Principal::Root | Principal::AssumedRole { .. } => None,
+    }
+}
+
+/// Refuses what its size says is too much.
 ///
 /// # Errors
 /// `QuotaExceeded`; those of the store.
-pub(super) async fn check(ops: &Ops, call: &Call, operation: Operation) -> Result<(), S3Error> {
-    use Operation::{CompleteMultipartUpload, CopyObject, PostObject, PutObject, UploadPart, UploadPartCopy};
-    let writes = matches!(
-        operation,
-        PutObject | PostObject | CopyObject | UploadPart | UploadPartCopy | CompleteMultipartUpload
-    );
-    if !writes {
+pub(super) fn look(ops: &Ops, call: &Call, operation: Operation) -> Result<(), S3Error> {
+    if !matches!(operation, Operation::PutObject | Operation::UploadPart) || !is_limited(ops, call)? {
         return Ok(());
     }
-    let settings = call.settings(ops)?;
-    let of_bucket = settings.quota.clone().transpose()?.unwrap_or_default();
-    let owner = settings.access.owner.as_deref();
-    let of_account = owner.map(|owner| ops.credentials.quota(owner)).unwrap_or_default();
-    if of_bucket.is_unlimited() && of_account.is_unlimited() {
-        return Ok(());
-    }
-    let more = Usage {
-        objects: u64::from(!matches!(operation, UploadPart | UploadPartCopy)),
-        bytes: size(ops, call, operation).await?,
-    };
-    if !of_bucket.is_unlimited() {
-        admit(ops, Of::Bucket(call.bucket()?), of_bucket, more).await?;
-    }
-    match owner {
-        Some(owner) if !of_account.is_unlimited() => admit(ops, Of::Account(owner.to_owned()), of_account, more).await,
-        _ => Ok(()),
-    }
-}
-
-/// How many bytes a request brings.
-async fn size(ops: &Ops, call: &Call, operation: Operation) -> Result<u64, S3Error> {
     let number = |name| Ok::<_, S3Error>(call.header(name)?.and_then(|length| length.parse().ok()));
-    match operation {
-        Operation::CompleteMultipartUpload => {
-            let target = UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? };
-            let (mut bytes, mut after) = (0, 0);
-            loop {
-                let page = ops.store.list_parts(ListParts { target: target.clone(), after, max: PARTS_PAGE }).await?;
-                bytes += page.parts.iter().map(|part| part.size).sum::<u64>();
-                match page.next {
-                    Some(next) => after = next,
-                    None => return Ok(bytes),
-                }
-            }
-        }
-        Operation::CopyObject | Operation::UploadPartCopy => {
-            let source = source_name(call)?;
-            // That it is not there, or wants a key, is for the operation to say.
-            let found = ops
-                .store
-                .head_object(GetObject { version: source.version, ..GetObject::whole(source.bucket, source.key) });
-            Ok(found.await.map_or(0, |found| found.info.size))
-        }
-        _ => match number("x-amz-decoded-content-length")? {
-            Some(bytes) => Ok(bytes),
-            None => Ok(number("content-length")?.unwrap_or(0)),
-        },
+    let bytes = match number("x-amz-decoded-content-length")? {
+        Some(bytes) => bytes,
+        None => number("content-length")?.unwrap_or(0),
+    };
+    if operation == Operation::PutObject {
+        return look_at(ops, call, bytes);
     }
+    let target = UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? };
+    let part = UploadPart { target, part_number: part_number(call.query().text("partNumber")?)? };
+    Ok(ops.store.check_part_room(&part, bytes)?)
 }
 
-async fn admit(ops: &Ops, of: Of, quota: Quota, more: Usage) -> Result<(), S3Error> {
-    let now_ms = ops.clock.now_ms();
-    {
-        let mut known = ops.usages.0.lock();
-        if let Some(known) = known.get_mut(&of)
-            && now_ms.saturating_sub(known.at_ms) < KNOWN_MS
-            && fits(known.usage, more, quota)
-        {
-            known.usage = sum(known.usage, more);
-            return Ok(());
-        }
+/// The same for an object of at least so many bytes.
+///
+/// # Errors
+/// See [`look`].
+pub(super) fn look_at(ops: &Ops, call: &Call, bytes: u64) -> Result<(), S3Error> {
+    if is_limited(ops, call)? {
+        let creator = creator(call.caller());
+        ops.store.check_room(&call.bucket()?, &call.key()?, creator.as_deref(), bytes)?;
     }
-    let usage = look_up(ops, &of).await?;
-    if !fits(usage, more, quota) {
-        return Err(S3Code::QuotaExceeded.into());
-    }
-    let mut known = ops.usages.0.lock();
-    if known.len() >= KNOWN_MAX {
-        known.clear();
-    }
-    known.insert(of, Known { at_ms: now_ms, usage: sum(usage, more) });
     Ok(())
 }
 
-async fn look_up(ops: &Ops, of: &Of) -> Result<Usage, S3Error> {
-    match of {
-        Of::Bucket(bucket) => Ok(ops.store.usage(bucket)?),
-        Of::Account(owner) => {
-            let all = ListBuckets { prefix: None, after: None, max: BUCKETS_MAX, owner: Some(owner.clone()) };
-            let mut total = Usage::default();
-            for bucket in ops.store.list_buckets(all).await?.buckets {
-                total = sum(total, ops.store.usage(&bucket.name)?);
-            }
-            Ok(total)
-        }
-    }
-}
-
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage { objects: one.objects.saturating_add(other.objects), bytes: one.bytes.saturating_add(other.bytes) }
-}
-
-fn fits(usage: Usage, more: Usage, quota: Quota) -> bool {
-    let after = sum(usage, more);
-    quota.bytes.is_none_or(|most| after.bytes <= most) && quota.objects.is_none_or(|most| after.objects <= most)
+/// Whether there may be a quota that counts.
+fn is_limited(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
+    Ok(call.settings(ops)?.quota.is_some() || ops.credentials.has_quotas())
 }
 
 #[cfg(test)]
@@ -165,20 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_holds_to_the_last_byte() {
-        let usage = |objects, bytes| Usage { objects, bytes };
-        let quota = |bytes, objects| Quota { bytes, objects };
-        let table = [
-            (quota(None, None), usage(u64::MAX, u64::MAX), true),
-            (quota(Some(10), None), usage(9, 9), true),
-            (quota(Some(10), None), usage(9, 10), false),
-            (quota(None, Some(10)), usage(9, 100), true),
-            (quota(None, Some(10)), usage(10, 0), false),
-            (quota(Some(10), Some(0)), usage(0, 0), false),
-        ];
-        for (quota, used, expected) in table {
-            assert_eq!(fits(used, usage(1, 1), quota), expected, "{quota:?} {used:?}");
-        }
-        assert!(parse(b"{\"bytes\":1}").is_ok() && parse(b"{\"byts\":1}").is_err(), "what is not understood restricts");
+    fn what_is_not_understood_restricts() {
+        assert!(parse(b"{\"bytes\":1}").is_ok() && parse(b"{\"byts\":1}").is_err());
     }
 }

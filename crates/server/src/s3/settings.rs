@@ -36,6 +36,11 @@ pub(crate) struct BucketSettings {
 }
 
 impl BucketSettings {
+    /// Of a bucket's documents: parsed once.
+    pub(crate) fn of(configs: &Configs) -> Arc<Self> {
+        configs.parsed(Self::parse)
+    }
+
     fn parse(configs: &Configs) -> Self {
         Self {
             versioning: configs.versioning(),
@@ -78,6 +83,6 @@ impl Ops {
     /// # Errors
     /// Those of the index.
     pub(crate) fn settings(&self, bucket: &BucketName) -> Result<Arc<BucketSettings>, S3Error> {
-        Ok(self.store.bucket_configs(bucket)?.parsed(BucketSettings::parse))
+        Ok(BucketSettings::of(&*self.store.bucket_configs(bucket)?))
     }
 }

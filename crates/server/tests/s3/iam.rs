@@ -4,7 +4,7 @@ use gabion_platform::{Clock, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget};
 use gabion_server::audit::AuditLog;
 
-use crate::harness::{Answer, Call, S3};
+use crate::harness::{Answer, Call, S3, Sign};
 
 /// Somebody who signs: access key, secret key, session token.
 #[derive(Clone)]
@@ -345,6 +345,65 @@ async fn quotas_hold() {
         operator(&s3, "quota/set", serde_json::json!({ "bucket": "none", "bytes": 1 })).await.unwrap_err(),
         "NoSuchEntity"
     );
+}
+
+#[tokio::test]
+async fn users_have_quotas() {
+    let s3 = S3::with_iam().await;
+    let quota = |action: &'static str, request: serde_json::Value| operator(&s3, action, request);
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for name in ["one", "two"] {
+        s3.put(&format!("/{name}")).send(&s3).await.expect(200);
+    }
+    let (ann, ben) = (user(&s3, "ann").await, user(&s3, "ben").await);
+    for name in ["ann", "ben"] {
+        let policy = [("UserName", name), ("PolicyName", "p"), ("PolicyDocument", &*allow("s3:*"))];
+        Signer::root().iam(&s3, "PutUserPolicy", &policy).await.expect(200);
+    }
+    // What he made counts from the beginning, not from when he is limited.
+    ann.sign(s3.put("/one/a")).body(vec![0; 40]).send(&s3).await.expect(200);
+    quota("quota/set", json(r#"{ "user": "ann", "bytes": 100 }"#)).await.unwrap();
+    ann.sign(s3.put("/two/a")).body(vec![0; 61]).send(&s3).await.refused(403, "QuotaExceeded");
+    ann.sign(s3.put("/two/a")).body(vec![0; 50]).send(&s3).await.expect(200);
+    // A copy, and what his sessions make, are his as well; others are not limited.
+    ann.sign(s3.put("/one/b").header("x-amz-copy-source", "/two/a")).send(&s3).await.refused(403, "QuotaExceeded");
+    let session = Signer::of(&ann.sts(&s3, "GetSessionToken", &[]).await.expect(200));
+    session.sign(s3.put("/one/b")).body(vec![0; 11]).send(&s3).await.refused(403, "QuotaExceeded");
+    session.sign(s3.put("/one/b")).body(vec![0; 10]).send(&s3).await.expect(200);
+    ben.sign(s3.put("/one/c")).body(vec![0; 1000]).send(&s3).await.expect(200);
+    s3.put("/one/d").body(vec![0; 1000]).send(&s3).await.expect(200);
+    let shown = quota("quota/show", json(r#"{ "user": "ann" }"#)).await.unwrap();
+    assert_eq!((shown["objects"].as_u64(), shown["bytes"].as_u64()), (Some(3), Some(100)));
+    assert_eq!(shown["quota"]["bytes"], 100);
+    // What another puts in its place is the other's.
+    ben.sign(s3.put("/one/a")).body(vec![0; 40]).send(&s3).await.expect(200);
+    ann.sign(s3.put("/one/e")).body(vec![0; 40]).send(&s3).await.expect(200);
+    // His parts count until their upload ends, whatever the size of the object will be.
+    quota("quota/set", json(r#"{ "user": "ann", "bytes": 120, "objects": 4 }"#)).await.unwrap();
+    let begun = ann.sign(s3.post("/one/u?uploads")).send(&s3).await.expect(200);
+    let upload = begun.element("UploadId").unwrap();
+    let part = |number: u32| s3.put(&format!("/one/u?partNumber={number}&uploadId={upload}"));
+    ann.sign(part(1)).body(vec![0; 21]).send(&s3).await.refused(403, "QuotaExceeded");
+    ann.sign(part(1)).body(vec![0; 20]).send(&s3).await.expect(200);
+    ann.sign(s3.put("/one/f")).body("x").send(&s3).await.refused(403, "QuotaExceeded");
+    let shown = quota("quota/show", json(r#"{ "user": "ann" }"#)).await.unwrap();
+    assert_eq!((shown["parts"].as_u64(), shown["part_bytes"].as_u64()), (Some(1), Some(20)));
+    ann.sign(s3.delete(&format!("/one/u?uploadId={upload}"))).send(&s3).await.expect(204);
+    ann.sign(s3.put("/one/f")).body("x").send(&s3).await.expect(200);
+    ann.sign(s3.put("/one/g")).send(&s3).await.refused(403, "QuotaExceeded");
+    quota("quota/clear", json(r#"{ "user": "ann" }"#)).await.unwrap();
+    ann.sign(s3.put("/one/g")).body(vec![0; 1000]).send(&s3).await.expect(200);
+    // Nobody learns of a quota who is not let in.
+    quota("quota/set", json(r#"{ "bucket": "one", "bytes": 1 }"#)).await.unwrap();
+    let stranger = Signer { access_key: ann.access_key, secret_key: "wrong", token: None };
+    stranger.sign(s3.put("/one/h")).body("xx").send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    s3.put("/one/h").sign(Sign::Not).body("xx").send(&s3).await.refused(403, "AccessDenied");
+    for wrong in [r#"{ "bytes": 1 }"#, r#"{ "user": "none", "bytes": 1 }"#, r#"{ "user": "ann", "bucket": "one" }"#] {
+        assert!(quota("quota/set", json(wrong)).await.is_err(), "{wrong}");
+    }
+    // An account's counts all its buckets.
+    let shown = quota("quota/show", json("{}")).await.unwrap();
+    assert_eq!(shown["bytes"].as_u64(), Some(3141));
 }
 
 /// An identity provider: a key, and the two documents that show it, by HTTP.

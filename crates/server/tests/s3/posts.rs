@@ -214,3 +214,32 @@ async fn signature_version_2_is_an_option() {
         }
     }
 }
+
+/// A form says no size: what counts is what came. Who is not let in learns nothing of it.
+#[tokio::test]
+async fn forms_keep_within_quotas() {
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let quota = serde_json::json!({ "bucket": "bkt", "bytes": 10 });
+    let iam = s3.iam.as_ref().unwrap();
+    iam.administer("quota/set", serde_json::from_value(quota).unwrap()).await.unwrap();
+    let fields = |file| [("key", "k"), ("file", file)];
+    signed(&s3, KEY, &fields("12345678901")).await.refused(403, "QuotaExceeded");
+    signed(&s3, KEY, &fields("1234567890")).await.expect(204);
+    let more = [("key", "l"), ("file", "1")];
+    signed(&s3, KEY, &more).await.refused(403, "QuotaExceeded");
+    signed(&s3, &format!("{KEY},[\"content-length-range\",1,5]"), &more).await.refused(403, "QuotaExceeded");
+    post(&s3, &more).await.refused(403, "AccessDenied");
+    let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{KEY}"));
+    let (credential, date, _) = signed_form_v4(&policy);
+    let wrong = [
+        ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+        ("X-Amz-Credential", &*credential),
+        ("X-Amz-Date", &*date),
+        ("X-Amz-Signature", "00"),
+        ("Policy", &*policy),
+        ("key", "l"),
+        ("file", "1"),
+    ];
+    post(&s3, &wrong).await.refused(403, "SignatureDoesNotMatch");
+}

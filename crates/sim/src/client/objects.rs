@@ -207,6 +207,7 @@ impl Client<'_> {
                 metadata,
                 tags: None,
                 owner: None,
+                creator: None,
                 acl: None,
                 conditions: WriteConditions::default(),
                 checksum_algorithm: None,

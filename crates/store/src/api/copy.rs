@@ -48,6 +48,8 @@ pub struct CopyObject {
     pub owner: Option<String>,
     /// What is granted on the copy: never the source's.
     pub acl: Option<String>,
+    /// Id of the user who makes the copy, if it is a user.
+    pub creator: Option<String>,
     /// When to refuse, by the object that the copy would replace.
     pub conditions: WriteConditions,
     /// Checksum that the copy must have; without one it has the source's.

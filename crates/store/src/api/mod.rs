@@ -9,4 +9,5 @@ pub(crate) mod encryption;
 pub(crate) mod list;
 pub(crate) mod multipart;
 pub(crate) mod object;
+pub(crate) mod quota;
 pub(crate) mod version;

@@ -5,6 +5,7 @@
 //! record that stands twice in the log, or comes again in a replay, changes nothing. A record that moves a row (compaction,
 //! docs/adr/0007) is that row's commit again, at a later place: it applies where the row is of that commit and was not moved since.
 
+mod accounts;
 mod bucket;
 mod config;
 mod object;
@@ -31,13 +32,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    StoreError,
+    Holding, StoreError,
     config_cache::ConfigCache,
     holds::Holds,
     mutation::{MovedRow, Mutation},
     open,
 };
 
+use accounts::Accounts;
+pub(crate) use accounts::{of_bucket as held_by_bucket, of_user as held_by_user};
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
 pub(crate) use snapshot::{Begun, snapshot_row};
@@ -52,6 +55,7 @@ pub(crate) struct Apply {
     pub(crate) configs: ConfigCache,
     /// Buckets with versions that are not current.
     versioned: Versioned,
+    accounts: Accounts,
     work: Work,
     /// Segments exist that can not be read and that the index knows nothing of: what they hold may come back.
     has_unreadable: AtomicBool,
@@ -154,6 +158,7 @@ impl Apply {
             state: Mutex::new(State { segments, buckets }),
             configs: ConfigCache::default(),
             versioned,
+            accounts: Accounts::default(),
             work,
             has_unreadable: AtomicBool::new(false),
             kept: OnceLock::new(),
@@ -197,6 +202,19 @@ impl Apply {
     /// Number of buckets.
     pub(crate) fn buckets(&self) -> usize {
         self.state.lock().buckets
+    }
+
+    /// What the buckets of an account hold together; `is_his` says whether it is who a bucket's row names.
+    pub(crate) fn held_by_account(
+        &self,
+        account: &str,
+        is_his: impl Fn(String) -> bool,
+    ) -> Result<Holding, StoreError> {
+        if let Some(held) = self.accounts.get(account) {
+            return Ok(held);
+        }
+        let _nothing_is_committed = self.state.lock();
+        self.accounts.add_up(&*self.index, account, is_his)
     }
 
     /// Whether a bucket may have objects with versions that are not current, or delete markers.
@@ -251,8 +269,15 @@ impl Apply {
         let mut state = self.state.lock();
         let mut overlay = Overlay::new(&*self.index, &state.segments, &self.versioned);
         change(&mut overlay)?;
+        let counted = self.accounts.is_used().then(|| overlay.usage().clone());
         let outcome = overlay.finish()?;
         self.index.commit(&[], outcome.writes)?;
+        if let Some(counted) = counted {
+            self.accounts.changed(&counted);
+            if outcome.configs.iter().any(Option::is_some) {
+                self.accounts.forget();
+            }
+        }
         outcome.configs.iter().for_each(|bucket| self.configs.forget(bucket.as_ref()));
         self.work.commits.fetch_add(1, Ordering::AcqRel);
         state.buckets = state.buckets.saturating_add_signed(outcome.buckets);

@@ -8,7 +8,7 @@
 use gabion_encryption::Frames;
 use gabion_metadata::{
     Table,
-    keys::{self, VersionKey},
+    keys::{self, Counted, VersionKey},
     rows::{Attributes, Etag, Home, Layout, ManifestPart, ObjectRow, PartsSummary, Row, Salt, SealedPart, VersionKind},
 };
 use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
@@ -115,9 +115,12 @@ impl Place {
         Ok(Self { bucket, row_key, is_versioned })
     }
 
-    /// The key of its bucket.
-    fn bucket_key(&self) -> &[u8] {
-        self.bucket.as_str().as_bytes()
+    /// Counts an object for its bucket, and for the user who made it.
+    fn count(&self, overlay: &mut Overlay<'_>, row: &ObjectRow, count: Count) {
+        overlay.count_usage(self.bucket.as_str().as_bytes(), row.size, count);
+        if let Some(creator) = &row.attributes.creator {
+            overlay.count_usage(&keys::counter(Counted::ObjectsOfUser(creator)), row.size, count);
+        }
     }
 
     fn version_key(&self, version: VersionKey) -> Vec<u8> {
@@ -168,6 +171,9 @@ impl Place {
     /// Takes a row away, and all that it refers to.
     fn remove(&self, overlay: &mut Overlay<'_>, table: Table, key: Vec<u8>, row: ObjectRow) -> Result<(), StoreError> {
         overlay.count_home(row.home, Count::Down);
+        if !VersionKind::is_marker(row.kind) {
+            self.count(overlay, &row, Count::Down);
+        }
         let extents = overlay.take_layout(row.layout)?;
         overlay.count_extents(&extents, Count::Down);
         if let Some(parts) = row.parts {
@@ -175,9 +181,6 @@ impl Place {
                 overlay.count_home(ManifestPart::decode(&part)?.home, Count::Down);
                 overlay.delete(Table::Manifest, key);
             }
-        }
-        if !VersionKind::is_marker(row.kind) {
-            overlay.count_usage(self.bucket_key(), row.size, Count::Down);
         }
         overlay.delete(table, key);
         Ok(())
@@ -202,7 +205,7 @@ impl Place {
         let is_marker = VersionKind::is_marker(row.kind);
         overlay.count_home(row.home, Count::Up);
         if !is_marker {
-            overlay.count_usage(self.bucket_key(), row.size, Count::Up);
+            self.count(overlay, row, Count::Up);
         }
         let is_newest = match &room.current {
             // It is the newest of all others.

@@ -12,7 +12,7 @@ use gabion_metadata::{
 use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{BucketName, Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
-use super::{Outcome, Segment, Segments, bucket, segments, snapshot::Covered, versioned::Versioned};
+use super::{Outcome, Segment, Segments, accounts, bucket, segments, snapshot::Covered, versioned::Versioned};
 use crate::{StoreError, pages::Pages};
 
 /// Rows that one scan returns at most.
@@ -29,8 +29,8 @@ pub(crate) struct Overlay<'a> {
     /// Changed rows per table; `None` for those that are gone.
     rows: [BTreeMap<Vec<u8>, Option<Value>>; Table::ALL.len()],
     segments: segments::Changes,
-    /// Change of objects and bytes per bucket.
-    usage: BTreeMap<Vec<u8>, (i64, i64)>,
+    /// Change of counters by their keys: objects, or parts, and bytes.
+    usage: accounts::Changes,
     buckets: isize,
     covered: Option<Option<Covered>>,
     /// Buckets whose documents changed; the site's when there is none.
@@ -197,12 +197,17 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Objects and bytes of a bucket change.
-    pub(crate) fn count_usage(&mut self, bucket_key: &[u8], bytes: u64, count: Count) {
-        if !self.usage.contains_key(bucket_key) {
-            self.usage.insert(bucket_key.to_vec(), (0, 0));
+    /// How counters change.
+    pub(super) fn usage(&self) -> &accounts::Changes {
+        &self.usage
+    }
+
+    /// An object comes or goes that a counter counts.
+    pub(crate) fn count_usage(&mut self, counter: &[u8], bytes: u64, count: Count) {
+        if !self.usage.contains_key(counter) {
+            self.usage.insert(counter.to_vec(), (0, 0));
         }
-        let usage = self.usage.get_mut(bucket_key).expect("it is there");
+        let usage = self.usage.get_mut(counter).expect("it is there");
         usage.0 += count.signed(1);
         usage.1 += count.signed(bytes);
     }
@@ -297,16 +302,16 @@ impl<'a> Overlay<'a> {
 
     /// All that the batch comes to.
     pub(crate) fn finish(mut self) -> Result<Outcome, StoreError> {
-        for (bucket_key, (objects, bytes)) in std::mem::take(&mut self.usage) {
-            let usage = self.get::<UsageRow>(Table::Usage, &bucket_key)?.unwrap_or_default();
+        for (counter, (objects, bytes)) in std::mem::take(&mut self.usage) {
+            let usage = self.get::<UsageRow>(Table::Usage, &counter)?.unwrap_or_default();
             let usage = UsageRow {
                 objects: usage.objects.saturating_add_signed(objects),
                 bytes: usage.bytes.saturating_add_signed(bytes),
             };
             // No objects, no row: a bucket that is gone leaves none behind.
             match usage.objects {
-                0 => self.delete(Table::Usage, bucket_key),
-                _ => self.put(Table::Usage, bucket_key, &usage),
+                0 => self.delete(Table::Usage, counter),
+                _ => self.put(Table::Usage, counter, &usage),
             }
         }
         let mut writes: Vec<Write> = segments::writes(&self.segments).collect();

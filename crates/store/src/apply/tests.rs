@@ -108,6 +108,7 @@ fn part(part_number: u16) -> Mutation {
         checksums: Vec::new(),
         data: Data::Record,
         salt: None,
+        counts: None,
     }))
 }
 

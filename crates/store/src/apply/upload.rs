@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use gabion_metadata::{
-    Table, keys,
-    rows::{ManifestPart, ObjectRow, PartRow, PartsSummary, Row, UploadRow},
+    Table,
+    keys::{self, Counted},
+    rows::{CountsFor, ManifestPart, ObjectRow, PartRow, PartsSummary, Row, UploadRow},
 };
 use gabion_types::UploadId;
 
@@ -58,6 +59,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
     };
     overlay.count_extents(&extents, Count::Up);
     overlay.count_home(at.home, Count::Up);
+    count_part(overlay, m.counts.as_ref(), m.size, Count::Up);
     let row = PartRow {
         size: m.size,
         tag: m.tag,
@@ -68,6 +70,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
         home: at.home,
         moved: at.moved,
         salt: m.salt,
+        counts: m.counts,
     };
     overlay.put(Table::Part, key, &row);
     Ok(())
@@ -99,6 +102,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
             };
             start += part.size;
             overlay.put(Table::Manifest, keys::manifest_part(manifest, part_number), &row);
+            count_part(overlay, part.counts.as_ref(), part.size, Count::Down);
             // The object refers to record and extents of the part from now on, instead of the part's row.
             extents.extend(overlay.take_layout(part.layout.clone())?);
             overlay.delete(Table::Part, keys::part(m.upload, part_number));
@@ -166,8 +170,18 @@ fn named_parts(
 
 fn drop_part(overlay: &mut Overlay<'_>, key: Vec<u8>, part: PartRow) -> Result<(), StoreError> {
     overlay.count_home(part.home, Count::Down);
+    count_part(overlay, part.counts.as_ref(), part.size, Count::Down);
     let extents = overlay.take_layout(part.layout)?;
     overlay.count_extents(&extents, Count::Down);
     overlay.delete(Table::Part, key);
     Ok(())
+}
+
+/// Counts a part for the bucket of its upload, and for the user who began it.
+fn count_part(overlay: &mut Overlay<'_>, counts: Option<&CountsFor>, size: u64, count: Count) {
+    let Some(CountsFor { bucket, creator }) = counts else { return };
+    overlay.count_usage(&keys::counter(Counted::PartsOfBucket(bucket)), size, count);
+    if let Some(creator) = creator {
+        overlay.count_usage(&keys::counter(Counted::PartsOfUser(creator)), size, count);
+    }
 }

@@ -205,6 +205,8 @@ impl Moving<'_> {
             checksums: part.checksums,
             data: data.clone(),
             salt: part.sealed.map(|sealed| sealed.salt),
+            // The object counts, and it does all the time.
+            counts: None,
         }));
         let encoded = mutation.encode();
         if !Mutation::fits(&encoded) {

@@ -219,6 +219,7 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
                 checksums: row.checksums,
                 data: content.data.clone(),
                 salt: row.salt,
+                counts: row.counts,
             };
             (row.seq, MovedRow::Part(mutation), content, before)
         }

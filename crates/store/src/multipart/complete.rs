@@ -22,7 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `EntityTooLarge`, `InvalidRequest`,
-    /// `BadDigest`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `NoSpace`, `Busy`, `Unavailable`.
+    /// `BadDigest`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `QuotaExceeded`, `NoSpace`, `Busy`, `Unavailable`.
     pub async fn complete_upload(&self, request: CompleteUpload) -> Result<PutResult, StoreError> {
         let inner = Arc::clone(&self.inner);
         self.inner.run(async move { inner.commit_complete(request, None).await }).await
@@ -76,7 +76,15 @@ impl Inner {
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
         let UploadRow { attributes, .. } = upload;
         let encryption = attributes.encryption.clone();
-        let versioning = self.bucket_configs(&target.bucket)?.versioning();
+        let configs = self.bucket_configs(&target.bucket)?;
+        let (versioning, creator) = (configs.versioning(), attributes.creator.as_deref());
+        let reserved = match self.limits(&configs, creator)? {
+            Some(limits) => {
+                let place = (&target.bucket, &target.key);
+                Some(Box::pin(self.reserve_completed(limits, place, &configs, creator, &parts)).await?)
+            }
+            None => None,
+        };
         let mutation = Mutation::CompleteUpload(Box::new(CompleteUploadMutation {
             kind: versioning.kind(),
             bucket: target.bucket.as_str().to_owned(),
@@ -91,7 +99,7 @@ impl Inner {
                 .map(|(part_number, row)| NamedPart { part_number: *part_number, seq: row.seq })
                 .collect(),
         }));
-        let committed = self.commit(&mutation).await?;
+        let committed = self.commit_reserved(&mutation, &[], reserved).await?;
         let parts_count = Some(count(&parts));
         let (seq, version) = (committed.seq, versioning.version(committed.seq));
         Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count, encryption })

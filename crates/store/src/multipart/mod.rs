@@ -21,7 +21,7 @@ use crate::{StoreError, UploadRef, store::Inner};
 
 impl Inner {
     /// The row of an upload; it must belong to the bucket and key that are named.
-    fn upload(&self, target: &UploadRef) -> Result<UploadRow, StoreError> {
+    pub(crate) fn upload(&self, target: &UploadRef) -> Result<UploadRow, StoreError> {
         let key = keys::upload(&target.bucket, &target.key, target.upload);
         match self.index.get(Table::Upload, &key)? {
             Some(row) => Ok(UploadRow::decode(&row)?),

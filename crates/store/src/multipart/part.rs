@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests};
-use gabion_metadata::rows::{Encryption, Etag, ObjectRow, PartTag, Salt};
+use gabion_metadata::rows::{CountsFor, Encryption, Etag, ObjectRow, PartTag, Salt};
 use gabion_types::limits::PART_NUMBER_MAX;
 
 use super::{Wanted, checksums::checksum_of};
@@ -14,6 +14,7 @@ use crate::{
     copy::{check_size, crc64_of, extents_of, full_checksum},
     locks::{Lockable, Mode},
     mutation::{Data, Mutation, PutPartMutation},
+    quotas::Reserved,
     sealed::Seal,
     store::Inner,
 };
@@ -125,6 +126,17 @@ impl Store {
     }
 }
 
+/// A part that is to be committed.
+struct NewPart<'a> {
+    part: &'a UploadPart,
+    /// Who began its upload.
+    creator: Option<String>,
+    size: u64,
+    tag: PartTag,
+    checksums: &'a [Checksum],
+    salt: Option<Salt>,
+}
+
 impl Inner {
     /// Whether a part may be put, by number and upload.
     fn check_part(&self, request: &UploadPart) -> Result<(Wanted, Option<Box<Encryption>>), StoreError> {
@@ -138,7 +150,7 @@ impl Inner {
     async fn commit_part(
         &self,
         request: UploadPart,
-        collected: Collected,
+        mut collected: Collected,
         salt: Option<Salt>,
     ) -> Result<PartResult, StoreError> {
         let _guards = self
@@ -149,14 +161,17 @@ impl Inner {
                 (Lockable::Part(request.target.upload, request.part_number), Mode::Exclusive),
             ])
             .await;
-        self.upload(&request.target)?;
+        let creator = self.upload(&request.target)?.attributes.creator;
+        collected.kept.reserved = self.part_room(&request, creator.as_deref(), collected.size).await?;
         let (data, record) = match collected.content {
             Content::Inline(pieces) => (Data::Record, pieces),
             Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
         };
         let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
         let tag = collected.tag.expect("it was not to be taken later");
-        let (mutation, result) = self.part_mutation(&request, collected.size, tag, &collected.checksums, data, salt);
+        let part =
+            NewPart { part: &request, creator, size: collected.size, tag, checksums: &collected.checksums, salt };
+        let (mutation, result) = self.part_mutation(part, data);
         self.commit_with(&mutation, record, crc64, collected.kept).await?;
         Ok(result)
     }
@@ -180,26 +195,36 @@ impl Inner {
                 (Lockable::Part(part.target.upload, part.part_number), Mode::Exclusive),
             ])
             .await;
-        self.upload(&part.target)?;
+        let creator = self.upload(&part.target)?.attributes.creator;
         let Some(source) = self.source_now(from, source.seq)? else { return Ok(None) };
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());
         let tag = described.md5.map_or_else(|| PartTag::Crc64(crc64_of(&extents)), PartTag::Md5);
-        let (mutation, result) = self.part_mutation(&part, source.size, tag, &described.checksums, data, None);
-        self.commit_referring(&mutation, &extents).await?;
+        let reserved = self.part_room(&part, creator.as_deref(), source.size).await?;
+        let checksums = &described.checksums;
+        let new = NewPart { part: &part, creator, size: source.size, tag, checksums, salt: None };
+        let (mutation, result) = self.part_mutation(new, data);
+        self.commit_reserved(&mutation, &extents, reserved).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Some(result))
     }
 
-    fn part_mutation(
+    /// Room for a part, where that is limited.
+    async fn part_room(
         &self,
         part: &UploadPart,
+        creator: Option<&str>,
         size: u64,
-        tag: PartTag,
-        checksums: &[Checksum],
-        data: Data,
-        salt: Option<Salt>,
-    ) -> (Mutation, PartResult) {
+    ) -> Result<Option<Box<Reserved>>, StoreError> {
+        let configs = self.bucket_configs(&part.target.bucket)?;
+        match self.limits(&configs, creator)? {
+            Some(limits) => Ok(Some(Box::pin(self.reserve_part(limits, part, &configs, creator, size)).await?)),
+            None => Ok(None),
+        }
+    }
+
+    fn part_mutation(&self, new: NewPart<'_>, data: Data) -> (Mutation, PartResult) {
+        let NewPart { part, creator, size, tag, checksums, salt } = new;
         let modified_ms = self.env.clock.now_ms();
         let checksums = body::stored_full(checksums);
         let mutation = Mutation::PutPart(Box::new(PutPartMutation {
@@ -211,6 +236,7 @@ impl Inner {
             checksums: checksums.clone(),
             data,
             salt,
+            counts: Some(CountsFor { bucket: part.target.bucket.as_str().to_owned(), creator }),
         }));
         (mutation, PartResult { etag: tag.etag(), size, modified_ms, checksums, encryption: None })
     }

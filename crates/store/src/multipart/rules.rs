@@ -81,6 +81,7 @@ mod tests {
         PartRow {
             moved: None,
             salt: None,
+            counts: None,
             size,
             tag: PartTag::Md5([number as u8; 16]),
             modified_ms: 1,

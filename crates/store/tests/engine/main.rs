@@ -20,6 +20,7 @@ mod large_moves;
 mod listing;
 mod model;
 mod multipart;
+mod quotas;
 mod real;
 mod recovery;
 mod snapshot;

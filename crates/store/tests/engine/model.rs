@@ -319,6 +319,7 @@ impl Run {
             metadata: CopyMetadata::Copy { own: Box::default() },
             tags: tags.map(numbered),
             owner: None,
+            creator: None,
             acl: None,
             conditions: WriteConditions::default(),
             checksum_algorithm: None,

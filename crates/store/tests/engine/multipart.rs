@@ -158,6 +158,7 @@ async fn a_manifest_of_many_extents() {
         metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
+        creator: None,
         acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,

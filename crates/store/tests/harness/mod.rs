@@ -256,6 +256,7 @@ pub fn copy_request(from: &str, to: &str) -> CopyObject {
         metadata: CopyMetadata::Copy { own: Box::default() },
         tags: None,
         owner: None,
+        creator: None,
         acl: None,
         conditions: WriteConditions::default(),
         checksum_algorithm: None,

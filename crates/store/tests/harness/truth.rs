@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use gabion_metadata::{
     Index, MemoryIndex, ScanRange, Table,
-    keys::{self, VersionKey},
+    keys::{self, Counted, VersionKey},
     rows::{
-        BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow,
+        BucketRow, ConfigRow, CountsFor, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, Row, SegmentRow,
         SnapshotRow, UploadRow, UsageRow, VersionKind,
     },
 };
@@ -45,6 +45,14 @@ pub fn check_counters(index: &MemoryIndex) {
     for (_, row) in rows(Table::Part) {
         let row = PartRow::decode(&row).unwrap();
         home(row.home);
+        if let Some(CountsFor { bucket, creator }) = &row.counts {
+            let counters = [Some(Counted::PartsOfBucket(bucket)), creator.as_deref().map(Counted::PartsOfUser)];
+            for counter in counters.into_iter().flatten() {
+                let usage = usage.entry(keys::counter(counter)).or_default();
+                usage.objects += 1;
+                usage.bytes += row.size;
+            }
+        }
         layouts.push((row.layout, stored(row.size, row.salt.is_some())));
     }
     for (_, row) in rows(Table::Config) {
@@ -69,9 +77,12 @@ pub fn check_counters(index: &MemoryIndex) {
         assert!(!is_current || !VersionKind::is_marker(row.kind), "{place:?}: a delete marker is current");
         home(row.home);
         if !VersionKind::is_marker(row.kind) {
-            let usage = usage.entry(place.0).or_default();
-            usage.objects += 1;
-            usage.bytes += row.size;
+            let creator = row.attributes.creator.as_deref();
+            for counter in creator.map(|id| keys::counter(Counted::ObjectsOfUser(id))).into_iter().chain([place.0]) {
+                let usage = usage.entry(counter).or_default();
+                usage.objects += 1;
+                usage.bytes += row.size;
+            }
         }
         let is_sealed = row.attributes.encryption.is_some();
         let mut stored_bytes = stored(row.size, is_sealed);

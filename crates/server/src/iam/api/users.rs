@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::error::IamError;
-use super::super::model::{Named, Policies, User};
+use super::super::model::{Named, Policies, Quota, User};
 use super::super::{Iam, ids};
 use super::{Ask, Reply, add_tags, names, nothing, page, remove_tags, tags_page, tenant, write_tags};
 use crate::credentials::Principal;
@@ -31,6 +31,7 @@ pub(in crate::iam) fn new_user(
     tags: crate::credentials::Tags,
 ) -> User {
     User {
+        quota: Quota::default(),
         named: Named {
             account: account.to_owned(),
             id: ids::entity(&*iam.entropy, "AIDA"),

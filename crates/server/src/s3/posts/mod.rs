@@ -26,7 +26,7 @@ use super::checksums::BodyDigests;
 use super::route::Operation;
 use super::uploads::location;
 use super::xml::Xml;
-use super::{objects, owners, payment, tags, unsupported};
+use super::{objects, owners, payment, quota, tags, unsupported};
 use crate::auth;
 use crate::auth::forms::{FormKeys, SignedForm};
 use crate::error::{S3Code, S3Error};
@@ -181,9 +181,10 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     }
 
     call.is_charged = payment::charges(ops, call).await?;
+    let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));
+    quota::look_at(ops, call, least)?;
 
     let refused = Arc::new(Mutex::new(None));
-    let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));
     let file = File { form: Some(form), size: 0, least, most: most.min(PUT_BYTES_MAX), refused: Arc::clone(&refused) };
     let digests = BodyDigests::of(call)?;
     let body = ObjectBody {

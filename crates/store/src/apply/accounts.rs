@@ -1,0 +1,126 @@
+//! What the buckets of an account hold together, kept for the accounts that were asked for: those with a quota.
+//!
+//! Made of the buckets' counters when it is first asked for, and from then on changed with them, after each index commit and before anybody is
+//! answered. Any change of buckets throws all of it away.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use gabion_metadata::{
+    Index, ScanRange, Table,
+    keys::{self, Counted},
+    rows::{BucketRow, Row, UsageRow},
+};
+use gabion_types::BucketName;
+use parking_lot::Mutex;
+
+use crate::{Holding, StoreError, pages::Pages};
+
+/// Rows that one scan returns at most.
+const PAGE_ROWS: usize = 512;
+
+/// Changes of counters, by their keys: objects (or parts) and bytes.
+pub(super) type Changes = BTreeMap<Vec<u8>, (i64, i64)>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Accounts {
+    known: Mutex<Known>,
+    /// Whether any is known.
+    is_used: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    /// By canonical id.
+    totals: HashMap<String, Holding>,
+    /// Of whose total a counter is part, and whether it counts parts.
+    counters: HashMap<Vec<u8>, (String, bool)>,
+}
+
+impl Accounts {
+    /// Whether changes are to be told.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    pub(super) fn get(&self, account: &str) -> Option<Holding> {
+        self.known.lock().totals.get(account).copied()
+    }
+
+    /// Adds up what an account holds. Nothing is committed meanwhile.
+    pub(super) fn add_up(
+        &self,
+        index: &dyn Index,
+        account: &str,
+        is_his: impl Fn(String) -> bool,
+    ) -> Result<Holding, StoreError> {
+        let mut total = Holding::default();
+        let mut counters = Vec::new();
+        let mut pages = Pages::new(ScanRange::all(Table::Bucket), PAGE_ROWS);
+        while let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? {
+            for (key, row) in rows {
+                if !is_his(BucketRow::decode(&row)?.owner) {
+                    continue;
+                }
+                let name = keys::decode_bucket(&key).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+                let held = of_bucket(index, &name)?;
+                total.objects += held.objects;
+                total.bytes += held.bytes;
+                total.parts += held.parts;
+                total.part_bytes += held.part_bytes;
+                counters.push((keys::counter(Counted::PartsOfBucket(name.as_str())), true));
+                counters.push((key, false));
+            }
+        }
+        let mut known = self.known.lock();
+        known.totals.insert(account.to_owned(), total);
+        known.counters.extend(counters.into_iter().map(|(key, parts)| (key, (account.to_owned(), parts))));
+        self.is_used.store(true, Ordering::Release);
+        Ok(total)
+    }
+
+    /// Counters were changed.
+    pub(super) fn changed(&self, changes: &Changes) {
+        let Known { totals, counters } = &mut *self.known.lock();
+        for (key, &(count, bytes)) in changes {
+            let Some((account, is_of_parts)) = counters.get(key) else { continue };
+            let Some(total) = totals.get_mut(account) else { continue };
+            let (counted, sum) = if *is_of_parts {
+                (&mut total.parts, &mut total.part_bytes)
+            } else {
+                (&mut total.objects, &mut total.bytes)
+            };
+            *counted = counted.saturating_add_signed(count);
+            *sum = sum.saturating_add_signed(bytes);
+        }
+    }
+
+    /// Buckets came or went, or changed.
+    pub(super) fn forget(&self) {
+        let mut known = self.known.lock();
+        *known = Known::default();
+        self.is_used.store(false, Ordering::Release);
+    }
+}
+
+/// What a bucket holds.
+pub(crate) fn of_bucket(index: &dyn Index, bucket: &BucketName) -> Result<Holding, StoreError> {
+    held(index, &keys::bucket(bucket), &keys::counter(Counted::PartsOfBucket(bucket.as_str())))
+}
+
+/// What a user holds.
+pub(crate) fn of_user(index: &dyn Index, user: &str) -> Result<Holding, StoreError> {
+    held(index, &keys::counter(Counted::ObjectsOfUser(user)), &keys::counter(Counted::PartsOfUser(user)))
+}
+
+fn held(index: &dyn Index, objects: &[u8], parts: &[u8]) -> Result<Holding, StoreError> {
+    let counted = |key: &[u8]| match index.get(Table::Usage, key)? {
+        Some(row) => Ok::<_, StoreError>(UsageRow::decode(&row)?),
+        None => Ok(UsageRow::default()),
+    };
+    let (objects, parts) = (counted(objects)?, counted(parts)?);
+    Ok(Holding { objects: objects.objects, bytes: objects.bytes, parts: parts.objects, part_bytes: parts.bytes })
+}
