@@ -1,13 +1,14 @@
 """A server for the tests of real clients, and what they need to reach it.
 
-`cargo xtask clients` sets GABION_TEST_BIN (the built server) and GABION_TEST_CLIENTS (the directory with `aws`). With GABION_TEST_ENDPOINT the tests
-run against a server that is already there, whose credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+`cargo xtask clients` sets GABION_TEST_BIN (the built server), GABION_TEST_CLIENTS (the directory with `aws` and others) and, for what it could install
+beside them, the variables that the tests of these look for. With GABION_TEST_ENDPOINT the tests run against a server that is already there, whose credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 """
 
 import contextlib
 import hashlib
 import os
 import random
+import shutil
 import socket
 import subprocess
 import time
@@ -67,6 +68,17 @@ class Server:
         )
 
 
+def program(name):
+    """The program of this name: that of the tests' environment before any other. The test is skipped where there is none."""
+    found = shutil.which(name, path=os.environ.get("GABION_TEST_CLIENTS", "")) or shutil.which(name)
+    return found or pytest.skip(f"{name} is not installed")
+
+
+def installed(variable, what):
+    """What `cargo xtask clients` says in a variable; the test is skipped where it could not install it."""
+    return os.environ.get(variable) or pytest.skip(f"{what} could not be installed, or this is not `cargo xtask clients` ({variable})")
+
+
 def rclone_of(server):
     """Runs rclone with the remote `gabion:`; returns what it prints."""
     environment = server.environment(
@@ -80,9 +92,10 @@ def rclone_of(server):
         RCLONE_RETRIES="1",
         RCLONE_LOW_LEVEL_RETRIES="1",
     )
+    rclone = program("rclone")
 
     def run(*arguments):
-        done = subprocess.run(["rclone", *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([rclone, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"rclone {arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
@@ -156,8 +169,9 @@ def bucket(s3):
     yield name
     for upload in s3.list_multipart_uploads(Bucket=name).get("Uploads", []):
         s3.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=name):
-        keys = [{"Key": item["Key"]} for item in page.get("Contents", [])]
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=name):
+        versions = page.get("Versions", []) + page.get("DeleteMarkers", [])
+        keys = [{"Key": item["Key"], "VersionId": item["VersionId"]} for item in versions]
         if keys:
             assert "Errors" not in s3.delete_objects(Bucket=name, Delete={"Objects": keys, "Quiet": True})
     s3.delete_bucket(Bucket=name)

@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 
 import pytest
 from boto3.s3.transfer import TransferConfig
@@ -49,7 +48,6 @@ def test_boto3(crc_server):
     assert s3.head_object(Bucket="tags", Key="copy")["ETag"] == head["ETag"], "a copy in parts has the same bytes"
 
 
-@pytest.mark.skipif(not shutil.which("rclone"), reason="rclone is not installed")
 def test_rclone(crc_server, files, tmp_path):
     rclone = rclone_of(crc_server)
     remote = "gabion:tags/rclone"

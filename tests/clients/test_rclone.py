@@ -1,14 +1,13 @@
 """rclone: an SDK of its own, in Go."""
 
+import hashlib
 import json
-import shutil
+import urllib.request
 
 import pytest
 from conftest import content, rclone_of, tree
 
 MIB = 1 << 20
-
-pytestmark = pytest.mark.skipif(not shutil.which("rclone"), reason="rclone is not installed")
 
 
 @pytest.fixture
@@ -71,3 +70,34 @@ def test_cat_and_streams(rclone, bucket, tmp_path):
     rclone("copyto", tmp_path / "in", f"gabion:{bucket}/k")
     assert rclone("cat", f"gabion:{bucket}/k") == "some text\n"
     assert rclone("cat", "--offset", 5, "--count", 4, f"gabion:{bucket}/k") == "text"
+
+
+def test_versions_and_checksums(rclone, s3, bucket, tmp_path):
+    remote = f"gabion:{bucket}"
+    rclone("backend", "versioning", remote, "Enabled")
+    assert "Enabled" in rclone("backend", "versioning", remote)
+    (tmp_path / "in").write_text("one")
+    rclone("copyto", tmp_path / "in", f"{remote}/k")
+    (tmp_path / "in").write_text("three")
+    rclone("copyto", "--checksum", tmp_path / "in", f"{remote}/k")
+    assert rclone("cat", f"{remote}/k") == "three"
+    names = rclone("lsf", "--s3-versions", remote).split()
+    assert len(names) == 2 and "k" in names
+    (old,) = set(names) - {"k"}
+    assert rclone("cat", "--s3-versions", f"{remote}/{old}") == "one"
+    assert rclone("md5sum", f"{remote}/k").split()[0] == hashlib.md5(b"three").hexdigest()
+    rclone("deletefile", f"{remote}/k")
+    assert rclone("lsf", remote) == ""
+    rclone("backend", "cleanup-hidden", remote)
+    assert "Versions" not in s3.list_object_versions(Bucket=bucket)
+
+
+def test_server_side_copies_and_links(rclone, bucket, files):
+    rclone("copy", files, f"gabion:{bucket}/a")
+    rclone("copy", f"gabion:{bucket}/a", f"gabion:{bucket}/b", "--s3-copy-cutoff", "6M", "--s3-chunk-size", "5M")
+    rclone("check", "--download", files, f"gabion:{bucket}/b")
+    rclone("moveto", f"gabion:{bucket}/b/big/large.bin", f"gabion:{bucket}/c")
+    assert rclone("lsf", f"gabion:{bucket}").split() == ["a/", "b/", "c"]
+    with urllib.request.urlopen(rclone("link", "--expire", "60s", f"gabion:{bucket}/c").strip()) as answer:
+        assert len(answer.read()) == 23 * MIB
+    rclone("purge", f"gabion:{bucket}/a")

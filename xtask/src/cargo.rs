@@ -73,6 +73,15 @@ pub(crate) fn build_test_server() -> anyhow::Result<PathBuf> {
     Ok(target_dir()?.join("debug/gabion"))
 }
 
+/// Builds the program with which the AWS SDK for Rust is tried beside the other clients, from what the integration tests are built of.
+///
+/// # Errors
+/// When it does not build.
+pub(crate) fn build_test_client() -> anyhow::Result<PathBuf> {
+    run(cargo("build")?.args(["-p", "gabion-tests", "--example", "smoke"]))?;
+    Ok(target_dir()?.join("debug/examples/smoke"))
+}
+
 /// Builds the program as users do, and returns its path.
 ///
 /// # Errors

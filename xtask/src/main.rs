@@ -23,6 +23,7 @@ const HELP: &str = "\
 cargo xtask COMMAND [ARGUMENTS]
 
   test                    everything that CI runs, in the order below
+  test --STEP             that step alone, as `test --clients`
   fmt                     cargo fmt --check
   lint                    clippy over all targets; warnings are errors
   doc                     rustdoc; warnings are errors
@@ -32,7 +33,7 @@ cargo xtask COMMAND [ARGUMENTS]
   sim [OPTIONS]           the simulator: its own tests, every named regression and a minute of fresh seeds; with options, those
                           seeds (see `sim --help` and docs/TESTING.md)
   integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
-  clients [PYTEST ARGS]   boto3, aws-cli, rclone and, where it is installed, s5cmd
+  clients [PYTEST ARGS]   the AWS SDKs for Python, Rust, Java and JavaScript, and the tools that people use (docs/TESTING.md)
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)
 
   bench first-figures     4 KiB and 16 MiB put and get at 1 and 64 clients on 4+2 and 1+0, as Markdown
@@ -43,10 +44,14 @@ cargo xtask COMMAND [ARGUMENTS]
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((command, rest)) = arguments.split_first() else {
+    let Some((mut command, mut rest)) = arguments.split_first() else {
         say(HELP);
         return ExitCode::from(2);
     };
+    let step = rest.first().and_then(|flag| flag.strip_prefix("--")).map(str::to_owned);
+    if let ("test", Some(step)) = (command.as_str(), &step) {
+        (command, rest) = (step, &rest[1..]);
+    }
     let steps = match command.as_str() {
         "test" => Step::ALL.to_vec(),
         "help" | "--help" | "-h" => {

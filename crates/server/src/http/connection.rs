@@ -20,7 +20,7 @@ use super::limits::BUFFER_BYTES_MIN;
 use super::observe::{ByteCount, ObservedBody, Observer, Pending};
 use super::seldom::Seldom;
 use super::transport::{Channel, Transport};
-use super::{Answer, Handler, HttpLimits, Peer, RequestBody};
+use super::{Answer, Arriving, Handler, HttpLimits, Peer, RequestBody};
 use crate::metrics::Closed;
 use crate::tls::ReloadingTls;
 
@@ -194,7 +194,7 @@ fn answer<H: Handler>(
         shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
     let too_large = head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max;
-    let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
+    let request = Arriving::of(request).map(|body| RequestBody::new(body, &shared.limits, received));
     async move {
         let mut answer = if too_large {
             Answer::from(head_too_large().map(Either::Left))

@@ -12,6 +12,7 @@ mod connection;
 mod limits;
 mod observe;
 mod progress;
+mod remainder;
 mod seldom;
 mod server;
 mod transport;
@@ -29,6 +30,7 @@ use http_body::Body;
 pub use limits::{BUFFER_BYTES_MIN, HttpLimits};
 pub use observe::{Observer, RequestFigures, RequestLine};
 pub use progress::{RequestBody, Stalled};
+pub use remainder::Arriving;
 pub use server::{Drained, HttpServer, Listener};
 
 /// The other end of a connection.

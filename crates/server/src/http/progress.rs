@@ -83,7 +83,7 @@ impl Window {
 }
 
 /// A request body that ends with [`Stalled`] when its client stops sending, and counts what it has sent.
-pub struct RequestBody<B = hyper::body::Incoming> {
+pub struct RequestBody<B = super::Arriving> {
     inner: B,
     window: Window,
     received: super::observe::ByteCount,

