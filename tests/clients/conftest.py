@@ -69,8 +69,8 @@ class Server:
 
 
 def program(name):
-    """The program of this name: that of the tests' environment before any other. The test is skipped where there is none."""
-    found = shutil.which(name, path=os.environ.get("GABION_TEST_CLIENTS", "")) or shutil.which(name)
+    """The program of this name: one that `cargo xtask clients` installed before any other. The test is skipped where there is none."""
+    found = shutil.which(name, path=os.environ.get("GABION_TEST_PROGRAMS", "")) or shutil.which(name)
     return found or pytest.skip(f"{name} is not installed")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.request
 
 import pytest
 from conftest import content, tree
@@ -111,3 +112,48 @@ def test_errors_are_those_of_s3(aws, bucket):
     assert "NoSuchBucket" in aws("s3", "ls", "s3://no-such-bucket-at-all", fails=True)
     assert "404" in aws("s3", "cp", f"s3://{bucket}/none", "-", fails=True)
     assert "NoSuchKey" in aws("s3api", "get-object", "--bucket", bucket, "--key", "none", "/dev/null", fails=True)
+
+
+def test_s3api_objects(aws, bucket, tmp_path):
+    """What the other SDKs do in `test_sdks.py`."""
+    where = ["--bucket", bucket, "--key", "k ü+", "--output", "json"]
+    call = lambda operation, *arguments, **more: json.loads(aws("s3api", operation, *where, *arguments, **more) or "{}")
+    body = tmp_path / "body"
+    body.write_bytes(b"one")
+    put = call("put-object", "--body", body, "--if-none-match", "*", "--tagging", "a=1", "--metadata", "m=1")
+    assert "PreconditionFailed" in aws("s3api", "put-object", *where, "--body", body, "--if-none-match", "*", fails=True)
+    assert call("get-object-tagging")["TagSet"] == [{"Key": "a", "Value": "1"}]
+    copied = ["--copy-source", f"{bucket}/k ü+", "--metadata-directive", "REPLACE", "--metadata", "m=2"]
+    aws("s3api", "copy-object", "--bucket", bucket, "--key", "copy", *copied)
+    assert json.loads(aws("s3api", "head-object", "--bucket", bucket, "--key", "copy"))["Metadata"] == {"m": "2"}
+    assert "304" in aws("s3api", "get-object", *where, "--if-none-match", put["ETag"], "/dev/null", fails=True)
+    assert call("put-object", "--body", body, "--checksum-algorithm", "SHA256")["ChecksumSHA256"]
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    secret = ["--sse-customer-algorithm", "AES256", "--sse-customer-key", f"fileb://{key}"]
+    call("put-object", "--body", body, *secret)
+    call("get-object", *secret, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == b"one"
+
+
+def test_s3api_versions_listings_and_deletions(aws, s3, bucket):
+    aws("s3api", "put-bucket-versioning", "--bucket", bucket, "--versioning-configuration", "Status=Enabled")
+    keys = ["a b", "a+b", "a&b<c>", "größe/ü", "new\nline", "tab\tand\rreturn"]
+    for key in keys:
+        s3.put_object(Bucket=bucket, Key=key)
+    listed = json.loads(aws("s3api", "list-objects-v2", "--bucket", bucket, "--page-size", 2, "--output", "json"))
+    assert sorted(item["Key"] for item in listed["Contents"]) == sorted(keys)
+    objects = json.dumps({"Objects": [{"Key": key} for key in keys]})
+    deleted = json.loads(aws("s3api", "delete-objects", "--bucket", bucket, "--delete", objects, "--output", "json"))
+    assert sorted(item["Key"] for item in deleted["Deleted"]) == sorted(keys) and all(item["DeleteMarker"] for item in deleted["Deleted"])
+    versions = json.loads(aws("s3api", "list-object-versions", "--bucket", bucket, "--output", "json"))
+    assert len(versions["Versions"]) == len(versions["DeleteMarkers"]) == len(keys)
+
+
+def test_presigned_by_cli(aws, server, bucket, tmp_path):
+    """With the signature that is asked for: by itself aws-cli 1 presigns with the old one."""
+    (tmp_path / "config").write_text((tmp_path / "config").read_text() + "  signature_version = s3v4\n")
+    (tmp_path / "in").write_text("text")
+    aws("s3", "cp", tmp_path / "in", f"s3://{bucket}/a b/ü")
+    with urllib.request.urlopen(aws("s3", "presign", f"s3://{bucket}/a b/ü").strip()) as answer:
+        assert answer.read() == b"text"

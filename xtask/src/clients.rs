@@ -21,7 +21,7 @@ pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result
     let server = build_test_server()?;
     let rust = build_test_client()?;
     let clients = python("clients", &tools::CLIENTS)?;
-    let tools = Tools::install(&clients);
+    let tools = Tools::install();
     let mut command = Command::new(clients.join("bin/python"));
     command
         .args(["-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider"])

@@ -81,7 +81,10 @@ impl Smoke {
     async fn buckets(self) -> Result<()> {
         let Smoke { s3, bucket, prefix, .. } = &self;
         equal(s3.head_bucket().bucket(bucket).send().await?.bucket_region(), Some("us-east-1"))?;
-        equal(s3.get_bucket_location().bucket(bucket).send().await?.location_constraint().map_or("", |at| at.as_str()), "")?;
+        equal(
+            s3.get_bucket_location().bucket(bucket).send().await?.location_constraint().map_or("", |at| at.as_str()),
+            "",
+        )?;
         let mut pages = s3.list_buckets().prefix(prefix).into_paginator().page_size(1).send();
         let mut names = Vec::new();
         while let Some(page) = pages.next().await {
@@ -121,7 +124,10 @@ impl Smoke {
             let part = ByteStream::from(Bytes::copy_from_slice(part));
             let call = s3.upload_part().bucket(bucket).key("large").upload_id(id).part_number(number).body(part);
             let sent = call.send().await?;
-            let done = CompletedPart::builder().part_number(number).set_e_tag(sent.e_tag).set_checksum_crc32(sent.checksum_crc32);
+            let done = CompletedPart::builder()
+                .part_number(number)
+                .set_e_tag(sent.e_tag)
+                .set_checksum_crc32(sent.checksum_crc32);
             parts.push(done.build());
         }
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
@@ -150,7 +156,8 @@ impl Smoke {
 
     async fn listings(self) -> Result<()> {
         let Smoke { s3, bucket, .. } = &self;
-        let keys: Vec<_> = ["a", "b", "c"].iter().flat_map(|group| (0..9).map(move |index| format!("{group}/{index}"))).collect();
+        let keys: Vec<_> =
+            ["a", "b", "c"].iter().flat_map(|group| (0..9).map(move |index| format!("{group}/{index}"))).collect();
         for key in &keys {
             self.put(key, "x").await?;
         }
@@ -192,7 +199,8 @@ impl Smoke {
         let part = s3.upload_part_copy().bucket(bucket).key("part").upload_id(id).part_number(1);
         let part = part.copy_source(source(bucket, key)).copy_source_range("bytes=10-19").send().await?;
         let tag = part.copy_part_result().and_then(|part| part.e_tag()).context("a part has a tag")?;
-        let parts = CompletedMultipartUpload::builder().parts(CompletedPart::builder().part_number(1).e_tag(tag).build());
+        let parts =
+            CompletedMultipartUpload::builder().parts(CompletedPart::builder().part_number(1).e_tag(tag).build());
         let complete = s3.complete_multipart_upload().bucket(bucket).key("part").upload_id(id);
         complete.multipart_upload(parts.build()).send().await?;
         equal(self.get("part").await?, body.slice(10..20))
@@ -205,7 +213,8 @@ impl Smoke {
 
     async fn tags(self) -> Result<()> {
         let Smoke { s3, bucket, .. } = &self;
-        let tagging = |key: &str, value: &str| Tagging::builder().tag_set(Tag::builder().key(key).value(value).build()?).build();
+        let tagging =
+            |key: &str, value: &str| Tagging::builder().tag_set(Tag::builder().key(key).value(value).build()?).build();
         s3.put_object().bucket(bucket).key("k").tagging("a=1&b=%C3%BC%20%2B").send().await?;
         self.tags_are(&[("a", "1"), ("b", "ü +")]).await?;
         s3.put_object_tagging().bucket(bucket).key("k").tagging(tagging("größe", "a b")?).send().await?;
@@ -222,7 +231,10 @@ impl Smoke {
         let Smoke { s3, bucket, .. } = &self;
         let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
         s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await?;
-        equal(s3.get_bucket_versioning().bucket(bucket).send().await?.status(), Some(&BucketVersioningStatus::Enabled))?;
+        equal(
+            s3.get_bucket_versioning().bucket(bucket).send().await?.status(),
+            Some(&BucketVersioningStatus::Enabled),
+        )?;
         let mut ids = Vec::new();
         for body in ["0", "1"] {
             let put = s3.put_object().bucket(bucket).key("k").body(ByteStream::from_static(body.as_bytes()));
@@ -262,7 +274,10 @@ impl Smoke {
         let get = self.s3.get_object().bucket(&self.bucket).key(key).response_content_type("text/z");
         let get = get.presigned(minute).await?;
         let answer = self.plainly(&get, get.uri(), "").await?;
-        equal((answer.status, answer.body.as_str(), answer.header("content-type")), (200, "presigned", Some("text/z")))?;
+        equal(
+            (answer.status, answer.body.as_str(), answer.header("content-type")),
+            (200, "presigned", Some("text/z")),
+        )?;
         equal(self.plainly(&get, &get.uri().replace("text%2Fz", "text%2Fhtml"), "").await?.status, 403)
     }
 
@@ -294,7 +309,8 @@ impl Smoke {
         let chosen = chosen.body(stream).send().await?;
         ensure!(chosen.checksum_crc64_nvme().is_some(), "{chosen:?}");
         let attributes = s3.get_object_attributes().bucket(bucket).key("chosen");
-        let wanted = attributes.object_attributes(ObjectAttributes::Checksum).object_attributes(ObjectAttributes::ObjectSize);
+        let wanted =
+            attributes.object_attributes(ObjectAttributes::Checksum).object_attributes(ObjectAttributes::ObjectSize);
         let attributes = wanted.send().await?;
         let told = attributes.checksum().and_then(|checksum| checksum.checksum_crc64_nvme());
         equal((told, attributes.object_size()), (chosen.checksum_crc64_nvme(), Some(body.len() as i64)))?;
@@ -316,7 +332,8 @@ impl Smoke {
         found.sort_unstable();
         equal(found, expected.clone())?;
         expected.push("missing");
-        let objects = expected.iter().map(|key| ObjectIdentifier::builder().key(*key).build()).collect::<Result<_, _>>()?;
+        let objects =
+            expected.iter().map(|key| ObjectIdentifier::builder().key(*key).build()).collect::<Result<_, _>>()?;
         let all = Delete::builder().set_objects(Some(objects)).build()?;
         let answer = s3.delete_objects().bucket(bucket).delete(all).send().await?;
         ensure!(answer.errors().is_empty(), "{answer:?}");
@@ -348,7 +365,8 @@ impl Smoke {
         ensure!(none.as_service_error().is_some_and(|error| error.is_no_such_key()), "{none:?}");
         let none = s3.head_object().bucket(bucket).key("none").send().await.err().context("it is not there")?;
         ensure!(none.as_service_error().is_some_and(|error| error.is_not_found()), "{none:?}");
-        let none = s3.list_objects_v2().bucket(format!("{prefix}-none")).send().await.err().context("it is not there")?;
+        let none =
+            s3.list_objects_v2().bucket(format!("{prefix}-none")).send().await.err().context("it is not there")?;
         ensure!(none.as_service_error().is_some_and(|error| error.is_no_such_bucket()), "{none:?}");
         let liar = client_for(&self.endpoint, &variable("AWS_ACCESS_KEY_ID")?, "wrong");
         equal(failure(liar.list_buckets().send().await), refused(403, "SignatureDoesNotMatch"))

