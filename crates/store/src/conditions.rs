@@ -111,9 +111,9 @@ impl ReadConditions {
 /// Conditions of PutObject, CopyObject (destination), CompleteMultipartUpload and DeleteObject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteConditions {
-    /// `If-None-Match: *`: there must be no current object.
-    pub if_none_match_any: bool,
-    /// `If-Match`: the current object must have this tag.
+    /// `If-None-Match`: there must be no current object, or none that has this tag.
+    pub if_none_match: Option<EtagMatch>,
+    /// `If-Match`: there must be a current object, with this tag.
     pub if_match: Option<EtagMatch>,
 }
 
@@ -121,20 +121,25 @@ impl WriteConditions {
     /// Checks the conditions of a write against the tag of the current object, if there is one.
     ///
     /// # Errors
-    /// `PreconditionFailed`; `NoSuchKey` when a tag is asked for and there is no object (as AWS).
+    /// `PreconditionFailed`; `NoSuchKey` when an object is asked for and there is none (as AWS).
     pub fn check(&self, current: Option<&Etag>) -> Result<(), StoreError> {
         match (&self.if_match, current) {
-            (Some(EtagMatch::OneOf(_)), None) => return Err(StoreError::NoSuchKey),
-            (Some(EtagMatch::Any), None) => return Err(StoreError::PreconditionFailed("If-Match")),
+            (Some(_), None) => return Err(StoreError::NoSuchKey),
             (Some(tags), Some(etag)) if !tags.matches(etag) => {
                 return Err(StoreError::PreconditionFailed("If-Match"));
             }
             _ => {}
         }
-        if self.if_none_match_any && current.is_some() {
-            return Err(StoreError::PreconditionFailed("If-None-Match"));
+        match (&self.if_none_match, current) {
+            (Some(tags), Some(etag)) if tags.matches(etag) => Err(StoreError::PreconditionFailed("If-None-Match")),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether there are any.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.if_none_match.is_some() || self.if_match.is_some()
     }
 }
 
@@ -204,20 +209,24 @@ mod tests {
     #[test]
     fn writes_are_judged_by_the_current_object() {
         let table = [
-            (false, None, None, "ok"),
-            (false, None, Some(A), "ok"),
-            (true, None, None, "ok"),
-            (true, None, Some(A), "412 If-None-Match"),
-            (false, Some(A), Some(A), "ok"),
-            (false, Some(B), Some(A), "412 If-Match"),
-            (false, Some(A), None, "404"),
-            (false, Some("*"), Some(A), "ok"),
-            (false, Some("*"), None, "412 If-Match"),
-            (true, Some(A), Some(A), "412 If-None-Match"),
-            (true, Some(A), None, "404"),
+            (None, None, None, "ok"),
+            (None, None, Some(A), "ok"),
+            (Some("*"), None, None, "ok"),
+            (Some("*"), None, Some(A), "412 If-None-Match"),
+            (Some(A), None, Some(A), "412 If-None-Match"),
+            (Some(B), None, Some(A), "ok"),
+            (Some(A), None, None, "ok"),
+            (None, Some(A), Some(A), "ok"),
+            (None, Some(B), Some(A), "412 If-Match"),
+            (None, Some(A), None, "404"),
+            (None, Some("*"), Some(A), "ok"),
+            (None, Some("*"), None, "404"),
+            (Some("*"), Some(A), Some(A), "412 If-None-Match"),
+            (Some("*"), Some(A), None, "404"),
         ];
         for (none, if_match, current, expected) in table {
-            let conditions = WriteConditions { if_none_match_any: none, if_match: if_match.map(EtagMatch::parse) };
+            let [if_none_match, if_match] = [none, if_match].map(|tags| tags.map(EtagMatch::parse));
+            let conditions = WriteConditions { if_none_match, if_match };
             let current = current.map(tag);
             assert_eq!(outcome(conditions.check(current.as_ref())), expected, "{conditions:?} {current:?}");
         }

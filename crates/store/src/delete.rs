@@ -7,7 +7,7 @@ use gabion_metadata::rows::{Attributes, ObjectRow, Retention, RetentionMode, Ver
 use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
-    DeleteObject, Deleted, Store, StoreError, VersionId, WriteConditions,
+    DeleteObject, Deleted, EtagMatch, Store, StoreError, VersionId, WriteConditions,
     in_flight::Kept,
     locks::{Guards, Lockable, Mode},
     mutation::{DeleteObjectMutation, DeleteVersionMutation, Mutation, PutMarkerMutation},
@@ -92,7 +92,10 @@ impl Inner {
         if found.is_none() {
             self.require_bucket(bucket)?;
         }
-        let conditions = WriteConditions { if_none_match_any: false, if_match: request.if_match.clone() };
+        if found.is_none() && request.if_match == Some(EtagMatch::Any) {
+            return Err(StoreError::PreconditionFailed("If-Match"));
+        }
+        let conditions = WriteConditions { if_none_match: None, if_match: request.if_match.clone() };
         conditions.check(found.map(|row| &row.etag))?;
         let is_of_second = |row: &ObjectRow, ms: u64| row.modified_ms / 1000 == ms / 1000;
         if let Some(row) = found

@@ -59,7 +59,7 @@ impl Inner {
     /// Whether the bucket is there and the conditions hold.
     fn check_write(&self, request: &PutObject) -> Result<(), StoreError> {
         self.require_bucket(&request.bucket)?;
-        if request.conditions.if_none_match_any || request.conditions.if_match.is_some() {
+        if request.conditions.is_some() {
             let current = self.object(&request.bucket, &request.key)?;
             request.conditions.check(current.as_ref().map(|row| &row.etag))?;
         }

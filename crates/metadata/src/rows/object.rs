@@ -1,6 +1,6 @@
 //! An object under a key: the current one, an older version, or a delete marker.
 
-use gabion_types::{ManifestId, Seq};
+use gabion_types::{ManifestId, Seq, UploadId};
 use minicbor::{Decode, Encode};
 
 use super::{Attributes, Etag, Home, Layout, StoredChecksum, row};
@@ -53,6 +53,9 @@ pub struct PartsSummary {
     /// The manifest whose part rows describe them.
     #[n(1)]
     pub manifest: ManifestId,
+    /// The upload that it was, as long as it lies where it was first written: who completes it once more is told the same.
+    #[n(2)]
+    pub upload: Option<UploadId>,
 }
 
 /// What a row is among the versions of its key, beside an object that is the `null` version.

@@ -1,4 +1,4 @@
-use gabion_types::{Extent, Geometry, ManifestId, Place, SegmentId, Seq, ShardCopy, TargetId};
+use gabion_types::{Extent, Geometry, ManifestId, Place, SegmentId, Seq, ShardCopy, TargetId, UploadId};
 use proptest::prelude::*;
 
 use super::*;
@@ -54,7 +54,11 @@ fn object() -> ObjectRow {
         layout: Layout::Extents(extents()),
         attributes: attributes(),
         checksums: checksums(),
-        parts: Some(PartsSummary { count: 10_000, manifest: ManifestId::from_u128(4) }),
+        parts: Some(PartsSummary {
+            count: 10_000,
+            manifest: ManifestId::from_u128(4),
+            upload: Some(UploadId::from_u128(5)),
+        }),
         home: home(),
         kind: Some(VersionKind::Version),
         moved: None,

@@ -23,20 +23,16 @@ pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
     }
 }
 
-/// `If-Match` and `If-None-Match` of a write. Of the latter AWS knows `*` only.
+/// `If-Match` and `If-None-Match` of a write. AWS knows only `*` of the latter; tags mean here what they mean in HTTP.
 ///
 /// # Errors
-/// `NotImplemented` for any other `If-None-Match`, and for conditions on dates.
+/// `NotImplemented` for conditions on dates.
 pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
-    let if_none_match_any = match call.list("if-none-match").as_deref().map(str::trim) {
-        None => false,
-        Some("*") => true,
-        Some(_) => return Err(S3Error::unsupported("If-None-Match")),
-    };
     for name in ["if-modified-since", "if-unmodified-since"] {
         if call.list(name).is_some() {
             return Err(S3Error::unsupported(name));
         }
     }
-    Ok(WriteConditions { if_none_match_any, if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)) })
+    let tags = |name: &str| call.list(name).map(|list| EtagMatch::parse(&list));
+    Ok(WriteConditions { if_none_match: tags("if-none-match"), if_match: tags("if-match") })
 }

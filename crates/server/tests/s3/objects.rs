@@ -144,7 +144,11 @@ async fn writes_are_conditional() {
     assert_eq!(again.element("Condition").as_deref(), Some("If-None-Match"));
     put("if-match", etag).await.expect(200);
     put("if-match", "\"other\"").await.refused(412, "PreconditionFailed");
-    put("if-none-match", etag).await.refused(501, "NotImplemented");
+    put("if-none-match", etag).await.refused(412, "PreconditionFailed");
+    put("if-none-match", "\"other\"").await.expect(200);
+    put("if-match", "*").await.expect(200);
+    s3.delete("/bkt/k").send(&s3).await.expect(204);
+    put("if-match", "*").await.refused(404, "NoSuchKey");
     put("if-unmodified-since", "Thu, 01 Dec 2044 16:00:00 GMT").await.refused(501, "NotImplemented");
 }
 

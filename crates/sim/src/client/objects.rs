@@ -24,7 +24,7 @@ impl World {
     pub(super) fn any_condition(&mut self) -> Condition {
         let none = WriteConditions::default();
         match self.dice.below(10) {
-            0 => Condition { request: WriteConditions { if_none_match_any: true, ..none }, pre: Pre::Absent },
+            0 => Condition { request: WriteConditions { if_none_match: Some(EtagMatch::Any), ..none }, pre: Pre::Absent },
             1 if self.values.count() > 0 => {
                 let count = self.values.count();
                 // A late one is more likely to be there.
@@ -145,7 +145,7 @@ impl Client<'_> {
             let mut world = self.world();
             let called = world.tick();
             let (mut condition, polls) = (world.any_condition(), world.any_polls());
-            if condition.request.if_none_match_any {
+            if condition.request.if_none_match.is_some() {
                 condition = Condition { request: WriteConditions::default(), pre: Pre::Any };
             }
             let call = world.call(key, condition.pre.clone(), Post::Delete);

@@ -295,7 +295,7 @@ fn put_copied_parts(
         start += part.size;
         overlay.put(Table::Manifest, keys::manifest_part(manifest, part.part_number), &row);
     }
-    (count > 0).then_some(PartsSummary { count, manifest })
+    (count > 0).then_some(PartsSummary { count, manifest, upload: None })
 }
 
 /// Where the parts of an object lie among its sealed bytes, counted as they come.

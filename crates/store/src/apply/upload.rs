@@ -116,7 +116,7 @@ pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUpload
             layout: overlay.store_layout(manifest, extents),
             attributes: m.attributes,
             checksums: m.checksums,
-            parts: Some(PartsSummary { count, manifest }),
+            parts: Some(PartsSummary { count, manifest, upload: Some(m.upload) }),
             home: at.home,
             kind: m.kind,
             moved: at.moved,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use gabion_erasure::{Checksum, Md5, crc64_combine};
 use gabion_metadata::{
     Table, keys,
-    rows::{Etag, PartRow, PartTag, Row, UploadRow},
+    rows::{Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
 };
 
 use super::{Wanted, checksums::kind_name, rules};
 use crate::{
-    CompleteUpload, DigestKind, PutResult, SecretKey, Store, StoreError,
+    CompleteUpload, DigestKind, PutResult, SecretKey, Store, StoreError, UploadRef, VersionId,
     copy::{crc64_of, extents_of},
     locks::{Lockable, Mode},
     mutation::{CompleteUploadMutation, Mutation, NamedPart},
@@ -18,7 +18,8 @@ use crate::{
 };
 
 impl Store {
-    /// Makes the current object of an upload's parts; durable and visible when it resolves. No byte moves.
+    /// Makes the current object of an upload's parts; durable and visible when it resolves. No byte moves. Who asks again, of an upload whose
+    /// object is still the current one, is told the same again: the first answer may have been lost.
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `EntityTooLarge`, `InvalidRequest`,
@@ -58,7 +59,10 @@ impl Inner {
                 (Lockable::Upload(target.upload), Mode::Exclusive),
             ])
             .await;
-        let upload = self.upload(target)?;
+        let upload = match self.upload(target) {
+            Err(StoreError::NoSuchUpload) => return self.completed_before(&request, shown),
+            upload => upload?,
+        };
         if let Some(customer) = shown {
             self.check_customer(&upload.attributes, &target.bucket, &target.key, customer.as_ref())?;
         }
@@ -103,6 +107,44 @@ impl Inner {
         let parts_count = Some(count(&parts));
         let (seq, version) = (committed.seq, versioning.version(committed.seq));
         Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count, encryption })
+    }
+
+    /// What the completion of this upload made before, of the same parts.
+    ///
+    /// # Errors
+    /// `NoSuchUpload` if it is not the current object; `Key`.
+    fn completed_before(
+        &self,
+        request: &CompleteUpload,
+        shown: Option<Option<SecretKey>>,
+    ) -> Result<PutResult, StoreError> {
+        let UploadRef { bucket, key, upload } = &request.target;
+        let row = self.object(bucket, key)?.ok_or(StoreError::NoSuchUpload)?;
+        let parts = row.parts.filter(|parts| parts.upload == Some(*upload)).ok_or(StoreError::NoSuchUpload)?;
+        if request.parts.len() != parts.count as usize {
+            return Err(StoreError::NoSuchUpload);
+        }
+        for named in &request.parts {
+            let part = self.index.get(Table::Manifest, &keys::manifest_part(parts.manifest, named.part_number))?;
+            let part = part.map(|part| ManifestPart::decode(&part)).transpose()?;
+            if !part.is_some_and(|part| rules::is_tag(named, part.tag)) {
+                return Err(StoreError::NoSuchUpload);
+            }
+        }
+        if let Some(customer) = shown {
+            self.check_customer(&row.attributes, bucket, key, customer.as_ref())?;
+        }
+        let version = Some(VersionId::of(&row)).filter(|version| *version != VersionId::Null);
+        Ok(PutResult {
+            etag: row.etag,
+            seq: row.seq,
+            version,
+            size: row.size,
+            modified_ms: row.modified_ms,
+            checksums: row.checksums,
+            parts_count: Some(parts.count),
+            encryption: row.attributes.encryption,
+        })
     }
 
     /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the

@@ -3,7 +3,7 @@
 //! Source: AWS, CompleteMultipartUpload: part numbers ascend; each is the part that was uploaded, by tag and checksum; all but
 //! the last have at least 5 MiB. Parts that are not named are dropped.
 
-use gabion_metadata::rows::{ChecksumKind, PartRow};
+use gabion_metadata::rows::{ChecksumKind, PartRow, PartTag};
 use gabion_types::limits::{OBJECT_BYTES_MAX, PART_NUMBER_MAX};
 
 use super::{Wanted, checksums::checksum_of};
@@ -50,8 +50,13 @@ pub(super) fn check(
     }
 }
 
+/// Whether a part is named by its tag.
+pub(super) fn is_tag(named: &CompletedPart, tag: PartTag) -> bool {
+    bare_etag(&named.etag).eq_ignore_ascii_case(&tag.etag().to_string())
+}
+
 fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(), StoreError> {
-    if !bare_etag(&part.etag).eq_ignore_ascii_case(&row.tag.etag().to_string()) {
+    if !is_tag(part, row.tag) {
         return Err(StoreError::InvalidPart);
     }
     let is_composite = wanted.is_asked && wanted.kind == ChecksumKind::Composite;
@@ -71,7 +76,7 @@ fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(),
 #[cfg(test)]
 mod tests {
     use gabion_erasure::{Checksum, ChecksumAlgorithm};
-    use gabion_metadata::rows::{Home, Layout, PartTag};
+    use gabion_metadata::rows::{Home, Layout};
     use gabion_types::{SegmentId, Seq};
 
     use super::*;

@@ -1,7 +1,7 @@
 //! Many at once.
 
 use futures::future::join_all;
-use gabion_store::{DeleteObject, GetObject, ObjectBody, StoreError, WriteConditions};
+use gabion_store::{DeleteObject, EtagMatch, GetObject, ObjectBody, StoreError, WriteConditions};
 
 use crate::harness::*;
 
@@ -15,7 +15,7 @@ async fn of_many_writers_that_want_to_be_first_exactly_one_is() {
             let store = store.clone();
             tokio::spawn(async move {
                 let mut request = put_request("bucket", &format!("key {round}"));
-                request.conditions = WriteConditions { if_none_match_any: true, if_match: None };
+                request.conditions = WriteConditions { if_none_match: Some(EtagMatch::Any), if_match: None };
                 let body = bytes(writer, if writer.is_multiple_of(4) { 1_100_000 } else { 500 });
                 (writer, store.put_object(request, ObjectBody::from_bytes(body)).await)
             })
@@ -113,7 +113,7 @@ async fn what_the_log_was_given_takes_effect_before_anyone_else_decides() {
     store.create_bucket(bucket("bucket"), None).await.unwrap();
     let only_if_new = || {
         let mut request = put_request("bucket", "key");
-        request.conditions = WriteConditions { if_none_match_any: true, if_match: None };
+        request.conditions = WriteConditions { if_none_match: Some(EtagMatch::Any), if_match: None };
         store.put_object(request, ObjectBody::from_bytes(bytes(1, 3000)))
     };
     let mut first = Box::pin(only_if_new());

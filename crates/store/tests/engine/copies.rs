@@ -67,7 +67,7 @@ async fn conditions_hold_on_both_sides() {
     same.source.conditions.if_none_match = Some(EtagMatch::Any);
     assert!(matches!(store.copy_object(same).await, Err(StoreError::PreconditionFailed("If-None-Match"))));
     let mut exists = copy_request("from", "to");
-    exists.conditions.if_none_match_any = true;
+    exists.conditions.if_none_match = Some(EtagMatch::Any);
     assert!(matches!(store.copy_object(exists).await, Err(StoreError::PreconditionFailed("If-None-Match"))));
     assert_eq!(get(&store, "bucket", "to").await.unwrap(), bytes(2, 10));
 }

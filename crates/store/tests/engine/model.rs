@@ -171,7 +171,7 @@ impl Run {
                     (true, None) => "ok",
                     (true, Some(_)) => "PreconditionFailed",
                 };
-                let conditions = WriteConditions { if_none_match_any: true, if_match: None };
+                let conditions = WriteConditions { if_none_match: Some(EtagMatch::Any), if_match: None };
                 self.put_with(at, size, conditions, expected).await;
             }
             Op::PutIfMatch { at, right } => {
@@ -184,7 +184,7 @@ impl Run {
                     (true, Some(_)) => "PreconditionFailed",
                 };
                 let if_match = Some(EtagMatch::OneOf(vec![etag]));
-                self.put_with(at, 77, WriteConditions { if_none_match_any: false, if_match }, expected).await;
+                self.put_with(at, 77, WriteConditions { if_none_match: None, if_match }, expected).await;
             }
             Op::Delete { at } => self.delete(at, None).await,
             Op::DeleteIfMatch { at, right } => self.delete(at, Some(right)).await,

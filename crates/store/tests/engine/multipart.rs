@@ -90,12 +90,21 @@ async fn whole_and_composite_checksums() {
             checksum_kind: Some(kind),
             ..request.clone()
         };
-        let put = store.complete_upload(right).await.unwrap();
+        let put = store.complete_upload(right.clone()).await.unwrap();
         assert_eq!((put.checksums.len(), put.checksums[0].kind), (1, kind));
         assert_eq!(put.checksums[0].value, expected.as_bytes());
         assert!(put.etag.to_string().ends_with("-2"));
-        assert!(matches!(store.complete_upload(request).await, Err(StoreError::NoSuchUpload)));
+        // The answer was lost: who asks again is told the same, of the same parts.
+        let again = store.complete_upload(right.clone()).await.unwrap();
+        assert_eq!((&again.etag, again.seq, again.checksums), (&put.etag, put.seq, put.checksums));
+        let fewer = CompleteUpload { parts: right.parts[..1].to_vec(), ..right.clone() };
+        assert!(matches!(store.complete_upload(fewer).await, Err(StoreError::NoSuchUpload)));
+        let mut other = right.clone();
+        other.parts[0].etag = right.parts[1].etag.clone();
+        assert!(matches!(store.complete_upload(other).await, Err(StoreError::NoSuchUpload)));
         assert_eq!(get(&store, "bucket", "key").await.unwrap(), whole);
+        crate::harness::put(&store, "bucket", "key", &whole.clone().into()).await;
+        assert!(matches!(store.complete_upload(right).await, Err(StoreError::NoSuchUpload)), "it is another object");
     }
 }
 
