@@ -31,8 +31,8 @@ const SYNCS: &str = "gabion_log_syncs_total";
 const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
 const READS: &str = "gabion_log_reads_total";
 
-const ACCESS_KEY: &str = "benchmark";
-const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
+pub(crate) const ACCESS_KEY: &str = "benchmark";
+pub(crate) const SECRET_KEY: &str = "only-on-loopback-while-this-runs";
 
 const USAGE: &str = "cargo xtask bench churn | first-figures [--dir DIRECTORY] [--seconds 5] [--rounds 3] | plots [--dir DIRECTORY] [--seconds 5] [--rounds 3] [--program GABION] \
                      | repair [--dir DIRECTORY] [--gib 1] [--program GABION] \
@@ -250,11 +250,11 @@ impl Figures {
 }
 
 /// A server that ends with this value.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     geometry: &'static str,
-    endpoint: String,
-    admin: String,
+    pub(crate) endpoint: String,
+    pub(crate) admin: String,
     targets: Vec<PathBuf>,
 }
 
@@ -269,7 +269,7 @@ impl Server {
     }
 
     /// Starts on targets that there are.
-    fn open(
+    pub(crate) fn open(
         program: &Path,
         place: &Path,
         geometry: &'static str,

@@ -11,7 +11,8 @@ use crate::{
     process::run_watched,
     summary::{Tally, say},
 };
-use tools::{Tools, python};
+use tools::Tools;
+pub(crate) use tools::python;
 
 /// Runs the tests of all clients.
 ///
@@ -48,7 +49,7 @@ pub(crate) fn run_all(arguments: &[String], tally: &mut Tally) -> anyhow::Result
 }
 
 /// Reads pytest's last line: `1 failed, 41 passed, 2 skipped in 12.34s`.
-fn pytest_counts(line: &str) -> Option<Tally> {
+pub(crate) fn pytest_counts(line: &str) -> Option<Tally> {
     let (counts, _) = line.trim_matches(|c| c == '=' || c == ' ').rsplit_once(" in ")?;
     let mut tally = Tally::default();
     for count in counts.split(", ") {

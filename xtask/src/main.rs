@@ -10,6 +10,7 @@ mod clients;
 mod fuzz;
 mod http;
 mod process;
+mod s3_tests;
 mod sim;
 mod steps;
 mod summary;
@@ -35,6 +36,9 @@ cargo xtask COMMAND [ARGUMENTS]
   integration [FILTER]    the built server, driven by the AWS SDK for Rust, killed, filled up, measured
   clients [PYTEST ARGS]   the AWS SDKs for Python, Rust, Java and JavaScript, and the tools that people use (docs/TESTING.md)
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)
+
+  s3-tests SUITE [--defaults] [PYTEST ARGS]
+                          Ceph's conformance suite, from a clone of it (docs/CONFORMANCE.md)
 
   bench first-figures     4 KiB and 16 MiB put and get at 1 and 64 clients on 4+2 and 1+0, as Markdown
   bench repair            a lost target rebuilt, everything scrubbed: rates, CPU time, what gets feel of it, beside plain reads and writes
@@ -66,6 +70,11 @@ fn main() -> ExitCode {
                     ExitCode::FAILURE
                 }
             };
+        }
+        "s3-tests" => {
+            let mut summary = Summary::default();
+            summary.run("s3-tests", |tally| s3_tests::run_suite(rest, tally));
+            return summary.finish();
         }
         name => match Step::ALL.iter().find(|step| step.name() == name) {
             Some(step) => vec![*step],

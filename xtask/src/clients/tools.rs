@@ -67,7 +67,7 @@ impl Tools {
 }
 
 /// A Python environment with these packages.
-pub(super) fn python(name: &str, requirements: &[&str]) -> anyhow::Result<PathBuf> {
+pub(crate) fn python(name: &str, requirements: &[&str]) -> anyhow::Result<PathBuf> {
     installed(name, &requirements.join("\n"), |environment| {
         if !exists("python3") || output(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
             packages(&[("python3", "python3"), ("", "python3-venv")])?;

@@ -142,8 +142,9 @@ pub(super) async fn objects_v2(ops: &Ops, call: &Call) -> Result<Response<Body>,
     let token = query.get("continuation-token")?;
     let start_after = query.text("start-after")?;
     let from = match token {
-        Some(token) => From::Token(token.to_owned()),
-        None => From::StartAfter(start_after.to_owned()),
+        Some(token) if !token.is_empty() => From::Token(token.to_owned()),
+        // An empty one is where every listing begins.
+        _ => From::StartAfter(start_after.to_owned()),
     };
     let fetch_owner = query.text("fetch-owner")?.eq_ignore_ascii_case("true");
     let page = list_objects::run(ops, request(call, from)?).await?;

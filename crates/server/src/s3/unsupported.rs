@@ -18,7 +18,7 @@ const REFUSED: &[&str] = &[
 /// Checks the headers, storage class and version of any request.
 ///
 /// # Errors
-/// `NotImplemented`, `InvalidStorageClass`.
+/// `NotImplemented`, `InvalidStorageClass`, `InvalidArgument`.
 pub(super) fn check(call: &Call) -> Result<(), S3Error> {
     if call.has.extensions {
         check_headers(call.headers())?;
@@ -27,11 +27,11 @@ pub(super) fn check(call: &Call) -> Result<(), S3Error> {
     if takes_version { Ok(()) } else { check_version(call.query().get("versionId")?) }
 }
 
-/// Without versions, the only version is `null`.
+/// Of an operation that is about no version.
 fn check_version(version: Option<&str>) -> Result<(), S3Error> {
     match version {
-        None | Some("null") => Ok(()),
-        Some(_) => Err(S3Error::unsupported("versionId")),
+        None => Ok(()),
+        Some(version) => Err(S3Error::argument("versionId", version, "This operation does not accept a version-id.")),
     }
 }
 
@@ -82,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn the_only_version_is_null() {
-        assert!(check_version(None).is_ok() && check_version(Some("null")).is_ok());
-        assert_eq!(check_version(Some("3")).unwrap_err().code, S3Code::NotImplemented);
+    fn versions_are_refused_where_there_are_none() {
+        assert!(check_version(None).is_ok());
+        assert_eq!(check_version(Some("3")).unwrap_err().code, S3Code::InvalidArgument);
     }
 }

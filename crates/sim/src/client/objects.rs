@@ -24,7 +24,9 @@ impl World {
     pub(super) fn any_condition(&mut self) -> Condition {
         let none = WriteConditions::default();
         match self.dice.below(10) {
-            0 => Condition { request: WriteConditions { if_none_match: Some(EtagMatch::Any), ..none }, pre: Pre::Absent },
+            0 => {
+                Condition { request: WriteConditions { if_none_match: Some(EtagMatch::Any), ..none }, pre: Pre::Absent }
+            }
             1 if self.values.count() > 0 => {
                 let count = self.values.count();
                 // A late one is more likely to be there.
