@@ -21,8 +21,16 @@ use crate::{
 
 const USAGE: &str = "cargo xtask s3-tests SUITE [--defaults] [PYTEST ARGUMENTS]; SUITE is a clone of ceph/s3-tests";
 /// What the suite expects of a server and what is not Gabion's default; `--defaults` leaves it away.
-const SETTINGS: [&str; 8] =
-    ["--object-ownership", "ObjectWriter", "--sigv2", "true", "--encryption-customer-keys", "any", "--logging-interval", "4s"];
+const SETTINGS: [&str; 8] = [
+    "--object-ownership",
+    "ObjectWriter",
+    "--sigv2",
+    "true",
+    "--encryption-customer-keys",
+    "any",
+    "--logging-interval",
+    "4s",
+];
 /// A day of lifecycle rules, as long as the suite is told that it is.
 const LIFECYCLE_DAY_S: &str = "10";
 /// The keys that the suite encrypts with by name.

@@ -114,7 +114,11 @@ fn show_source(version: Option<VersionId>, response: &mut Response<Body>) {
     }
 }
 
-fn source(call: &Call) -> Result<CopySource, S3Error> {
+/// What a copy reads.
+///
+/// # Errors
+/// `InvalidArgument` and others when the header names nothing.
+pub(super) fn source(call: &Call) -> Result<CopySource, S3Error> {
     let (bucket, key, version) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
     Ok(CopySource { bucket, key, version, conditions: conditions::read(call, "x-amz-copy-source-") })
 }

@@ -13,6 +13,7 @@ use super::acl;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
+use super::logging::{Also, AlsoDone};
 use super::xml::{Xml, parse_delete};
 use super::{attributes, checksums, conditions, date, encryption, lifecycle, object_lock, versioning};
 use crate::auth;
@@ -234,7 +235,8 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     }
     let request = delete_object::Request { bucket: call.bucket()?, objects, bypass_governance };
     let outcomes = delete_object::many(ops, request).await?;
-    Ok(answer::document(Xml::document("DeleteResult", |xml| {
+    let is_logged = call.settings(ops)?.logging.is_some();
+    let mut response = answer::document(Xml::document("DeleteResult", |xml| {
         for delete_object::Outcome { key, version, result } in &outcomes {
             match result {
                 Ok(_) if quiet => {}
@@ -256,7 +258,21 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
                 }),
             }
         }
-    })))
+    }));
+    if is_logged {
+        let done = outcomes.into_iter().map(|delete_object::Outcome { key, version, result }| {
+            let error = result.as_ref().err().map(|error| error.code);
+            Also {
+                operation: "BATCH.DELETE.OBJECT",
+                key,
+                version,
+                status: error.as_ref().map_or(StatusCode::NO_CONTENT, |code| code.status()),
+                error: error.map(|code| code.as_str()),
+            }
+        });
+        response.extensions_mut().insert(AlsoDone(done.collect()));
+    }
+    Ok(response)
 }
 
 #[cfg(test)]

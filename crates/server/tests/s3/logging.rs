@@ -113,6 +113,38 @@ async fn requests_are_delivered_as_lines_of_26_fields() {
     assert_eq!(delivered(&s3).await.0, keys);
 }
 
+/// Each object of a multi-delete has a line, and so has the source of a copy in its bucket's log.
+#[tokio::test]
+async fn what_a_request_does_besides_has_lines_of_its_own() {
+    let s3 = with_log().await;
+    s3.put("/other").send(&s3).await.expect(200);
+    s3.put("/bkt/a%20b").body("x").send(&s3).await.expect(200);
+    s3.put("/other/copy").header("x-amz-copy-source", "/bkt/a%20b").send(&s3).await.expect(200);
+    s3.put("/other/copy").header("x-amz-copy-source", "/bkt/none").send(&s3).await.refused(404, "NoSuchKey");
+    let keys = "<Object><Key>a b</Key></Object><Object><Key>c</Key><VersionId>rubbish</VersionId></Object>";
+    s3.post("/bkt?delete").body(format!("<Delete>{keys}</Delete>")).md5().send(&s3).await.expect(200);
+    let (_, lines) = delivered(&s3).await;
+    let shown: Vec<_> = lines
+        .lines()
+        .map(fields)
+        .filter(|fields| fields[6].starts_with("REST.COPY") || fields[6].contains("DELETE"))
+        .map(|fields| fields[6..=10].join(" "))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "REST.COPY.OBJECT_GET a%20b - 200 -",
+            "REST.COPY.OBJECT_GET none - 404 NoSuchKey",
+            "REST.POST.MULTI_OBJECT_DELETE - POST /bkt?delete HTTP/1.1 200 -",
+            "BATCH.DELETE.OBJECT a%20b - 204 -",
+            "BATCH.DELETE.OBJECT c - 404 NoSuchVersion",
+        ]
+    );
+    for line in lines.lines() {
+        assert_eq!(fields(line).len(), 26, "{line}");
+    }
+}
+
 #[tokio::test]
 async fn a_log_that_nobody_takes_is_dropped() {
     let s3 = with_log().await;

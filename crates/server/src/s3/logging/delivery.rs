@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Logging;
 use super::config::Source;
-use super::record::Draft;
+use super::record::{Also, AlsoDone, Draft};
 use crate::ops::Ops;
 use crate::s3::encryption;
 
@@ -88,24 +88,39 @@ impl Deliveries {
         Self { figures, ..Self::default() }
     }
 
-    /// Writes a line down.
-    pub(crate) async fn log(&self, ops: &Ops, draft: &Draft, response: &Response<Body>, error: Option<&str>) {
-        // The bucket may just have been deleted: then nobody wants to read it.
-        let Ok(bucket) = ops.store.head_bucket(&draft.bucket).await else { return };
+    /// Writes down what a request did.
+    pub(crate) async fn log(&self, ops: &Ops, draft: &Draft, response: &Response<Body>, error: Option<&'static str>) {
         let now_ms = ops.clock.now_ms();
-        let line = draft.line(&bucket.owner, response, error, now_ms);
+        if let Some((bucket, logging, also)) = &draft.source
+            && let Ok(info) = ops.store.head_bucket(bucket).await
+        {
+            let also = Also { status: response.status(), error, ..also.clone() };
+            self.add(bucket, logging, draft.event_ms, draft.line_of(&info.owner, bucket, &also, now_ms), now_ms);
+        }
+        let Some(logging) = &draft.logging else { return };
+        // The bucket may just have been deleted: then nobody wants to read it.
+        let Ok(info) = ops.store.head_bucket(&draft.bucket).await else { return };
+        let add = |line| self.add(&draft.bucket, logging, draft.event_ms, line, now_ms);
+        add(draft.line(&info.owner, response, error, now_ms));
+        for also in response.extensions().get::<AlsoDone>().into_iter().flat_map(|AlsoDone(done)| done) {
+            add(draft.line_of(&info.owner, &draft.bucket, also, now_ms));
+        }
+    }
+
+    /// Adds a line to those that wait.
+    fn add(&self, bucket: &BucketName, logging: &Logging, event_ms: u64, line: String, now_ms: u64) {
         let mut waiting = self.waiting.lock();
         if waiting.bytes + line.len() > WAITING_BYTES_MAX {
             self.figures.dropped.inc();
             return;
         }
         waiting.bytes += line.len() + 1;
-        let of = (draft.bucket.clone(), draft.logging.clone(), draft.logging.partition(draft.event_ms));
+        let of = (bucket.clone(), logging.clone(), logging.partition(event_ms));
         let batch = waiting.open.entry(of.clone()).or_insert_with(|| Batch {
-            source: draft.bucket.clone(),
-            logging: draft.logging.clone(),
+            source: bucket.clone(),
+            logging: logging.clone(),
             begun_ms: now_ms,
-            event_ms: draft.event_ms,
+            event_ms,
             lines: String::new(),
             count: 0,
         });

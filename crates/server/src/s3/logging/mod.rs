@@ -22,7 +22,7 @@ use crate::ops::Ops;
 pub(crate) use config::Logging;
 pub(crate) use delivery::Deliveries;
 pub use delivery::{LogDeliveryFigures, LogDeliveryOptions};
-pub(super) use record::Draft;
+pub(super) use record::{Also, AlsoDone, Draft};
 
 /// The name of the document.
 pub(super) const NAME: &str = "logging";

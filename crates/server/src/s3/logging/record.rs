@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use gabion_types::BucketName;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, REFERER, USER_AGENT};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use s3s::Body;
 use time::OffsetDateTime;
@@ -14,6 +15,7 @@ use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::s3::answer::About;
 use crate::s3::call::Call;
+use crate::s3::copies;
 use crate::s3::listing::url_encoded;
 use crate::s3::route::Operation;
 
@@ -25,8 +27,11 @@ const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Au
 
 /// A request that is to be logged, as it was when it began: some of it is gone when it has been answered.
 pub(crate) struct Draft {
-    pub(super) logging: Logging,
-    pub(super) bucket: gabion_types::BucketName,
+    /// The log of its bucket, if it has one.
+    pub(super) logging: Option<Logging>,
+    /// What is read of another log's bucket: the source of a copy.
+    pub(super) source: Option<(BucketName, Logging, Also)>,
+    pub(super) bucket: BucketName,
     pub(super) event_ms: u64,
     operation: String,
     requester: String,
@@ -42,20 +47,25 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Nothing when the bucket has no log.
+    /// Nothing when no bucket that it is about has a log.
     ///
     /// # Errors
     /// Those of the index.
     pub(in crate::s3) fn of(ops: &Ops, call: &Call, about: &About<'_>) -> Result<Option<Box<Self>>, S3Error> {
         let Some(bucket) = &call.routed.bucket else { return Ok(None) };
-        let Some(Ok(logging)) = &call.settings(ops)?.logging else { return Ok(None) };
+        let logging = call.settings(ops)?.logging.clone().and_then(Result::ok);
+        let source = copied(ops, call)?;
+        if logging.is_none() && source.is_none() {
+            return Ok(None);
+        }
         let operation = call.routed.operation.as_ref().map_or("REST.UNKNOWN".to_owned(), |operation| named(*operation));
         let method = operation.split('.').nth(1).unwrap_or_default();
         let query: Vec<String> = call.query().iter().filter(|(name, _)| !is_secret(name)).map(pair).collect();
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         let text = |name| header(call.headers(), name);
         Ok(Some(Box::new(Self {
-            logging: logging.clone(),
+            logging,
+            source,
             bucket: bucket.clone(),
             event_ms: ops.clock.now_ms(),
             uri: quoted(&format!("{method} {}{query} HTTP/1.1", about.resource)),
@@ -72,9 +82,8 @@ impl Draft {
         })))
     }
 
-    /// The line, without its end.
-    pub(crate) fn line(&self, owner: &str, response: &Response<Body>, error: Option<&str>, now_ms: u64) -> String {
-        let mut line = String::with_capacity(512);
+    /// The line of the request itself, without its end.
+    pub(super) fn line(&self, owner: &str, response: &Response<Body>, error: Option<&str>, now_ms: u64) -> String {
         let number = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let length = number(CONTENT_LENGTH.as_str());
         let size = match number("content-range").and_then(|range| range.rsplit('/').next()) {
@@ -82,35 +91,119 @@ impl Draft {
             None if response.status().is_success() => number("x-amz-object-size").or(length),
             None => None,
         };
-        let total_ms = now_ms.saturating_sub(self.event_ms);
         let sent = length.filter(|length| *length != "0").map(str::to_owned);
         let sent = sent.or_else(|| {
             response.body().bytes().map(|bytes| bytes.len()).filter(|len| *len > 0).map(|len| len.to_string())
         });
-        let version = number("x-amz-version-id").unwrap_or(&self.version);
+        self.write(
+            owner,
+            &Line {
+                bucket: &self.bucket,
+                operation: &self.operation,
+                key: &self.key,
+                uri: &self.uri,
+                status: response.status(),
+                error,
+                sent: sent.as_deref(),
+                size,
+                version: number("x-amz-version-id").unwrap_or(&self.version),
+            },
+            now_ms,
+        )
+    }
+
+    /// The line of something that the request did as well, in a bucket of this owner.
+    pub(super) fn line_of(&self, owner: &str, bucket: &BucketName, also: &Also, now_ms: u64) -> String {
+        self.write(
+            owner,
+            &Line {
+                bucket,
+                operation: also.operation,
+                key: &url_encoded(&also.key).to_string(),
+                uri: "-",
+                status: also.status,
+                error: also.error,
+                sent: None,
+                size: None,
+                version: also.version.as_deref().map(bare).as_deref().unwrap_or("-"),
+            },
+            now_ms,
+        )
+    }
+
+    fn write(&self, owner: &str, of: &Line<'_>, now_ms: u64) -> String {
+        let mut line = String::with_capacity(512);
+        let total_ms = now_ms.saturating_sub(self.event_ms);
         let (signature, authentication) = self.signed;
+        // What has no request line has none between quotes either.
+        let quotes = if of.uri == "-" { "" } else { "\"" };
         // A string takes all that is written.
         let _ = write!(
             line,
-            "{owner} {} [{}] {} {} {} {} {} \"{}\" {} {} {} {} {total_ms} {total_ms} \"{}\" \"{}\" {version} - {signature} - {authentication} {} - - -",
-            self.bucket,
+            "{owner} {} [{}] {} {} {} {} {} {quotes}{}{quotes} {} {} {} {} {total_ms} {total_ms} \"{}\" \"{}\" {} - {signature} - {authentication} {} - - -",
+            of.bucket,
             moment(self.event_ms),
             self.remote,
             self.requester,
             self.request_id,
-            self.operation,
-            self.key,
-            self.uri,
-            response.status().as_u16(),
-            error.unwrap_or("-"),
-            sent.as_deref().unwrap_or("-"),
-            size.unwrap_or("-"),
+            of.operation,
+            of.key,
+            of.uri,
+            of.status.as_u16(),
+            of.error.unwrap_or("-"),
+            of.sent.unwrap_or("-"),
+            of.size.unwrap_or("-"),
             self.referer,
             self.agent,
+            of.version,
             self.host,
         );
         line
     }
+}
+
+/// What lines of one request differ in.
+struct Line<'a> {
+    bucket: &'a BucketName,
+    operation: &'a str,
+    key: &'a str,
+    uri: &'a str,
+    status: StatusCode,
+    error: Option<&'a str>,
+    sent: Option<&'a str>,
+    size: Option<&'a str>,
+    version: &'a str,
+}
+
+/// Something that a request did beside what it is named for, and that has a line of its own: it deleted one object of many, or read the
+/// source of a copy.
+#[derive(Clone, Debug)]
+pub(in crate::s3) struct Also {
+    /// As AWS calls it.
+    pub(in crate::s3) operation: &'static str,
+    pub(in crate::s3) key: String,
+    pub(in crate::s3) version: Option<String>,
+    pub(in crate::s3) status: StatusCode,
+    pub(in crate::s3) error: Option<&'static str>,
+}
+
+/// What an answer carries to its log.
+#[derive(Clone, Debug, Default)]
+pub(in crate::s3) struct AlsoDone(pub(in crate::s3) Vec<Also>);
+
+/// The source of a copy, if its bucket has a log.
+fn copied(ops: &Ops, call: &Call) -> Result<Option<(BucketName, Logging, Also)>, S3Error> {
+    let operation = match call.routed.operation {
+        Ok(Operation::CopyObject) => "REST.COPY.OBJECT_GET",
+        Ok(Operation::UploadPartCopy) => "REST.COPY.PART_GET",
+        _ => return Ok(None),
+    };
+    // One that is none is refused, in a line of its own.
+    let Ok(source) = copies::source(call) else { return Ok(None) };
+    let Some(Ok(logging)) = &ops.settings(&source.bucket)?.logging else { return Ok(None) };
+    let version = source.version.map(|version| version.to_string());
+    let also = Also { operation, key: source.key.to_string(), version, status: StatusCode::OK, error: None };
+    Ok(Some((source.bucket, logging.clone(), also)))
 }
 
 /// `REST.GET.OBJECT`, as AWS calls it.
