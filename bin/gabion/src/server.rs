@@ -12,6 +12,7 @@ use gabion_server::audit::{AuditLog, Webhook};
 use gabion_server::credentials::{Account, Credentials, SecretKey};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::iam::{Iam, IamOptions};
+use gabion_server::inventory::{InventoryFigures, InventoryOptions};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, AuditFigures, ServerMetrics};
 use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
@@ -91,6 +92,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     }
     let lifecycle_figures = Arc::new(LifecycleFigures::default());
     lifecycle_figures.register(&mut registry);
+    let inventory_figures = Arc::new(InventoryFigures::default());
+    inventory_figures.register(&mut registry);
     let log_figures = LogDeliveryFigures::default();
     log_figures.register(&mut registry);
     registry.register_collector(Box::new(AuditFigures(audit.clone())));
@@ -122,6 +125,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
         let (service, stop) = (service.clone(), stop_tasks.clone());
         let options = lifecycle_options(&config);
         tokio::spawn(async move { service.run_lifecycle(options, lifecycle_figures, stop).await })
+    };
+    let inventory = {
+        let (service, stop) = (service.clone(), stop_tasks.clone());
+        let options = InventoryOptions { debug_day_ms: debug_day_ms(&config) };
+        tokio::spawn(async move { service.run_inventory(options, inventory_figures, stop).await })
     };
     let log_delivery = {
         let (service, stop) = (service.clone(), stop_tasks.clone());
@@ -171,6 +179,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
         if let Err(error) = lifecycle.await {
             tracing::error!(%error, "the task for lifecycle rules failed");
         }
+        if let Err(error) = inventory.await {
+            tracing::error!(%error, "the task for inventories failed");
+        }
         if let Some(posting) = audit_posting
             && let Err(error) = posting.await
         {
@@ -195,10 +206,15 @@ async fn serve(config: Config) -> Result<(), Failure> {
     Ok(())
 }
 
-fn lifecycle_options(config: &Config) -> LifecycleOptions {
+/// How long days are of lifecycle rules and inventories, if they are not as long as they are.
+fn debug_day_ms(config: &Config) -> Option<u64> {
     let day_ms = u64::try_from(config.lifecycle_debug_day.0.as_millis()).unwrap_or(u64::MAX);
+    (day_ms != DAY_MS).then_some(day_ms)
+}
+
+fn lifecycle_options(config: &Config) -> LifecycleOptions {
     LifecycleOptions {
-        debug_day_ms: (day_ms != DAY_MS).then_some(day_ms),
+        debug_day_ms: debug_day_ms(config),
         deletions_per_second: u32::try_from(config.lifecycle_deletions_per_s).unwrap_or(u32::MAX),
     }
 }

@@ -13,6 +13,7 @@ mod fetch;
 pub mod fuzzing;
 pub mod http;
 pub mod iam;
+pub mod inventory;
 pub mod keys;
 pub mod lifecycle;
 pub mod metrics;

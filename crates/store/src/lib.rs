@@ -33,6 +33,7 @@ mod holds;
 mod in_flight;
 mod late_md5;
 mod list;
+mod list_details;
 mod list_versions;
 mod locks;
 mod md5s;
@@ -59,7 +60,10 @@ pub use api::{
     copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
     delete::{DeleteObject, Deleted},
     encryption::{CopyKeys, Encrypt, KeyKeeper, WrappingKey},
-    list::{ListObjects, ListVersions, ListedObjects, ListedVersions, ObjectSummary, VersionSummary},
+    list::{
+        ListDetails, ListObjects, ListVersions, ListedDetails, ListedObjects, ListedVersions, ObjectSummary,
+        VersionDetails, VersionSummary,
+    },
     multipart::{
         CompleteUpload, CompletedPart, CreateUpload, ListParts, ListUploads, ListedParts, ListedUploads, PartResult,
         PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,

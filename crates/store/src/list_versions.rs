@@ -52,7 +52,8 @@ fn list(index: &dyn IndexSnapshot, request: &ListVersions) -> Result<ListedVersi
                 last = Some((prefix.clone(), None));
                 page.common_prefixes.push(prefix);
             }
-            Next::Version(entry) => {
+            Next::Version(told) => {
+                let entry = told.summary()?;
                 last = Some((entry.object.key.clone(), Some(entry.version)));
                 page.entries.push(entry);
             }
@@ -80,9 +81,30 @@ impl Listed for Older {
 }
 
 /// What comes next.
-enum Next {
+pub(crate) enum Next {
     Prefix(String),
-    Version(VersionSummary),
+    Version(Told),
+}
+
+/// A version whose turn it is.
+pub(crate) struct Told {
+    pub key: String,
+    value: Value,
+    pub row: ObjectRow,
+    /// Whether it is the newest of its key.
+    pub is_latest: bool,
+}
+
+impl Told {
+    fn summary(self) -> Result<VersionSummary, StoreError> {
+        Ok(VersionSummary {
+            object: summary(self.key, &self.value)?,
+            version: VersionId::of(&self.row),
+            seq: self.row.seq,
+            is_latest: self.is_latest,
+            is_marker: VersionKind::is_marker(self.row.kind),
+        })
+    }
 }
 
 /// A version that was found, and is to be told in its turn.
@@ -100,7 +122,7 @@ impl Waiting {
 }
 
 /// All versions, in their order.
-struct Versions<'a> {
+pub(crate) struct Versions<'a> {
     current: Walk<'a, Objects>,
     older: Walk<'a, Older>,
     next_current: Option<Found>,
@@ -114,7 +136,7 @@ struct Versions<'a> {
 }
 
 impl<'a> Versions<'a> {
-    fn new(index: &'a dyn IndexSnapshot, request: &'a ListVersions) -> Result<Self, StoreError> {
+    pub(crate) fn new(index: &'a dyn IndexSnapshot, request: &'a ListVersions) -> Result<Self, StoreError> {
         let bucket = &request.bucket;
         let (mut first, mut null, mut told) = (None, None, None);
         let (mut after_current, mut after_older) = (None, None);
@@ -155,10 +177,10 @@ impl<'a> Versions<'a> {
         Ok(Self { current, older, next_current, next_older, first, null, told })
     }
 
-    fn next(&mut self) -> Result<Option<Next>, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Next>, StoreError> {
         loop {
             if let Some(first) = self.first.take() {
-                return self.tell(first).map(Some);
+                return Ok(Some(self.tell(first)));
             }
             if let Some(null) = self.null.take() {
                 let newer = match &self.next_older {
@@ -168,12 +190,13 @@ impl<'a> Versions<'a> {
                     _ => false,
                 };
                 if !newer {
-                    return self.tell(null).map(Some);
+                    return Ok(Some(self.tell(null)));
                 }
                 let found = std::mem::replace(&mut self.next_older, self.older.next()?);
                 self.null = Some(null);
                 if let Some(Found::Row(found)) = found {
-                    return self.tell(Waiting::new(found.key, found.row)?).map(Some);
+                    let waiting = Waiting::new(found.key, found.row)?;
+                    return Ok(Some(self.tell(waiting)));
                 }
                 continue;
             }
@@ -203,25 +226,19 @@ impl<'a> Versions<'a> {
                         !takes_current && matches!(keys::decode_version(&row_key), Ok((_, _, VersionKey::Null)));
                     match is_null {
                         true => self.null = Some(waiting),
-                        false => return self.tell(waiting).map(Some),
+                        false => return Ok(Some(self.tell(waiting))),
                     }
                 }
             }
         }
     }
 
-    fn tell(&mut self, found: Waiting) -> Result<Next, StoreError> {
+    fn tell(&mut self, found: Waiting) -> Next {
         let is_latest = self.told.as_ref() != Some(&found.key);
         if is_latest {
             self.told = Some(found.key.clone());
         }
-        Ok(Next::Version(VersionSummary {
-            object: summary(found.key, &found.value)?,
-            version: VersionId::of(&found.row),
-            seq: found.row.seq,
-            is_latest,
-            is_marker: VersionKind::is_marker(found.row.kind),
-        }))
+        Next::Version(Told { key: found.key, value: found.value, row: found.row, is_latest })
     }
 }
 

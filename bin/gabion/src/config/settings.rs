@@ -242,7 +242,7 @@ settings! {
     "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
         "Bytes written after which a checkpoint is made before its time.";
     "lifecycle.debug_day" => lifecycle_debug_day: Span = "24h",
-        "Length of a day of lifecycle rules, for tests; 24h: days are as long as they are, and end at midnight UTC.";
+        "Length of a day of lifecycle rules and inventories, for tests; 24h: days are as long as they are, and end at midnight UTC.";
     "lifecycle.deletions_per_s" => lifecycle_deletions_per_s: usize = "1000",
         "Objects, versions and uploads that lifecycle rules end in a second at most.";
     "logging.interval" => logging_interval: Span = "5m",

@@ -107,6 +107,7 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     let metrics = ServerMetrics::new();
     metrics.register(&mut registry);
     crate::lifecycle::LifecycleFigures::default().register(&mut registry);
+    crate::inventory::InventoryFigures::default().register(&mut registry);
     crate::s3::LogDeliveryFigures::default().register(&mut registry);
     // Figures by label show once there is a label.
     drop(metrics.connection_opened());

@@ -65,6 +65,12 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         }
         O::GetBucketLogging => (Target::Bucket, "s3:GetBucketLogging"),
         O::PutBucketLogging => (Target::Bucket, "s3:PutBucketLogging"),
+        O::GetBucketInventoryConfiguration | O::ListBucketInventoryConfigurations => {
+            (Target::Bucket, "s3:GetInventoryConfiguration")
+        }
+        O::PutBucketInventoryConfiguration | O::DeleteBucketInventoryConfiguration => {
+            (Target::Bucket, "s3:PutInventoryConfiguration")
+        }
         O::GetBucketLifecycleConfiguration => (Target::Bucket, "s3:GetLifecycleConfiguration"),
         O::PutBucketLifecycleConfiguration | O::DeleteBucketLifecycle => {
             (Target::Bucket, "s3:PutLifecycleConfiguration")

@@ -12,8 +12,10 @@ pub(crate) mod forms;
 mod front;
 pub(crate) mod identity;
 mod provider;
+mod services;
 pub(crate) mod sigv4;
 
 pub(crate) use authorize::{Standing, authorize, authorize_tags, hide, may};
 pub(crate) use front::{check, session_token};
 pub(crate) use provider::Provider;
+pub(crate) use services::may_deliver;

@@ -26,6 +26,7 @@ use gabion_types::limits::PART_NUMBER_MAX;
 use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
+use crate::inventory::Changes;
 use crate::s3::Deliveries;
 
 /// What operations run on.
@@ -36,6 +37,8 @@ pub(crate) struct Ops {
     pub(crate) clock: Arc<dyn Clock>,
     /// Logs of buckets on their way.
     pub(crate) logs: Deliveries,
+    /// Buckets whose inventories were configured just now.
+    pub(crate) inventories: Changes,
     /// Accounts and who asks for them.
     pub(crate) credentials: Arc<dyn CredentialStore>,
     /// How objects are encrypted of which neither request nor bucket says anything.

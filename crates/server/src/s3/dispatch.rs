@@ -13,8 +13,8 @@ use super::content::{Content, TakeTrailers};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, lifecycle, listing, logging,
-    object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, tags,
+    absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, inventory, lifecycle, listing,
+    logging, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, tags,
     unsupported, uploads, versioning, website,
 };
 use crate::auth::forms::FormKeys;
@@ -194,6 +194,10 @@ impl Dispatch {
             Operation::PutBucketLogging => Box::pin(logging::put(ops, call)).await,
             Operation::GetBucketRequestPayment => Box::pin(payment::get(ops, call)).await,
             Operation::PutBucketRequestPayment => Box::pin(payment::put(ops, call)).await,
+            Operation::GetBucketInventoryConfiguration => Box::pin(inventory::get(ops, call)).await,
+            Operation::PutBucketInventoryConfiguration => Box::pin(inventory::put(ops, call)).await,
+            Operation::DeleteBucketInventoryConfiguration => Box::pin(inventory::delete(ops, call)).await,
+            Operation::ListBucketInventoryConfigurations => Box::pin(inventory::list(ops, call)).await,
             Operation::GetBucketLifecycleConfiguration => Box::pin(lifecycle::get(ops, call)).await,
             Operation::PutBucketLifecycleConfiguration => Box::pin(lifecycle::put(ops, call)).await,
             Operation::DeleteBucketLifecycle => Box::pin(lifecycle::delete(ops, call)).await,

@@ -7,6 +7,7 @@ use super::logging::Logging;
 use super::website::Website;
 use super::{checksums, copies, date, host, posts, query, xml};
 use crate::error::{S3Code, S3Error};
+use crate::inventory::Inventory;
 use crate::lifecycle::LifecycleRules;
 
 pub(crate) fn documents(bytes: &[u8]) {
@@ -16,6 +17,7 @@ pub(crate) fn documents(bytes: &[u8]) {
     posts::fuzz(bytes);
     kept(bytes, CorsRules::parse);
     kept(bytes, LifecycleRules::parse);
+    kept(bytes, Inventory::parse);
     kept(bytes, Website::parse);
     kept(bytes, |document| {
         Logging::parse(document).map(|found| found.ok_or(S3Code::MalformedXML))?.map_err(Into::into)

@@ -63,7 +63,7 @@ impl Names {
 }
 
 /// A name as it stands in a URL.
-pub(super) fn url_encoded(name: &str) -> PercentEncode<'_> {
+pub(crate) fn url_encoded(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, URL)
 }
 

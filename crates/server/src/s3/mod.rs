@@ -28,12 +28,14 @@ mod encryption;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod host;
+mod inventory;
 mod lifecycle;
 mod listing;
 mod logging;
 mod object_attributes;
 mod object_lock;
 mod objects;
+mod own_objects;
 mod owners;
 mod ownership;
 mod payment;
@@ -81,6 +83,8 @@ use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
 use crate::iam::Iam;
 use crate::iam::http::{Done, Front, is_query};
+use crate::inventory::worker::Worker as InventoryWorker;
+use crate::inventory::{Changes, InventoryFigures, InventoryOptions};
 use crate::lifecycle::worker::Worker;
 use crate::lifecycle::{LifecycleFigures, LifecycleOptions};
 use crate::ops::Ops;
@@ -92,8 +96,11 @@ use content::Content;
 pub(crate) use copies::{SourceName, source_name};
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
+pub(crate) use inventory::{INVENTORY, INVENTORY_RUN};
+pub(crate) use listing::url_encoded;
 pub(crate) use logging::Deliveries;
 pub use logging::{LogDeliveryFigures, LogDeliveryOptions};
+pub(crate) use own_objects::{OwnObject, put_own};
 pub(crate) use query::Query;
 use received::Received;
 use request_id::{RequestId, RequestIds};
@@ -255,6 +262,7 @@ impl S3Service {
             region: options.region.clone(),
             clock,
             logs: Deliveries::new(options.log_figures),
+            inventories: Changes::default(),
             credentials,
             object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),
@@ -301,6 +309,28 @@ impl S3Service {
         figures: Arc<LifecycleFigures>,
     ) -> Result<(), S3Error> {
         Worker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures }.pass_now().await
+    }
+
+    /// Makes the inventories of buckets that are due, until it is told to stop.
+    pub async fn run_inventory(
+        &self,
+        options: InventoryOptions,
+        figures: Arc<InventoryFigures>,
+        stop: CancellationToken,
+    ) {
+        InventoryWorker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures }.run(stop).await;
+    }
+
+    /// Makes the inventories of buckets that are due, once, now.
+    ///
+    /// # Errors
+    /// When not all buckets could be asked for theirs.
+    pub async fn make_inventories(
+        &self,
+        options: InventoryOptions,
+        figures: Arc<InventoryFigures>,
+    ) -> Result<(), S3Error> {
+        InventoryWorker { ops: Arc::clone(&self.inner.dispatch.ops), options, figures }.pass_now().await
     }
 
     /// Delivers the logs of buckets until it is told to stop, and what is left then.

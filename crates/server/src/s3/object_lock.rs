@@ -8,6 +8,7 @@
 use gabion_store::{
     Attributes, ConfigScope, Configs, Retention, RetentionMode, StoreError, VERSIONING, VersionId, Versioning,
 };
+use gabion_types::BucketName;
 use gabion_types::ObjectKey;
 use http::header::{HeaderMap, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
@@ -195,6 +196,16 @@ pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) 
         }
     };
     Ok(())
+}
+
+/// What an object is kept by that the server itself puts in a bucket: the bucket's rule.
+///
+/// # Errors
+/// When the rule can not be read; those of the index.
+pub(super) fn by_default(ops: &Ops, bucket: &BucketName) -> Result<Option<Retention>, S3Error> {
+    let settings = ops.settings(bucket)?;
+    let Some(rule) = &settings.object_lock else { return Ok(None) };
+    Ok(rule.clone()?.retention(ops.clock.now_ms()))
 }
 
 fn in_future(retention: Retention, now_ms: u64) -> Result<Retention, S3Error> {

@@ -58,18 +58,18 @@ macro_rules! operations {
 
 operations! {
     AbortMultipartUpload, CompleteMultipartUpload, CopyObject, CreateBucket, CreateMultipartUpload, DeleteBucket,
-    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
+    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketInventoryConfiguration, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
     DeleteBucketPolicy, DeleteBucketTagging, DeleteBucketWebsite, DeleteObject, DeleteObjectTagging, DeleteObjects,
     DeletePublicAccessBlock, GetBucketAbac, GetBucketAccelerateConfiguration, GetBucketAcl,
     GetBucketAnalyticsConfiguration, GetBucketCors, GetBucketEncryption, GetBucketIntelligentTieringConfiguration,
-    GetBucketLifecycleConfiguration, GetBucketLocation, GetBucketLogging, GetBucketMetricsConfiguration,
+    GetBucketInventoryConfiguration, GetBucketLifecycleConfiguration, GetBucketLocation, GetBucketLogging, GetBucketMetricsConfiguration,
     GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketReplication, GetBucketRequestPayment,
     GetBucketTagging, GetBucketVersioning, GetBucketWebsite, GetObject, GetObjectAcl,
     GetObjectAttributes, GetObjectLegalHold, GetObjectLockConfiguration, GetObjectRetention, GetObjectTagging,
     GetPublicAccessBlock, HeadBucket, HeadObject, ListBucketAnalyticsConfigurations,
-    ListBucketIntelligentTieringConfigurations, ListBucketMetricsConfigurations, ListBuckets, ListMultipartUploads, ListObjectVersions, ListObjects,
+    ListBucketIntelligentTieringConfigurations, ListBucketInventoryConfigurations, ListBucketMetricsConfigurations, ListBuckets, ListMultipartUploads, ListObjectVersions, ListObjects,
     ListObjectsV2, ListParts, PostObject, PreflightRequest, PutBucketAcl, PutBucketCors, PutBucketEncryption,
-    PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
+    PutBucketInventoryConfiguration, PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
     PutBucketRequestPayment, PutBucketTagging, PutBucketVersioning, PutBucketWebsite, PutObject, PutObjectAcl,
     PutObjectLegalHold, PutObjectLockConfiguration, PutObjectRetention, PutObjectTagging, PutPublicAccessBlock,
     UploadPart, UploadPartCopy,
@@ -349,12 +349,26 @@ const ABSENT: &[(&str, Operation, Operation)] = &[
     ("replication", Operation::GetBucketReplication, Operation::GetBucketReplication),
 ];
 
+/// Inventories, of which a bucket may have many, each with an id.
+fn on_inventory(method: &Method, query: &Query) -> Result<Operation, S3Error> {
+    match *method {
+        Method::GET if query.has("id") => Ok(Operation::GetBucketInventoryConfiguration),
+        Method::GET => Ok(Operation::ListBucketInventoryConfigurations),
+        Method::PUT => Ok(Operation::PutBucketInventoryConfiguration),
+        Method::DELETE => Ok(Operation::DeleteBucketInventoryConfiguration),
+        _ => Err(S3Code::MethodNotAllowed.into()),
+    }
+}
+
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     if method == Method::GET
         && !query.is_empty()
         && let Some((_, all, one)) = ABSENT.iter().find(|(name, ..)| query.has(name))
     {
         return Ok(if query.has("id") { *one } else { *all });
+    }
+    if query.has("inventory") {
+        return on_inventory(method, query);
     }
     supported(query)?;
     if let Some((_, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
@@ -490,6 +504,11 @@ mod tests {
             ("GET", "/bkt?analytics", &[], "ListBucketAnalyticsConfigurations"),
             ("GET", "/bkt?metrics&id=x", &[], "GetBucketMetricsConfiguration"),
             ("DELETE", "/bkt?metrics&id=x", &[], "501"),
+            ("GET", "/bkt?inventory", &[], "ListBucketInventoryConfigurations"),
+            ("GET", "/bkt?inventory&id=x", &[], "GetBucketInventoryConfiguration"),
+            ("PUT", "/bkt?inventory&id=x", &[], "PutBucketInventoryConfiguration"),
+            ("DELETE", "/bkt?inventory&id=x", &[], "DeleteBucketInventoryConfiguration"),
+            ("GET", "/bkt/k?inventory", &[], "501"),
             ("PATCH", "/bkt", &[], "405"),
             ("GET", "/bkt/k", &[], "GetObject"),
             ("GET", "/bkt/a/b?partNumber=2", &[], "GetObject"),

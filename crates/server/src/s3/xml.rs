@@ -154,6 +154,11 @@ pub(crate) fn parse_lifecycle(document: &[u8]) -> Result<dto::BucketLifecycleCon
     parse(document)
 }
 
+/// Reads the document of PutBucketInventoryConfiguration.
+pub(crate) fn parse_inventory(document: &[u8]) -> Result<dto::InventoryConfiguration, S3Error> {
+    parse(document)
+}
+
 /// Reads the document of PutBucketRequestPayment.
 pub(crate) fn parse_payment(document: &[u8]) -> Result<dto::RequestPaymentConfiguration, S3Error> {
     parse(document)

@@ -12,7 +12,7 @@ use crate::harness::{ACCESS_KEY, Answer, Call, S3, SECRET_KEY, Sign};
 /// Who there is: two accounts with their root users, and users of the first.
 const WHO: [&str; 4] = [ACCESS_KEY, ALT, USER, READER];
 /// The root user of another account.
-const ALT: &str = "AKALT";
+pub(crate) const ALT: &str = "AKALT";
 /// A user without policies.
 const USER: &str = "AKUSER";
 /// A user who may get objects and list buckets.
@@ -21,10 +21,10 @@ const READS: &str =
     r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Action":["s3:Get*","s3:List*"],"Resource":"*"}}"#;
 
 #[derive(Debug)]
-struct Users(Vec<Arc<Identity>>);
+pub(crate) struct Users(Vec<Arc<Identity>>);
 
 impl Users {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let own = Arc::new(account("own"));
         let user = |key: &str, name: &str, policies| {
             let principal =
@@ -42,7 +42,7 @@ impl Users {
     }
 }
 
-fn account(name: &str) -> Account {
+pub(crate) fn account(name: &str) -> Account {
     Account { email: Some(format!("{name}@example.org")), display_name: name.into(), ..Account::first(name) }
 }
 
@@ -90,7 +90,7 @@ async fn server_with_acls() -> S3 {
 }
 
 /// Signs as somebody; nobody is `""`.
-fn by(who: &'static str, call: Call) -> Call {
+pub(crate) fn by(who: &'static str, call: Call) -> Call {
     call.change(|call| match who {
         "" => call.sign = Sign::Not,
         who => call.access_key = who,

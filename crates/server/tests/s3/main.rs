@@ -16,6 +16,7 @@ mod errors;
 mod etags;
 mod harness;
 mod iam;
+mod inventory;
 mod lifecycle;
 mod listing;
 mod logging;

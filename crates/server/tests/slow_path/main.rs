@@ -25,6 +25,8 @@ mod etags;
 mod harness;
 #[path = "../s3/iam.rs"]
 mod iam;
+#[path = "../s3/inventory.rs"]
+mod inventory;
 #[path = "../s3/lifecycle.rs"]
 mod lifecycle;
 #[path = "../s3/listing.rs"]

@@ -4,7 +4,7 @@ use gabion_erasure::ChecksumAlgorithm;
 use gabion_metadata::rows::{ChecksumKind, Etag};
 use gabion_types::{BucketName, Seq};
 
-use crate::VersionId;
+use crate::{ObjectInfo, VersionId};
 
 /// Asks for a page of objects, in order of key (UTF-8 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,43 @@ pub struct VersionSummary {
     pub version: VersionId,
     /// The commit that made it.
     pub seq: Seq,
+    /// Whether it is the newest of its key.
+    pub is_latest: bool,
+    /// Whether it is a delete marker.
+    pub is_marker: bool,
+}
+
+/// Asks for a page of objects with all that is known about each, in the order of [`ListVersions`]: for those who walk a whole bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListDetails {
+    /// The bucket.
+    pub bucket: BucketName,
+    /// Only keys that begin with it; empty for all.
+    pub prefix: String,
+    /// Whether versions that are not current, and delete markers, are listed, too.
+    pub all_versions: bool,
+    /// Only what comes after this version of this key.
+    pub after: Option<(String, Seq)>,
+    /// Most versions to return.
+    pub max: usize,
+}
+
+/// A page of objects with all that is known about each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedDetails {
+    /// The objects, or versions.
+    pub entries: Vec<VersionDetails>,
+    /// `after` of the next page: the last of this one. Set when there may be more.
+    pub next: Option<(String, Seq)>,
+}
+
+/// A version with all that is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionDetails {
+    /// Its key.
+    pub key: String,
+    /// What is known; of a delete marker only version and time count.
+    pub info: ObjectInfo,
     /// Whether it is the newest of its key.
     pub is_latest: bool,
     /// Whether it is a delete marker.

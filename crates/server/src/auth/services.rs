@@ -1,0 +1,54 @@
+//! Whether S3 itself may put something in a bucket for the sake of another one.
+//!
+//! An account may have it put in its own buckets, unless their policies deny it; in others' only where their policies allow the service
+//! `s3.amazonaws.com` to, as on AWS. So no tenant has anything written into a bucket that is not his, unless its owner says so.
+//!
+//! Source: AWS, "Granting permissions for Amazon S3 Inventory and Amazon S3 analytics"; "The confused deputy problem".
+
+use gabion_policy::{Context, Outcome, Principal, Request};
+use gabion_types::BucketName;
+
+use crate::error::S3Error;
+use crate::ops::Ops;
+use crate::s3::date;
+
+/// The service, as policies name it.
+const SERVICE: &str = "s3.amazonaws.com";
+
+/// Whether `key` may be put in `destination` for the sake of `source`.
+///
+/// # Errors
+/// Those of the index.
+pub(crate) fn may_deliver(
+    ops: &Ops,
+    source: &BucketName,
+    destination: &BucketName,
+    key: &str,
+) -> Result<bool, S3Error> {
+    let (from, to) = (ops.settings(source)?, ops.settings(destination)?);
+    let (Some(source_owner), Some(owner)) = (&from.access.owner, &to.access.owner) else { return Ok(false) };
+    let is_own = source_owner == owner;
+    let Some(stored) = &to.access.policy else { return Ok(is_own) };
+    // One that is not understood denies everything.
+    let Some(policy) = &stored.policy else { return Ok(false) };
+    let now_ms = ops.clock.now_ms();
+    let mut context = Context::default();
+    context.add("aws:CurrentTime", date::iso(now_ms).to_string());
+    context.add("aws:EpochTime", (now_ms / 1000).to_string());
+    context.add("aws:SecureTransport", "true");
+    context.add("aws:PrincipalIsAWSService", "true");
+    context.add("aws:PrincipalServiceName", SERVICE);
+    context.add("aws:SourceArn", format!("arn:aws:s3:::{source}"));
+    context.add_optional("aws:SourceAccount", ops.account_id(source_owner));
+    context.add_optional("aws:ResourceAccount", ops.account_id(owner));
+    context.add_optional("s3:ResourceAccount", ops.account_id(owner));
+    context.add("s3:x-amz-acl", "bucket-owner-full-control");
+    let resource = format!("arn:aws:s3:::{destination}/{key}");
+    let principal = Principal::Service { name: SERVICE };
+    let request = Request { principal, action: "s3:PutObject", resource: &resource, context: &context };
+    Ok(match policy.outcome(&request) {
+        Outcome::Deny => false,
+        Outcome::Allow(_) => true,
+        Outcome::Neutral => is_own,
+    })
+}
