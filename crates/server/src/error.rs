@@ -85,6 +85,7 @@ codes! {
     InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.",
     InvalidEncryptionAlgorithmError 400 "The encryption request that you specified is not valid. The valid value is AES256.",
     InvalidLocationConstraint 400 "The specified location-constraint is not valid.",
+    InvalidObjectState 403 "The operation is not valid for the current state of the object.",
     InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
     InvalidPartNumber 416 "The requested partnumber is not satisfiable.",
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.",

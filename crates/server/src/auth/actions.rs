@@ -104,6 +104,7 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         | O::UploadPartCopy
         | O::CreateMultipartUpload
         | O::CompleteMultipartUpload => (Target::Object, "s3:PutObject"),
+        O::RestoreObject => (Target::Object, "s3:RestoreObject"),
         O::AbortMultipartUpload => (Target::Object, "s3:AbortMultipartUpload"),
         O::ListParts => (Target::Object, "s3:ListMultipartUploadParts"),
     }
@@ -126,6 +127,7 @@ pub(crate) fn reads_object(operation: Operation) -> bool {
             | O::PutObjectRetention
             | O::GetObjectLegalHold
             | O::PutObjectLegalHold
+            | O::RestoreObject
     )
 }
 

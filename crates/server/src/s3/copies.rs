@@ -13,7 +13,9 @@ use super::acl::{self, ObjectAccess};
 use super::answer;
 use super::call::Call;
 use super::xml::Xml;
-use super::{attributes, checksums, conditions, date, encryption, object_lock, quota, tags, versioning, website};
+use super::{
+    attributes, checksums, conditions, date, encryption, lifecycle, object_lock, quota, tags, versioning, website,
+};
 use crate::error::{S3Code, S3Error};
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
@@ -60,6 +62,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
     }
+    lifecycle::show_expiration_of_new(ops, call, result.seq, response.headers_mut()).await?;
     Ok(response)
 }
 

@@ -230,6 +230,7 @@ impl Dispatch {
             Operation::GetBucketOwnershipControls => Box::pin(ownership::get(ops, call)).await,
             Operation::PutBucketOwnershipControls => Box::pin(ownership::put(ops, call)).await,
             Operation::DeleteBucketOwnershipControls => Box::pin(ownership::delete(ops, call)).await,
+            Operation::RestoreObject => Box::pin(objects::restore(ops, call)).await,
             Operation::PostObject => Box::pin(posts::post(ops, &self.forms, call)).await,
         }
     }

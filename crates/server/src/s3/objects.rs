@@ -94,6 +94,13 @@ pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S
     Ok(response)
 }
 
+/// RestoreObject: no object is in a class from which it would have to be restored.
+pub(super) async fn restore(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let message = "Restore is not allowed for the object's current storage class";
+    Err(S3Error::with(S3Code::InvalidObjectState, message).detail("StorageClass", "STANDARD"))
+}
+
 /// When the object ends, if a rule says so and it is the current one.
 fn show_end(ops: &Ops, call: &Call, read: &ObjectRead, response: &mut Response<Body>) -> Result<(), S3Error> {
     if !lifecycle::has_rules(ops, call)? || call.version()?.is_some() {

@@ -38,14 +38,14 @@ macro_rules! operations {
                 use Operation::{
                     DeleteObject, DeleteObjectTagging, GetObject, GetObjectAcl, GetObjectAttributes, GetObjectLegalHold,
                     GetObjectRetention, GetObjectTagging, HeadObject, PutObjectAcl, PutObjectLegalHold,
-                    PutObjectRetention, PutObjectTagging,
+                    PutObjectRetention, PutObjectTagging, RestoreObject,
                 };
                 let reads = matches!(self, GetObject | HeadObject | GetObjectAttributes | GetObjectTagging | GetObjectAcl);
                 let locks = matches!(
                     self,
                     GetObjectRetention | PutObjectRetention | GetObjectLegalHold | PutObjectLegalHold
                 );
-                reads || locks || matches!(self, PutObjectTagging | DeleteObjectTagging | PutObjectAcl | DeleteObject)
+                reads || locks || matches!(self, PutObjectTagging | DeleteObjectTagging | PutObjectAcl | DeleteObject | RestoreObject)
             }
 
             /// Whether it looks at the body of its request.
@@ -72,7 +72,7 @@ operations! {
     PutBucketInventoryConfiguration, PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
     PutBucketRequestPayment, PutBucketTagging, PutBucketVersioning, PutBucketWebsite, PutObject, PutObjectAcl,
     PutObjectLegalHold, PutObjectLockConfiguration, PutObjectRetention, PutObjectTagging, PutPublicAccessBlock,
-    UploadPart, UploadPartCopy,
+    RestoreObject, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -95,7 +95,6 @@ const UNSUPPORTED: &[&str] = &[
     "notification",
     "renameObject",
     "replication",
-    "restore",
     "select",
     "session",
     "torrent",
@@ -423,6 +422,8 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
         Method::GET if query.has("legal-hold") => Ok(Operation::GetObjectLegalHold),
         Method::PUT if query.has("legal-hold") => Ok(Operation::PutObjectLegalHold),
         _ if query.has("retention") || query.has("legal-hold") => Err(S3Code::MethodNotAllowed.into()),
+        Method::POST if query.has("restore") => Ok(Operation::RestoreObject),
+        _ if query.has("restore") => Err(S3Code::MethodNotAllowed.into()),
         Method::GET if query.has("attributes") => Ok(Operation::GetObjectAttributes),
         Method::GET if upload => Ok(Operation::ListParts),
         Method::GET => Ok(Operation::GetObject),
@@ -542,6 +543,7 @@ mod tests {
             ("POST", "/bkt/k?uploads", &[], "CreateMultipartUpload"),
             ("POST", "/bkt/k?uploadId=1", &[], "CompleteMultipartUpload"),
             ("POST", "/bkt/k?select&select-type=2", &[], "501"),
+            ("POST", "/bkt/k?restore", &[], "RestoreObject"),
             ("POST", "/bkt/k", &[], "405"),
             ("PUT", "/bkt/k?X-Amz-Signature=1&X-Amz-Copy-Source=b%2Fk", &[], "CopyObject"),
             ("PUT", "/bkt/k?X-Amz-Copy-Source=b%2Fk", &[], "PutObject"),

@@ -123,6 +123,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, false, response.headers_mut());
     }
+    lifecycle::show_expiration_of_new(ops, call, result.seq, response.headers_mut()).await?;
     Ok(response)
 }
 

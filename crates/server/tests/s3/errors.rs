@@ -46,7 +46,6 @@ async fn what_is_not_served_is_not_implemented() {
         ("PUT", "/bkt?accelerate"),
         ("PUT", "/bkt?metrics&id=x"),
         ("DELETE", "/bkt?replication"),
-        ("POST", "/bkt/k?restore"),
         ("POST", "/bkt/k?select&select-type=2"),
         ("GET", "/bkt/k?torrent"),
         ("PUT", "/bkt/k?renameObject"),

@@ -48,6 +48,41 @@ async fn rules_are_kept_shown_and_deleted() {
 }
 
 #[tokio::test]
+async fn the_smallest_object_that_would_move_is_told() {
+    let s3 = S3::with_bucket().await;
+    let name = "x-amz-transition-default-minimum-object-size";
+    let document = format!("<LifecycleConfiguration>{}</LifecycleConfiguration>", rule("a", "", DAY));
+    let put = |size: &str| s3.put("/bkt?lifecycle").body(document.clone()).header(name, size).send(&s3);
+    put("64K").await.refused(400, "InvalidArgument");
+    s3.get("/bkt?lifecycle").send(&s3).await.refused(404, "NoSuchLifecycleConfiguration");
+    for (size, expected) in [
+        ("", "all_storage_classes_128K"),
+        ("varies_by_storage_class", "varies_by_storage_class"),
+        ("all_storage_classes_128K", "all_storage_classes_128K"),
+        ("varies_by_storage_class", "varies_by_storage_class"),
+        ("", "all_storage_classes_128K"),
+    ] {
+        assert_eq!(put(size).await.expect(200).header(name), Some(expected), "{size}");
+        assert_eq!(s3.get("/bkt?lifecycle").send(&s3).await.expect(200).header(name), Some(expected));
+    }
+    put("varies_by_storage_class").await.expect(200);
+    s3.delete("/bkt?lifecycle").send(&s3).await.expect(204);
+    put_rules(&s3, &[rule("a", "", DAY)]).await;
+    assert_eq!(s3.get("/bkt?lifecycle").send(&s3).await.header(name), Some("all_storage_classes_128K"));
+}
+
+#[tokio::test]
+async fn nothing_has_to_be_restored() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let document = "<RestoreRequest><Days>1</Days></RestoreRequest>";
+    let refused = s3.post("/bkt/k?restore").body(document).send(&s3).await.refused(403, "InvalidObjectState");
+    assert_eq!(refused.element("StorageClass").as_deref(), Some("STANDARD"));
+    s3.post("/bkt/none?restore").body(document).send(&s3).await.refused(404, "NoSuchKey");
+    s3.get("/bkt/k?restore").send(&s3).await.refused(405, "MethodNotAllowed");
+}
+
+#[tokio::test]
 async fn answers_say_when_an_object_ends() {
     let s3 = S3::with_bucket().await;
     let tag = "<Tag><Key>t</Key><Value>v</Value></Tag>";
@@ -71,6 +106,17 @@ async fn answers_say_when_an_object_ends() {
     assert_eq!(put.header("x-amz-expiration"), None);
     let tagged = s3.put("/bkt/k").body("x").header("x-amz-tagging", "t=v").send(&s3).await.expect(200);
     assert!(tagged.header("x-amz-expiration").unwrap().ends_with("rule-id=\"by%20tag\""));
+    let copy = s3.put("/bkt/copy").header("x-amz-copy-source", "bkt/k").send(&s3).await.expect(200);
+    assert!(copy.header("x-amz-expiration").unwrap().ends_with("rule-id=\"by%20tag\""), "tags go along");
+    let bare = s3.put("/bkt/copy").header("x-amz-copy-source", "bkt/k").header("x-amz-tagging-directive", "REPLACE");
+    assert_eq!(bare.send(&s3).await.expect(200).header("x-amz-expiration"), None);
+    let begun = s3.post("/bkt/a/parts?uploads").send(&s3).await.expect(200);
+    let upload = begun.element("UploadId").unwrap();
+    let part = s3.put(&format!("/bkt/a/parts?uploadId={upload}&partNumber=1")).body("x").send(&s3).await.expect(200);
+    let part = format!("<Part><PartNumber>1</PartNumber><ETag>{}</ETag></Part>", part.header("etag").unwrap());
+    let document = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
+    let done = s3.post(&format!("/bkt/a/parts?uploadId={upload}")).body(document).send(&s3).await.expect(200);
+    assert!(done.header("x-amz-expiration").unwrap().ends_with("rule-id=\"by%20prefix\""));
     let begun = s3.post("/bkt/k?uploads").send(&s3).await.expect(200);
     assert_eq!(begun.header("x-amz-abort-rule-id"), Some("uploads"));
     let upload = begun.element("UploadId").unwrap();
