@@ -40,6 +40,7 @@ mod shard_path;
 mod status;
 mod stripe_buffer;
 mod target;
+mod together;
 mod upkeep;
 
 pub use applier::{

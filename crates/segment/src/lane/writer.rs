@@ -19,6 +19,7 @@ use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
 use crate::segment::ShardFiles;
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::target::is_full;
+use crate::together::together;
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -145,7 +146,7 @@ impl Writer {
             Durability::Relaxed => Durable::No,
         };
         let offset = stripe.shape.stripe_offset;
-        let outcomes = join_all(files.healthy().map(async |(shard, file)| {
+        let outcomes = together(files.healthy().map(async |(shard, file)| {
             let outcome = file.file.write_at(offset, stripe.chunks[shard].clone(), durable).await;
             (shard, file, outcome)
         }))
