@@ -11,7 +11,7 @@ use gabion_segment::{
 };
 use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
 
 use super::{FloorArgs, Layer, Measurement, Subject, goes_on, place::Place};
 use crate::{
@@ -23,6 +23,9 @@ use crate::{
 
 /// Bytes of a mutation: those of an object's row with a key of usual length.
 const MUTATION_BYTES: usize = 200;
+
+/// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
+const STRIPES_PER_LANE: usize = 2;
 
 /// The log in directories of its own.
 pub(super) struct LogFloor {
@@ -39,6 +42,8 @@ struct Work {
     mutation: Bytes,
     data: Bytes,
     data_crc64: u64,
+    /// Stripes of large objects that may be under way: what the lanes can not write yet would only take memory, which is then cold when it is written.
+    stripes: Arc<Semaphore>,
     /// Where objects lie that can be read.
     written: Mutex<Vec<Vec<Extent>>>,
     written_max: usize,
@@ -76,6 +81,7 @@ impl LogFloor {
             disk: Some(disk),
         });
         let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
+        let stripes = Arc::new(Semaphore::new(STRIPES_PER_LANE * config.large_lanes));
         let (log, _) = runtime.block_on(Log::open(config, targets.collect(), Vec::new(), env))?;
         {
             let _entered = runtime.enter();
@@ -86,6 +92,7 @@ impl LogFloor {
             mutation: Bytes::from(vec![0x4d; MUTATION_BYTES]),
             data_crc64: if data.len() <= INLINE_BYTES_MAX { crc64(&data) } else { 0 },
             data,
+            stripes,
             written: Mutex::default(),
             written_max: usize::try_from(args.objects()).unwrap_or(usize::MAX),
         };
@@ -148,10 +155,15 @@ async fn put(log: &Log, work: &Work) -> Result<(), LogError> {
     let mut stripes = Vec::new();
     let mut rest = if small { &[][..] } else { &work.data[..] };
     while !rest.is_empty() {
+        let turn = Arc::clone(&work.stripes).acquire_owned().await.expect("the semaphore is never closed");
         let mut stripe = log.stripe_buffer().await?;
         rest = &rest[stripe.put(rest)..];
         let log = log.clone();
-        stripes.push(tokio::spawn(async move { log.append(stripe).await }));
+        stripes.push(tokio::spawn(async move {
+            let outcome = log.append(stripe).await;
+            drop(turn);
+            outcome
+        }));
     }
     let mut extents = Vec::new();
     for stripe in stripes {

@@ -114,8 +114,10 @@ impl Table {
         let floors = rows.clone();
         for row in &mut rows {
             let Layer::Endpoint(durability) = row.place else { continue };
-            let below =
-                floors.iter().filter(|floor| floor.operation == row.operation && floor.place.is_below(durability));
+            // Of nothing there is no share: a floor that came to no operation in most rounds says nothing.
+            let below = floors.iter().filter(|floor| {
+                floor.operation == row.operation && floor.place.is_below(durability) && floor.ops_per_s > 0.0
+            });
             let share = |floor: &Row| Share { floor: floor.layer, share: row.ops_per_s / floor.ops_per_s };
             row.shares = below.map(share).collect();
             row.share_of_lowest = row.shares.iter().map(|share| share.share).max_by(f64::total_cmp);
@@ -195,6 +197,7 @@ mod tests {
                 row(Layer::Http, &[100, 300, 200]),
                 row(Layer::Log(Durability::Sync), &[80]),
                 row(Layer::Log(Durability::Relaxed), &[400]),
+                row(Layer::Files(Durability::Sync), &[0, 50, 0]),
                 row(Layer::DataSync, &[1]),
                 row(Layer::Endpoint(Durability::Sync), &[60]),
                 row(Layer::Endpoint(Durability::Relaxed), &[50]),
@@ -202,9 +205,9 @@ mod tests {
         );
         assert_eq!(table.rows[0].ops_per_s, 200.0, "the median round");
         let shares = |row: &Row| row.shares.iter().map(|share| (share.floor, share.share)).collect::<Vec<_>>();
-        assert_eq!(shares(&table.rows[4]), [("http", 0.3), ("log", 0.75)]);
-        assert_eq!(shares(&table.rows[5]), [("http", 0.25), ("log", 0.125)]);
-        assert_eq!([4, 5].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
+        assert_eq!(shares(&table.rows[5]), [("http", 0.3), ("log", 0.75)], "of a floor of zero there is no share");
+        assert_eq!(shares(&table.rows[6]), [("http", 0.25), ("log", 0.125)]);
+        assert_eq!([5, 6].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
         assert!(table.text().contains("log 75 %"), "{}", table.text());
         assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
     }
