@@ -30,6 +30,21 @@ impl Parts {
         self.offset
     }
 
+    /// Length of the rest, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rest().iter().map(Bytes::len).sum()
+    }
+
+    /// Copies the front of the rest, which is at least as long, to `to`.
+    pub(crate) fn copy_front(&self, mut to: &mut [u8]) {
+        for part in self.rest() {
+            let (now, later) = to.split_at_mut(part.len().min(to.len()));
+            now.copy_from_slice(&part[..now.len()]);
+            to = later;
+        }
+        debug_assert!(to.is_empty(), "the rest is at least as long");
+    }
+
     /// Whether all is written.
     pub(crate) fn is_done(&self) -> bool {
         self.next == self.parts.len()
@@ -78,7 +93,11 @@ mod tests {
             while !parts.is_done() {
                 let rest: Vec<u8> = parts.vectors().iter().flat_map(|slice| slice.to_vec()).collect();
                 assert_eq!(parts.offset(), 100 + written.len() as u64);
+                assert_eq!(parts.bytes(), rest.len());
                 let step = step.min(rest.len());
+                let mut front = vec![0; step];
+                parts.copy_front(&mut front);
+                assert_eq!(front, rest[..step]);
                 written.extend_from_slice(&rest[..step]);
                 parts.advance(step);
             }

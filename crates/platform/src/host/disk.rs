@@ -22,10 +22,11 @@ pub(crate) enum DataPath {
 }
 
 impl DataPath {
-    fn file(&self, file: HostFile) -> Arc<dyn DiskFile> {
+    fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Arc<dyn DiskFile> {
         match self {
-            DataPath::Threads => Arc::new(ThreadFile::new(file)),
-            DataPath::Uring(ring) => Arc::new(UringFile::new(file, Arc::clone(ring))),
+            DataPath::Threads => Arc::new(ThreadFile::new(HostFile::new(fd, path, pool))),
+            // On file systems of this machine alone: elsewhere direct writes mean other things.
+            DataPath::Uring(ring) => Arc::new(UringFile::new(HostFile::direct(fd, path, pool), Arc::clone(ring))),
         }
     }
 }
@@ -62,7 +63,7 @@ impl HostDisk {
         let (path, pool, data_path) = (path.to_owned(), Arc::clone(&self.pool), self.data_path.clone());
         self.on_pool(move |names| {
             let fd = work(names, &path)?;
-            Ok(data_path.file(HostFile::new(fd, &path, pool)))
+            Ok(data_path.file(fd, &path, pool))
         })
     }
 

@@ -3,11 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
+use super::direct;
 use crate::disk::Durable;
 use crate::error::explain;
 use crate::parts::Parts;
@@ -21,11 +23,20 @@ pub(crate) struct HostFile {
     fd: Option<OwnedFd>,
     path: Box<str>,
     pool: Arc<Pool>,
+    /// Whether long durable writes go past the page cache.
+    is_direct: AtomicBool,
 }
 
 impl HostFile {
     pub(crate) fn new(fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Self {
-        Self { fd: Some(fd), path: path.into(), pool }
+        Self { fd: Some(fd), path: path.into(), pool, is_direct: AtomicBool::new(false) }
+    }
+
+    /// The same, with long durable writes past the page cache, if the file system can do that.
+    pub(crate) fn direct(fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Self {
+        let file = Self::new(fd, path, pool);
+        file.is_direct.store(true, Ordering::Relaxed);
+        file
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -55,7 +66,13 @@ impl HostFile {
         Some(bytes.into())
     }
 
-    pub(crate) fn write_at(&self, parts: Parts, durable: Durable) -> io::Result<()> {
+    pub(crate) fn write_at(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
+        if durable == Durable::Yes && self.is_direct.load(Ordering::Relaxed) && direct::takes(&parts) {
+            match direct::write(self.fd(), &mut parts).map_err(|error| self.explain(error, "write"))? {
+                direct::Outcome::Written => {}
+                direct::Outcome::Unsupported => self.is_direct.store(false, Ordering::Relaxed),
+            }
+        }
         write_at(self.fd(), parts).map_err(|error| self.explain(error, "write"))?;
         match durable {
             Durable::No => Ok(()),

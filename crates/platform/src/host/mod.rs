@@ -4,6 +4,7 @@
 //! for long (a journal commit, a remote metadata server), and half of them have no io_uring operation: both drivers
 //! run them on a thread pool.
 
+mod direct;
 mod disk;
 mod file;
 mod namespace;

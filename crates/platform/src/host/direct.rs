@@ -1,0 +1,137 @@
+//! Long durable writes, past the page cache.
+//!
+//! Whoever waits for the drive anyway gains nothing by the page cache, and pays for it: pages to be found and filled, marked, collected and written back cost two to four times what
+//! the copy does (docs/adr/0012). Buffers need not be aligned for it: a write is copied, piece by piece, into one that is, which stays with its thread and warm.
+//!
+//! Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so. What is written and not long, or not durable, stays in
+//! the page cache, where it is read soon.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::parts::Parts;
+
+/// What addresses, offsets and lengths must be multiples of, in bytes: the largest logical block of any drive that there is.
+const ALIGN_BYTES: usize = 4096;
+/// Length of the shortest write that goes this way, in bytes: short ones are read again soon.
+const WRITE_BYTES_MIN: usize = 512 << 10;
+/// Most bytes that a thread copies and writes at once, and keeps.
+const PIECE_BYTES_MAX: usize = 1 << 20;
+
+/// What came of it.
+pub(super) enum Outcome {
+    /// What is left, if anything, must go by the page cache.
+    Written,
+    /// So must it, and so must all later writes: the file system can not do it.
+    Unsupported,
+}
+
+/// Whether a write is long enough, and begins and ends where it must.
+pub(super) fn takes(parts: &Parts) -> bool {
+    let bytes = parts.bytes();
+    bytes >= WRITE_BYTES_MIN && bytes.is_multiple_of(ALIGN_BYTES) && parts.offset().is_multiple_of(ALIGN_BYTES as u64)
+}
+
+/// Writes `parts`, which are then done as far as they are written. To be made durable by a sync of the file, as any write.
+pub(super) fn write(file: BorrowedFd<'_>, parts: &mut Parts) -> io::Result<Outcome> {
+    // A descriptor of its own: the flag belongs to the open file, and reads want the page cache.
+    let Ok(direct) = open(file) else { return Ok(Outcome::Unsupported) };
+    BUFFER.with_borrow_mut(|buffer| {
+        let start = aligned(buffer);
+        while !parts.is_done() {
+            let pieces = parts.bytes().div_ceil(PIECE_BYTES_MAX);
+            let piece_bytes = parts.bytes().div_ceil(pieces).next_multiple_of(ALIGN_BYTES).min(parts.bytes());
+            let piece = &mut buffer[start..start + piece_bytes];
+            parts.copy_front(piece);
+            match rustix::io::pwrite(&direct, piece, parts.offset()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => parts.advance(bytes),
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Outcome::Unsupported),
+                Err(errno) => return Err(errno.into()),
+            }
+            if !parts.offset().is_multiple_of(ALIGN_BYTES as u64) {
+                // It was cut short where no such write can begin.
+                break;
+            }
+        }
+        Ok(Outcome::Written)
+    })
+}
+
+fn open(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    rustix::fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
+}
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes the buffer as long as a piece may be; says where in it one begins.
+fn aligned(buffer: &mut Vec<u8>) -> usize {
+    buffer.resize(PIECE_BYTES_MAX + ALIGN_BYTES, 0);
+    buffer.as_ptr().align_offset(ALIGN_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rustix::fs::{Advice, fadvise};
+
+    use super::*;
+    use crate::host::file::{read_at, write_at};
+
+    fn pattern(len: usize, seed: usize) -> Bytes {
+        (0..len).map(|at| ((at * 31 + at / 4096 * 7 + seed) % 251) as u8).collect()
+    }
+
+    #[test]
+    fn what_is_written_past_the_page_cache_is_read_through_it() {
+        // On the file system of the build, as `/tmp` often has none of its own.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = rustix::fs::open(dir.path().join("f"), flags, Mode::RWXU).unwrap();
+        let mut expected = vec![0; 8 << 20];
+        write_at(&file, Parts::new(0, vec![expected.clone().into()])).unwrap();
+        // Lengths around a piece, with parts that end anywhere; each over pages that the cache holds.
+        for (round, len) in [512 << 10, 1 << 20, (1 << 20) + 4096, (2 << 20) + 4096, 5 << 20].into_iter().enumerate() {
+            let offset = round * 3 * 4096;
+            assert_eq!(read_at(&file, 0, expected.len()).unwrap(), expected);
+            let bytes = pattern(len, round);
+            let cuts = [0, 100, 100, 5000, len / 2 + 1, len];
+            let parts = cuts.windows(2).map(|cut| bytes.slice(cut[0]..cut[1])).collect();
+            let mut parts = Parts::new(offset as u64, parts);
+            assert!(takes(&parts));
+            match write(file.as_fd(), &mut parts).unwrap() {
+                Outcome::Written => assert!(parts.is_done()),
+                Outcome::Unsupported => return,
+            }
+            expected[offset..offset + len].copy_from_slice(&bytes);
+            assert_eq!(read_at(&file, 0, expected.len()).unwrap(), expected, "{len}");
+            rustix::fs::fsync(&file).unwrap();
+            fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+            assert_eq!(read_at(&file, 0, expected.len()).unwrap(), expected, "{len}, from the drive");
+        }
+    }
+
+    #[test]
+    fn short_or_crooked_writes_are_left_to_the_page_cache() {
+        for (offset, len) in [(0, WRITE_BYTES_MIN - 4096), (512, WRITE_BYTES_MIN), (0, WRITE_BYTES_MIN + 1)] {
+            assert!(!takes(&Parts::new(offset, vec![pattern(len, 0)])), "{offset} {len}");
+        }
+        assert!(takes(&Parts::new(8192, vec![pattern(100, 0), pattern(WRITE_BYTES_MIN - 100, 0)])));
+    }
+
+    #[test]
+    fn where_it_can_not_be_nothing_is_written() {
+        let nowhere = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()).unwrap();
+        let mut parts = Parts::new(0, vec![pattern(WRITE_BYTES_MIN, 0)]);
+        assert!(matches!(write(nowhere.as_fd(), &mut parts), Ok(Outcome::Unsupported)));
+        assert_eq!(parts.bytes(), WRITE_BYTES_MIN);
+    }
+}
