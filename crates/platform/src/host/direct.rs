@@ -1,7 +1,8 @@
 //! Long durable writes, past the page cache.
 //!
 //! Whoever waits for the drive anyway gains nothing by the page cache, and pays for it: pages to be found and filled, marked, collected and written back cost two to four times what
-//! the copy does (docs/adr/0012). Buffers need not be aligned for it: a write is copied, piece by piece, into one that is, which stays with its thread and warm.
+//! the copy does (docs/adr/0012). Buffers need not be aligned for it: a write is copied, piece by piece, into one that is,
+//! which stays with its thread and warm: a mebibyte for each of the few threads that a target has.
 //!
 //! Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so. What is written and not long, or not durable, stays in
 //! the page cache, where it is read soon.
