@@ -21,7 +21,7 @@ mod snapshot;
 mod upload;
 mod usage;
 
-pub use attributes::{Attributes, Retention, RetentionMode};
+pub use attributes::{Attributes, Renamed, Retention, RetentionMode};
 pub use bucket::BucketRow;
 pub use checksum::{ChecksumKind, StoredChecksum};
 pub use config::ConfigRow;

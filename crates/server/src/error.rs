@@ -74,6 +74,7 @@ codes! {
     EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.",
     EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.",
     ExpiredToken 400 "The provided token has expired.",
+    IdempotencyParameterMismatch 400 "Parameters on this idempotent request are inconsistent with parameters used in previous request(s).",
     IllegalLocationConstraintException 400 "The location constraint is incompatible for the region specific endpoint this request was sent to.",
     IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.",
     InsufficientStorage 507 "There is not enough storage space left to complete the request.",
@@ -99,6 +100,7 @@ codes! {
     InvalidTargetBucketForLogging 400 "The target bucket for logging does not exist, is not owned by you, or does not have the appropriate grants for the log-delivery group.",
     InvalidToken 400 "The provided token is malformed or otherwise not valid.",
     InvalidURI 400 "The specified URI couldn't be parsed.",
+    InvalidWriteOffset 400 "The write offset value that you specified does not match the current object size.",
     KmsNotFoundException as "KMS.NotFoundException" 400 "The key that the request names does not exist.",
     KeyTooLongError 400 "Your key is too long.",
     MalformedACLError 400 "The ACL that you provided was not well formed or did not validate against our published schema.",
@@ -134,6 +136,7 @@ codes! {
     ServiceUnavailable 503 "Service is unable to handle the request.",
     SignatureDoesNotMatch 403 "The request signature that the server calculated does not match the signature that you provided. Check your secret access key and signing method.",
     SlowDown 503 "Please reduce your request rate.",
+    TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object. You can use the CopyObject operation to copy this object to another and then add more data to the newly copied object.",
     TooManyBuckets 400 "You have attempted to create more buckets than are allowed.",
     TooManyConfigurations 400 "You are attempting to create a new configuration but have already reached the 1,000-configuration limit.",
     UnexpectedContent 400 "This request does not support content.",
@@ -306,6 +309,10 @@ impl From<StoreError> for S3Error {
                 .detail("MinSizeAllowed", size_min.to_string())
                 .detail("PartNumber", part_number.to_string())
                 .detail("ETag", etag.to_string()),
+            // How long an object is, not everybody may know who may write.
+            StoreError::InvalidWriteOffset { .. } => Self::new(S3Code::InvalidWriteOffset),
+            StoreError::TooManyParts => Self::new(S3Code::TooManyParts),
+            StoreError::IdempotencyMismatch => Self::new(S3Code::IdempotencyParameterMismatch),
             StoreError::EntityTooLarge => Self::new(S3Code::EntityTooLarge),
             StoreError::BadDigest(DigestKind::Md5) => {
                 Self::with(S3Code::BadDigest, "The Content-MD5 you specified did not match what we received.")
@@ -374,6 +381,9 @@ mod tests {
             (StoreError::InvalidPartOrder, 400, "InvalidPartOrder"),
             (StoreError::EntityTooSmall { part_number: 1, etag, size: 1, size_min: 5 }, 400, "EntityTooSmall"),
             (StoreError::EntityTooLarge, 400, "EntityTooLarge"),
+            (StoreError::InvalidWriteOffset { size: 3 }, 400, "InvalidWriteOffset"),
+            (StoreError::TooManyParts, 400, "TooManyParts"),
+            (StoreError::IdempotencyMismatch, 400, "IdempotencyParameterMismatch"),
             (StoreError::BadDigest(DigestKind::Md5), 400, "BadDigest"),
             (StoreError::BadDigest(DigestKind::Checksum(ChecksumAlgorithm::Crc32)), 400, "BadDigest"),
             (StoreError::InvalidRequest("text".into()), 400, "InvalidRequest"),

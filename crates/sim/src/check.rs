@@ -7,6 +7,7 @@ use gabion_types::{BucketName, ObjectKey};
 
 use crate::{
     client::Client,
+    history::Call,
     machine::Machine,
     truth,
     uploads::{Life, Upload},
@@ -37,6 +38,17 @@ pub(crate) async fn full(client: &Client<'_>, all_decided: bool) -> Result<(), S
     let now = world.tick();
     if let Some(violation) = &world.violation {
         return Err(violation.clone());
+    }
+    for (from, to) in std::mem::take(&mut world.renames) {
+        let took_effect = |call: Call| world.registers[call.key].took_effect(call, now);
+        if let (Some(left), Some(came)) = (took_effect(from), took_effect(to))
+            && left != came
+        {
+            return Err(format!(
+                "a renaming of {} to {} took effect by half: left {left}, came {came}",
+                from.key, to.key
+            ));
+        }
     }
     for (key, register) in world.registers.iter_mut().enumerate() {
         register.settle(now, all_decided).map_err(|history| format!("key {key} is not linearizable; {history}"))?;

@@ -3,6 +3,7 @@
 mod buckets;
 mod multipart;
 mod objects;
+mod rewrites;
 
 use std::{
     cell::{RefCell, RefMut},
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub(crate) uploads: Vec<Upload>,
     /// By key: uploads that were asked for without an answer.
     pub(crate) unknown_uploads: BTreeMap<usize, usize>,
+    /// Renamings of unknown outcome: what became of the old key, and of the new one.
+    pub(crate) renames: Vec<(Call, Call)>,
     /// Whether the buckets were created.
     pub(crate) has_buckets: bool,
     /// The first thing that must not be.
@@ -88,6 +91,7 @@ impl World {
             buckets,
             uploads: Vec::new(),
             unknown_uploads: BTreeMap::new(),
+            renames: Vec::new(),
             has_buckets: false,
             violation: None,
             writes_may_fail: false,
@@ -106,6 +110,7 @@ impl World {
 
     /// The power went out: what was not synced may be lost.
     pub(crate) fn lost_power(&mut self) {
+        self.renames.clear();
         self.registers.iter_mut().for_each(Register::lost_power);
         self.uploads.iter_mut().for_each(Upload::lost_power);
     }
@@ -186,13 +191,15 @@ impl Client<'_> {
                 tokio::time::sleep(Duration::from_millis(think_ms)).await;
             }
             match kind {
-                0..=29 => self.put().await,
+                0..=24 => self.put().await,
+                25..=29 => self.append().await,
                 30..=49 => self.get().await,
                 50..=53 => self.head().await,
                 54 | 55 if buckets_change => self.create_bucket().await,
                 56 | 57 if buckets_change => self.delete_bucket().await,
                 54..=64 => self.delete().await,
-                65..=70 => self.copy().await,
+                65..=67 => self.copy().await,
+                68..=70 => self.rename().await,
                 71..=74 => self.list().await,
                 75..=78 => self.create_upload().await,
                 79..=87 => self.upload_part().await,

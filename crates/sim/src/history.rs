@@ -97,6 +97,27 @@ impl Register {
         self.ops.iter_mut().filter(|op| op.answer == Answer::None).for_each(|op| op.answer = Answer::Unknown(now));
     }
 
+    /// Whether a call of unknown outcome took effect, if what was seen leaves no doubt.
+    pub(crate) fn took_effect(&self, call: Call, now: u64) -> Option<bool> {
+        let is_possible = |took_effect: bool| {
+            let mut register = Self { ops: self.ops.clone(), states: self.states.clone(), since_sync: BTreeSet::new() };
+            if took_effect {
+                register.done(call, now);
+            } else {
+                register.refused(call, now);
+            }
+            register.cut(now);
+            register.ops.sort_by_key(|op| !matches!(op.answer, Answer::Unknown(_)));
+            !matches!(search(&register.ops, &register.states), Verdict::Impossible)
+        };
+        match (is_possible(true), is_possible(false)) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            // Both, or neither: then the history says so itself.
+            _ => None,
+        }
+    }
+
     /// Checks what happened, after a read that nothing was concurrent to; forgets what is decided: everything if the store
     /// was opened again since the last call of unknown outcome.
     ///

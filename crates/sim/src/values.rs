@@ -152,6 +152,21 @@ impl Values {
         self.add(pieces, etag, crc, len)
     }
 
+    /// The body that a part makes of another one, appended to it.
+    pub(crate) fn appended(&mut self, before: Value, part: &Part) -> Value {
+        let body = self.body(before);
+        let pieces: Vec<Piece> = body.pieces.iter().chain(&part.pieces).copied().collect();
+        let (before_etag, len) = (body.etag.clone(), body.len + part.len);
+        let parts = before_etag.rsplit_once('-').and_then(|(_, parts)| parts.parse().ok()).unwrap_or(1_u32) + 1;
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes()).collect();
+        let crc = crc64(&bytes);
+        let etag = match part.tag {
+            Tag::Md5(of_part) => format!("{}-{parts}", hex(md5(&[before_etag.as_bytes(), &of_part].concat()))),
+            Tag::Crc64(_) => format!("{crc:016x}-{parts}"),
+        };
+        self.add(pieces, etag, crc, len)
+    }
+
     fn add(&mut self, pieces: Vec<Piece>, etag: String, crc64: u64, len: usize) -> Value {
         if let Some(value) = self.find(&etag) {
             return value;

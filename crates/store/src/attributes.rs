@@ -60,6 +60,7 @@ impl Inner {
         version: Option<VersionId>,
         change: impl FnOnce(&mut Attributes) -> Result<(), StoreError>,
     ) -> Result<ObjectInfo, StoreError> {
+        let admitted = self.admit_record(&self.require_version(bucket, key, version)?.row).await?;
         let object = Lockable::Object(bucket, key);
         let _guards = self.locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), (object, Mode::Exclusive)]).await;
         let mut row = self.require_version(bucket, key, version)?.row;
@@ -78,7 +79,7 @@ impl Inner {
                 "The object has too many parts for what is said about it to be changed; say it when it is uploaded.";
             return Err(StoreError::InvalidRequest(message.into()));
         }
-        self.commit_referring(&mutation, &extents).await?;
+        self.commit_referring(&mutation, &extents, Some(admitted)).await?;
         Ok(info(&mut row))
     }
 }

@@ -11,7 +11,10 @@ use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, keys,
     rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
 };
-use gabion_types::{Extent, Seq, limits::PUT_BYTES_MAX};
+use gabion_types::{
+    Extent, Seq,
+    limits::{INLINE_BYTES_MAX, LAYOUT_EXTENTS_MAX, PUT_BYTES_MAX},
+};
 use tokio::sync::SemaphorePermit;
 
 use crate::{
@@ -213,6 +216,7 @@ impl Inner {
         encryption: Option<Box<Encryption>>,
     ) -> Result<Copied, StoreError> {
         let from = &request.source;
+        let admitted = self.admit_record(&source).await?;
         let _guards = self
             .locks
             .lock(&[
@@ -235,6 +239,9 @@ impl Inner {
             (None, None) => source.checksums.clone(),
         };
         let extents = extents_of(&*index, &source.layout)?;
+        if is_in_pieces(&source, &extents) {
+            return Ok(Copied::TooManyParts);
+        }
         let configs = self.bucket_configs(&request.bucket)?;
         let versioning = configs.versioning();
         let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
@@ -260,7 +267,7 @@ impl Inner {
             }
             None => None,
         };
-        let committed = self.commit_reserved(&mutation, &extents, reserved).await?;
+        let committed = self.commit_reserved(&mutation, &extents, Some(admitted), reserved).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Copied::Done(PutResult {
             etag: source.etag,
@@ -369,6 +376,12 @@ pub(crate) fn extents_of(index: &dyn IndexSnapshot, layout: &Layout) -> Result<V
             Ok(extents)
         }
     }
+}
+
+/// Whether a copy puts an object together that was appended to very often: it begins to count anew, and shall not bear what its source was made of.
+fn is_in_pieces(source: &ObjectRow, extents: &[Extent]) -> bool {
+    let is_many = extents.len() > LAYOUT_EXTENTS_MAX;
+    is_many && source.attributes.appends.is_some() && source.size < extents.len() as u64 * INLINE_BYTES_MAX as u64
 }
 
 /// The CRC-64/NVME of what lies in `extents`, one after the other.

@@ -83,6 +83,18 @@ pub enum StoreError {
         /// Least length of a part that is not the last one, in bytes.
         size_min: u64,
     },
+    /// An append does not begin where the object ends.
+    #[error("the object has {size} bytes: that is where an append begins")]
+    InvalidWriteOffset {
+        /// Length of the object in bytes.
+        size: u64,
+    },
+    /// The object consists of as many parts and appends as it may.
+    #[error("the object has too many parts")]
+    TooManyParts,
+    /// A client's token came before, with another request.
+    #[error("the client's token belongs to another request")]
+    IdempotencyMismatch,
     /// The object or part would be larger than allowed.
     #[error("the body or the object is too large")]
     EntityTooLarge,

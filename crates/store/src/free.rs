@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 use crate::{
     StoreError, VersionId,
-    mutation::{CompleteUploadMutation, EndUploadMutation, MovedRow, Mutation},
+    mutation::{CompleteUploadMutation, DeleteObjectMutation, EndUploadMutation, MovedRow, Mutation},
     store::Inner,
     versions,
 };
@@ -262,13 +262,11 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
     let mutation =
         Mutation::decode(bytes).map_err(|error| StoreError::Corrupt(format!("segment {segment}: {error}")))?;
     Ok(match mutation {
-        Mutation::DeleteObject(deleted) => {
-            let (bucket, key) = (name(&deleted.bucket)?, object_key(&deleted.key)?);
-            // A `null` version is newer than its deletion, and outlives older ones by itself.
-            match versions::locate(&*inner.index.snapshot(), &bucket, &key, VersionId::Null)? {
-                Some(_) => Needed::No,
-                None => Needed::Carry(bytes.clone()),
-            }
+        Mutation::DeleteObject(deleted) => carry_deletion(inner, deleted, || bytes.clone())?,
+        // What the object became, a newer mutation says; that it left its key is said by no other.
+        Mutation::RenameObject(renamed) => {
+            let left = DeleteObjectMutation { bucket: renamed.object.bucket, key: renamed.from };
+            carry_deletion(inner, left.clone(), || Mutation::DeleteObject(left).encode().into())?
         }
         Mutation::DeleteVersion(_) => Needed::Carry(bytes.clone()),
         Mutation::DeleteBucket(deleted) => {
@@ -298,6 +296,19 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
         | Mutation::PutPart(_)
         | Mutation::PutConfig(_)
         | Mutation::IndexSnapshot(_) => Needed::No,
+    })
+}
+
+/// A `null` version is newer than its deletion, and outlives older ones by itself.
+fn carry_deletion(
+    inner: &Inner,
+    deleted: DeleteObjectMutation,
+    encoded: impl FnOnce() -> Bytes,
+) -> Result<Needed, StoreError> {
+    let (bucket, key) = (name(&deleted.bucket)?, object_key(&deleted.key)?);
+    Ok(match versions::locate(&*inner.index.snapshot(), &bucket, &key, VersionId::Null)? {
+        Some(_) => Needed::No,
+        None => Needed::Carry(encoded()),
     })
 }
 

@@ -4,7 +4,7 @@
 //! *credit*, in the order in which writers came, and who finds none waits, before it takes a lock and before its body is read. Compaction does not
 //! wait for anything meanwhile, and goes on until there is room for all who wait. As long as space is not short, this costs a write two additions.
 //!
-//! It does not decide what is garbage (`crate::compact` does), nor does it hold back what takes no room: deletions, and records without data.
+//! It does not decide what is garbage (`crate::compact` does), nor does it hold back deletions and what ends an upload: they make room.
 
 use std::{
     collections::HashSet,
@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use gabion_metadata::rows::ObjectRow;
 use gabion_segment::{Demand, Room};
 use gabion_types::SegmentId;
 use parking_lot::Mutex;
@@ -30,6 +31,9 @@ pub(crate) const ADMITTED_BYTES_MAX: u64 = 16 << 20;
 const OUTSTANDING_BYTES_MAX: u64 = 16 * ADMITTED_BYTES_MAX;
 /// What a body, or a stripe of one, takes beside its bytes: its record, the header of a stripe that it may be alone in, padding.
 pub(crate) const OVERHEAD_BYTES: u64 = 4096;
+/// What a record says of an extent, and of a part, in bytes.
+const EXTENT_BYTES: u64 = 56;
+const PART_BYTES: u64 = 128;
 
 /// Who may write how much.
 pub(crate) struct Holdback {
@@ -335,6 +339,19 @@ impl Inner {
             self.holdback.room_changed();
         }
         admitted
+    }
+
+    /// Waits until a record about an object may be written that refers to its bytes where they lie: a copy, a renaming, or a change of what is said
+    /// about it. To be called before a lock is taken that compaction takes as well.
+    ///
+    /// # Errors
+    /// As [`Inner::admit`].
+    pub(crate) async fn admit_record(&self, row: &ObjectRow) -> Result<Admitted, StoreError> {
+        let extents = row.size / self.log.stripe_payload_bytes().max(1) as u64 + 1;
+        let parts = row.parts.map_or(0, |parts| u64::from(parts.count));
+        let mut admitted = self.admit(extents * EXTENT_BYTES + parts * PART_BYTES).await?;
+        admitted.spend();
+        Ok(admitted)
     }
 
     /// How much room there is when compaction is about to move `moving_bytes`; what writers want to write is to fit as well.

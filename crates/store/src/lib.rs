@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod append;
 mod apply;
 mod attributes;
 mod body;
@@ -46,6 +47,7 @@ mod put;
 mod quotas;
 pub mod range;
 mod references;
+mod rename;
 mod sealed;
 mod snapshot;
 mod store;
@@ -54,6 +56,7 @@ mod upkeep;
 mod versions;
 
 pub use api::{
+    append::AppendObject,
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
     body::{BodyTrailers, ObjectBody},
     bucket::{BucketInfo, ListBuckets, ListedBuckets, Usage},
@@ -70,6 +73,7 @@ pub use api::{
     },
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
     quota::{Holder, Holding, Limit, Limits, QuotaKeeper},
+    rename::RenameObject,
     version::{VersionId, VersionIdError},
 };
 pub use compact::Compacted;

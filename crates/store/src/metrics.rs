@@ -89,6 +89,10 @@ counters! {
     copies_by_reference,
     /// Objects, parts and completions that were refused because a quota would have been exceeded.
     quota_refusals,
+    /// Objects that got another key.
+    renames,
+    /// Bodies that were appended to objects.
+    appends,
     /// Reads that began anew because the object changed between the look-up and the pin.
     read_retries,
 }

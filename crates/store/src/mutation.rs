@@ -44,6 +44,8 @@ pub(crate) enum Mutation {
     PutMarker(#[n(0)] Box<PutMarkerMutation>),
     #[n(12)]
     DeleteVersion(#[n(0)] DeleteVersionMutation),
+    #[n(13)]
+    RenameObject(#[n(0)] Box<RenameObjectMutation>),
     #[n(16)]
     IndexSnapshot(#[n(0)] IndexSnapshotMutation),
 }
@@ -179,6 +181,34 @@ pub(crate) enum Data {
     /// In these extents.
     #[n(1)]
     Extents(#[n(0)] Vec<Extent>),
+    /// In these extents, and behind them in the mutation's own record.
+    #[n(2)]
+    Appended(#[n(0)] Vec<Extent>),
+}
+
+impl Data {
+    /// All extents, where the record's own are `of_record`.
+    pub(crate) fn extents(self, of_record: &[Extent]) -> Vec<Extent> {
+        match self {
+            Data::Record => of_record.to_vec(),
+            Data::Extents(extents) => extents,
+            Data::Appended(mut extents) => {
+                extents.extend_from_slice(of_record);
+                extents
+            }
+        }
+    }
+}
+
+/// An object gets another key: it becomes current there, and there is no `null` version any more under the one that it had.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct RenameObjectMutation {
+    /// The key that it had, in the same bucket.
+    #[n(0)]
+    pub from: String,
+    /// The object under its new key. It says all about it: nothing older is needed to make its row.
+    #[n(1)]
+    pub object: PutObjectMutation,
 }
 
 /// A delete marker becomes the newest version.
@@ -423,6 +453,7 @@ impl Mutation {
         match self {
             Mutation::CreateBucket(_)
             | Mutation::PutObject(_)
+            | Mutation::RenameObject(_)
             | Mutation::CreateUpload(_)
             | Mutation::PutPart(_)
             | Mutation::CompleteUpload(_)
@@ -442,6 +473,7 @@ impl Mutation {
 
 #[cfg(test)]
 mod tests {
+    use gabion_metadata::rows::Renamed;
     use gabion_types::Place;
     use proptest::prelude::*;
 
@@ -562,6 +594,25 @@ mod tests {
                 key: "k".into(),
                 version: Seq::from_u64(77),
             }),
+            Mutation::RenameObject(Box::new(RenameObjectMutation {
+                from: "old".into(),
+                object: PutObjectMutation {
+                    bucket: "bucket".into(),
+                    key: "k".into(),
+                    modified_ms: 5,
+                    size: 100,
+                    etag: Etag::Md5([3; 16]),
+                    attributes: Attributes {
+                        appends: Some(7),
+                        renamed: Some(Box::new(Renamed { from: "old".into(), token: "t".into() })),
+                        ..Attributes::default()
+                    },
+                    checksums: vec![],
+                    data: Data::Appended(vec![extent]),
+                    parts: vec![],
+                    kind: None,
+                },
+            })),
         ]
     }
 

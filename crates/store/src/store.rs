@@ -29,7 +29,7 @@ use crate::{
     apply::Apply,
     compact::{self, Compacted, Compaction, Pace},
     free::{self, Frees},
-    holdback::Holdback,
+    holdback::{Admitted, Holdback},
     holds::Holds,
     in_flight::{InFlight, Kept, MissingMd5},
     late_md5::{LateMd5, LateMd5s},
@@ -549,13 +549,14 @@ impl Inner {
         self.commit_with(mutation, Vec::new(), 0, self.holds.hold().into()).await
     }
 
-    /// Commits a mutation that refers to bytes that lie in the log.
+    /// Commits a mutation that refers to bytes that lie in the log. Its record was let in, unless it makes room.
     pub(crate) async fn commit_referring(
         &self,
         mutation: &Mutation,
         extents: &[Extent],
+        admitted: Option<Admitted>,
     ) -> Result<Committed, StoreError> {
-        self.commit_reserved(mutation, extents, None).await
+        self.commit_reserved(mutation, extents, admitted, None).await
     }
 
     /// The same, in room that was reserved.
@@ -563,11 +564,12 @@ impl Inner {
         &self,
         mutation: &Mutation,
         extents: &[Extent],
+        admitted: Option<Admitted>,
         reserved: Option<Box<Reserved>>,
     ) -> Result<Committed, StoreError> {
-        let mut hold = self.holds.hold();
-        extents.iter().for_each(|extent| hold.add(extent.segment));
-        self.commit_with(mutation, Vec::new(), 0, Kept { reserved, ..hold.into() }).await
+        let mut kept = Kept { _admitted: [admitted, None], reserved, ..self.holds.hold().into() };
+        extents.iter().for_each(|extent| kept.hold.add(extent.segment));
+        self.commit_with(mutation, Vec::new(), 0, kept).await
     }
 
     /// Commits a mutation with its record's data, and lets go of what is kept for it. What refers to no segment is handed to the log before anything is

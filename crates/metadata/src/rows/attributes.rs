@@ -55,6 +55,23 @@ pub struct Attributes {
     /// Id of the user whose object it is where users are limited: who made it. Nothing for all that no user made.
     #[n(15)]
     pub creator: Option<String>,
+    /// How often bytes were appended to it.
+    #[n(16)]
+    pub appends: Option<u32>,
+    /// What gave it its key, if it had another one before and was to be told again.
+    #[n(17)]
+    pub renamed: Option<Box<Renamed>>,
+}
+
+/// The renaming of an object that its client may ask for again.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Renamed {
+    /// The key that it had.
+    #[n(0)]
+    pub from: String,
+    /// The client's token.
+    #[n(1)]
+    pub token: String,
 }
 
 /// Until when a version of an object may not be deleted, and whether anybody may.

@@ -100,6 +100,7 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         O::PostObject
         | O::PutObject
         | O::CopyObject
+        | O::RenameObject
         | O::UploadPart
         | O::UploadPartCopy
         | O::CreateMultipartUpload

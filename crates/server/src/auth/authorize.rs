@@ -22,7 +22,7 @@ use crate::access::{BucketAccess, Ownership};
 use crate::credentials::{Identity, Principal};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
-use crate::s3::{BucketSettings, Call, Operation, SourceName, source_name};
+use crate::s3::{BucketSettings, Call, Operation, SourceName, renamed_key, source_name};
 
 /// Actions on a bucket's policy: the root user of its account can always take them, so that nobody locks himself out by mistake.
 const RECOVERY: [&str; 3] = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"];
@@ -85,6 +85,12 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
     let judge = Judge::new(ops, call, bucket)?;
     match operation {
         Operation::CopyObject | Operation::UploadPartCopy => copy(&judge, operation).await?,
+        Operation::RenameObject => {
+            let from = renamed_key(call)?;
+            judge.require_object("s3:GetObject", &from, None, true).await?;
+            judge.require_object("s3:DeleteObject", &from, None, false).await?;
+            judge.require_object(action, &call.key()?, None, false).await?;
+        }
         Operation::DeleteObjects if call.caller().is_anonymous() && judge.is_closed() => {
             // Nobody's document need not be read to know.
             return Err(S3Code::AccessDenied.into());
@@ -282,6 +288,7 @@ pub(crate) async fn hide(ops: &Ops, call: &Call, operation: Operation, error: S3
         Operation::CopyObject | Operation::UploadPartCopy => {
             source_name(call).map(|source| (source.bucket, source.key))
         }
+        Operation::RenameObject => call.bucket().and_then(|bucket| Ok((bucket, renamed_key(call)?))),
         _ if actions::reads_object(operation) => call.bucket().and_then(|bucket| Ok((bucket, call.key()?))),
         _ => return error,
     };

@@ -1,6 +1,6 @@
 //! PutObject.
 
-use gabion_store::{ObjectBody, PutObject, PutResult};
+use gabion_store::{AppendObject, ObjectBody, PutObject, PutResult};
 use gabion_types::limits::PUT_BYTES_MAX;
 
 use super::Ops;
@@ -20,6 +20,15 @@ pub(crate) struct Request {
 pub(crate) async fn run(ops: &Ops, request: Request) -> Result<PutResult, S3Error> {
     check_length(&request.body)?;
     Ok(ops.store.put_object(request.put, request.body).await?)
+}
+
+/// Appends a body to an object.
+///
+/// # Errors
+/// As [`run`]; `InvalidWriteOffset`, `TooManyParts`.
+pub(crate) async fn append(ops: &Ops, request: AppendObject, body: ObjectBody) -> Result<PutResult, S3Error> {
+    check_length(&body)?;
+    Ok(Box::pin(ops.store.append_object(request, body)).await?)
 }
 
 /// Refuses a body that is too large before it is read.

@@ -14,8 +14,8 @@ use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
     absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, inventory, lifecycle, listing,
-    logging, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, tags,
-    unsupported, uploads, versioning, website,
+    logging, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, renames,
+    tags, unsupported, uploads, versioning, website,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::{self, Standing, session_token};
@@ -165,6 +165,7 @@ impl Dispatch {
             Operation::GetBucketVersioning => Box::pin(versioning::get(ops, call)).await,
             Operation::DeleteObjects => Box::pin(objects::delete_many(ops, call)).await,
             Operation::CopyObject => Box::pin(copies::copy(ops, call)).await,
+            Operation::RenameObject => Box::pin(renames::rename(ops, call)).await,
             Operation::UploadPartCopy => Box::pin(copies::copy_part(ops, call)).await,
             Operation::ListObjects => Box::pin(listing::objects(ops, call)).await,
             Operation::ListObjectsV2 => Box::pin(listing::objects_v2(ops, call)).await,

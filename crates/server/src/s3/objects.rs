@@ -1,7 +1,7 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
 use gabion_store::{
-    DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
+    AppendObject, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
 };
 use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
@@ -22,17 +22,26 @@ use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
 
 const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
+const WRITE_OFFSET: &str = "x-amz-write-offset-bytes";
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let put = asked_put(ops, call)?;
+    let offset_bytes = if call.has.extensions { write_offset(call)? } else { None };
     let body = body::object_body(call)?;
-    store(ops, call, put, body).await
+    store(ops, call, put, offset_bytes, body).await
+}
+
+/// Where the body is to be appended.
+fn write_offset(call: &Call) -> Result<Option<u64>, S3Error> {
+    let Some(text) = call.header(WRITE_OFFSET)? else { return Ok(None) };
+    let invalid = |_| S3Error::argument(WRITE_OFFSET, text, "The write offset is not a number of bytes.");
+    text.parse().map(Some).map_err(invalid)
 }
 
 /// PutObject, of which the body is known already.
 pub(super) async fn put_body(ops: &Ops, call: &Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
-    store(ops, call, asked_put(ops, call)?, body).await
+    store(ops, call, asked_put(ops, call)?, None, body).await
 }
 
 fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
@@ -44,12 +53,23 @@ fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
     })
 }
 
-async fn store(ops: &Ops, call: &Call, mut put: PutObject, mut body: ObjectBody) -> Result<Response<Body>, S3Error> {
+async fn store(
+    ops: &Ops,
+    call: &Call,
+    mut put: PutObject,
+    offset_bytes: Option<u64>,
+    mut body: ObjectBody,
+) -> Result<Response<Body>, S3Error> {
     let (encrypt, md5) = encryption::decide(ops, call, &put.bucket)?;
     body.encrypt = encrypt.map(Box::new);
     object_lock::of_put(ops, call, &mut put.attributes).await?;
-    let ending = lifecycle::has_rules(ops, call)?.then(|| (put.key.clone(), put.attributes.tags.clone()));
-    let result = put_object::run(ops, put_object::Request { put, body }).await?;
+    // The tags of what is appended to are not those of the request.
+    let is_told = offset_bytes.is_none() && lifecycle::has_rules(ops, call)?;
+    let ending = is_told.then(|| (put.key.clone(), put.attributes.tags.clone()));
+    let result = match offset_bytes {
+        None => put_object::run(ops, put_object::Request { put, body }).await?,
+        Some(offset_bytes) => put_object::append(ops, AppendObject { object: put, offset_bytes }, body).await?,
+    };
     let mut response = stored(&result);
     versioning::show(result.version, false, response.headers_mut());
     if let Some(encryption) = &result.encryption {

@@ -72,7 +72,7 @@ operations! {
     PutBucketInventoryConfiguration, PutBucketLifecycleConfiguration, PutBucketLogging, PutBucketOwnershipControls, PutBucketPolicy,
     PutBucketRequestPayment, PutBucketTagging, PutBucketVersioning, PutBucketWebsite, PutObject, PutObjectAcl,
     PutObjectLegalHold, PutObjectLockConfiguration, PutObjectRetention, PutObjectTagging, PutPublicAccessBlock,
-    RestoreObject, UploadPart, UploadPartCopy,
+    RenameObject, RestoreObject, UploadPart, UploadPartCopy,
 }
 
 /// Sub-resources whose operations are not served. Without this list a request for one would be taken for an operation on
@@ -93,7 +93,6 @@ const UNSUPPORTED: &[&str] = &[
     "metadataTable",
     "metrics",
     "notification",
-    "renameObject",
     "replication",
     "select",
     "session",
@@ -370,6 +369,9 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
         return on_inventory(method, query);
     }
     supported(query)?;
+    if query.has("renameObject") {
+        return Err(S3Code::MethodNotAllowed.into());
+    }
     if let Some((_, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
         let at = [Method::GET, Method::PUT, Method::DELETE].iter().position(|known| known == method);
         return at.and_then(|at| operations[at]).ok_or_else(|| S3Code::MethodNotAllowed.into());
@@ -410,6 +412,8 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
     }
     let upload = query.has("uploadId");
     match *method {
+        Method::PUT if query.has("renameObject") => Ok(Operation::RenameObject),
+        _ if query.has("renameObject") => Err(S3Code::MethodNotAllowed.into()),
         Method::GET if query.has("acl") => Ok(Operation::GetObjectAcl),
         Method::PUT if query.has("acl") => Ok(Operation::PutObjectAcl),
         _ if query.has("acl") => Err(S3Code::MethodNotAllowed.into()),
@@ -536,7 +540,7 @@ mod tests {
             ("PUT", "/bkt/k?annotation=x", &[], "501"),
             ("PUT", "/bkt/k?retention", &[], "PutObjectRetention"),
             ("DELETE", "/bkt/k?legal-hold", &[], "405"),
-            ("PUT", "/bkt/k?renameObject", copy, "501"),
+            ("PUT", "/bkt/k?renameObject", copy, "RenameObject"),
             ("DELETE", "/bkt/k", &[], "DeleteObject"),
             ("DELETE", "/bkt/k?uploadId=1", &[], "AbortMultipartUpload"),
             ("DELETE", "/bkt/k?tagging", &[], "DeleteObjectTagging"),

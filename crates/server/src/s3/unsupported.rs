@@ -3,17 +3,15 @@
 use http::HeaderMap;
 
 use super::call::Call;
+use super::route::Operation;
 use crate::error::{S3Code, S3Error};
 
 /// Headers that are refused whatever they say.
-const REFUSED: &[&str] = &[
-    "x-amz-annotation-directive",
-    "x-amz-bucket-namespace",
-    "x-amz-if-match-initiated-time",
-    "x-amz-mfa",
-    "x-amz-rename-source",
-    "x-amz-write-offset-bytes",
-];
+const REFUSED: &[&str] =
+    &["x-amz-annotation-directive", "x-amz-bucket-namespace", "x-amz-if-match-initiated-time", "x-amz-mfa"];
+/// Headers that one operation alone knows.
+const OF_ONE: &[(&str, Operation)] =
+    &[("x-amz-rename-source", Operation::RenameObject), ("x-amz-write-offset-bytes", Operation::PutObject)];
 
 /// Checks the headers, storage class and version of any request.
 ///
@@ -21,7 +19,7 @@ const REFUSED: &[&str] = &[
 /// `NotImplemented`, `InvalidStorageClass`, `InvalidArgument`.
 pub(super) fn check(call: &Call) -> Result<(), S3Error> {
     if call.has.extensions {
-        check_headers(call.headers())?;
+        check_headers(call.headers(), call.routed.operation.as_ref().ok().copied())?;
     }
     let takes_version = call.routed.operation.as_ref().is_ok_and(|operation| operation.takes_version());
     if takes_version { Ok(()) } else { check_version(call.query().get("versionId")?) }
@@ -35,13 +33,14 @@ fn check_version(version: Option<&str>) -> Result<(), S3Error> {
     }
 }
 
-fn check_headers(headers: &HeaderMap) -> Result<(), S3Error> {
+fn check_headers(headers: &HeaderMap, operation: Option<Operation>) -> Result<(), S3Error> {
     for (name, value) in headers {
         let name = name.as_str();
         if !name.starts_with("x-amz-") || value.is_empty() {
             continue;
         }
-        if REFUSED.contains(&name) {
+        let is_anothers = OF_ONE.iter().any(|(known, of)| *known == name && Some(*of) != operation);
+        if is_anothers || REFUSED.contains(&name) {
             return Err(S3Error::unsupported(name));
         }
         if name == "x-amz-storage-class" && value != "STANDARD" {
@@ -65,7 +64,8 @@ mod tests {
             ("x-amz-tagging-directive", "REPLACE", None),
             ("x-amz-mfa", "1 2", not_implemented),
             ("x-amz-website-redirect-location", "/x", None),
-            ("x-amz-write-offset-bytes", "0", not_implemented),
+            ("x-amz-write-offset-bytes", "0", None),
+            ("x-amz-rename-source", "k", not_implemented),
             ("x-amz-checksum-sha512", "x", None),
             ("x-amz-storage-class", "STANDARD", None),
             ("x-amz-storage-class", "GLACIER", Some(S3Code::InvalidStorageClass)),
@@ -77,7 +77,11 @@ mod tests {
         for (name, value, expected) in table {
             let mut headers = HeaderMap::new();
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-            assert_eq!(check_headers(&headers).err().map(|error| error.code), expected, "{name}: {value}");
+            assert_eq!(
+                check_headers(&headers, Some(Operation::PutObject)).err().map(|error| error.code),
+                expected,
+                "{name}: {value}"
+            );
         }
     }
 

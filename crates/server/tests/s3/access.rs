@@ -297,6 +297,32 @@ async fn nobody_locks_himself_out_unless_he_says_so() {
 }
 
 #[tokio::test]
+async fn a_renaming_reads_deletes_and_puts() {
+    let s3 = server().await;
+    let rename =
+        |from: &str| by(ALT, s3.put("/bkt/to?renameObject").header("x-amz-rename-source", from.to_owned())).send(&s3);
+    let needed = [("s3:GetObject", "k"), ("s3:DeleteObject", "k"), ("s3:PutObject", "to")];
+    for lacking in needed {
+        let given = needed.iter().filter(|action| **action != lacking);
+        let statements: Vec<String> = given
+            .map(|(action, key)| {
+                format!("{{'Effect':'Allow','Principal':'*','Action':'{action}','Resource':'arn:aws:s3:::bkt/{key}'}}")
+            })
+            .collect();
+        put_policy(&s3, &format!("{{'Version':'2012-10-17','Statement':[{}]}}", statements.join(",")))
+            .await
+            .expect(204);
+        rename("k").await.refused(403, "AccessDenied");
+    }
+    let all = "{'Version':'2012-10-17','Statement':{'Effect':'Allow','Principal':'*','Action':['s3:GetObject','s3:DeleteObject','s3:PutObject'],'Resource':'arn:aws:s3:::bkt/*'}}";
+    put_policy(&s3, all).await.expect(204);
+    // Who may not list learns nothing of a key that is not there.
+    rename("none").await.refused(403, "AccessDenied");
+    rename("k").await.expect(200);
+    s3.head("/bkt/to").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
 async fn copies_need_both_ends_and_deletions_each_key() {
     let s3 = server().await;
     by(ALT, s3.put("/theirs")).send(&s3).await.expect(200);

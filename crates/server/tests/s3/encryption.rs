@@ -391,6 +391,26 @@ async fn copies_are_opened_and_sealed_anew() {
 }
 
 #[tokio::test]
+async fn a_new_key_of_an_object_changes_nothing_of_its_bytes() {
+    let s3 = with_keys().await;
+    let body = bytes(200_000);
+    for how in &ALL[1..4] {
+        let put = how.put(s3.put("/bkt/old").body(body.clone())).send(&s3).await.expect(200);
+        let rename = || s3.put("/bkt/new?renameObject").header("x-amz-rename-source", "old");
+        if let How::Customer(_) = how {
+            rename().send(&s3).await.refused(400, "InvalidRequest");
+        }
+        how.get(rename()).send(&s3).await.expect(200);
+        let read = how.get(s3.get("/bkt/new")).send(&s3).await.expect(200);
+        how.is_told(&read);
+        assert!(read.body == body && read.header("etag") == put.header("etag"), "{how:?}");
+        // Bytes behind it would have to be sealed as well.
+        let append = how.get(s3.put("/bkt/new")).header("x-amz-write-offset-bytes", "200000").body("x");
+        append.send(&s3).await.refused(400, "InvalidRequest");
+    }
+}
+
+#[tokio::test]
 async fn a_copy_to_itself_may_change_the_key() {
     let s3 = with_keys().await;
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);

@@ -48,7 +48,6 @@ async fn what_is_not_served_is_not_implemented() {
         ("DELETE", "/bkt?replication"),
         ("POST", "/bkt/k?select&select-type=2"),
         ("GET", "/bkt/k?torrent"),
-        ("PUT", "/bkt/k?renameObject"),
         ("GET", "/bkt?session"),
     ] {
         let answer = s3.call(method, target).send(&s3).await;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod appends;
 mod auth;
 mod bodies;
 mod buckets;
@@ -24,6 +25,7 @@ mod multipart;
 mod object_lock;
 mod objects;
 mod posts;
+mod renames;
 mod tags;
 mod versions;
 mod website;

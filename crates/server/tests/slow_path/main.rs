@@ -3,6 +3,8 @@
 
 #[path = "../s3/access.rs"]
 mod access;
+#[path = "../s3/appends.rs"]
+mod appends;
 #[path = "../s3/auth.rs"]
 mod auth;
 #[path = "../s3/bodies.rs"]
@@ -41,6 +43,8 @@ mod object_lock;
 mod objects;
 #[path = "../s3/posts.rs"]
 mod posts;
+#[path = "../s3/renames.rs"]
+mod renames;
 #[path = "../s3/tags.rs"]
 mod tags;
 #[path = "../s3/versions.rs"]

@@ -1,5 +1,6 @@
 //! Requests and results of the store's operations: plain values, one family per file.
 
+pub(crate) mod append;
 pub(crate) mod attributes;
 pub(crate) mod body;
 pub(crate) mod bucket;
@@ -10,4 +11,5 @@ pub(crate) mod list;
 pub(crate) mod multipart;
 pub(crate) mod object;
 pub(crate) mod quota;
+pub(crate) mod rename;
 pub(crate) mod version;

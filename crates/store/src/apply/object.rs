@@ -16,16 +16,16 @@ use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
 use super::{At, Overlay, Version, overlay::Count};
 use crate::{
     StoreError,
-    mutation::{CopiedPart, Data, DeleteObjectMutation, DeleteVersionMutation, PutMarkerMutation, PutObjectMutation},
+    mutation::{
+        CopiedPart, DeleteObjectMutation, DeleteVersionMutation, PutMarkerMutation, PutObjectMutation,
+        RenameObjectMutation,
+    },
 };
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
     let Some(room) = place.make_room(overlay, at.version(), m.kind)? else { return Ok(()) };
-    let extents = match m.data {
-        Data::Record => at.extents.to_vec(),
-        Data::Extents(extents) => extents,
-    };
+    let extents = m.data.extents(at.extents);
     overlay.count_extents(&extents, Count::Up);
     let manifest = manifest_of(at.seq);
     let parts = put_copied_parts(overlay, manifest, at.home, m.parts, Sealing::of(&m.attributes));
@@ -65,6 +65,13 @@ pub(super) fn put_marker(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutMarkerMut
         moved: at.moved,
     };
     place.insert(overlay, room, &row)
+}
+
+/// An object gets another key. That it leaves the one that it had is as a deletion of this commit: an object that came there later stays.
+pub(super) fn rename(overlay: &mut Overlay<'_>, at: &At<'_>, m: RenameObjectMutation) -> Result<(), StoreError> {
+    let left = DeleteObjectMutation { bucket: m.object.bucket.clone(), key: m.from };
+    put(overlay, at, m.object)?;
+    delete(overlay, at, left)
 }
 
 /// There is no `null` version any more: in a bucket that never kept versions, no object.

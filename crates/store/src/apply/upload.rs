@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     StoreError,
-    mutation::{CompleteUploadMutation, CreateUploadMutation, Data, NamedPart, PutPartMutation},
+    mutation::{CompleteUploadMutation, CreateUploadMutation, NamedPart, PutPartMutation},
 };
 
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateUploadMutation) -> Result<(), StoreError> {
@@ -53,10 +53,7 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
         Some(row) => drop_part(overlay, key.clone(), row)?,
         None => {}
     }
-    let extents = match m.data {
-        Data::Record => at.extents.to_vec(),
-        Data::Extents(extents) => extents,
-    };
+    let extents = m.data.extents(at.extents);
     overlay.count_extents(&extents, Count::Up);
     overlay.count_home(at.home, Count::Up);
     count_part(overlay, m.counts.as_ref(), m.size, Count::Up);

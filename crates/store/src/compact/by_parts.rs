@@ -223,8 +223,8 @@ impl Moving<'_> {
         if pieces.iter().all(Piece::is_whole) {
             let before: Vec<Extent> = pieces.iter().map(|piece| piece.extent).collect();
             match &data {
-                Data::Record => self.round.moved.remember(&before, &committed.extents),
                 Data::Extents(extents) => self.round.moved.remember(&before, extents),
+                data => self.round.moved.remember(&before, &data.clone().extents(&committed.extents)),
             }
         }
         Ok(Some(NamedPart { part_number, seq: committed.seq }))

@@ -108,8 +108,8 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
         }
     };
     match &content.data {
-        Data::Record => round.moved.remember(&before, &committed.extents),
         Data::Extents(extents) => round.moved.remember(&before, extents),
+        data => round.moved.remember(&before, &data.clone().extents(&committed.extents)),
     }
     Ok(Fate::Moved { bytes: record_bytes + content.written_bytes })
 }

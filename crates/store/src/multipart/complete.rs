@@ -103,7 +103,7 @@ impl Inner {
                 .map(|(part_number, row)| NamedPart { part_number: *part_number, seq: row.seq })
                 .collect(),
         }));
-        let committed = self.commit_reserved(&mutation, &[], reserved).await?;
+        let committed = self.commit_reserved(&mutation, &[], None, reserved).await?;
         let parts_count = Some(count(&parts));
         let (seq, version) = (committed.seq, versioning.version(committed.seq));
         Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count, encryption })

@@ -185,6 +185,7 @@ impl Inner {
         described: Digests,
     ) -> Result<Option<PartResult>, StoreError> {
         let from = &request.source;
+        let admitted = self.admit_record(&source).await?;
         let _guards = self
             .locks
             .lock(&[
@@ -204,7 +205,7 @@ impl Inner {
         let checksums = &described.checksums;
         let new = NewPart { part: &part, creator, size: source.size, tag, checksums, salt: None };
         let (mutation, result) = self.part_mutation(new, data);
-        self.commit_reserved(&mutation, &extents, reserved).await?;
+        self.commit_reserved(&mutation, &extents, Some(admitted), reserved).await?;
         self.metrics.copies_by_reference.add(1);
         Ok(Some(result))
     }

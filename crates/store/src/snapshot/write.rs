@@ -89,7 +89,7 @@ async fn commit(inner: &Inner, begun: Begun, extents: Vec<Extent>, rows: u64, ho
     let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows, extents: extents.clone(), covered });
     let mut attempt = 1;
     let committed = loop {
-        match inner.commit_referring(&mutation, &extents).await {
+        match inner.commit_referring(&mutation, &extents, None).await {
             Err(StoreError::Busy) if attempt < COMMIT_ATTEMPTS => {
                 attempt += 1;
                 tokio::time::sleep(COMMIT_RETRY).await;

@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod appends;
 mod basics;
 mod bodies;
 mod compaction;
@@ -23,6 +24,7 @@ mod multipart;
 mod quotas;
 mod real;
 mod recovery;
+mod renames;
 mod snapshot;
 mod snapshot_space;
 mod space;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gabion_store::{
-    ByteRange, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject,
-    EtagMatch, ListObjects, ListUploads, ObjectBody, ReadConditions, Silent, Store, StoreError, UploadPart,
-    UploadPartCopy, UploadRef, WriteConditions,
+    AppendObject, ByteRange, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload,
+    DeleteObject, EtagMatch, ListObjects, ListUploads, ObjectBody, ReadConditions, RenameObject, Silent, Store,
+    StoreError, UploadPart, UploadPartCopy, UploadRef, WriteConditions,
 };
 use gabion_types::UploadId;
 use proptest::prelude::*;
@@ -28,6 +28,9 @@ enum Op {
     DeleteIfMatch { at: (usize, usize), right: bool },
     Copy { from: (usize, usize), to: (usize, usize), tags: Option<u8> },
     Tag { at: (usize, usize), tags: u8 },
+    Rename { from: (usize, usize), to: usize },
+    CrashInRename { from: (usize, usize), to: usize, polls: usize },
+    Append { at: (usize, usize), size: usize, right: bool },
     Begin { at: (usize, usize) },
     Part { upload: usize, number: u16, size: usize },
     PartCopy { upload: usize, number: u16, from: (usize, usize), range: bool },
@@ -62,6 +65,11 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (at.clone(), at.clone(), prop::option::weighted(0.2, 0_u8..3))
             .prop_map(|(from, to, tags)| Op::Copy { from, to, tags }),
         3 => (at.clone(), 0_u8..3).prop_map(|(at, tags)| Op::Tag { at, tags }),
+        4 => (at.clone(), 0..KEYS.len()).prop_map(|(from, to)| Op::Rename { from, to }),
+        1 => (at.clone(), 0..KEYS.len(), 0_usize..60)
+            .prop_map(|(from, to, polls)| Op::CrashInRename { from, to, polls }),
+        6 => (at.clone(), size.clone(), prop::bool::weighted(0.9))
+            .prop_map(|(at, size, right)| Op::Append { at, size, right }),
         3 => at.clone().prop_map(|at| Op::Begin { at }),
         5 => (0_usize..4, 1_u16..5, size).prop_map(|(upload, number, size)| Op::Part { upload, number, size }),
         2 => (0_usize..4, 1_u16..5, at, any::<bool>())
@@ -109,6 +117,11 @@ impl Model {
 
     fn put(&mut self, at: (usize, usize), object: Object) {
         self.buckets.get_mut(&at.0).unwrap().insert(at.1, object);
+    }
+
+    fn rename(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let object = self.buckets.get_mut(&from.0).unwrap().remove(&from.1).unwrap();
+        self.put(to, object);
     }
 
     fn upload(&self, number: usize) -> Option<UploadId> {
@@ -200,6 +213,60 @@ impl Run {
                 assert_eq!(outcome(&got), expected);
                 if let Some(object) = self.model.buckets.get_mut(&at.0).and_then(|objects| objects.get_mut(&at.1)) {
                     object.tags = tags;
+                }
+            }
+            Op::Rename { from, to } => {
+                let to = (from.0, to);
+                let got = self.store.rename_object(renaming(from, to)).await;
+                let expected = match self.model.object(from) {
+                    _ if from == to => "InvalidRequest",
+                    None if self.model.buckets.contains_key(&from.0) => "NoSuchKey",
+                    None => "NoSuchBucket",
+                    Some(_) => "ok",
+                };
+                assert_eq!(outcome(&got), expected);
+                if got.is_ok() {
+                    self.model.rename(from, to);
+                }
+            }
+            Op::CrashInRename { from, to, polls } => {
+                let to = (from.0, to);
+                if from == to || self.model.object(from).is_none() {
+                    return self;
+                }
+                let store = self.store.clone();
+                let task = tokio::spawn(async move { store.rename_object(renaming(from, to)).await });
+                for _ in 0..polls {
+                    tokio::task::yield_now().await;
+                }
+                let is_acknowledged = task.is_finished();
+                task.abort();
+                self.store = self.world.crash_and_open(self.store, 0).await;
+                // Whether or not it was done: which is for the model to know.
+                let left = get(&self.store, BUCKETS[from.0], KEYS[from.1]).await.is_err();
+                assert!(left || !is_acknowledged);
+                if left {
+                    self.model.rename(from, to);
+                }
+                self.check_all().await;
+            }
+            Op::Append { at, size, right } => {
+                let body = self.body(size);
+                let before = self.model.object(at).cloned();
+                let offset_bytes = before.as_ref().map_or(0, |object| object.body.len() as u64) + u64::from(!right);
+                let request = AppendObject { object: put_request(BUCKETS[at.0], KEYS[at.1]), offset_bytes };
+                let got = self.store.append_object(request, ObjectBody::from_bytes(body.clone())).await;
+                let expected = match self.model.buckets.contains_key(&at.0) {
+                    false => "NoSuchBucket",
+                    true if right => "ok",
+                    true => "InvalidWriteOffset",
+                };
+                assert_eq!(outcome(&got), expected);
+                if let Ok(put) = got {
+                    let before = before.map_or((Bytes::new(), 0), |object| (object.body, object.tags));
+                    let body = Bytes::from([before.0, body].concat());
+                    assert_eq!(put.size, body.len() as u64);
+                    self.model.put(at, Object { body, etag: put.etag.to_string(), parts: None, tags: before.1 });
                 }
             }
             Op::Begin { at } => {
@@ -482,6 +549,10 @@ fn copy_source(at: (usize, usize)) -> CopySource {
         version: None,
         conditions: ReadConditions::default(),
     }
+}
+
+fn renaming(from: (usize, usize), to: (usize, usize)) -> RenameObject {
+    RenameObject { bucket: bucket(BUCKETS[from.0]), ..rename_request(KEYS[from.1], KEYS[to.1]) }
 }
 
 fn outcome<T>(result: &Result<T, StoreError>) -> String {

@@ -21,6 +21,8 @@ enum Op {
     DeleteNull { at: usize },
     Copy { from: usize, which: usize, to: usize },
     Tag { at: usize, which: usize },
+    Rename { from: usize, to: usize },
+    Append { at: usize, size: usize },
     Keep(Versioning),
     List { max: usize, prefix: usize, delimited: bool },
     Compact,
@@ -38,8 +40,10 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => (at.clone(), 0..8_usize).prop_map(|(at, which)| Op::DeleteVersion { at, which }),
         2 => at.clone().prop_map(|at| Op::DeleteNull { at }),
         2 => (at.clone(), 0..8_usize, at.clone()).prop_map(|(from, which, to)| Op::Copy { from, which, to }),
-        2 => (at, 0..8_usize).prop_map(|(at, which)| Op::Tag { at, which }),
-        2 => prop::sample::select(vec![Versioning::Enabled, Versioning::Enabled, Versioning::Suspended]).prop_map(Op::Keep),
+        2 => (at.clone(), 0..8_usize).prop_map(|(at, which)| Op::Tag { at, which }),
+        2 => (at.clone(), at.clone()).prop_map(|(from, to)| Op::Rename { from, to }),
+        2 => (at, prop::sample::select(vec![0, 10, 3000, 70_000])).prop_map(|(at, size)| Op::Append { at, size }),
+        1 => prop::sample::select(vec![Versioning::Enabled, Versioning::Enabled, Versioning::Suspended]).prop_map(Op::Keep),
         3 => (1..6_usize, 0..4_usize, any::<bool>())
             .prop_map(|(max, prefix, delimited)| Op::List { max, prefix, delimited }),
         1 => Just(Op::Compact),
@@ -156,6 +160,36 @@ impl Run {
                 }
                 changed.unwrap();
                 self.of(at).iter_mut().find(|other| other.id == version.id).unwrap().tags = tags;
+            }
+            Op::Rename { from, to } => {
+                let renamed = self.store.rename_object(rename_request(KEYS[from], KEYS[to])).await;
+                match (renamed, self.of(from).last().cloned()) {
+                    (Err(StoreError::InvalidRequest(_)), _) => {
+                        assert!(from == to || self.versioning != Versioning::Never);
+                    }
+                    (Err(StoreError::NoSuchKey), None) => {}
+                    (Err(StoreError::DeleteMarker { .. }), Some(newest)) => assert_eq!(newest.content, None),
+                    (renamed, Some(object)) => {
+                        assert_eq!((renamed.unwrap().version, self.versioning), (VersionId::Null, Versioning::Never));
+                        self.of(from).clear();
+                        self.add(to, object);
+                    }
+                    (renamed, None) => panic!("{renamed:?}"),
+                }
+            }
+            Op::Append { at, size } => {
+                self.count += 1;
+                let more = bytes(self.count, size);
+                let content = self.of(at).last().and_then(|version| version.content.clone()).unwrap_or_default();
+                let appended = append(&self.store, KEYS[at], content.len() as u64, &more).await;
+                if self.versioning != Versioning::Never {
+                    assert!(matches!(appended.unwrap_err(), StoreError::InvalidRequest(_)));
+                    return;
+                }
+                assert_eq!(appended.unwrap().size as usize, content.len() + size);
+                let tags = self.of(at).last().map_or_else(Vec::new, |version| version.tags.clone());
+                let content = Some([content, more].concat().into());
+                self.add(at, Expected { id: VersionId::Null, content, tags });
             }
             Op::Keep(versioning) => {
                 let document = Bytes::from_static(versioning.document().as_bytes());

@@ -13,9 +13,9 @@ use gabion_metadata::{
 use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk, SimPower};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
-    Attributes, CopyMetadata, CopyObject, CopySource, DeleteObject, Env, GetObject, IndexFactory, ListObjects,
-    ListedObjects, ObjectBody, OpenReport, PutObject, PutResult, RangeRequest, ReadConditions, Silent, Store,
-    StoreConfig, StoreError, VerifyReport, WriteConditions,
+    AppendObject, Attributes, CopyMetadata, CopyObject, CopySource, DeleteObject, Env, GetObject, IndexFactory,
+    ListObjects, ListedObjects, ObjectBody, OpenReport, PutObject, PutResult, RangeRequest, ReadConditions,
+    RenameObject, Silent, Store, StoreConfig, StoreError, VerifyReport, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
@@ -289,6 +289,25 @@ pub async fn get_range(store: &Store, bucket_name: &str, name: &str, range: Rang
 pub async fn delete(store: &Store, bucket_name: &str, name: &str) -> bool {
     let request = DeleteObject::current(key(name));
     store.delete_object(bucket(bucket_name), request).await.unwrap().existed
+}
+
+/// Appends to an object of the bucket `bucket`, where it ends or is said to end.
+pub async fn append(store: &Store, name: &str, offset_bytes: u64, body: &Bytes) -> Result<PutResult, StoreError> {
+    let object = put_request("bucket", name);
+    store.append_object(AppendObject { object, offset_bytes }, ObjectBody::from_bytes(body.clone())).await
+}
+
+/// Gives an object of the bucket `bucket` another key.
+pub fn rename_request(from: &str, to: &str) -> RenameObject {
+    RenameObject {
+        bucket: bucket("bucket"),
+        from: key(from),
+        to: key(to),
+        source_conditions: ReadConditions::default(),
+        target_conditions: ReadConditions::default(),
+        client_token: None,
+        customer: None,
+    }
 }
 
 pub async fn put_object_tags(

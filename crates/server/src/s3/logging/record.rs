@@ -213,6 +213,7 @@ fn named(operation: Operation) -> String {
         O::ListObjects | O::ListObjectsV2 => "REST.GET.BUCKET",
         O::CreateBucket => "REST.PUT.BUCKET",
         O::CopyObject => "REST.COPY.OBJECT",
+        O::RenameObject => "REST.RENAME.OBJECT",
         O::UploadPart => "REST.PUT.PART",
         O::UploadPartCopy => "REST.COPY.PART",
         O::CreateMultipartUpload => "REST.POST.UPLOADS",
