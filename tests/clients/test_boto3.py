@@ -236,7 +236,7 @@ def test_virtual_host_addressing(server, bucket, monkeypatch):
         ("put_object", {"Key": "k", "ContentMD5": "AAAAAAAAAAAAAAAAAAAAAA=="}, (400, "BadDigest")),
         ("put_bucket_versioning", {"VersioningConfiguration": {"Status": "On"}}, (400, "MalformedXML")),
         ("put_bucket_policy", {"Policy": "{}"}, (400, "MalformedPolicy")),
-        ("get_bucket_replication", {}, (501, "NotImplemented")),
+        ("get_object_torrent", {"Key": "k"}, (501, "NotImplemented")),
     ],
 )
 def test_errors(s3, bucket, operation, arguments, expected):
