@@ -15,6 +15,7 @@ use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::inventory::{InventoryFigures, InventoryOptions};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, AuditFigures, ServerMetrics};
+use gabion_server::notifications::{NotificationFigures, NotificationOptions, NotificationTarget};
 use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
 use gabion_server::tls::{ReloadingTls, TlsFiles};
 use gabion_store::{OpenReport, Progress, Store, StoreError};
@@ -96,6 +97,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     inventory_figures.register(&mut registry);
     let log_figures = LogDeliveryFigures::default();
     log_figures.register(&mut registry);
+    let notifications = notifications(&config)?;
+    notifications.figures.register(&mut registry);
     registry.register_collector(Box::new(AuditFigures(audit.clone())));
     let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
     let admin = Admin::new(registry, env!("CARGO_PKG_VERSION"), Some(changes));
@@ -118,8 +121,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     store.keep_keys(Arc::new(keys::ring(key_sources, &store).await?));
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let iam = iam(&config, store.clone(), credentials)?;
-    let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit)?;
+    let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit, notifications)?;
     let stop_tasks = CancellationToken::new();
+    let stop_notifying = CancellationToken::new();
     let audit_posting = audit_poster.map(|poster| tokio::spawn(poster.run(stop_tasks.clone())));
     let lifecycle = {
         let (service, stop) = (service.clone(), stop_tasks.clone());
@@ -135,6 +139,10 @@ async fn serve(config: Config) -> Result<(), Failure> {
         let (service, stop) = (service.clone(), stop_tasks.clone());
         let interval_ms = u64::try_from(config.logging_interval.0.as_millis()).unwrap_or(u64::MAX);
         tokio::spawn(async move { service.run_log_delivery(LogDeliveryOptions { interval_ms }, stop).await })
+    };
+    let notifying = {
+        let (service, stop) = (service.clone(), stop_notifying.clone());
+        tokio::spawn(async move { service.run_notifications(stop).await })
     };
     let welcome = Welcome {
         addresses: addresses(&listeners)?,
@@ -189,6 +197,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
         }
         if let Err(error) = log_delivery.await {
             tracing::error!(%error, "the task that delivers the logs of buckets failed");
+        }
+        // Of what the others did to the last, others are told.
+        stop_notifying.cancel();
+        if let Err(error) = notifying.await {
+            tracing::error!(%error, "the task that delivers notifications failed");
         }
         store.shutdown().await;
         stop_admin.cancel();
@@ -253,6 +266,7 @@ fn service(
     iam: Arc<Iam>,
     log_figures: LogDeliveryFigures,
     audit: AuditLog,
+    notifications: NotificationOptions,
 ) -> Result<S3Service, Failure> {
     let options = S3Options {
         region: config.region.clone(),
@@ -265,6 +279,7 @@ fn service(
         object_ownership: config.object_ownership,
         log_figures,
         audit,
+        notifications,
     };
     S3Service::with_iam(store, iam, options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))
@@ -297,6 +312,27 @@ fn addresses(listeners: &[Listener]) -> Result<Vec<String>, Failure> {
             Err(error) => Err(Failure::failed(format!("a listening socket has no address: {error}"))),
         })
         .collect()
+}
+
+/// Who can be notified of what happens to objects.
+fn notifications(config: &Config) -> Result<NotificationOptions, Failure> {
+    let target = |target: &NotificationTarget| {
+        let read = |path: &Path| {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::config(format!("notifications.token_files: {} can not be read: {error}", path.display()))
+            })?;
+            Ok::<_, Failure>(SecretKey::new(text.trim()))
+        };
+        let secret = config.token_file(&target.name).map(read).transpose()?;
+        Ok(NotificationTarget { secret, ..target.clone() })
+    };
+    Ok(NotificationOptions {
+        targets: config.notifications_targets.iter().map(|given| target(&given.0)).collect::<Result<_, Failure>>()?,
+        queue_bytes: config.notifications_queue_bytes.0,
+        when_full: config.notifications_when_full.0,
+        records_per_message: config.notifications_records_per_message,
+        figures: NotificationFigures::default(),
+    })
 }
 
 /// Where the audit log is posted.

@@ -1,6 +1,6 @@
 //! Small documents from and to other servers, over HTTP or HTTPS: what identity providers publish, what webhooks take.
 //!
-//! Every request is bounded in time and in bytes, follows no redirection, and makes a connection of its own.
+//! Every request is bounded in time and in bytes, follows no redirection, and makes a connection of its own, but for those of a [`Poster`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,12 +10,14 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Body;
+use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Gets a document of at most `bytes_max`.
 ///
@@ -56,29 +58,10 @@ async fn send<B>(
 where
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
-    let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-    let (host, tls) = match (uri.host(), uri.scheme_str()) {
-        (Some(host), Some("https")) => (host.trim_matches(['[', ']']).to_owned(), true),
-        (Some(host), Some("http")) => (host.trim_matches(['[', ']']).to_owned(), false),
-        _ => return Err(format!("{url} is no address of a web server")),
-    };
-    let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let target = uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let authority = uri.authority().map_or("", |authority| authority.as_str()).to_owned();
-    let request = request
-        .uri(target)
-        .header(HOST, authority)
-        .header(USER_AGENT, "gabion")
-        .body(body)
-        .map_err(|error| error.to_string())?;
     let exchange = async {
-        let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| error.to_string())?;
-        if !tls {
-            return exchange(stream, request, bytes_max).await;
-        }
-        let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
-        let stream = connector()?.connect(name, stream).await.map_err(|error| error.to_string())?;
-        exchange(stream, request, bytes_max).await
+        let address = Address::parse(url)?;
+        let request = address.complete(request).body(body).map_err(|error| error.to_string())?;
+        Connection::open(&address).await?.exchange(request, bytes_max).await
     };
     match tokio::time::timeout(patience, exchange).await {
         Ok(outcome) => outcome,
@@ -86,26 +69,137 @@ where
     }
 }
 
-async fn exchange<S, B>(stream: S, request: Request<B>, bytes_max: usize) -> Result<Bytes, String>
+/// Posts documents to one address, over a connection that is kept from one to the next.
+pub(crate) struct Poster {
+    url: String,
+    content_type: &'static str,
+    authorization: Option<String>,
+    kept: Option<Connection<Full<Bytes>>>,
+}
+
+impl Poster {
+    pub(crate) fn new(url: &str, content_type: &'static str, authorization: Option<String>) -> Self {
+        Self { url: url.to_owned(), content_type, authorization, kept: None }
+    }
+
+    /// Posts a document with further headers; what comes back is of no interest as long as it says that it was taken.
+    ///
+    /// # Errors
+    /// With a sentence for the log.
+    pub(crate) async fn post(
+        &mut self,
+        headers: &[(&str, &str)],
+        document: Bytes,
+        patience: Duration,
+    ) -> Result<(), String> {
+        match tokio::time::timeout(patience, self.exchange(headers, document)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(format!("no answer within {} s", patience.as_secs())),
+        }
+    }
+
+    async fn exchange(&mut self, headers: &[(&str, &str)], document: Bytes) -> Result<(), String> {
+        let address = Address::parse(&self.url)?;
+        // One that was closed meanwhile is replaced; one that fails, or whose answer is given up, is not kept.
+        let kept = match self.kept.take() {
+            Some(kept) if kept.is_open() => Some(kept),
+            _ => None,
+        };
+        let mut connection = match kept {
+            Some(kept) => kept,
+            None => Connection::open(&address).await?,
+        };
+        let mut request = Request::builder().method(Method::POST).header(CONTENT_TYPE, self.content_type);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = address.complete(request).body(Full::new(document)).map_err(|error| error.to_string())?;
+        connection.exchange(request, ANSWER_BYTES_MAX).await?;
+        self.kept = Some(connection);
+        Ok(())
+    }
+}
+
+/// Where a server is, and what is asked of it.
+struct Address {
+    host: String,
+    port: u16,
+    tls: bool,
+    authority: String,
+    target: String,
+}
+
+impl Address {
+    fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
+        let (host, tls) = match (uri.host(), uri.scheme_str()) {
+            (Some(host), Some("https")) => (host.trim_matches(['[', ']']).to_owned(), true),
+            (Some(host), Some("http")) => (host.trim_matches(['[', ']']).to_owned(), false),
+            _ => return Err(format!("{url} is no address of a web server")),
+        };
+        Ok(Self {
+            host,
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            tls,
+            authority: uri.authority().map_or("", |authority| authority.as_str()).to_owned(),
+            target: uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+        })
+    }
+
+    /// Adds what every request says.
+    fn complete(&self, request: http::request::Builder) -> http::request::Builder {
+        request.uri(&self.target).header(HOST, &self.authority).header(USER_AGENT, "gabion")
+    }
+}
+
+/// A connection, which ends when it is dropped.
+struct Connection<B> {
+    sender: SendRequest<B>,
+    task: AbortOnDropHandle<()>,
+}
+
+impl<B> Connection<B>
 where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
-    let connected = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = connected.map_err(|error| error.to_string())?;
-    let connection = tokio::spawn(connection);
-    let answer = async {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    async fn open(address: &Address) -> Result<Self, String> {
+        let connecting = TcpStream::connect((address.host.as_str(), address.port));
+        let stream = connecting.await.map_err(|error| error.to_string())?;
+        if !address.tls {
+            return Self::over(stream).await;
+        }
+        let name = ServerName::try_from(address.host.clone()).map_err(|error| error.to_string())?;
+        Self::over(connector()?.connect(name, stream).await.map_err(|error| error.to_string())?).await
+    }
+
+    async fn over<S>(stream: S) -> Result<Self, String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let connected = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = connected.map_err(|error| error.to_string())?;
+        // What it ends with, the request that it was for is told.
+        let task = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
+        Ok(Self { sender, task })
+    }
+
+    fn is_open(&self) -> bool {
+        !self.sender.is_closed() && !self.task.is_finished()
+    }
+
+    async fn exchange(&mut self, request: Request<B>, bytes_max: usize) -> Result<Bytes, String> {
+        self.sender.ready().await.map_err(|error| error.to_string())?;
+        let response = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!("it answered {status}"));
         }
         let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
         Ok(body.to_bytes())
-    };
-    let outcome = answer.await;
-    connection.abort();
-    outcome
+    }
 }
 
 /// Trusts whom the system trusts.

@@ -17,6 +17,7 @@ pub mod inventory;
 pub mod keys;
 pub mod lifecycle;
 pub mod metrics;
+pub mod notifications;
 mod ops;
 pub mod s3;
 pub mod tls;

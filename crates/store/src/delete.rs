@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gabion_metadata::Table;
 use gabion_metadata::rows::{Attributes, ObjectRow, Retention, RetentionMode, VersionKind};
-use gabion_types::{BucketName, ObjectKey};
+use gabion_types::{BucketName, ObjectKey, Seq};
 
 use crate::{
     DeleteObject, Deleted, EtagMatch, Store, StoreError, VersionId, WriteConditions,
@@ -74,10 +74,12 @@ impl Inner {
             (None, None) => {
                 let current = self.object(bucket, &request.key)?;
                 let existed = self.check_delete(bucket, request, current.as_ref())?;
-                if existed || self.is_uncertain() {
-                    self.delete_null(bucket, request, kept).await?;
-                }
-                Ok(Deleted { existed, version: None, is_marker: false })
+                let seq = if existed || self.is_uncertain() {
+                    Some(self.delete_null(bucket, request, kept).await?)
+                } else {
+                    None
+                };
+                Ok(Deleted { existed, version: None, is_marker: false, seq })
             }
         }
     }
@@ -111,13 +113,12 @@ impl Inner {
     }
 
     /// There is no `null` version any more.
-    async fn delete_null(&self, bucket: &BucketName, request: &DeleteObject, kept: Kept) -> Result<(), StoreError> {
+    async fn delete_null(&self, bucket: &BucketName, request: &DeleteObject, kept: Kept) -> Result<Seq, StoreError> {
         let mutation = Mutation::DeleteObject(DeleteObjectMutation {
             bucket: bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
         });
-        self.commit_with(&mutation, Vec::new(), 0, kept).await?;
-        Ok(())
+        Ok(self.commit_with(&mutation, Vec::new(), 0, kept).await?.seq)
     }
 
     /// Deletes a version for good.
@@ -149,20 +150,19 @@ impl Inner {
         if let Some(row) = &found {
             check_lock(&row.attributes, self.env.clock.now_ms(), request.bypass_governance)?;
         }
-        let deleted = Deleted { existed, version: Some(version), is_marker };
-        match version {
-            _ if !existed && !self.is_uncertain() => {}
-            VersionId::Null => self.delete_null(bucket, request, kept).await?,
+        let seq = match version {
+            _ if !existed && !self.is_uncertain() => None,
+            VersionId::Null => Some(self.delete_null(bucket, request, kept).await?),
             VersionId::Of(seq) => {
                 let mutation = Mutation::DeleteVersion(DeleteVersionMutation {
                     bucket: bucket.as_str().to_owned(),
                     key: request.key.as_str().to_owned(),
                     version: seq,
                 });
-                self.commit_with(&mutation, Vec::new(), 0, kept).await?;
+                Some(self.commit_with(&mutation, Vec::new(), 0, kept).await?.seq)
             }
-        }
-        Ok(deleted)
+        };
+        Ok(Deleted { existed, version: Some(version), is_marker, seq })
     }
 
     /// Makes a delete marker the newest version.
@@ -184,7 +184,7 @@ impl Inner {
         }));
         let committed = self.commit_with(&mutation, Vec::new(), 0, kept).await?;
         let version = if VersionKind::is_null(Some(kind)) { VersionId::Null } else { VersionId::Of(committed.seq) };
-        Ok(Deleted { existed, version: Some(version), is_marker: true })
+        Ok(Deleted { existed, version: Some(version), is_marker: true, seq: Some(committed.seq) })
     }
 }
 

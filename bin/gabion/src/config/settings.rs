@@ -11,7 +11,7 @@ use gabion_types::Geometry;
 use super::layers::{Problem, Resolved};
 use super::values::{
     AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, ListenAddress, LogFormat, LogLevel,
-    OptionalList, Ratio, Span, Value,
+    NotificationTargetUrl, OptionalList, Ratio, Span, Value, WhenFullChoice,
 };
 
 /// A row of the table.
@@ -247,6 +247,16 @@ settings! {
         "Objects, versions and uploads that lifecycle rules end in a second at most.";
     "logging.interval" => logging_interval: Span = "5m",
         "Longest time that a record of a bucket's access log waits until it is delivered.";
+    "notifications.targets" => notifications_targets: Vec<NotificationTargetUrl> = "",
+        "Who can be notified of what happens to objects, each as NAME=URL: the http:// or https:// of a webhook. Buckets mean it by an ARN that ends with the name, like arn:aws:sqs:us-east-1::NAME.";
+    "notifications.token_files" => notifications_token_files: Vec<String> = "",
+        "Files of tokens, each as NAME=PATH: what is sent to a webhook as Authorization: Bearer.";
+    "notifications.queue_bytes" => notifications_queue_bytes: ByteCount = "256MiB",
+        "Events that wait for one target, in bytes; at about 700 bytes an event this is a third of a million.";
+    "notifications.when_full" => notifications_when_full: WhenFullChoice = "refuse",
+        "What becomes of events beyond that. refuse: what would make more is answered with 503 SlowDown before it takes effect. drop: they are dropped and counted.";
+    "notifications.records_per_message" => notifications_records_per_message: usize = "1",
+        "Events that one message to a target holds at most, as Records.";
     "compaction.live_ratio_max" => compaction_live_ratio_max: Ratio = "0.7",
         "Segments of which at most this part is still needed are compacted: what is needed is written again elsewhere, the segment is deleted. \
          When space is short, fuller ones are compacted, too.";
@@ -264,6 +274,12 @@ settings! {
 }
 
 impl Config {
+    /// The file of the token for a notification target, if one is given.
+    pub(crate) fn token_file(&self, target: &str) -> Option<&Path> {
+        let files = self.notifications_token_files.iter().filter_map(|file| file.split_once('='));
+        files.filter(|(name, _)| *name == target).map(|(_, path)| Path::new(path)).next_back()
+    }
+
     /// The failure domain that is given for a target; empty if none is.
     pub(crate) fn label(&self, target: &Path) -> &str {
         let labels = self.labels.iter().filter_map(|label| label.split_once('='));
@@ -288,6 +304,10 @@ impl Config {
                 "limits.buffer_bytes_max must not be below limits.header_bytes_max: a head must fit in the buffer",
             ),
             ((1..=1_000_000).contains(&self.limits_streams_max), "limits.streams_max must be from 1 to 1000000"),
+            (
+                (1..=1000).contains(&self.notifications_records_per_message),
+                "notifications.records_per_message must be from 1 to 1000",
+            ),
             ((1..=256).contains(&self.lanes_small), "lanes.small must be from 1 to 256"),
             ((1..=256).contains(&self.lanes_large), "lanes.large must be from 1 to 256"),
             (
@@ -316,6 +336,17 @@ impl Config {
                 || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)))
         {
             broken.push("iam.canonical_id must have up to 64 letters, digits, '-' or '_'".to_owned());
+        }
+        let names: Vec<&str> = self.notifications_targets.iter().map(|target| target.0.name.as_str()).collect();
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                broken.push(format!("the notification target {name} is given twice"));
+            }
+        }
+        for file in &self.notifications_token_files {
+            if !file.split_once('=').is_some_and(|(name, path)| names.contains(&name) && !path.is_empty()) {
+                broken.push(format!("notifications.token_files: {file} is not NAME=PATH with the name of a target"));
+            }
         }
         for label in &self.labels {
             match label.split_once('=') {

@@ -66,6 +66,10 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.checkpoint_bytes.0, store.checkpoint_bytes);
     assert_eq!(config.region, store.region);
     assert_eq!(config.compaction_writers_wait.millis(), store.compaction.writers_wait_ms);
+    let notifications = gabion_server::notifications::NotificationOptions::default();
+    assert_eq!(config.notifications_queue_bytes.0, notifications.queue_bytes);
+    assert_eq!(config.notifications_when_full.0, notifications.when_full);
+    assert_eq!(config.notifications_records_per_message, notifications.records_per_message);
     let index = gabion_metadata::IndexOptions::default();
     assert_eq!(config.index_cache_bytes.0, index.cache_bytes);
     assert_eq!(config.index_row_cache_bytes.0, index.row_cache_bytes);
@@ -153,6 +157,15 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
         (layers(&[], &[], "targets = ['/a', '/b']\ngeometry = '2+1'"), "geometry 2+1 needs 3 targets, but 2 are given"),
         (layers(&[], &[], "[lanes]\nsmall = 0"), "lanes.small must be from 1 to 256"),
         (layers(&[], &[], "region = ['a', 'b']"), "one value is needed, not 2"),
+        (layers(&[], &[], "[notifications]\ntargets = ['hook']"), "\"hook\" is not NAME=URL"),
+        (
+            layers(&[], &[], "[notifications]\ntargets = ['a=http://h/', 'a=http://i/']"),
+            "the notification target a is given twice",
+        ),
+        (
+            layers(&[], &[], "[notifications]\ntargets = ['a=http://h/']\ntoken_files = ['b=/t']"),
+            "b=/t is not NAME=PATH with the name of a target",
+        ),
     ];
     for (layers, expected) in table {
         let problems = problems(layers);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
+use gabion_server::notifications::{Destination, NotificationTarget, WhenFull};
 use gabion_server::s3::{CustomerKeys, Ownership};
 use gabion_store::{EncryptionScheme, EtagKind};
 use gabion_types::Geometry;
@@ -362,6 +363,43 @@ impl Scalar for CustomerKeysChoice {
             "local" => Ok(Self(CustomerKeys::Local)),
             "any" => Ok(Self(CustomerKeys::Any)),
             other => Err(format!("{other:?} is neither tls nor local nor any")),
+        }
+    }
+}
+
+/// Somebody who can be notified: `NAME=URL`.
+#[derive(Debug, Clone)]
+pub(crate) struct NotificationTargetUrl(pub(crate) NotificationTarget);
+
+impl PartialEq for NotificationTargetUrl {
+    fn eq(&self, other: &Self) -> bool {
+        let said = |target: &NotificationTarget| -> (String, Destination) {
+            (target.name.clone(), target.destination.clone())
+        };
+        said(&self.0) == said(&other.0)
+    }
+}
+
+impl Scalar for NotificationTargetUrl {
+    const UNIT: &'static str = "NAME=URL, e.g. hook=https://hooks.example.org/s3";
+
+    fn read(text: &str) -> Result<Self, String> {
+        NotificationTarget::parse(text).map(Self)
+    }
+}
+
+/// What becomes of events when too many wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WhenFullChoice(pub(crate) WhenFull);
+
+impl Scalar for WhenFullChoice {
+    const UNIT: &'static str = "refuse or drop";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "refuse" => Ok(Self(WhenFull::Refuse)),
+            "drop" => Ok(Self(WhenFull::Drop)),
+            other => Err(format!("{other:?} is neither refuse nor drop")),
         }
     }
 }

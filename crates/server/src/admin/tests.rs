@@ -109,7 +109,10 @@ async fn the_documentation_lists_every_metric_and_no_other() {
     crate::lifecycle::LifecycleFigures::default().register(&mut registry);
     crate::inventory::InventoryFigures::default().register(&mut registry);
     crate::s3::LogDeliveryFigures::default().register(&mut registry);
+    let notification_figures = crate::notifications::NotificationFigures::default();
+    notification_figures.register(&mut registry);
     // Figures by label show once there is a label.
+    drop(notification_figures.of("target"));
     drop(metrics.connection_opened());
     metrics.request_began();
     metrics.request_ended(&RequestFigures { sent_bytes: 1, ..figures(StatusCode::OK, false) });

@@ -71,6 +71,8 @@ pub(crate) fn action(operation: Operation, versioned: bool) -> (Target, &'static
         O::PutBucketInventoryConfiguration | O::DeleteBucketInventoryConfiguration => {
             (Target::Bucket, "s3:PutInventoryConfiguration")
         }
+        O::GetBucketNotificationConfiguration => (Target::Bucket, "s3:GetBucketNotification"),
+        O::PutBucketNotificationConfiguration => (Target::Bucket, "s3:PutBucketNotification"),
         O::GetBucketLifecycleConfiguration => (Target::Bucket, "s3:GetLifecycleConfiguration"),
         O::PutBucketLifecycleConfiguration | O::DeleteBucketLifecycle => {
             (Target::Bucket, "s3:PutLifecycleConfiguration")

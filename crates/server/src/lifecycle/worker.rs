@@ -25,7 +25,9 @@ use super::history::{Candidate, History};
 use super::rules::Rule;
 use super::{DAY_MS, Days, LifecycleRules};
 use crate::error::S3Error;
+use crate::notifications::{EventName, EventSet, Origin};
 use crate::ops::Ops;
+use crate::s3::notifications;
 
 /// Where the worker keeps how far it has come.
 const PROGRESS: &str = "lifecycle/progress";
@@ -104,6 +106,22 @@ pub(crate) struct Worker {
 enum Ended {
     Stopped,
     Failed(S3Error),
+}
+
+/// Why something was left.
+#[derive(Debug, thiserror::Error)]
+enum Left {
+    #[error(transparent)]
+    ByStore(#[from] StoreError),
+    /// Nobody could be told.
+    #[error("{}", .0.message)]
+    Untold(S3Error),
+}
+
+impl From<S3Error> for Left {
+    fn from(error: S3Error) -> Self {
+        Self::Untold(error)
+    }
 }
 
 impl From<S3Error> for Ended {
@@ -347,7 +365,7 @@ impl Walk<'_> {
             }
             // Where versions are kept, a delete marker takes its place.
             let delete = DeleteObject { if_seq: Some(found.seq), ..DeleteObject::current(key) };
-            Ok(store.delete_object(bucket.clone(), delete).await?.existed)
+            self.end(bucket, delete).await
         };
         match outcome.await {
             Ok(is_ended) => {
@@ -358,12 +376,39 @@ impl Walk<'_> {
         }
     }
 
+    /// Whether there was what is deleted. Those who want to know are told; while they can not be, it stays.
+    async fn end(&self, bucket: &BucketName, delete: DeleteObject) -> Result<bool, Left> {
+        const EXPIRED: (EventName, EventName) = (EventName::ExpiredDelete, EventName::ExpiredMarker);
+        let ops = &self.worker.ops;
+        let settings = ops.settings(bucket)?;
+        let Some(rules) = settings.notifications.as_ref() else {
+            return Ok(ops.store.delete_object(bucket.clone(), delete).await?.existed);
+        };
+        let rules = rules.as_ref().map_err(Clone::clone)?;
+        let (key, is_version) = (delete.key.clone(), delete.version.is_some());
+        ops.notifier.admit(rules, EventSet::of(&[EXPIRED.0, EXPIRED.1]), Some(key.as_str()))?;
+        let deleted = ops.store.delete_object(bucket.clone(), delete).await?;
+        if let Some(told) = notifications::deleted(EXPIRED, key.as_str(), is_version, &deleted) {
+            let owner = settings.access.owner.as_deref().unwrap_or_default();
+            let origin = Origin::of_lifecycle(&ops.region, bucket.as_str(), owner, ops.clock.now_ms());
+            ops.notifier.tell(rules, &origin, &[told]).await?;
+        }
+        Ok(deleted.existed)
+    }
+
     /// What is not what was looked at any more, or is locked, stays; all else that stays is told.
-    fn left(&self, bucket: &BucketName, key: &str, error: &StoreError) -> bool {
+    fn left(&self, bucket: &BucketName, key: &str, error: &Left) -> bool {
         use StoreError::{AccessDenied, DeleteMarker, NoSuchBucket, NoSuchKey, NoSuchVersion, PreconditionFailed};
         let is_usual = matches!(
             error,
-            NoSuchKey | NoSuchBucket | NoSuchVersion(_) | DeleteMarker { .. } | PreconditionFailed(_) | AccessDenied(_)
+            Left::ByStore(
+                NoSuchKey
+                    | NoSuchBucket
+                    | NoSuchVersion(_)
+                    | DeleteMarker { .. }
+                    | PreconditionFailed(_)
+                    | AccessDenied(_)
+            )
         );
         if !is_usual {
             self.worker.figures.failures.inc();
@@ -454,7 +499,7 @@ impl Walk<'_> {
                 if_noncurrent: !entry.is_latest,
                 ..DeleteObject::current(key.clone())
             };
-            Ok(store.delete_object(bucket.clone(), delete).await?.existed)
+            self.end(bucket, delete).await
         };
         match outcome.await {
             Ok(is_ended) => {

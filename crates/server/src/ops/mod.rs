@@ -27,6 +27,7 @@ use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
 use crate::error::S3Error;
 use crate::inventory::Changes;
+use crate::notifications::Notifier;
 use crate::s3::Deliveries;
 
 /// What operations run on.
@@ -39,6 +40,8 @@ pub(crate) struct Ops {
     pub(crate) logs: Deliveries,
     /// Buckets whose inventories were configured just now.
     pub(crate) inventories: Changes,
+    /// Tells of what happens to objects.
+    pub(crate) notifier: Notifier,
     /// Accounts and who asks for them.
     pub(crate) credentials: Arc<dyn CredentialStore>,
     /// How objects are encrypted of which neither request nor bucket says anything.

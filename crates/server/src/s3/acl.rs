@@ -15,11 +15,13 @@ use super::call::Call;
 use super::quota;
 use super::settings::BucketSettings;
 use super::xml::{Xml, parse_acl};
+use super::{notifications, versioning};
 use crate::access::acl::{Acl, GRANTS_MAX, Grant, Grantee, Owners, Permission};
 use crate::access::settings::OwnershipControls;
 use crate::access::{self, BucketAccess, Ownership};
 use crate::credentials::AccountName;
 use crate::error::{S3Code, S3Error};
+use crate::notifications::EventName;
 use crate::ops::Ops;
 
 const CANNED: &str = "x-amz-acl";
@@ -303,6 +305,11 @@ pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response
         attributes.acl = stored;
         Ok(())
     };
-    ops.store.update_attributes(bucket, key, version, change).await?;
+    let info = ops.store.update_attributes(bucket, key, version, change).await?;
+    if call.watch.is_some() {
+        let version = versioning::shown(ops, call, info.version)?;
+        let told = notifications::described(EventName::AclPut, call.key()?.as_str(), &info.etag, version);
+        notifications::tell(ops, call, vec![told]).await?;
+    }
     Ok(answer::empty(StatusCode::OK))
 }

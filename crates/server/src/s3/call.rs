@@ -8,6 +8,7 @@ use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
 
 use super::content::{Content, TakeTrailers};
+use super::notifications::Watch;
 use super::query::Query;
 use super::route::{Operation, Routed};
 use super::settings::BucketSettings;
@@ -59,6 +60,8 @@ pub(crate) struct Call {
     pub(super) trailers: Option<TakeTrailers>,
     /// Whether the one who asks has said that he pays, where that counts.
     pub(super) is_charged: bool,
+    /// Tells those who want to know what it did.
+    pub(super) watch: Option<Box<Watch>>,
     /// Once somebody has asked for them.
     settings: OnceLock<Arc<BucketSettings>>,
 }
@@ -76,7 +79,14 @@ impl Call {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        Self { routed, caller, headers, has, body, trailers, is_charged: false, settings: OnceLock::new() }
+        let (is_charged, watch, settings) = (false, None, OnceLock::new());
+        Self { routed, caller, headers, has, body, trailers, is_charged, watch, settings }
+    }
+
+    /// Takes all that an operation reads, and leaves what a refusal is told about.
+    pub(super) fn take(&mut self) -> Self {
+        let left = Self::new(self.routed.clone(), Arc::clone(&self.caller), HeaderMap::new(), Content::default(), None);
+        std::mem::replace(self, left)
     }
 
     /// What is configured for the bucket that the request names; looked up once.

@@ -14,9 +14,11 @@ use super::answer;
 use super::call::Call;
 use super::xml::Xml;
 use super::{
-    attributes, checksums, conditions, date, encryption, lifecycle, object_lock, quota, tags, versioning, website,
+    attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, quota, tags,
+    versioning, website,
 };
 use crate::error::{S3Code, S3Error};
+use crate::notifications::EventName;
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
 
@@ -55,6 +57,10 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     let (encrypt, md5) = encryption::decide(ops, call, &request.bucket)?;
     let from = shown_source(ops, &request.source)?;
     let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
+    if call.watch.is_some() {
+        let told = notifications::created(EventName::CreatedCopy, call.key()?.as_str(), &result);
+        notifications::tell(ops, call, vec![told]).await?;
+    }
     let checksums = shown(&result.checksums, result.parts_count);
     let mut response = document("CopyObjectResult", result.modified_ms, &result.etag, &checksums);
     versioning::show(result.version, false, response.headers_mut());

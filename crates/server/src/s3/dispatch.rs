@@ -14,8 +14,8 @@ use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
     absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, inventory, lifecycle, listing,
-    logging, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access, quota, renames,
-    tags, unsupported, uploads, versioning, website,
+    logging, notifications, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access,
+    quota, renames, tags, unsupported, uploads, versioning, website,
 };
 use crate::auth::forms::FormKeys;
 use crate::auth::{self, Standing, session_token};
@@ -98,7 +98,11 @@ impl Dispatch {
         let ops = &*self.ops;
         // What can not be looked up now can not be done either: the operation says so.
         let logged = logging::Draft::of(ops, call, about).unwrap_or_default();
-        let outcome = self.run(call).await;
+        let outcome = match notifications::Watch::of(ops, call, about) {
+            Ok(None) => self.run(call).await,
+            Ok(Some(watch)) => Box::pin(self.run_watched(call, watch)).await,
+            Err(error) => Err(error),
+        };
         let code = outcome.as_ref().err().map(|error| error.code.as_str());
         let mut response = outcome.unwrap_or_else(|error| answer::error(&error, about));
         if let Some(logged) = logged {
@@ -108,6 +112,19 @@ impl Dispatch {
             response.headers_mut().insert(payment::CHARGED, HeaderValue::from_static("requester"));
         }
         response
+    }
+
+    /// Runs an operation of which others are told: also if the client hangs up, as what has taken effect must be told.
+    async fn run_watched(&self, call: &mut Call, watch: Box<notifications::Watch>) -> Result<Response<Body>, S3Error> {
+        let (dispatch, mut taken) = (self.clone(), call.take());
+        taken.watch = Some(watch);
+        let running = tokio::spawn(async move {
+            let outcome = dispatch.run(&mut taken).await;
+            (outcome, taken)
+        });
+        let Ok((outcome, taken)) = running.await else { return Err(S3Code::InternalError.into()) };
+        *call = taken;
+        outcome
     }
 
     /// Runs the operation, if it is allowed.
@@ -141,6 +158,10 @@ impl Dispatch {
         }
         if operation != Operation::GetObject && operation != Operation::HeadObject && is_of_bucket {
             quota::look(ops, call, operation)?;
+        }
+        // Of a form it is not known yet which key it is about.
+        if let Some(watch) = call.watch.as_ref().filter(|_| operation != Operation::PostObject) {
+            watch.admit(ops, call)?;
         }
         // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
         match operation {
@@ -193,6 +214,8 @@ impl Dispatch {
             Operation::DeleteBucketWebsite => Box::pin(website::delete(ops, call)).await,
             Operation::GetBucketLogging => Box::pin(logging::get(ops, call)).await,
             Operation::PutBucketLogging => Box::pin(logging::put(ops, call)).await,
+            Operation::GetBucketNotificationConfiguration => Box::pin(notifications::get(ops, call)).await,
+            Operation::PutBucketNotificationConfiguration => Box::pin(notifications::put(ops, call)).await,
             Operation::GetBucketRequestPayment => Box::pin(payment::get(ops, call)).await,
             Operation::PutBucketRequestPayment => Box::pin(payment::put(ops, call)).await,
             Operation::GetBucketInventoryConfiguration => Box::pin(inventory::get(ops, call)).await,

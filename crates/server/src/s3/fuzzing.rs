@@ -9,6 +9,7 @@ use super::{checksums, copies, date, host, posts, query, xml};
 use crate::error::{S3Code, S3Error};
 use crate::inventory::Inventory;
 use crate::lifecycle::LifecycleRules;
+use crate::notifications::NotificationRules;
 
 pub(crate) fn documents(bytes: &[u8]) {
     let _ = xml::parse_create_bucket(bytes);
@@ -19,6 +20,7 @@ pub(crate) fn documents(bytes: &[u8]) {
     kept(bytes, LifecycleRules::parse);
     kept(bytes, Inventory::parse);
     kept(bytes, Website::parse);
+    kept(bytes, NotificationRules::parse);
     kept(bytes, |document| {
         Logging::parse(document).map(|found| found.ok_or(S3Code::MalformedXML))?.map_err(Into::into)
     });

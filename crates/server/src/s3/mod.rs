@@ -32,6 +32,7 @@ mod inventory;
 mod lifecycle;
 mod listing;
 mod logging;
+pub(crate) mod notifications;
 mod object_attributes;
 mod object_lock;
 mod objects;
@@ -88,6 +89,7 @@ use crate::inventory::worker::Worker as InventoryWorker;
 use crate::inventory::{Changes, InventoryFigures, InventoryOptions};
 use crate::lifecycle::worker::Worker;
 use crate::lifecycle::{LifecycleFigures, LifecycleOptions};
+use crate::notifications::{NotificationOptions, Notifier};
 use crate::ops::Ops;
 
 pub(crate) use acl::requested as requested_acl;
@@ -141,6 +143,8 @@ pub struct S3Options {
     pub audit: AuditLog,
     /// Counts what becomes of the logs of buckets.
     pub log_figures: LogDeliveryFigures,
+    /// Who can be notified of what happens to objects.
+    pub notifications: NotificationOptions,
 }
 
 /// Over which connections customers may show keys (SSE-C): else they are refused, as a key that went over the wire in the clear is none.
@@ -265,6 +269,7 @@ impl S3Service {
             clock,
             logs: Deliveries::new(options.log_figures),
             inventories: Changes::default(),
+            notifier: Notifier::new(options.notifications),
             credentials,
             object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),
@@ -339,6 +344,12 @@ impl S3Service {
     pub async fn run_log_delivery(&self, options: LogDeliveryOptions, stop: CancellationToken) {
         let ops = &self.inner.dispatch.ops;
         ops.logs.run(ops, options, stop).await;
+    }
+
+    /// Keeps and delivers notifications until it is told to stop. Requests that make some wait for it. To be called once.
+    pub async fn run_notifications(&self, stop: CancellationToken) {
+        let ops = &self.inner.dispatch.ops;
+        ops.notifier.run(&ops.store, &ops.clock, stop).await;
     }
 
     /// Answers a request; failures are answers too.

@@ -15,9 +15,10 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::logging::{Also, AlsoDone};
 use super::xml::{Xml, parse_delete};
-use super::{attributes, checksums, conditions, date, encryption, lifecycle, object_lock, versioning};
+use super::{attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
+use crate::notifications::EventName;
 use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
 
@@ -70,6 +71,11 @@ async fn store(
         None => put_object::run(ops, put_object::Request { put, body }).await?,
         Some(offset_bytes) => put_object::append(ops, AppendObject { object: put, offset_bytes }, body).await?,
     };
+    if call.watch.is_some() {
+        let event = if call.is_form() { EventName::CreatedPost } else { EventName::CreatedPut };
+        let told = notifications::created(event, call.key()?.as_str(), &result);
+        Box::pin(notifications::tell(ops, call, vec![told])).await?;
+    }
     let mut response = stored(&result);
     versioning::show(result.version, false, response.headers_mut());
     if let Some(encryption) = &result.encryption {
@@ -209,6 +215,8 @@ fn range(call: &Call) -> Option<RangeRequest> {
     RangeRequest::parse(&range)
 }
 
+/// What is told when an object goes, or gets a delete marker.
+const REMOVED: (EventName, EventName) = (EventName::RemovedDelete, EventName::RemovedMarker);
 const IF_SIZE: &str = "x-amz-if-match-size";
 const IF_MODIFIED: &str = "x-amz-if-match-last-modified-time";
 
@@ -229,7 +237,12 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         bypass_governance: object_lock::bypasses(ops, call).await?,
         ..DeleteObject::current(call.key()?)
     };
+    let is_version = delete.version.is_some();
     let deleted = delete_object::one(ops, call.bucket()?, delete).await?;
+    if call.watch.is_some() {
+        let told = notifications::deleted(REMOVED, call.key()?.as_str(), is_version, &deleted);
+        Box::pin(notifications::tell(ops, call, told.into_iter().collect())).await?;
+    }
     let mut response = answer::empty(StatusCode::NO_CONTENT);
     versioning::show(deleted.version, deleted.is_marker, response.headers_mut());
     Ok(response)
@@ -262,6 +275,12 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     }
     let request = delete_object::Request { bucket: call.bucket()?, objects, bypass_governance };
     let outcomes = delete_object::many(ops, request).await?;
+    if call.watch.is_some() {
+        let told = outcomes.iter().filter_map(|delete_object::Outcome { key, version, result }| {
+            notifications::deleted(REMOVED, key, version.is_some(), result.as_ref().ok()?)
+        });
+        notifications::tell(ops, call, told.collect()).await?;
+    }
     let is_logged = call.settings(ops)?.logging.is_some();
     let mut response = answer::document(Xml::document("DeleteResult", |xml| {
         for delete_object::Outcome { key, version, result } in &outcomes {

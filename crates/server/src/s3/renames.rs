@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use s3s::Body;
 
 use super::call::Call;
-use super::{answer, conditions, encryption};
+use super::{answer, conditions, encryption, notifications};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -32,10 +32,14 @@ pub(super) async fn rename(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         return Err(S3Error::request("Objects whose keys end with a slash can not be renamed."));
     }
     let from = request.from.clone();
-    ops.store.rename_object(request).await.map_err(|error| {
+    let renamed = ops.store.rename_object(request).await.map_err(|error| {
         let error = S3Error::from(error);
         if error.code == S3Code::NoSuchKey { error.detail("Key", from.as_str()) } else { error }
     })?;
+    if call.watch.is_some() {
+        let told = notifications::renamed(from.as_str(), call.key()?.as_str(), &renamed);
+        notifications::tell(ops, call, told).await?;
+    }
     Ok(answer::empty(StatusCode::OK))
 }
 

@@ -10,11 +10,12 @@ use super::cors::{self, CorsRules};
 use super::logging::{self, Logging};
 use super::object_lock::{self, LockRule};
 use super::website::{self, Website};
-use super::{lifecycle, payment, quota};
+use super::{lifecycle, notifications, payment, quota};
 use crate::access::BucketAccess;
 use crate::error::{S3Code, S3Error};
 use crate::iam::Quota;
 use crate::lifecycle::LifecycleRules;
+use crate::notifications::NotificationRules;
 use crate::ops::Ops;
 
 /// The parsed documents of a bucket; nothing for what is not configured.
@@ -25,6 +26,8 @@ pub(crate) struct BucketSettings {
     pub(crate) object_lock: Option<Result<LockRule, S3Error>>,
     pub(crate) cors: Option<Result<CorsRules, S3Error>>,
     pub(crate) lifecycle: Option<Result<LifecycleRules, S3Error>>,
+    /// Whom to tell of what happens.
+    pub(crate) notifications: Option<Result<NotificationRules, S3Error>>,
     pub(crate) website: Option<Result<Website, S3Error>>,
     pub(crate) logging: Option<Result<Logging, S3Error>>,
     /// Whether who asks must say that he pays.
@@ -51,6 +54,9 @@ impl BucketSettings {
             cors: parsed(configs, cors::NAME, |document| CorsRules::parse(document).map(|(rules, _)| rules)),
             lifecycle: parsed(configs, lifecycle::NAME, |document| {
                 LifecycleRules::parse(document).map(|(rules, _)| rules)
+            }),
+            notifications: parsed(configs, notifications::NAME, |document| {
+                NotificationRules::parse(document).map(|(rules, _)| rules)
             }),
             website: parsed(configs, website::NAME, |document| Website::parse(document).map(|(website, _)| website)),
             logging: parsed(configs, logging::NAME, |document| match Logging::parse(document)? {

@@ -12,9 +12,10 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::query::Query;
 use super::xml::{Xml, parse_tagging};
-use super::{answer, versioning};
+use super::{answer, notifications, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
+use crate::notifications::EventName;
 use crate::ops::Ops;
 
 /// Keys and values.
@@ -174,22 +175,33 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let document = body::document(call, DocumentDigests::Any).await?;
     let tags = of_document(parse_tagging(&document)?, Of::Object)?;
     auth::authorize_tags(ops, call, &tags).await?;
-    replace(ops, call, tags, StatusCode::OK).await
+    replace(ops, call, tags, StatusCode::OK, EventName::TaggingPut).await
 }
 
-async fn replace(ops: &Ops, call: &Call, tags: Tags, status: StatusCode) -> Result<Response<Body>, S3Error> {
+async fn replace(
+    ops: &Ops,
+    call: &Call,
+    tags: Tags,
+    status: StatusCode,
+    event: EventName,
+) -> Result<Response<Body>, S3Error> {
     let change = |attributes: &mut Attributes| {
         attributes.tags = tags;
         Ok(())
     };
     let info = ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    let version = versioning::shown(ops, call, info.version)?;
+    if call.watch.is_some() {
+        let told = notifications::described(event, call.key()?.as_str(), &info.etag, version);
+        notifications::tell(ops, call, vec![told]).await?;
+    }
     let mut response = answer::empty(status);
-    versioning::show(versioning::shown(ops, call, info.version)?, false, response.headers_mut());
+    versioning::show(version, false, response.headers_mut());
     Ok(response)
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    replace(ops, call, Tags::new(), StatusCode::NO_CONTENT).await
+    replace(ops, call, Tags::new(), StatusCode::NO_CONTENT, EventName::TaggingDelete).await
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::listing::{Owners, STANDARD, owner, url_encoded};
 use super::xml::{Xml, parse_complete};
-use super::{acl, checksums, conditions, date, encryption, lifecycle, object_lock, versioning};
+use super::{acl, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, versioning};
 use crate::error::{S3Code, S3Error};
+use crate::notifications::EventName;
 use crate::ops::checksums::{kind_name, shown};
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
 
@@ -110,6 +111,10 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     let customer = encryption::of_part(call)?;
     let md5 = customer.as_ref().map(encryption::Customer::md5);
     let result = upload::complete(ops, request, customer.map(|customer| customer.key)).await?;
+    if call.watch.is_some() {
+        let told = notifications::created(EventName::CreatedMultipart, key.as_str(), &result);
+        notifications::tell(ops, call, vec![told]).await?;
+    }
     let shown = shown(&result.checksums, result.parts_count);
     let mut response = answer::document(Xml::document("CompleteMultipartUploadResult", |xml| {
         xml.text("Location", location(call));

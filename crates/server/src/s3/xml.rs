@@ -169,6 +169,30 @@ pub(crate) fn parse_logging(document: &[u8]) -> Result<dto::BucketLoggingStatus,
     parse(document)
 }
 
+/// Reads the document of PutBucketNotificationConfiguration.
+pub(crate) fn parse_notification(document: &[u8]) -> Result<dto::NotificationConfiguration, S3Error> {
+    parse::<KnownNotifications>(document)?;
+    parse(document)
+}
+
+/// That there is nothing in the document that s3s skips: one of which nothing is understood would be taken for an empty one, which removes what is there.
+struct KnownNotifications;
+
+impl<'xml> s3s::xml::Deserialize<'xml> for KnownNotifications {
+    fn deserialize(reader: &mut s3s::xml::Deserializer<'xml>) -> s3s::xml::DeResult<Self> {
+        reader.named_element("NotificationConfiguration", |reader| {
+            reader.for_each_element(|reader, name| match name {
+                b"TopicConfiguration" => reader.content::<dto::TopicConfiguration>().map(drop),
+                b"QueueConfiguration" => reader.content::<dto::QueueConfiguration>().map(drop),
+                b"CloudFunctionConfiguration" => reader.content::<dto::LambdaFunctionConfiguration>().map(drop),
+                b"EventBridgeConfiguration" => reader.content::<dto::EventBridgeConfiguration>().map(drop),
+                _ => Err(s3s::xml::DeError::UnexpectedTagName),
+            })
+        })?;
+        Ok(Self)
+    }
+}
+
 /// Reads the document of PutBucketWebsite.
 pub(crate) fn parse_website(document: &[u8]) -> Result<dto::WebsiteConfiguration, S3Error> {
     parse(document)

@@ -137,6 +137,13 @@ impl S3 {
         Self { service, store, disk, iam: Some(iam) }
     }
 
+    /// The same store behind a server that was started anew.
+    pub(crate) fn again(self, change: impl FnOnce(&mut S3Options)) -> Self {
+        let mut options = options();
+        change(&mut options);
+        Self::of((self.store, self.disk), options)
+    }
+
     /// With a bucket `bkt`.
     pub(crate) async fn with_bucket() -> Self {
         let s3 = Self::new().await;

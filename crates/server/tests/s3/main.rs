@@ -22,6 +22,7 @@ mod lifecycle;
 mod listing;
 mod logging;
 mod multipart;
+mod notifications;
 mod object_lock;
 mod objects;
 mod posts;

@@ -33,7 +33,7 @@ const SIGNED: &str = "[\"starts-with\",\"$x-amz-algorithm\",\"\"],[\"starts-with
     [\"starts-with\",\"$x-amz-date\",\"\"]";
 
 /// Posts a form with a policy that says `conditions` and is signed in Version 4.
-async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Answer {
+pub(crate) async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Answer {
     let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{conditions}"));
     let (credential, date, signature) = signed_form_v4(&policy);
     let mut all = vec![
@@ -47,7 +47,7 @@ async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Answer {
     post(s3, &all).await
 }
 
-const KEY: &str = "[\"starts-with\",\"$key\",\"\"]";
+pub(crate) const KEY: &str = "[\"starts-with\",\"$key\",\"\"]";
 
 #[tokio::test]
 async fn a_form_is_a_put() {

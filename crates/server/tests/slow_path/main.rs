@@ -37,6 +37,8 @@ mod listing;
 mod logging;
 #[path = "../s3/multipart.rs"]
 mod multipart;
+#[path = "../s3/notifications.rs"]
+mod notifications;
 #[path = "../s3/object_lock.rs"]
 mod object_lock;
 #[path = "../s3/objects.rs"]

@@ -51,4 +51,6 @@ pub struct Deleted {
     pub version: Option<VersionId>,
     /// Whether that is a delete marker.
     pub is_marker: bool,
+    /// The commit, if there was anything to be done.
+    pub seq: Option<Seq>,
 }

@@ -181,6 +181,9 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     }
 
     call.is_charged = payment::charges(ops, call).await?;
+    if let Some(watch) = &call.watch {
+        watch.admit(ops, call)?;
+    }
     let (least, most) = policy.and_then(|policy| policy.length()).unwrap_or((0, PUT_BYTES_MAX));
     quota::look_at(ops, call, least)?;
 
