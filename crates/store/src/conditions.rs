@@ -29,6 +29,16 @@ impl EtagMatch {
         EtagMatch::OneOf(value.split(',').map(bare_etag).filter(|tag| !tag.is_empty()).map(str::to_owned).collect())
     }
 
+    /// Whether any current object is meant, though the tag stands between quotes or among others: who wants to overwrite nothing must not overwrite
+    /// something by a slip.
+    #[must_use]
+    pub fn names_any(&self) -> bool {
+        match self {
+            EtagMatch::Any => true,
+            EtagMatch::OneOf(tags) => tags.iter().any(|tag| tag == "*"),
+        }
+    }
+
     /// Whether `etag` is one of the tags.
     #[must_use]
     pub fn matches(&self, etag: &Etag) -> bool {

@@ -53,7 +53,8 @@ pub struct PartsSummary {
     /// The manifest whose part rows describe them.
     #[n(1)]
     pub manifest: ManifestId,
-    /// The upload that it was, as long as it lies where it was first written: who completes it once more is told the same.
+    /// The upload that it was, as long as it lies where it was first written and nothing about it changes: who completes it once more is told the
+    /// same. Of an object that compaction put together, compaction's own, which nobody knows.
     #[n(2)]
     pub upload: Option<UploadId>,
 }

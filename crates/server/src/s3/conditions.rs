@@ -26,13 +26,26 @@ pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
 /// `If-Match` and `If-None-Match` of a write. AWS knows only `*` of the latter; tags mean here what they mean in HTTP.
 ///
 /// # Errors
-/// `NotImplemented` for conditions on dates.
+/// `NotImplemented` for conditions on dates, `InvalidArgument` for a list without tags.
 pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
     for name in ["if-modified-since", "if-unmodified-since"] {
         if call.list(name).is_some() {
             return Err(S3Error::unsupported(name));
         }
     }
-    let tags = |name: &str| call.list(name).map(|list| EtagMatch::parse(&list));
-    Ok(WriteConditions { if_none_match: tags("if-none-match"), if_match: tags("if-match") })
+    let if_none_match = match call.list("if-none-match") {
+        Some(list) => Some(match EtagMatch::parse(&list) {
+            tags if tags.names_any() => EtagMatch::Any,
+            EtagMatch::OneOf(tags) if tags.is_empty() => {
+                return Err(S3Error::argument(
+                    "If-None-Match",
+                    &list,
+                    "The header must name an entity tag, or any by *.",
+                ));
+            }
+            tags => tags,
+        }),
+        None => None,
+    };
+    Ok(WriteConditions { if_none_match, if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)) })
 }

@@ -145,6 +145,10 @@ async fn writes_are_conditional() {
     put("if-match", etag).await.expect(200);
     put("if-match", "\"other\"").await.refused(412, "PreconditionFailed");
     put("if-none-match", etag).await.refused(412, "PreconditionFailed");
+    for any in ["\"*\"", "*, *", "\"other\", *"] {
+        put("if-none-match", any).await.refused(412, "PreconditionFailed");
+    }
+    put("if-none-match", ",").await.refused(400, "InvalidArgument");
     put("if-none-match", "\"other\"").await.expect(200);
     put("if-match", "*").await.expect(200);
     s3.delete("/bkt/k").send(&s3).await.expect(204);

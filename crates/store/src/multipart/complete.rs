@@ -8,7 +8,11 @@ use gabion_metadata::{
     rows::{Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
 };
 
-use super::{Wanted, checksums::kind_name, rules};
+use super::{
+    Wanted,
+    checksums::{checksum_of, kind_name},
+    rules,
+};
 use crate::{
     CompleteUpload, DigestKind, PutResult, SecretKey, Store, StoreError, UploadRef, VersionId,
     copy::{crc64_of, extents_of},
@@ -109,10 +113,10 @@ impl Inner {
         Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count, encryption })
     }
 
-    /// What the completion of this upload made before, of the same parts.
+    /// What this completion made before: it names the same parts, and says nothing else of the whole. Conditions were judged then.
     ///
     /// # Errors
-    /// `NoSuchUpload` if it is not the current object; `Key`.
+    /// `NoSuchUpload` if it is not the current object, or has changed since; `Key`.
     fn completed_before(
         &self,
         request: &CompleteUpload,
@@ -121,7 +125,16 @@ impl Inner {
         let UploadRef { bucket, key, upload } = &request.target;
         let row = self.object(bucket, key)?.ok_or(StoreError::NoSuchUpload)?;
         let parts = row.parts.filter(|parts| parts.upload == Some(*upload)).ok_or(StoreError::NoSuchUpload)?;
-        if request.parts.len() != parts.count as usize {
+        let is_ascending = request.parts.windows(2).all(|pair| pair[0].part_number < pair[1].part_number);
+        let is_it = |checksum: Checksum| {
+            let algorithm = checksum.algorithm();
+            checksum_of(&row.checksums, algorithm) == Some(checksum)
+        };
+        if request.parts.len() != parts.count as usize
+            || !is_ascending
+            || request.expected_size.is_some_and(|size| size != row.size)
+            || !request.checksum.is_none_or(is_it)
+        {
             return Err(StoreError::NoSuchUpload);
         }
         for named in &request.parts {

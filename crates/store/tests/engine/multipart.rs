@@ -99,6 +99,14 @@ async fn whole_and_composite_checksums() {
         assert_eq!((&again.etag, again.seq, again.checksums), (&put.etag, put.seq, put.checksums));
         let fewer = CompleteUpload { parts: right.parts[..1].to_vec(), ..right.clone() };
         assert!(matches!(store.complete_upload(fewer).await, Err(StoreError::NoSuchUpload)));
+        let wrong = [
+            CompleteUpload { checksum: Some(checksum(algorithm, b"x")), ..right.clone() },
+            CompleteUpload { expected_size: Some(151), ..right.clone() },
+            CompleteUpload { parts: vec![right.parts[0].clone(); 2], ..right.clone() },
+        ];
+        for wrong in wrong {
+            assert!(matches!(store.complete_upload(wrong).await, Err(StoreError::NoSuchUpload)));
+        }
         let mut other = right.clone();
         other.parts[0].etag = right.parts[1].etag.clone();
         assert!(matches!(store.complete_upload(other).await, Err(StoreError::NoSuchUpload)));

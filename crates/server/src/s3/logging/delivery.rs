@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Logging;
 use super::config::Source;
-use super::record::{Also, AlsoDone, Draft};
+use super::record::{AlsoDone, Draft};
 use crate::ops::Ops;
 use crate::s3::encryption;
 
@@ -91,11 +91,12 @@ impl Deliveries {
     /// Writes down what a request did.
     pub(crate) async fn log(&self, ops: &Ops, draft: &Draft, response: &Response<Body>, error: Option<&'static str>) {
         let now_ms = ops.clock.now_ms();
+        // A copy that failed may not have come to its source; and why it failed is not the matter of the source's owner.
         if let Some((bucket, logging, also)) = &draft.source
+            && response.status().is_success()
             && let Ok(info) = ops.store.head_bucket(bucket).await
         {
-            let also = Also { status: response.status(), error, ..also.clone() };
-            self.add(bucket, logging, draft.event_ms, draft.line_of(&info.owner, bucket, &also, now_ms), now_ms);
+            self.add(bucket, logging, draft.event_ms, draft.line_of(&info.owner, bucket, also, now_ms), now_ms);
         }
         let Some(logging) = &draft.logging else { return };
         // The bucket may just have been deleted: then nobody wants to read it.

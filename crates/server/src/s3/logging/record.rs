@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use gabion_types::BucketName;
+use gabion_types::limits::KEY_BYTES_MAX;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -23,6 +24,8 @@ use crate::s3::route::Operation;
 const QUOTED: &AsciiSet = &CONTROLS.add(b'"').add(b'[').add(b']');
 /// Longest text of a client in a line, in bytes.
 const TEXT_BYTES_MAX: usize = 2048;
+/// Longest version id in the lines of what a request did besides, in bytes; those that there are have 16.
+const VERSION_BYTES_MAX: usize = 64;
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// A request that is to be logged, as it was when it began: some of it is gone when it has been answered.
@@ -107,6 +110,8 @@ impl Draft {
                 sent: sent.as_deref(),
                 size,
                 version: number("x-amz-version-id").unwrap_or(&self.version),
+                referer: &self.referer,
+                agent: &self.agent,
             },
             now_ms,
         )
@@ -114,18 +119,30 @@ impl Draft {
 
     /// The line of something that the request did as well, in a bucket of this owner.
     pub(super) fn line_of(&self, owner: &str, bucket: &BucketName, also: &Also, now_ms: u64) -> String {
+        // A thousand of them may come of one request: they say again only what it takes to find it.
+        let key = match short(&also.key, KEY_BYTES_MAX) {
+            "" => "-".to_owned(),
+            key => url_encoded(key).to_string(),
+        };
         self.write(
             owner,
             &Line {
                 bucket,
                 operation: also.operation,
-                key: &url_encoded(&also.key).to_string(),
+                key: &key,
                 uri: "-",
                 status: also.status,
                 error: also.error,
                 sent: None,
                 size: None,
-                version: also.version.as_deref().map(bare).as_deref().unwrap_or("-"),
+                version: also
+                    .version
+                    .as_deref()
+                    .map(|version| bare(short(version, VERSION_BYTES_MAX)))
+                    .as_deref()
+                    .unwrap_or("-"),
+                referer: "-",
+                agent: "-",
             },
             now_ms,
         )
@@ -153,8 +170,8 @@ impl Draft {
             of.error.unwrap_or("-"),
             of.sent.unwrap_or("-"),
             of.size.unwrap_or("-"),
-            self.referer,
-            self.agent,
+            of.referer,
+            of.agent,
             of.version,
             self.host,
         );
@@ -173,6 +190,8 @@ struct Line<'a> {
     sent: Option<&'a str>,
     size: Option<&'a str>,
     version: &'a str,
+    referer: &'a str,
+    agent: &'a str,
 }
 
 /// Something that a request did beside what it is named for, and that has a line of its own: it deleted one object of many, or read the
@@ -298,8 +317,11 @@ fn header(headers: &HeaderMap, name: &http::HeaderName) -> String {
 
 /// A text of a client, so that it can stand between quotes.
 fn quoted(text: &str) -> String {
-    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
-    utf8_percent_encode(&text[..end], QUOTED).to_string()
+    utf8_percent_encode(short(text, TEXT_BYTES_MAX), QUOTED).to_string()
+}
+
+fn short(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 /// The same where there are no quotes.
