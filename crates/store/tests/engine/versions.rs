@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gabion_store::{
-    Attributes, ConfigScope, CopySource, DeleteObject, GetObject, ListVersions, ReadConditions, Retention,
+    Attributes, ConfigScope, CopySource, DeleteObject, GetObject, ListDetails, ListVersions, ReadConditions, Retention,
     RetentionMode, Store, StoreError, VERSIONING, VersionId, Versioning,
 };
 use proptest::prelude::*;
@@ -62,6 +62,9 @@ struct Expected {
     content: Option<Bytes>,
     tags: Vec<(String, String)>,
 }
+
+/// A key, and of a version its id, whether it is the newest, and whether it is a delete marker; nothing of a common prefix.
+type Told = (String, Option<(VersionId, bool, bool)>);
 
 struct Run {
     world: World,
@@ -271,6 +274,29 @@ impl Run {
             }
         }
         assert_eq!(told, expected);
+        if !delimited {
+            let current = expected.iter().filter(|(_, told)| matches!(told, Some((_, true, false)))).cloned().collect();
+            self.list_details(max, prefix, true, expected).await;
+            self.list_details(max, prefix, false, current).await;
+        }
+    }
+
+    /// What walks a whole bucket finds the same.
+    async fn list_details(&self, max: usize, prefix: &str, all_versions: bool, expected: Vec<Told>) {
+        let (mut told, mut after) = (Vec::new(), None);
+        loop {
+            let request = ListDetails { bucket: bucket("bucket"), prefix: prefix.to_owned(), all_versions, after, max };
+            let page = self.store.list_details(request).await.unwrap();
+            assert!(page.entries.len() <= max);
+            for entry in page.entries {
+                told.push((entry.key, Some((entry.info.version, entry.is_latest, entry.is_marker))));
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(told, expected, "all versions: {all_versions}");
     }
 
     /// All that can be read is what it should be.
