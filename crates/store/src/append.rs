@@ -5,7 +5,7 @@
 //! the one that he began with, as when it is overwritten.
 //!
 //! Gathering: a record names all extents, at up to 56 bytes each, so that many tiny ones would cost more than the bytes. An append takes
-//! along the extents at the end that are no longer than itself and what it took along so far, up to the length of a record's data. So ten thousand
+//! along the extents at the end that are no longer than itself and what it took along so far, up to half the length of a record's data. So ten thousand
 //! appends of 100 bytes leave some ten extents, and each byte is written again a logarithmic number of times, and never once its extent is long.
 
 use std::sync::Arc;
@@ -29,6 +29,9 @@ use crate::{
     mutation::{Data, Mutation, PutObjectMutation},
     store::Inner,
 };
+
+/// A record gathers no more bytes: half of what it can hold, so that appends need no larger segments than puts do.
+const GATHERED_BYTES_MAX: u64 = INLINE_BYTES_MAX as u64 / 2;
 
 impl Store {
     /// Adds bytes to the end of an object, or makes it where there is none; durable and visible when it resolves. As [`Store::put_object`], the object
@@ -214,7 +217,7 @@ fn goes_along(extents: &[Extent], len: u64) -> u64 {
     let mut gathered = len;
     for extent in extents.iter().rev() {
         let extent_len = u64::from(extent.len);
-        if extent_len > gathered || gathered + extent_len > INLINE_BYTES_MAX as u64 {
+        if extent_len > gathered || gathered + extent_len > GATHERED_BYTES_MAX {
             break;
         }
         gathered += extent_len;
@@ -308,7 +311,7 @@ mod tests {
             // Each extent is longer than the next, or they are long.
             let doublings = u64::from(total.ilog2()) + 1;
             prop_assert!(written <= total * doublings, "{} bytes are written for {}", written, total);
-            prop_assert!(extents.windows(2).all(|two| two[0].len > two[1].len || two[0].len + two[1].len > INLINE_BYTES_MAX as u32));
+            prop_assert!(extents.windows(2).all(|two| two[0].len > two[1].len || u64::from(two[0].len + two[1].len) > GATHERED_BYTES_MAX));
         }
     }
 
@@ -319,6 +322,6 @@ mod tests {
             assert_eq!(begins_at(&extents, len), expected, "{len}");
         }
         assert_eq!((goes_along(&extents, 2), goes_along(&extents, 3), goes_along(&extents, 0)), (0, 11, 0));
-        assert_eq!(goes_along(&extents, INLINE_BYTES_MAX as u64), 0);
+        assert_eq!(goes_along(&extents, GATHERED_BYTES_MAX), 0);
     }
 }

@@ -4,7 +4,7 @@
 //! newest version is a delete marker, there is no current object (docs/adr/0016).
 
 use gabion_metadata::{
-    IndexSnapshot, Order, ScanRange, Table, Value,
+    IndexError, IndexSnapshot, Order, ScanRange, Table, Value,
     keys::{self, VersionKey},
     rows::{ObjectRow, Row, VersionKind},
 };
@@ -49,13 +49,9 @@ impl Inner {
         key: &ObjectKey,
         version: Option<VersionId>,
     ) -> Result<Located, StoreError> {
-        if version.is_some() {
-            return self.require_version_in(&*self.index.snapshot(), bucket, key, version);
-        }
-        let row_key = keys::object(bucket, key);
-        match self.index.get(Table::Object, &row_key)? {
-            Some(value) => Located::new(Table::Object, row_key, value),
-            None => Err(self.no_object(bucket, key)?),
+        match version {
+            None => self.current(bucket, key, |row_key| self.index.get(Table::Object, row_key)),
+            Some(_) => self.require_version_in(&*self.index.snapshot(), bucket, key, version),
         }
     }
 
@@ -68,11 +64,7 @@ impl Inner {
         version: Option<VersionId>,
     ) -> Result<Located, StoreError> {
         let Some(version) = version else {
-            let row_key = keys::object(bucket, key);
-            return match index.get(Table::Object, &row_key)? {
-                Some(value) => Located::new(Table::Object, row_key, value),
-                None => Err(self.no_object(bucket, key)?),
-            };
+            return self.current(bucket, key, |row_key| index.get(Table::Object, row_key));
         };
         match locate(index, bucket, key, version)? {
             Some(found) => found.object(true),
@@ -80,6 +72,20 @@ impl Inner {
                 self.require_bucket(bucket)?;
                 Err(StoreError::NoSuchVersion(version))
             }
+        }
+    }
+
+    /// The current object under a key, as `look` finds its row.
+    fn current(
+        &self,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        look: impl FnOnce(&[u8]) -> Result<Option<Value>, IndexError>,
+    ) -> Result<Located, StoreError> {
+        let row_key = keys::object(bucket, key);
+        match look(&row_key)? {
+            Some(value) => Located::new(Table::Object, row_key, value),
+            None => Err(self.no_object(bucket, key)?),
         }
     }
 
