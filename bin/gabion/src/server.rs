@@ -121,6 +121,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     store.keep_keys(Arc::new(keys::ring(key_sources, &store).await?));
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
     let iam = iam(&config, store.clone(), credentials)?;
+    admin.set_audit(audit.clone(), Arc::new(SystemClock));
     let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit, notifications)?;
     let stop_tasks = CancellationToken::new();
     let stop_notifying = CancellationToken::new();
@@ -240,8 +241,12 @@ fn iam(config: &Config, store: Store, root: Credentials) -> Result<Arc<Iam>, Fai
         canonical_id: config.iam_canonical_id.clone().unwrap_or(derived.canonical_id),
         ..derived
     };
-    let options =
-        IamOptions { root, first_account, seal_key: config.iam_key_file.as_deref().map(seal_key).transpose()? };
+    let options = IamOptions {
+        root,
+        first_account,
+        seal_key: config.iam_key_file.as_deref().map(seal_key).transpose()?,
+        near_providers: config.iam_near_providers,
+    };
     Iam::open(store, options, Arc::new(SystemClock), Arc::new(OsEntropy)).map_err(|error| match error {
         StoreError::InvalidRequest(why) => Failure::config(why),
         other => Failure::failed(format!("users and policies can not be read: {other}")),

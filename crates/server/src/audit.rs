@@ -1,9 +1,10 @@
 //! The audit log: who did what, from where, and what came of it; one JSON object per request and line, to a file or standard output, and to a
-//! webhook.
+//! webhook. Requests are those to S3, IAM and STS, and those that change something over the admin port.
 //!
 //! Requests never wait for it. The file's writer is that of the access log. Lines for the webhook go through a bounded queue to a task that posts them in
 //! batches (`application/x-ndjson`) and tries again until they are taken: at least once, as long as the server lives and the queue has
-//! room; what does not fit is dropped and counted. Lines hold no signatures, tokens or secrets.
+//! room; what does not fit is dropped and counted. The queue is in memory: what a crash takes of it is in the file, if there is one. Lines hold
+//! no signatures, tokens or secrets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +71,32 @@ pub(crate) struct Entry<'a> {
     pub(crate) status: StatusCode,
 }
 
+/// What is logged of a request over the admin port.
+pub(crate) struct OperatorEntry<'a> {
+    pub(crate) time_ms: u64,
+    pub(crate) peer: Peer,
+    /// `admin:KIND/ACTION`.
+    pub(crate) operation: &'a str,
+    /// What was asked for; nothing of who was not let in.
+    pub(crate) request: Option<Value>,
+    pub(crate) status: StatusCode,
+}
+
+#[derive(Serialize)]
+struct OperatorLine<'a> {
+    time: String,
+    peer: String,
+    tls: bool,
+    operation: &'a str,
+    outcome: &'static str,
+    status: u16,
+    /// Who has the admin token; nothing for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<Value>,
+}
+
 #[derive(Serialize)]
 struct Line<'a> {
     time: String,
@@ -119,7 +147,14 @@ impl AuditLog {
     }
 
     pub(crate) fn write(&self, entry: &Entry<'_>) {
-        let line = render(entry);
+        self.push(render(entry));
+    }
+
+    pub(crate) fn write_operator(&self, entry: OperatorEntry<'_>) {
+        self.push(render_operator(entry));
+    }
+
+    fn push(&self, line: Vec<u8>) {
         if let Some(file) = &self.file {
             file.push(line.clone());
         }
@@ -149,7 +184,34 @@ fn render(entry: &Entry<'_>) -> Vec<u8> {
         query: entry.query.map(without_secrets),
         user_agent: entry.user_agent,
     };
-    let mut bytes = serde_json::to_vec(&line).expect("a line has only texts and numbers");
+    ended(&line)
+}
+
+fn render_operator(entry: OperatorEntry<'_>) -> Vec<u8> {
+    let is_known = !matches!(entry.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    ended(&OperatorLine {
+        time: timestamp(entry.time_ms),
+        peer: entry.peer.address.to_string(),
+        tls: entry.peer.tls,
+        operation: entry.operation,
+        outcome: outcome(entry.status),
+        status: entry.status.as_u16(),
+        principal: is_known.then_some("operator"),
+        request: entry.request.filter(|_| is_known).map(told),
+    })
+}
+
+/// A request without its secrets, and without what it leaves open.
+fn told(request: Value) -> Value {
+    let Value::Object(fields) = request else { return Value::Null };
+    let is_secret = |name: &str| ["secret", "token", "password"].iter().any(|word| name.contains(word));
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_null() && *value != Value::Bool(false));
+    fields.map(|(name, value)| if is_secret(&name) { (name, "***".into()) } else { (name, value) }).collect()
+}
+
+/// A line with its end.
+fn ended(line: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(line).expect("a line has only texts and numbers");
     bytes.push(b'\n');
     bytes
 }
@@ -243,6 +305,28 @@ mod tests {
         let line = String::from_utf8(render(&entry(None, StatusCode::FORBIDDEN))).unwrap();
         assert!(line.contains("\"denied\"") && !line.contains("principal"), "{line}");
         assert_eq!(outcome(StatusCode::SERVICE_UNAVAILABLE), "failed");
+    }
+
+    #[test]
+    fn an_operators_line_has_no_secret_and_a_strangers_nothing_at_all() {
+        let line = |status| {
+            let request =
+                serde_json::json!({ "user": "ann", "secret_key": "very secret", "account": null, "force": false });
+            let peer = Peer { address: "127.0.0.1:4711".parse().unwrap(), tls: false };
+            let (operation, request) = ("admin:key/create", Some(request));
+            let entry = OperatorEntry { time_ms: 1_700_000_000_123, peer, operation, request, status };
+            String::from_utf8(render_operator(entry)).unwrap()
+        };
+        let rest = |outcome: &str, more: &str| {
+            format!(
+                "{{\"time\":\"2023-11-14T22:13:20.123Z\",\"peer\":\"127.0.0.1:4711\",\"tls\":false,\
+                 \"operation\":\"admin:key/create\",\"outcome\":{outcome}{more}}}\n"
+            )
+        };
+        let request = ",\"principal\":\"operator\",\"request\":{\"secret_key\":\"***\",\"user\":\"ann\"}";
+        assert_eq!(line(StatusCode::OK), rest("\"allowed\",\"status\":200", request));
+        assert_eq!(line(StatusCode::CONFLICT), rest("\"allowed\",\"status\":409", request));
+        assert_eq!(line(StatusCode::UNAUTHORIZED), rest("\"denied\",\"status\":401", ""));
     }
 
     /// The webhook refuses once; what it was posted comes again, and nothing is lost.

@@ -2,6 +2,7 @@
 //!
 //! Every request is bounded in time and in bytes, follows no redirection, and makes a connection of its own, but for those of a [`Poster`].
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,13 +20,54 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Gets a document of at most `bytes_max`.
+/// Which servers may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Any: an operator has named it.
+    Any,
+    /// None on this machine, on its link, or where clouds tell machines their secrets: somebody else has named it.
+    Foreign,
+}
+
+impl Reach {
+    fn includes(self, address: IpAddr) -> bool {
+        self == Reach::Any || !is_near(address)
+    }
+}
+
+/// Where clouds tell machines about themselves, beside the link-local 169.254.169.254 and its like.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
+const METADATA_V6: [u16; 2] = [0xfd00, 0x0ec2];
+
+fn is_near(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let is_this_network = v4.octets()[0] == 0;
+            let is_no_server = v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || is_this_network;
+            is_no_server || v4.is_link_local() || METADATA_V4.contains(&v4)
+        }
+        IpAddr::V6(v6) => {
+            let is_no_server = v6.is_loopback() || v6.is_multicast() || v6.is_unspecified();
+            is_no_server || v6.is_unicast_link_local() || v6.segments().starts_with(&METADATA_V6)
+        }
+    }
+}
+
+/// Gets a document of at most `bytes_max` from a server within `reach`.
 ///
 /// # Errors
 /// With a sentence for the log.
-pub(crate) async fn get(url: &str, bytes_max: usize, patience: Duration) -> Result<Bytes, String> {
+pub(crate) async fn get(url: &str, bytes_max: usize, patience: Duration, reach: Reach) -> Result<Bytes, String> {
     let request = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
-    send(url, request, Empty::<Bytes>::new(), bytes_max, patience).await
+    send(url, request, Empty::<Bytes>::new(), Bounds { bytes_max, patience, reach }).await
+}
+
+/// What a request keeps to.
+struct Bounds {
+    bytes_max: usize,
+    patience: Duration,
+    reach: Reach,
 }
 
 /// Posts lines of JSON; what comes back is of no interest as long as it says that they were taken.
@@ -42,31 +84,37 @@ pub(crate) async fn post(
     if let Some(authorization) = authorization {
         request = request.header(AUTHORIZATION, authorization);
     }
-    send(url, request, Full::new(lines), ANSWER_BYTES_MAX, patience).await.map(drop)
+    let bounds = Bounds { bytes_max: ANSWER_BYTES_MAX, patience, reach: Reach::Any };
+    send(url, request, Full::new(lines), bounds).await.map(drop)
 }
 
 /// Longest answer to a post.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-async fn send<B>(
-    url: &str,
-    request: http::request::Builder,
-    body: B,
-    bytes_max: usize,
-    patience: Duration,
-) -> Result<Bytes, String>
+async fn send<B>(url: &str, request: http::request::Builder, body: B, bounds: Bounds) -> Result<Bytes, String>
 where
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
+    let Bounds { bytes_max, patience, reach } = bounds;
     let exchange = async {
         let address = Address::parse(url)?;
         let request = address.complete(request).body(body).map_err(|error| error.to_string())?;
-        Connection::open(&address).await?.exchange(request, bytes_max).await
+        Connection::open(&address, reach).await?.exchange(request, bytes_max).await
     };
     match tokio::time::timeout(patience, exchange).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("no answer within {} s", patience.as_secs())),
     }
+}
+
+/// Connects to one of the addresses of a host: to no other than those that were looked at.
+async fn connect(host: &str, port: u16, reach: Reach) -> Result<TcpStream, String> {
+    let found = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
+    let addresses: Vec<SocketAddr> = found.filter(|address| reach.includes(address.ip())).collect();
+    if addresses.is_empty() {
+        return Err(format!("{host} has no address that may be asked: it is on this machine or its link"));
+    }
+    TcpStream::connect(addresses.as_slice()).await.map_err(|error| error.to_string())
 }
 
 /// Posts documents to one address, over a connection that is kept from one to the next.
@@ -107,7 +155,7 @@ impl Poster {
         };
         let mut connection = match kept {
             Some(kept) => kept,
-            None => Connection::open(&address).await?,
+            None => Connection::open(&address, Reach::Any).await?,
         };
         let mut request = Request::builder().method(Method::POST).header(CONTENT_TYPE, self.content_type);
         if let Some(authorization) = &self.authorization {
@@ -165,9 +213,8 @@ impl<B> Connection<B>
 where
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
-    async fn open(address: &Address) -> Result<Self, String> {
-        let connecting = TcpStream::connect((address.host.as_str(), address.port));
-        let stream = connecting.await.map_err(|error| error.to_string())?;
+    async fn open(address: &Address, reach: Reach) -> Result<Self, String> {
+        let stream = connect(&address.host, address.port, reach).await?;
         if !address.tls {
             return Self::over(stream).await;
         }
@@ -223,4 +270,56 @@ fn connector() -> Result<TlsConnector, String> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::clone(CONFIG.get_or_init(|| Arc::new(config)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_near_is_not_asked_for_others() {
+        let table = [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("0.0.0.0", true),
+            ("0.1.2.3", true),
+            ("169.254.169.254", true),
+            ("169.254.170.2", true),
+            ("100.100.100.200", true),
+            ("168.63.129.16", true),
+            ("192.0.0.192", true),
+            ("224.0.0.1", true),
+            ("255.255.255.255", true),
+            ("::1", true),
+            ("::", true),
+            ("fe80::1", true),
+            ("fd00:ec2::254", true),
+            ("::ffff:127.0.0.1", true),
+            ("::ffff:169.254.169.254", true),
+            ("10.0.0.1", false),
+            ("192.168.1.1", false),
+            ("203.0.113.7", false),
+            ("::ffff:203.0.113.7", false),
+            ("fd00:1234::1", false),
+            ("2001:db8::1", false),
+        ];
+        for (address, expected) in table {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(is_near(address), expected, "{address}");
+            assert!(Reach::Any.includes(address) && Reach::Foreign.includes(address) != expected, "{address}");
+        }
+    }
+
+    /// Also where a name, or a number in another form, stands for it: what counts is where the connection would go.
+    #[tokio::test]
+    async fn nothing_near_is_connected_to() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "0177.0.0.1"] {
+            let url = format!("http://{host}:{port}/");
+            let refused = get(&url, 10, Duration::from_secs(10), Reach::Foreign).await.unwrap_err();
+            assert!(refused.contains("may be asked") || !refused.contains("answer"), "{host}: {refused}");
+        }
+        assert!(futures::FutureExt::now_or_never(listener.accept()).is_none(), "nobody came");
+    }
 }

@@ -148,7 +148,7 @@ settings! {
         "Whose the objects are in buckets that do not say. BucketOwnerEnforced: the bucket's owner's, and ACLs do not count, as on AWS. BucketOwnerPreferred and \
          ObjectWriter: the writer's, and ACLs count, as on AWS before 2023.";
     "audit.log" => audit_log: AccessLogChoice = "off",
-        "Who did what, from where, and what came of it: one JSON line per request to S3, IAM and STS. A file is opened anew on SIGHUP.";
+        "Who did what, from where, and what came of it: one JSON line per request to S3, IAM and STS, and per change over the admin port. A file is opened anew on SIGHUP.";
     "audit.webhook" => audit_webhook: Option<String> = "",
         "Where such lines are posted as well (http:// or https://, application/x-ndjson), again until they are taken, as far as they fit into memory.";
     "audit.token_file" => audit_token_file: Option<PathBuf> = "",
@@ -160,6 +160,9 @@ settings! {
         "Id of the deployment's own account, 12 digits. By default it follows from the deployment's id. Set it before there are users.";
     "iam.canonical_id" => iam_canonical_id: Option<String> = "",
         "What ACLs and owners of buckets name the deployment's own account by. By default it follows from the deployment's id.";
+    "iam.near_providers" => iam_near_providers: bool = "false",
+        "Whether OpenID Connect providers, which administrators of accounts name, may be on this machine, on its link, or at the addresses where clouds tell \
+         machines their secrets.";
     "access_log" => access_log: AccessLogChoice = "off",
         "One JSON line per request. A file is opened anew on SIGHUP.";
     "workers" => workers: Option<usize> = "",

@@ -37,30 +37,28 @@ pub(crate) struct BucketPolicy {
     /// Nothing when it is not understood, which a newer program wrote: then it denies everything.
     pub(crate) policy: Option<Arc<Policy>>,
     pub(crate) is_public: bool,
-    /// Whether the root user of the bucket's account may be denied to read, change and delete it.
-    pub(crate) binds_root: bool,
 }
 
 impl BucketPolicy {
-    /// As it is stored: a byte that says whether it binds the root user, then the document as it was sent.
-    pub(crate) fn encode(document: &[u8], binds_root: bool) -> Vec<u8> {
-        [if binds_root { BINDING } else { SPARING }, document].concat()
+    /// As it is stored: a byte, then the document as it was sent.
+    pub(crate) fn encode(document: &[u8]) -> Vec<u8> {
+        [MARK, document].concat()
     }
 
     /// The document as it was sent.
     pub(crate) fn document(stored: &[u8]) -> &[u8] {
-        stored.get(SPARING.len()..).unwrap_or_default()
+        stored.get(MARK.len()..).unwrap_or_default()
     }
 
     fn decode(stored: &[u8]) -> Self {
         let policy = Policy::parse(Self::document(stored)).ok().map(Arc::new);
         let is_public = policy.as_ref().is_some_and(|policy| policy.is_public());
-        Self { policy, is_public, binds_root: !stored.starts_with(SPARING) }
+        Self { policy, is_public }
     }
 }
 
-const SPARING: &[u8] = b"=";
-const BINDING: &[u8] = b"!";
+/// Before a document. Others wrote another byte where the root user of the account was to be bound, too, which nothing does any more.
+const MARK: &[u8] = b"=";
 
 impl BucketAccess {
     pub(crate) fn parse(configs: &Configs) -> Self {

@@ -7,21 +7,23 @@ mod health;
 mod status;
 mod users;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::extract::State;
-use axum::http::{Request, StatusCode, header};
+use axum::http::{Method, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
+use gabion_platform::Clock;
 use gabion_store::Store;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 use tower::ServiceExt;
 
+use crate::audit::{AuditLog, OperatorEntry};
 use crate::http::{Answer, Handler, Peer, RequestBody};
 use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
@@ -54,6 +56,7 @@ struct Shared {
     changes: Option<Arc<Changes>>,
     /// Users and policies, once they were read.
     iam: ArcSwapOption<Iam>,
+    audit: OnceLock<(AuditLog, Arc<dyn Clock>)>,
 }
 
 /// Longest body of a request for a change, in bytes.
@@ -79,6 +82,7 @@ impl Admin {
                 version,
                 changes: changes.map(Arc::new),
                 iam: ArcSwapOption::empty(),
+                audit: OnceLock::new(),
             }),
         }
     }
@@ -91,6 +95,14 @@ impl Admin {
     /// Hands over users and policies, so that they can be changed.
     pub fn set_iam(&self, iam: Arc<Iam>) {
         self.shared.iam.store(Some(iam));
+    }
+
+    /// Says where it is written down what operators change; the first time counts.
+    pub fn set_audit(&self, audit: AuditLog, clock: Arc<dyn Clock>) {
+        if audit.is_on() {
+            // Whoever comes second has the same one.
+            let _ = self.shared.audit.set((audit, clock));
+        }
     }
 
     /// The handler to serve on the admin port.
@@ -107,7 +119,7 @@ impl Admin {
             .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
             .fallback(|| async { (StatusCode::NOT_FOUND, "see /health/live, /health/ready, /metrics and /status\n") })
             .with_state(self.clone());
-        AdminHandler { router }
+        AdminHandler { router, shared: Arc::clone(&self.shared) }
     }
 
     fn phase(&self) -> Arc<Phase> {
@@ -119,17 +131,45 @@ impl Admin {
 #[derive(Clone)]
 pub struct AdminHandler {
     router: Router,
+    shared: Arc<Shared>,
 }
 
 impl Handler for AdminHandler {
     type Body = Body;
 
-    async fn handle(&self, request: Request<RequestBody>, _: Peer) -> Answer<Body> {
+    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Body> {
         let request = request.map(Body::new);
+        match self.shared.audit.get().filter(|_| request.method() == Method::POST) {
+            Some((audit, clock)) => self.audited(request, peer, audit, &**clock).await.into(),
+            None => self.run(request).await.into(),
+        }
+    }
+}
+
+impl AdminHandler {
+    async fn run(&self, request: Request<Body>) -> Response<Body> {
         match self.router.clone().oneshot(request).await {
-            Ok(response) => response.into(),
+            Ok(response) => response,
             Err(never) => match never {},
         }
+    }
+
+    /// Answers a request that may change something, and writes it down: but for one that only looked.
+    async fn audited(&self, request: Request<Body>, peer: Peer, audit: &AuditLog, clock: &dyn Clock) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let operation = format!("admin:{}", parts.uri.path().trim_start_matches("/iam/").trim_start_matches('/'));
+        let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
+            return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+        };
+        let asked = serde_json::from_slice(&body).ok();
+        let response = self.run(Request::from_parts(parts, Body::from(body))).await;
+        let status = response.status();
+        let only_looks = operation.ends_with("/list") || operation.ends_with("/show");
+        if !(only_looks && status.is_success()) {
+            let time_ms = clock.now_ms();
+            audit.write_operator(OperatorEntry { time_ms, peer, operation: &operation, request: asked, status });
+        }
+        response
     }
 }
 

@@ -217,3 +217,66 @@ async fn changes_want_the_token_and_sense() {
     assert_eq!(post_page(&admin, "/targets/drain", Some(TOKEN), r#"{"target":"/t0/"}"#).await.0, StatusCode::OK);
     store.shutdown().await;
 }
+
+#[tokio::test]
+async fn what_operators_change_is_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let (file, writer) = AccessLog::open(AccessLogTarget::File(path.clone())).unwrap();
+    let (audit, _) = AuditLog::new(Some(file), None);
+    let changes = Changes::new(crate::credentials::SecretKey::new("right"), Arc::new(Opener));
+    let admin = Admin::new(Registry::default(), "0.0.0", Some(changes));
+    let store = store(0).await;
+    let clock = Arc::new(ManualClock::new(1_700_000_000_123));
+    let options = crate::iam::IamOptions {
+        root: crate::credentials::Credentials::new("ROOT", "secret"),
+        first_account: crate::credentials::Account::first("test"),
+        seal_key: None,
+        near_providers: false,
+    };
+    let entropy = Arc::new(SeededEntropy::new(8));
+    admin.set_iam(Iam::open(store.clone(), options, Arc::clone(&clock) as Arc<dyn Clock>, entropy).unwrap());
+    admin.set_phase(Phase::Serving(store.clone()));
+    let handler = admin.handler();
+    let peer = Peer { address: "192.0.2.1:4711".parse().unwrap(), tls: false };
+    let ask = async |path: &str, token: &str, body: &str| {
+        let request = Request::builder().method("POST").uri(path).header(header::CONTENT_TYPE, "application/json");
+        let request = request.header(header::AUTHORIZATION, token).body(Body::from(body.to_owned())).unwrap();
+        handler.audited(request, peer, &audit, &*clock).await.status()
+    };
+    let key = r#"{"account":null,"access_key":"TAKEN","secret_key":"over from elsewhere"}"#;
+    let table = [
+        ("/iam/user/create", "Bearer right", r#"{"name":"ann"}"#, StatusCode::OK),
+        ("/iam/user/list", "Bearer right", "{}", StatusCode::OK),
+        ("/iam/user/create", "Bearer right", r#"{"name":"ann"}"#, StatusCode::CONFLICT),
+        ("/iam/key/create", "Bearer right", key, StatusCode::OK),
+        ("/iam/user/list", "Bearer wrong", r#"{"name":"stranger"}"#, StatusCode::UNAUTHORIZED),
+        ("/targets/drain", "Bearer right", r#"{"target":"/t0","dry_run":true}"#, StatusCode::BAD_REQUEST),
+    ];
+    for (path, token, body, expected) in table {
+        assert_eq!(ask(path, token, body).await, expected, "{path} {body}");
+    }
+    store.shutdown().await;
+    drop((handler, admin, audit));
+    writer.close();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let shown = |line: &str| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((line["peer"].as_str(), line["time"].as_str().is_some()), (Some("192.0.2.1:4711"), true));
+        format!(
+            "{} {} {} {} {}",
+            line["operation"], line["outcome"], line["status"], line["principal"], line["request"]
+        )
+        .replace('"', "")
+    };
+    assert_eq!(
+        text.lines().map(shown).collect::<Vec<_>>(),
+        [
+            "admin:user/create allowed 200 operator {name:ann}",
+            "admin:user/create allowed 409 operator {name:ann}",
+            "admin:key/create allowed 200 operator {access_key:TAKEN,secret_key:***}",
+            "admin:user/list denied 401 null null",
+            "admin:targets/drain allowed 400 operator {dry_run:true,target:/t0}",
+        ]
+    );
+}

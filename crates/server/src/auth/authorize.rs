@@ -381,8 +381,7 @@ impl<'a> Judge<'a> {
         let by = |layers| decide_by(caller, &self.names, action, resource, context, layers);
         let Some(stored) = &access.policy else { return by(layers) };
         let is_bucket_owner = self.owner == caller.account.canonical_id;
-        let recovers =
-            RECOVERY.contains(&action) && is_bucket_owner && caller.principal == Principal::Root && !stored.binds_root;
+        let recovers = RECOVERY.contains(&action) && is_bucket_owner && caller.principal == Principal::Root;
         if recovers {
             return by(layers);
         }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use gabion_policy::Context;
 
+use super::api::Form;
+use super::state::Tenant;
 use crate::credentials::Identity;
 use crate::s3::date;
 
@@ -49,3 +51,54 @@ pub(crate) fn context(caller: &Identity, origin: &Origin) -> Context {
     }
     context
 }
+
+/// The keys of a request to IAM beside them: what it brings, and what whoever it is about has already.
+///
+/// Source: AWS, "Actions, resources, and condition keys for AWS Identity and Access Management".
+pub(crate) fn add_of_iam(context: &mut Context, action: &str, form: &Form, tenant: Option<&Tenant>) {
+    let Some(action) = action.strip_prefix("iam:") else { return };
+    // What is malformed is refused by the action.
+    for (key, value) in form.tags("Tags").unwrap_or_default() {
+        context.add(&format!("aws:RequestTag/{key}"), value);
+        context.add("aws:TagKeys", key);
+    }
+    for key in form.list("TagKeys") {
+        context.add("aws:TagKeys", key);
+    }
+    if action.starts_with("Attach") || action.starts_with("Detach") {
+        context.add_optional("iam:PolicyARN", form.get("PolicyArn"));
+    }
+    let is_of_group = form.get("GroupName").is_some();
+    let named = |name| form.get(name).filter(|_| !is_of_group);
+    let user = tenant.zip(named("UserName")).and_then(|(tenant, name)| tenant.user(name).ok());
+    let role = tenant.zip(named("RoleName")).and_then(|(tenant, name)| tenant.role(name).ok());
+    let entity = user.map(|user| (&user.named, &user.policies)).or(role.map(|role| (&role.named, &role.policies)));
+    if let Some((named, _)) = entity.filter(|_| !action.starts_with("Create") || action == "CreateAccessKey") {
+        for (key, value) in &named.tags {
+            context.add(&format!("iam:ResourceTag/{key}"), value.clone());
+            context.add(&format!("aws:ResourceTag/{key}"), value.clone());
+        }
+    }
+    if BOUNDED.contains(&action) {
+        let present = entity.and_then(|(_, policies)| policies.boundary.as_deref());
+        context.add_optional("iam:PermissionsBoundary", form.get("PermissionsBoundary").or(present));
+    }
+}
+
+/// Actions that have the key `iam:PermissionsBoundary`.
+const BOUNDED: [&str; 14] = [
+    "AttachRolePolicy",
+    "AttachUserPolicy",
+    "CreateRole",
+    "CreateUser",
+    "DeleteRolePermissionsBoundary",
+    "DeleteRolePolicy",
+    "DeleteUserPermissionsBoundary",
+    "DeleteUserPolicy",
+    "DetachRolePolicy",
+    "DetachUserPolicy",
+    "PutRolePermissionsBoundary",
+    "PutRolePolicy",
+    "PutUserPermissionsBoundary",
+    "PutUserPolicy",
+];

@@ -104,7 +104,9 @@ impl Front {
             now_ms: self.iam.now_ms(),
             region: self.region.clone(),
         };
-        let ask = Ask { context: context(&done.caller, &origin), caller: Arc::clone(&done.caller), form };
+        let mut context = context(&done.caller, &origin);
+        self.iam.describe(&mut context, &done.caller, done.operation.0, &form);
+        let ask = Ask { context, caller: Arc::clone(&done.caller), form };
         self.iam.run(done.operation.0, &ask).await
     }
 }

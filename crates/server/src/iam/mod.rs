@@ -28,12 +28,15 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use gabion_platform::{Clock, Entropy};
+use gabion_policy::Context;
 use gabion_store::{ConfigScope, Store, StoreError};
 use serde::de::DeserializeOwned;
 
 use crate::credentials::{
     Account, AccountName, Credential, CredentialStore, Credentials, Identity, NoCredential, SecretKey,
 };
+
+use crate::fetch::Reach;
 
 pub(crate) use api::{Ask, Form, action_name};
 use draft::Draft;
@@ -60,6 +63,9 @@ pub struct IamOptions {
     pub first_account: Account,
     /// Seals the secrets that are stored.
     pub seal_key: Option<SecretKey>,
+    /// Whether identity providers may be on this machine, on its link, or where clouds tell machines about themselves: administrators of accounts
+    /// name them, and the server asks them.
+    pub near_providers: bool,
 }
 
 /// Knows who may ask. See the module.
@@ -97,7 +103,8 @@ impl Iam {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Arc<Self>, StoreError> {
-        let IamOptions { root, first_account, seal_key } = options;
+        let IamOptions { root, first_account, seal_key, near_providers } = options;
+        let reach = if near_providers { Reach::Any } else { Reach::Foreign };
         let sealer = Sealer::new(seal_key.as_ref(), Arc::clone(&entropy));
         let (state, token_key) = load(&store, &sealer, &first_account)?;
         let account = Arc::clone(&state.tenants[&first_account.id].account);
@@ -112,7 +119,7 @@ impl Iam {
             sealer,
             token_key: ArcSwapOption::new(token_key.map(Arc::new)),
             sessions: Sessions::default(),
-            issuers: Issuers::new(Arc::clone(&clock)),
+            issuers: Issuers::new(Arc::clone(&clock), reach),
             clock,
             entropy,
         }))
@@ -203,6 +210,12 @@ impl Iam {
             Ok(key)
         });
         made.await
+    }
+
+    /// Adds what conditions may look at in a request to IAM.
+    fn describe(&self, context: &mut Context, caller: &Identity, action: &str, form: &Form) {
+        let state = self.state.load();
+        context::add_of_iam(context, action, form, state.tenants.get(&caller.account.id).map(|tenant| &**tenant));
     }
 
     fn now_ms(&self) -> u64 {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::error::IamError;
 use super::model::Provider;
 use crate::credentials::Tags;
-use crate::fetch;
+use crate::fetch::{self, Reach};
 
 /// How long keys are believed without another look, in milliseconds.
 const KEYS_MS_MAX: u64 = 60 * 60 * 1000;
@@ -199,11 +199,13 @@ struct Known {
 pub(super) struct Issuers {
     known: tokio::sync::Mutex<HashMap<String, Known>>,
     clock: Arc<dyn Clock>,
+    /// Administrators of accounts name them.
+    reach: Reach,
 }
 
 impl Issuers {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { known: tokio::sync::Mutex::default(), clock }
+    pub(super) fn new(clock: Arc<dyn Clock>, reach: Reach) -> Self {
+        Self { known: tokio::sync::Mutex::default(), clock, reach }
     }
 
     /// What a token of this provider says.
@@ -256,7 +258,7 @@ impl Issuers {
             entry.asked_ms = now_ms;
         }
         // Not under the lock: one issuer who does not answer must not hold up the tokens of others.
-        let fetched = fetch_keys(&issuer).await;
+        let fetched = fetch_keys(&issuer, self.reach).await;
         let mut known = self.known.lock().await;
         let entry = known.entry(issuer).or_default();
         match fetched {
@@ -279,14 +281,14 @@ fn unanswered() -> IamError {
     IamError::sender("IDPCommunicationError", "The identity provider did not give its keys.")
 }
 
-async fn fetch_keys(issuer: &str) -> Result<Vec<Jwk>, String> {
-    let document =
-        fetch::get(&format!("{issuer}/.well-known/openid-configuration"), DOCUMENT_BYTES_MAX, PATIENCE).await?;
+async fn fetch_keys(issuer: &str, reach: Reach) -> Result<Vec<Jwk>, String> {
+    let address = format!("{issuer}/.well-known/openid-configuration");
+    let document = fetch::get(&address, DOCUMENT_BYTES_MAX, PATIENCE, reach).await?;
     let configuration: Configuration = serde_json::from_slice(&document).map_err(|error| error.to_string())?;
     if configuration.issuer.trim_end_matches('/') != issuer {
         return Err(format!("its configuration is that of {}", configuration.issuer));
     }
-    let document = fetch::get(&configuration.jwks_uri, DOCUMENT_BYTES_MAX, PATIENCE).await?;
+    let document = fetch::get(&configuration.jwks_uri, DOCUMENT_BYTES_MAX, PATIENCE, reach).await?;
     let jwks: Jwks = serde_json::from_slice(&document).map_err(|error| error.to_string())?;
     // Keys of kinds that are not known here are passed over.
     Ok(jwks.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect())

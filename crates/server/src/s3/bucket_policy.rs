@@ -43,10 +43,7 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     if policy.is_public() && settings.access.public_access.is_some_and(|block| block.block_policy) {
         return Err(S3Code::AccessDenied.into());
     }
-    let binds_root = call
-        .header("x-amz-confirm-remove-self-bucket-access")?
-        .is_some_and(|confirmed| confirmed.eq_ignore_ascii_case("true"));
-    let stored = BucketPolicy::encode(&document, binds_root);
+    let stored = BucketPolicy::encode(&document);
     ops.store.put_config(ConfigScope::Bucket(bucket), access::POLICY, Bytes::from(stored)).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }

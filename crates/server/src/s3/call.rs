@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use gabion_store::VersionId;
 use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
+use http::header::{REFERER, USER_AGENT};
 
 use super::content::{Content, TakeTrailers};
 use super::notifications::Watch;
@@ -45,6 +46,15 @@ impl Has {
     }
 }
 
+/// What a form says of its signature.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormSignature {
+    /// Whether it is in Version 2.
+    pub(crate) is_version_2: bool,
+    /// When it was made, as the form says it.
+    pub(crate) date: Option<String>,
+}
+
 /// A request whose signature was verified.
 pub(crate) struct Call {
     pub(super) routed: Routed,
@@ -58,6 +68,8 @@ pub(crate) struct Call {
     pub(super) body: Content,
     /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
     pub(super) trailers: Option<TakeTrailers>,
+    /// How the form was signed that it came in, if it did.
+    pub(crate) form: FormSignature,
     /// Whether the one who asks has said that he pays, where that counts.
     pub(super) is_charged: bool,
     /// Tells those who want to know what it did.
@@ -79,8 +91,8 @@ impl Call {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        let (is_charged, watch, settings) = (false, None, OnceLock::new());
-        Self { routed, caller, headers, has, body, trailers, is_charged, watch, settings }
+        let (form, is_charged, watch, settings) = (FormSignature::default(), false, None, OnceLock::new());
+        Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, settings }
     }
 
     /// Takes all that an operation reads, and leaves what a refusal is told about.
@@ -104,7 +116,14 @@ impl Call {
     }
 
     /// Makes the put of a form out of a request whose form was read: its key, and what its fields say instead of headers.
-    pub(super) fn turn_into_put(&mut self, key: ObjectKey, headers: HeaderMap) {
+    pub(super) fn turn_into_put(&mut self, key: ObjectKey, mut headers: HeaderMap, signed: FormSignature) {
+        // What no field says of a put, and policies and logs look at.
+        for name in [USER_AGENT, REFERER] {
+            if let Some(value) = self.headers.remove(&name) {
+                headers.insert(name, value);
+            }
+        }
+        self.form = signed;
         self.has = Has::among(&headers);
         self.headers = headers;
         self.routed.key = Some(key);

@@ -105,7 +105,10 @@ impl Dispatch {
         };
         let code = outcome.as_ref().err().map(|error| error.code.as_str());
         let mut response = outcome.unwrap_or_else(|error| answer::error(&error, about));
-        if let Some(logged) = logged {
+        if let Some(mut logged) = logged {
+            if call.is_form() {
+                logged.learn(call);
+            }
             ops.logs.log(ops, &logged, &response, code).await;
         }
         if call.is_charged {

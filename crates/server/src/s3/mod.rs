@@ -550,6 +550,7 @@ impl S3Service {
             return Ok((routed, signed));
         }
         auth::check(parts, &routed.query, self.inner.sigv2, &*self.inner.dispatch.ops.credentials)?;
+        routed.check_version_2(parts)?;
         let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query)).filter(is_whole);
         Ok((routed, presigned))
     }

@@ -59,6 +59,11 @@ impl Query {
         count(name, self.get(name)?)
     }
 
+    /// What of it has names that are wanted.
+    pub(crate) fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+    }
+
     /// All names and values, as a slice.
     pub(crate) fn pairs(&self) -> &[(String, String)] {
         &self.0

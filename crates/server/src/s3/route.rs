@@ -157,14 +157,7 @@ impl Routed {
         let hoisted = if query.has("X-Amz-Signature") { hoisted(&query)? } else { Vec::new() };
         let copies = parts.headers.contains_key(COPY_SOURCE) || hoisted.iter().any(|(name, _)| name == COPY_SOURCE);
         let (bucket, key) = names(bucket, key)?;
-        let operation = match (&bucket, &key) {
-            (None, _) => on_service(&parts.method),
-            // The question of a browser is about a bucket, whatever else it names.
-            (Some(_), _) if parts.method == Method::OPTIONS => Ok(Operation::PreflightRequest),
-            (Some(_), None) if is_post_of_form(parts, &query) => Ok(Operation::PostObject),
-            (Some(_), None) => on_bucket(&parts.method, &query),
-            (Some(_), Some(_)) => on_object(&parts.method, &query, copies),
-        };
+        let operation = asked(parts, (bucket.is_some(), key.is_some()), &query, copies);
         let source = peer.address.ip();
         let (scheme, private) = if peer.tls { ("https", true) } else { ("http", false) };
         let version = parts.version;
@@ -176,8 +169,7 @@ impl Routed {
     /// What Signature Version 2 signs of a request that names a bucket alone: a path that ends with a slash, whether or not it was sent.
     pub(crate) fn uri_of_version_2(&self, parts: &Parts) -> Option<Uri> {
         let path = parts.uri.path();
-        let authorization = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let signed = authorization.is_some_and(|value| value.starts_with(b"AWS ")) || self.query.has("AWSAccessKeyId");
+        let signed = self.is_version_2(parts);
         let is_bucket = self.bucket.is_some() && self.key.is_none() && !self.virtual_host && !path.ends_with('/');
         if !signed || !is_bucket {
             return None;
@@ -189,6 +181,102 @@ impl Routed {
         let mut uri = parts.uri.clone().into_parts();
         uri.path_and_query = Some(target.parse().ok()?);
         Uri::from_parts(uri).ok()
+    }
+}
+
+impl Routed {
+    /// Whether it says that it is signed in Version 2.
+    fn is_version_2(&self, parts: &Parts) -> bool {
+        let authorization = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let in_query = self.query.has("AWSAccessKeyId") || self.query.has("Signature");
+        in_query || authorization.is_some_and(|value| value.starts_with(b"AWS "))
+    }
+
+    /// Refuses a request in whose query something that Signature Version 2 does not sign makes another operation of it: anybody on the way could
+    /// have added that.
+    ///
+    /// # Errors
+    /// `AccessDenied`.
+    pub(crate) fn check_version_2(&self, parts: &Parts) -> Result<(), S3Error> {
+        if self.query.is_empty() || !self.is_version_2(parts) {
+            return Ok(());
+        }
+        let signed = self.query.only(|name| SIGNED_BY_VERSION_2.contains(&name) || name == LIST_TYPE);
+        let copies = parts.headers.contains_key(COPY_SOURCE);
+        let meant = asked(parts, (self.bucket.is_some(), self.key.is_some()), &signed, copies);
+        let is_meant = match (&self.operation, &meant) {
+            (Ok(asked), Ok(meant)) => asked == meant,
+            // It is refused in any case.
+            (Err(_), Err(_)) => true,
+            _ => false,
+        };
+        if is_meant && !self.query.has(CONFIGURATION_ID) {
+            return Ok(());
+        }
+        Err(S3Error::with(S3Code::AccessDenied, NOT_SIGNED_BY_VERSION_2))
+    }
+}
+
+const NOT_SIGNED_BY_VERSION_2: &str =
+    "There were sub-resources in the request which Signature Version 2 does not sign. Please use AWS4-HMAC-SHA256.";
+/// Chooses between two forms of the same answer.
+const LIST_TYPE: &str = "list-type";
+/// Chooses one of several documents of a bucket.
+const CONFIGURATION_ID: &str = "id";
+
+/// Query parameters that Signature Version 2 signs: what botocore's `HmacV1Auth` and s3s agree on.
+const SIGNED_BY_VERSION_2: &[&str] = &[
+    "accelerate",
+    "acl",
+    "analytics",
+    "cors",
+    "defaultObjectAcl",
+    "delete",
+    "inventory",
+    "lifecycle",
+    "location",
+    "logging",
+    "metrics",
+    "notification",
+    "object-lock",
+    "partNumber",
+    "policy",
+    "replication",
+    "requestPayment",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+    "restore",
+    "select",
+    "select-type",
+    "storageClass",
+    "tagging",
+    "torrent",
+    "uploadId",
+    "uploads",
+    "versionId",
+    "versioning",
+    "versions",
+    "website",
+];
+
+/// The operation that a request asks for, which may name a bucket, and a key in it.
+fn asked(
+    parts: &Parts,
+    (has_bucket, has_key): (bool, bool),
+    query: &Query,
+    copies: bool,
+) -> Result<Operation, S3Error> {
+    match (has_bucket, has_key) {
+        (false, _) => on_service(&parts.method),
+        // The question of a browser is about a bucket, whatever else it names.
+        (true, _) if parts.method == Method::OPTIONS => Ok(Operation::PreflightRequest),
+        (true, false) if is_post_of_form(parts, query) => Ok(Operation::PostObject),
+        (true, false) => on_bucket(&parts.method, query),
+        (true, true) => on_object(&parts.method, query, copies),
     }
 }
 

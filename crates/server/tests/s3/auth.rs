@@ -206,6 +206,84 @@ async fn signature_version_2_is_opt_in() {
         .refused(403, "RequestTimeTooSkewed");
 }
 
+/// What Version 2 does not sign could have been added by anybody on the way: here the tests' signer does not sign any of it.
+#[tokio::test]
+async fn nothing_unsigned_makes_another_operation_of_a_request_in_version_2() {
+    let s3 = S3::with(|options| options.sigv2 = true).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    for (method, target) in [
+        ("PUT", "/bkt/k?retention"),
+        ("PUT", "/bkt/k?legal-hold"),
+        ("GET", "/bkt/k?attributes"),
+        ("GET", "/bkt?encryption"),
+        ("DELETE", "/bkt?encryption"),
+        ("PUT", "/bkt?publicAccessBlock"),
+        ("DELETE", "/bkt?ownershipControls"),
+        ("GET", "/bkt?policyStatus"),
+        ("PUT", "/bkt/k?renameObject"),
+    ] {
+        let refused = s3.call(method, target).sign(Sign::Version2).send(&s3).await;
+        assert!(refused.text().contains("does not sign"), "{method} {target}: {}", refused.text());
+        refused.refused(403, "AccessDenied");
+    }
+    // What it signs, it must have signed.
+    s3.put("/bkt/k?acl").sign(Sign::Version2).send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    // And what only says how an answer is to look is let through.
+    for target in ["/bkt/?list-type=2", "/bkt/?prefix=k&x-id=ListObjects", "/bkt/k?x-id=GetObject"] {
+        s3.get(target).sign(Sign::Version2).send(&s3).await.expect(200);
+    }
+}
+
+/// Beside AWS's two codes, answers to those who are not who they say are the same whatever there is: keys that are out of use are no other than
+/// those that never were, and buckets and objects are not told.
+#[tokio::test]
+async fn who_is_not_known_learns_nothing() {
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let iam = s3.iam.as_ref().unwrap();
+    let ask = |action: &'static str, request: serde_json::Value| {
+        iam.administer(action, serde_json::from_value(request).unwrap())
+    };
+    ask("user/create", serde_json::json!({ "name": "ann" })).await.unwrap();
+    for key_name in ["DELETED", "DISABLED", "ACTIVE"] {
+        let key = serde_json::json!({ "user": "ann", "access_key": key_name, "secret_key": "the secret" });
+        ask("key/create", key).await.unwrap();
+        if key_name == "DELETED" {
+            ask("key/delete", serde_json::json!({ "access_key": "DELETED" })).await.unwrap();
+        }
+    }
+    ask("key/disable", serde_json::json!({ "access_key": "DISABLED" })).await.unwrap();
+    let shape = |text: &str| {
+        let names = text.split('<').skip(1).filter_map(|tag| tag.split(['>', ' ']).next()).map(str::to_owned);
+        names.collect::<Vec<_>>()
+    };
+    let mut shapes = Vec::new();
+    for (access_key, secret_key, code) in [
+        ("NEVER", "the secret", "InvalidAccessKeyId"),
+        ("DISABLED", "the secret", "InvalidAccessKeyId"),
+        ("DISABLED", "another", "InvalidAccessKeyId"),
+        ("DELETED", "the secret", "InvalidAccessKeyId"),
+        ("ACTIVE", "another", "SignatureDoesNotMatch"),
+    ] {
+        for (method, target) in
+            [("GET", "/bkt/k"), ("GET", "/bkt/none"), ("GET", "/none/k"), ("PUT", "/bkt/k"), ("GET", "/none")]
+        {
+            for sign in [Sign::Header, Sign::Query(60)] {
+                let call = s3.call(method, target).sign(sign);
+                let call = call.change(|call| (call.access_key, call.secret_key) = (access_key, secret_key));
+                let answer = call.send(&s3).await.refused(403, code);
+                let text = answer.text();
+                assert!(!text.contains("ann") && !text.contains("the secret"), "{text}");
+                shapes.push(shape(&text));
+            }
+        }
+    }
+    shapes.dedup();
+    assert_eq!(shapes.len(), 1, "{shapes:?}");
+}
+
 #[tokio::test]
 async fn virtual_hosts_name_buckets() {
     let s3 = S3::with(|options| options.domains = vec!["s3.test".into()]).await;

@@ -127,7 +127,7 @@ impl S3 {
     /// The same, with what is stored already.
     pub(crate) fn of_iam((store, disk): (Store, SimDisk)) -> Self {
         let root = Credentials::new(ACCESS_KEY, SECRET_KEY);
-        let options = IamOptions { root, first_account: Account::first("test"), seal_key: None };
+        let options = IamOptions { root, first_account: Account::first("test"), seal_key: None, near_providers: true };
         let clock = Arc::new(SystemClock);
         // Ids must differ from one start to the next.
         let iam = Iam::open(store.clone(), options, clock.clone(), Arc::new(OsEntropy)).unwrap();

@@ -406,6 +406,55 @@ async fn users_have_quotas() {
     assert_eq!(shown["bytes"].as_u64(), Some(3141));
 }
 
+/// What a request brings, and whom it is about, is for conditions to look at.
+#[tokio::test]
+async fn administrators_are_kept_within_bounds_by_conditions() {
+    let s3 = S3::with_iam().await;
+    let root = Signer::root();
+    let ann = user(&s3, "ann").await;
+    const READ: &str = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess";
+    const FULL: &str = "arn:aws:iam::aws:policy/AmazonS3FullAccess";
+    let statement = |action: &str, condition: &str| {
+        format!(r#"{{"Effect":"Allow","Action":"{action}","Resource":"*","Condition":{{{condition}}}}}"#)
+    };
+    let statements = [
+        statement("iam:AttachUserPolicy", &format!(r#""ArnEquals":{{"iam:PolicyARN":"{READ}"}}"#)),
+        statement("iam:CreateUser", &format!(r#""StringEquals":{{"iam:PermissionsBoundary":"{READ}"}}"#)),
+        statement("iam:TagUser", r#""ForAllValues:StringEquals":{"aws:TagKeys":["team"]}"#),
+        statement("iam:UntagUser", r#""ForAllValues:StringEquals":{"aws:TagKeys":["team"]}"#),
+        statement("iam:DeleteUser", r#""StringEquals":{"aws:ResourceTag/team":"blue"}"#),
+        statement("iam:PutUserPolicy", &format!(r#""StringEquals":{{"iam:PermissionsBoundary":"{READ}"}}"#)),
+    ];
+    let document = format!(r#"{{"Version":"2012-10-17","Statement":[{}]}}"#, statements.join(","));
+    let policy = [("UserName", "ann"), ("PolicyName", "p"), ("PolicyDocument", &*document)];
+    root.iam(&s3, "PutUserPolicy", &policy).await.expect(200);
+    user(&s3, "ben").await;
+    let inline = allow("s3:*");
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], bool);
+    let table: [Row<'_>; 12] = [
+        ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", FULL)], false),
+        ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", READ)], true),
+        ("CreateUser", &[("UserName", "cat")], false),
+        ("CreateUser", &[("UserName", "cat"), ("PermissionsBoundary", FULL)], false),
+        ("CreateUser", &[("UserName", "cat"), ("PermissionsBoundary", READ)], true),
+        ("PutUserPolicy", &[("UserName", "ben"), ("PolicyName", "p"), ("PolicyDocument", &inline)], false),
+        ("PutUserPolicy", &[("UserName", "cat"), ("PolicyName", "p"), ("PolicyDocument", &inline)], true),
+        ("TagUser", &[("UserName", "cat"), ("Tags.member.1.Key", "rank"), ("Tags.member.1.Value", "1")], false),
+        ("DeleteUser", &[("UserName", "ben")], false),
+        ("TagUser", &[("UserName", "dan"), ("Tags.member.1.Key", "team"), ("Tags.member.1.Value", "blue")], true),
+        ("UntagUser", &[("UserName", "dan"), ("TagKeys.member.1", "rank")], false),
+        ("DeleteUser", &[("UserName", "dan")], true),
+    ];
+    root.iam(&s3, "CreateUser", &[("UserName", "dan")]).await.expect(200);
+    for (action, parameters, expected) in table {
+        let answer = ann.iam(&s3, action, parameters).await;
+        match expected {
+            true => drop(answer.expect(200)),
+            false => drop(answer.refused(403, "AccessDenied")),
+        }
+    }
+}
+
 /// An identity provider: a key, and the two documents that show it, by HTTP.
 struct Idp {
     url: String,

@@ -19,7 +19,7 @@ async fn with_log() -> S3 {
 }
 
 /// Delivers what waits; gives keys and lines of all log objects.
-async fn delivered(s3: &S3) -> (Vec<String>, String) {
+pub(crate) async fn delivered(s3: &S3) -> (Vec<String>, String) {
     let stop = tokio_util::sync::CancellationToken::new();
     stop.cancel();
     s3.service.run_log_delivery(LogDeliveryOptions { interval_ms: 60_000 }, stop).await;

@@ -243,3 +243,74 @@ async fn forms_keep_within_quotas() {
     ];
     post(&s3, &wrong).await.refused(403, "SignatureDoesNotMatch");
 }
+
+/// What stands in no field is still the request's: where it came from, and how it was signed.
+#[tokio::test]
+async fn policies_see_what_forms_come_with() {
+    let s3 = S3::with(|options| options.sigv2 = true).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let send = |referer: &'static str, agent: &'static str, version_2: bool| {
+        let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{KEY}"));
+        let (credential, date, signature) = signed_form_v4(&policy);
+        let plain = self::policy(&format!("{{\"bucket\":\"bkt\"}},{KEY}"));
+        let signature_2 = signed_form_v2(&plain);
+        let fields = match version_2 {
+            true => vec![("AWSAccessKeyId", ACCESS_KEY), ("Signature", &*signature_2), ("Policy", &*plain)],
+            false => vec![
+                ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
+                ("X-Amz-Credential", &*credential),
+                ("X-Amz-Date", &*date),
+                ("X-Amz-Signature", &*signature),
+                ("Policy", &*policy),
+            ],
+        };
+        let fields = [&fields[..], &[("key", "k"), ("file", "x")]].concat();
+        let call = s3.post("/bkt").sign(Sign::Not).body(form(&fields)).header("referer", referer);
+        let call = call.header("user-agent", agent);
+        let call = call.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}"));
+        let s3 = &s3;
+        async move { call.send(s3).await.status }
+    };
+    let deny = |condition: &str| {
+        format!(
+            r#"{{"Version":"2012-10-17","Statement":{{"Effect":"Deny","Principal":"*","Action":"s3:PutObject",
+            "Resource":"arn:aws:s3:::bkt/*","Condition":{{{condition}}}}}}}"#
+        )
+    };
+    // The condition, and whether a form from a good page, from a bad one, by another program, and in Version 2 is refused.
+    let table = [
+        (r#""StringNotLike":{"aws:Referer":"https://good/*"}"#, [204, 403, 204, 204]),
+        (r#""StringEquals":{"aws:UserAgent":"other"}"#, [204, 204, 403, 204]),
+        (r#""StringEquals":{"s3:signatureversion":"AWS"}"#, [204, 204, 204, 403]),
+        (r#""StringEquals":{"s3:authType":"POST"}"#, [403, 403, 403, 403]),
+        (r#""NumericLessThan":{"s3:signatureAge":"600000"}"#, [403, 403, 403, 204]),
+    ];
+    for (condition, expected) in table {
+        s3.put("/bkt?policy").body(deny(condition)).send(&s3).await.expect(204);
+        let got = [
+            send("https://good/page", "browser", false).await,
+            send("https://bad/page", "browser", false).await,
+            send("https://good/page", "other", false).await,
+            send("https://good/page", "browser", true).await,
+        ];
+        assert_eq!(got, expected, "{condition}");
+    }
+}
+
+/// A form says only in its body who sends it, and for what key.
+#[tokio::test]
+async fn logs_know_who_sent_a_form() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/logs").send(&s3).await.expect(200);
+    let logging = "<BucketLoggingStatus xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><LoggingEnabled>\
+        <TargetBucket>logs</TargetBucket><TargetPrefix/></LoggingEnabled></BucketLoggingStatus>";
+    s3.put("/bkt?logging").body(logging).send(&s3).await.expect(200);
+    signed(&s3, KEY, &[("key", "k"), ("file", "x")]).await.expect(204);
+    let owner = s3.get("/bkt?acl").send(&s3).await.expect(200).element("ID").unwrap();
+    let (_, lines) = crate::logging::delivered(&s3).await;
+    let line = lines.lines().find(|line| line.contains("REST.POST.OBJECT")).unwrap();
+    let fields: Vec<&str> = line.split(' ').collect();
+    // The time has a space in it.
+    assert_eq!((fields[0], fields[5], fields[8]), (&*owner, &*owner, "k"), "{line}");
+    assert!(line.contains(" SigV4 - - "), "{line}");
+}

@@ -74,7 +74,7 @@ impl Draft {
             uri: quoted(&format!("{method} {}{query} HTTP/1.1", about.resource)),
             operation,
             requester: requester(call),
-            key: call.routed.key.as_ref().map_or_else(|| "-".to_owned(), |key| url_encoded(key.as_str()).to_string()),
+            key: key(call),
             remote: call.routed.source.to_string(),
             request_id: about.request_id.to_owned(),
             referer: text(&REFERER),
@@ -83,6 +83,13 @@ impl Draft {
             host: call.headers().get(HOST).and_then(|host| host.to_str().ok()).map_or("-".to_owned(), bare),
             signed: signed(call),
         })))
+    }
+
+    /// It has turned out who asked, and for what key: a form says so in its body.
+    pub(in crate::s3) fn learn(&mut self, call: &Call) {
+        self.requester = requester(call);
+        self.key = key(call);
+        self.signed = signed(call);
     }
 
     /// The line of the request itself, without its end.
@@ -225,6 +232,11 @@ fn copied(ops: &Ops, call: &Call) -> Result<Option<(BucketName, Logging, Also)>,
     Ok(Some((source.bucket, logging.clone(), also)))
 }
 
+/// The key, encoded as in a URL.
+fn key(call: &Call) -> String {
+    call.routed.key.as_ref().map_or_else(|| "-".to_owned(), |key| url_encoded(key.as_str()).to_string())
+}
+
 /// `REST.GET.OBJECT`, as AWS calls it.
 fn named(operation: Operation) -> String {
     use Operation as O;
@@ -293,6 +305,8 @@ fn signed(call: &Call) -> (&'static str, &'static str) {
         Some(_) => ("SigV4", "AuthHeader"),
         None if query.has("X-Amz-Signature") => ("SigV4", "QueryString"),
         None if query.has("Signature") => ("SigV2", "QueryString"),
+        None if call.form.is_version_2 => ("SigV2", "-"),
+        None if call.form.date.is_some() => ("SigV4", "-"),
         None => ("-", "-"),
     }
 }

@@ -21,7 +21,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
 
 use super::answer;
-use super::call::Call;
+use super::call::{Call, FormSignature};
 use super::checksums::BodyDigests;
 use super::route::Operation;
 use super::uploads::location;
@@ -172,7 +172,9 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
     }
-    call.turn_into_put(key.clone(), fields.headers()?);
+    let is_version_2 = fields.get("signature").is_some();
+    let signed = FormSignature { is_version_2, date: fields.get("x-amz-date").map(str::to_owned) };
+    call.turn_into_put(key.clone(), fields.headers()?, signed);
     unsupported::check(call)?;
     // The fields are the put's, and so is the right to it.
     Box::pin(auth::authorize(ops, call, Operation::PutObject)).await?;
