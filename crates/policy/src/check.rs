@@ -1,6 +1,5 @@
 //! What a policy must be to be one of a bucket, of an identity, or of the trust that a role has.
 
-use crate::action::About;
 use crate::arn::ArnPattern;
 use crate::error::PolicyError;
 use crate::pattern::{Pattern, Piece};
@@ -13,7 +12,8 @@ impl Policy {
     /// Checks that it can be the policy of a bucket.
     ///
     /// # Errors
-    /// With what AWS tells the client: it must have principals, actions of S3, and resources of this bucket that each action can be about.
+    /// With what AWS tells the client: it must have principals, actions of S3, and resources of this bucket. Unlike on AWS an action may
+    /// stand with a resource that it is never about: that says nothing.
     pub fn check_bucket(&self, bucket: &str) -> Result<(), PolicyError> {
         self.statements.iter().try_for_each(|statement| check_of_bucket(statement, bucket))
     }
@@ -79,22 +79,7 @@ fn check_of_bucket(statement: &Statement, bucket: &str) -> Result<(), PolicyErro
     if !statement.actions.what.are_of_s3() {
         return Err(PolicyError::new("Policy has invalid action"));
     }
-    let may_be = |about| resources.what.iter().any(|resource| may_be_a(resource, about));
-    if !statement.actions.negated && !resources.negated && !statement.actions.what.all_apply(may_be) {
-        return Err(PolicyError::new("Action does not apply to any resource(s) in statement"));
-    }
     Ok(())
-}
-
-/// Whether a pattern may name a bucket, or an object: what holds a slash names no bucket, and what can not hold one no object.
-fn may_be_a(resource: &ArnPattern, about: About) -> bool {
-    let Some(pattern) = resource.resource() else { return true };
-    let has_slash = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains('/'));
-    let is_open = |piece: &Piece| !matches!(piece, Piece::Text(_));
-    match about {
-        About::Bucket => !pattern.pieces().iter().any(has_slash),
-        About::Object => pattern.pieces().iter().any(|piece| has_slash(piece) || is_open(piece)),
-    }
 }
 
 /// Whether a pattern may name a bucket or something in it.
