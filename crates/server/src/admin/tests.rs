@@ -244,7 +244,7 @@ async fn what_operators_change_is_written_down() {
         let request = request.header(header::AUTHORIZATION, token).body(Body::from(body.to_owned())).unwrap();
         handler.audited(request, peer, &audit, &*clock).await.status()
     };
-    let key = r#"{"account":null,"access_key":"TAKEN","secret_key":"over from elsewhere"}"#;
+    let key = r#"{"account":null,"access_key":"TAKEN","secret_key":"over-from-elsewhere"}"#;
     let table = [
         ("/iam/user/create", "Bearer right", r#"{"name":"ann"}"#, StatusCode::OK),
         ("/iam/user/list", "Bearer right", "{}", StatusCode::OK),

@@ -462,7 +462,7 @@ impl Iam {
                 (None, None, Some(name)) => {
                     let mut role = Role::clone(tenant.role(name)?);
                     change(&mut role.policies)?;
-                    draft.put_role(role)?;
+                    draft.put_role(role, None)?;
                 }
                 _ => return Err(IamError::validation("Name one user, one group or one role.")),
             }

@@ -87,9 +87,11 @@ impl Draft {
         Ok(())
     }
 
-    pub(crate) fn put_role(&mut self, role: Role) -> Result<(), IamError> {
+    /// See [`Draft::put_user`].
+    pub(crate) fn put_role(&mut self, role: Role, old: Option<&str>) -> Result<(), IamError> {
         self.write(entity_name("role", &role.named), &role);
         let roles = &mut self.state.tenant_mut(&role.named.account)?.roles;
+        old.map(|old| roles.remove(&old.to_lowercase()));
         roles.insert(role.named.name.to_lowercase(), role.into());
         Ok(())
     }

@@ -248,7 +248,7 @@ async fn who_is_not_known_learns_nothing() {
     };
     ask("user/create", serde_json::json!({ "name": "ann" })).await.unwrap();
     for key_name in ["DELETED", "DISABLED", "ACTIVE"] {
-        let key = serde_json::json!({ "user": "ann", "access_key": key_name, "secret_key": "the secret" });
+        let key = serde_json::json!({ "user": "ann", "access_key": key_name, "secret_key": "the-secret" });
         ask("key/create", key).await.unwrap();
         if key_name == "DELETED" {
             ask("key/delete", serde_json::json!({ "access_key": "DELETED" })).await.unwrap();
@@ -261,10 +261,10 @@ async fn who_is_not_known_learns_nothing() {
     };
     let mut shapes = Vec::new();
     for (access_key, secret_key, code) in [
-        ("NEVER", "the secret", "InvalidAccessKeyId"),
-        ("DISABLED", "the secret", "InvalidAccessKeyId"),
+        ("NEVER", "the-secret", "InvalidAccessKeyId"),
+        ("DISABLED", "the-secret", "InvalidAccessKeyId"),
         ("DISABLED", "another", "InvalidAccessKeyId"),
-        ("DELETED", "the secret", "InvalidAccessKeyId"),
+        ("DELETED", "the-secret", "InvalidAccessKeyId"),
         ("ACTIVE", "another", "SignatureDoesNotMatch"),
     ] {
         for (method, target) in
@@ -275,7 +275,7 @@ async fn who_is_not_known_learns_nothing() {
                 let call = call.change(|call| (call.access_key, call.secret_key) = (access_key, secret_key));
                 let answer = call.send(&s3).await.refused(403, code);
                 let text = answer.text();
-                assert!(!text.contains("ann") && !text.contains("the secret"), "{text}");
+                assert!(!text.contains("ann") && !text.contains("the-secret"), "{text}");
                 shapes.push(shape(&text));
             }
         }

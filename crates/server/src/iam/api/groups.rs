@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::error::IamError;
 use super::super::model::{Group, Named, Policies, User};
 use super::super::{Iam, ids};
-use super::{Ask, Reply, names, nothing, page, tenant, users};
+use super::{Ask, Reply, entity, names, nothing, page, users};
 use crate::s3::{Xml, date};
 
 /// Most groups of an account, as on AWS.
@@ -14,28 +14,15 @@ pub(in crate::iam) const GROUPS_MAX: usize = 300;
 const GROUPS_OF_USER_MAX: usize = 10;
 const NAME_MAX: usize = 128;
 
-/// The resource that a group is, or would be.
-pub(super) fn arn(ask: &Ask, group: Option<&Group>, name: &str) -> String {
-    match group {
-        Some(group) => group.named.arn("group"),
-        None => format!("arn:aws:iam::{}:group/{name}", ask.account()),
-    }
-}
-
 pub(super) async fn create(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let name = ask.form.required("GroupName")?.to_owned();
     names::check("GroupName", &name, NAME_MAX)?;
     let path = names::path(ask.form.get("Path"))?;
     let account = ask.account().to_owned();
-    ask.authorize("iam:CreateGroup", &format!("arn:aws:iam::{account}:group{path}{name}"))?;
+    entity::authorize_new::<Group>(ask, "iam:CreateGroup", &path, &name)?;
     let group = iam.change(move |iam, draft| {
         let tenant = draft.state.tenant(&account)?;
-        if tenant.groups.contains_key(&name.to_lowercase()) {
-            return Err(IamError::exists("Group", &name));
-        }
-        if tenant.groups.len() >= GROUPS_MAX {
-            return Err(IamError::limit(format!("Cannot exceed quota for GroupsPerAccount: {GROUPS_MAX}")));
-        }
+        entity::check_new::<Group>(tenant, &name, GROUPS_MAX)?;
         let named = Named {
             account,
             id: ids::entity(&*iam.entropy, "AGPA"),
@@ -53,93 +40,34 @@ pub(super) async fn create(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError>
 }
 
 pub(super) async fn get(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("GroupName")?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let group = tenant.group(name);
-    ask.authorize("iam:GetGroup", &arn(ask, group.as_ref().ok().map(|group| &***group), name))?;
-    let group = group?;
+    let (tenant, group) = entity::asked::<Group>(iam, ask, "iam:GetGroup")?;
     let members = tenant.users.iter().filter(|(_, user)| user.groups.contains(&group.named.id));
     let members = members.map(|(name, user)| (name.as_str(), user));
     let users = page(&ask.form, members, "Users", |xml, user| users::write(xml, user, false))?;
     Ok(Xml::fragment(|xml| {
-        xml.element("Group", |xml| write(xml, group));
+        xml.element("Group", |xml| write(xml, &group));
         xml.raw(&[&users]);
     }))
 }
 
 pub(super) async fn list(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let prefix = ask.form.get("PathPrefix").unwrap_or("/");
-    ask.authorize("iam:ListGroups", &format!("arn:aws:iam::{}:group{prefix}", ask.account()))?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let groups = tenant.groups.iter().filter(|(_, group)| group.named.path.starts_with(prefix));
-    page(&ask.form, groups.map(|(name, group)| (name.as_str(), group)), "Groups", |xml, group| write(xml, group))
+    entity::list::<Group>(iam, ask, "iam:ListGroups", |xml, group| write(xml, group))
 }
 
 pub(super) async fn list_for_user(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("UserName")?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let user = tenant.user(name);
-    ask.authorize("iam:ListGroupsForUser", &users::arn(ask, user.as_ref().ok().map(|user| &***user), name))?;
-    let user = user?;
+    let (tenant, user) = entity::asked::<User>(iam, ask, "iam:ListGroupsForUser")?;
     let groups = tenant.groups.iter().filter(|(_, group)| user.groups.contains(&group.named.id));
     page(&ask.form, groups.map(|(name, group)| (name.as_str(), group)), "Groups", |xml, group| write(xml, group))
 }
 
 pub(super) async fn update(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("GroupName")?.to_owned();
-    let new_name = ask.form.get("NewGroupName").map(str::to_owned);
-    if let Some(new_name) = &new_name {
-        names::check("NewGroupName", new_name, NAME_MAX)?;
-    }
-    let new_path = ask.form.get("NewPath").map(|path| names::path(Some(path))).transpose()?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let group = tenant.group(&name);
-    ask.authorize("iam:UpdateGroup", &arn(ask, group.as_ref().ok().map(|group| &***group), &name))?;
-    if let Ok(group) = group {
-        let mut renamed = group.named.clone();
-        renamed.name = new_name.clone().unwrap_or(renamed.name);
-        renamed.path = new_path.clone().unwrap_or(renamed.path);
-        ask.authorize("iam:UpdateGroup", &renamed.arn("group"))?;
-    }
-    let account = ask.account().to_owned();
-    iam.change(move |_, draft| {
-        let tenant = draft.state.tenant(&account)?;
-        let mut group = Group::clone(tenant.group(&name)?);
-        if let Some(new_name) = new_name {
-            let (old, new) = (group.named.name.to_lowercase(), new_name.to_lowercase());
-            if old != new && tenant.groups.contains_key(&new) {
-                return Err(IamError::exists("Group", &new_name));
-            }
-            group.named.name = new_name;
-        }
-        group.named.path = new_path.unwrap_or(group.named.path);
-        draft.put_group(group, Some(&name))?;
-        Ok(nothing())
-    })
-    .await
+    entity::rename::<Group>(iam, ask, "iam:UpdateGroup", NAME_MAX).await
 }
 
 pub(super) async fn delete(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("GroupName")?.to_owned();
-    let (_, tenant) = tenant(iam, ask)?;
-    let group = tenant.group(&name);
-    ask.authorize("iam:DeleteGroup", &arn(ask, group.as_ref().ok().map(|group| &***group), &name))?;
-    let account = ask.account().to_owned();
-    iam.change(move |_, draft| {
-        let tenant = draft.state.tenant(&account)?;
-        let group = Arc::clone(tenant.group(&name)?);
-        let conflict = |what: &str| Err(IamError::delete_conflict(format!("Cannot delete entity, must {what} first.")));
-        if tenant.users.values().any(|user| user.groups.contains(&group.named.id)) {
-            return conflict("remove users from group");
-        }
-        if !group.policies.inline.is_empty() {
-            return conflict("delete policies");
-        }
-        if !group.policies.attached.is_empty() {
-            return conflict("detach all policies");
-        }
-        draft.remove_group(&group.named)?;
-        Ok(nothing())
+    entity::delete::<Group, _>(iam, ask, "iam:DeleteGroup", |group, _, tenant| {
+        let has_users = tenant.users.values().any(|user| user.groups.contains(&group.named.id));
+        has_users.then_some("remove users from group")
     })
     .await
 }
@@ -170,11 +98,9 @@ async fn member<F>(iam: &Arc<Iam>, ask: &Ask, action: &str, change: F) -> Result
 where
     F: FnOnce(&mut User, String) -> Result<(), IamError> + Send + 'static,
 {
-    let group_name = ask.form.required("GroupName")?.to_owned();
     let user_name = ask.form.required("UserName")?.to_owned();
-    let (_, tenant) = tenant(iam, ask)?;
-    let group = tenant.group(&group_name);
-    ask.authorize(action, &arn(ask, group.as_ref().ok().map(|group| &***group), &group_name))?;
+    let (_, group) = entity::asked::<Group>(iam, ask, action)?;
+    let group_name = group.named.name.clone();
     let account = ask.account().to_owned();
     iam.change(move |_, draft| {
         let tenant = draft.state.tenant(&account)?;
@@ -182,25 +108,6 @@ where
         let mut user = User::clone(tenant.user(&user_name)?);
         change(&mut user, group)?;
         draft.put_user(user, None)?;
-        Ok(nothing())
-    })
-    .await
-}
-
-/// Changes the group that is named.
-pub(super) async fn change<F>(iam: &Arc<Iam>, ask: &Ask, action: &str, change: F) -> Result<Reply, IamError>
-where
-    F: FnOnce(&mut Group) -> Result<(), IamError> + Send + 'static,
-{
-    let name = ask.form.required("GroupName")?.to_owned();
-    let (_, tenant) = tenant(iam, ask)?;
-    let group = tenant.group(&name);
-    ask.authorize(action, &arn(ask, group.as_ref().ok().map(|group| &***group), &name))?;
-    let account = ask.account().to_owned();
-    iam.change(move |_, draft| {
-        let mut group = Group::clone(draft.state.tenant(&account)?.group(&name)?);
-        change(&mut group)?;
-        draft.put_group(group, None)?;
         Ok(nothing())
     })
     .await

@@ -7,8 +7,11 @@ use gabion_policy::limits::{GROUP_POLICY_BYTES_MAX, ROLE_POLICY_BYTES_MAX, USER_
 
 use super::super::Iam;
 use super::super::error::IamError;
+use super::super::model::{Group, Role, User};
+use super::super::state::Tenant;
+use super::entity::{Entity, asked, change};
 use super::names::{Kind, check_document, weight};
-use super::{Ask, Reply, encoded, groups, names, page, roles, tenant, users};
+use super::{Ask, Reply, encoded, names, page};
 use crate::s3::Xml;
 
 const NAME_MAX: usize = 128;
@@ -45,10 +48,10 @@ fn no_policy(what: &str, name: &str) -> IamError {
     IamError::not_found(format!("The {what} policy with name {name} cannot be found."))
 }
 
-fn delete(what: &'static str, name: String) -> impl FnOnce(&mut Inline) -> Result<(), IamError> + Send + 'static {
-    move |inline| match inline.remove(&name) {
+fn delete(what: &str, name: &str, inline: &mut Inline) -> Result<(), IamError> {
+    match inline.remove(name) {
         Some(_) => Ok(()),
-        None => Err(no_policy(what, &name)),
+        None => Err(no_policy(what, name)),
     }
 }
 
@@ -67,54 +70,35 @@ fn list(ask: &Ask, inline: &Inline) -> Result<Reply, IamError> {
 }
 
 macro_rules! of {
-    ($what:literal, $element:literal, $module:ident, $find:ident, $max:expr, $change:expr,
+    ($entity:ident, $what:literal, $max:expr,
      $put:ident $put_action:literal, $get:ident $get_action:literal, $list:ident $list_action:literal, $delete:ident $delete_action:literal) => {
         pub(super) async fn $put(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
             let new = New::of(ask, $max)?;
-            $change(iam, ask, $put_action, Box::new(move |inline: &mut Inline| new.put($what, inline))).await
+            let put = move |entity: &mut $entity, _: &Tenant| new.put($what, &mut entity.policies.inline);
+            change(iam, ask, $put_action, put).await
         }
 
         pub(super) async fn $delete(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
             let name = ask.form.required("PolicyName")?.to_owned();
-            $change(iam, ask, $delete_action, Box::new(delete($what, name))).await
+            let delete = move |entity: &mut $entity, _: &Tenant| delete($what, &name, &mut entity.policies.inline);
+            change(iam, ask, $delete_action, delete).await
         }
 
         pub(super) async fn $get(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-            let name = ask.form.required($element)?;
-            let (_, tenant) = tenant(iam, ask)?;
-            let found = tenant.$find(name);
-            ask.authorize($get_action, &$module::arn(ask, found.as_ref().ok().map(|found| &***found), name))?;
-            let found = found?;
-            get(ask, $what, $element, &found.named.name, &found.policies.inline)
+            let (_, found) = asked::<$entity>(iam, ask, $get_action)?;
+            get(ask, $what, $entity::NAME, &found.named.name, &found.policies.inline)
         }
 
         pub(super) async fn $list(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-            let name = ask.form.required($element)?;
-            let (_, tenant) = tenant(iam, ask)?;
-            let found = tenant.$find(name);
-            ask.authorize($list_action, &$module::arn(ask, found.as_ref().ok().map(|found| &***found), name))?;
-            list(ask, &found?.policies.inline)
+            let (_, found) = asked::<$entity>(iam, ask, $list_action)?;
+            list(ask, &found.policies.inline)
         }
     };
 }
 
-type Change = Box<dyn FnOnce(&mut Inline) -> Result<(), IamError> + Send>;
-
-async fn change_user(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    users::change(iam, ask, action, move |user| change(&mut user.policies.inline)).await
-}
-
-async fn change_group(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    groups::change(iam, ask, action, move |group| change(&mut group.policies.inline)).await
-}
-
-async fn change_role(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    roles::change(iam, ask, action, move |role, _| change(&mut role.policies.inline)).await
-}
-
-of!("user", "UserName", users, user, USER_POLICY_BYTES_MAX, change_user,
+of!(User, "user", USER_POLICY_BYTES_MAX,
     put_user "iam:PutUserPolicy", get_user "iam:GetUserPolicy", list_user "iam:ListUserPolicies", delete_user "iam:DeleteUserPolicy");
-of!("group", "GroupName", groups, group, GROUP_POLICY_BYTES_MAX, change_group,
+of!(Group, "group", GROUP_POLICY_BYTES_MAX,
     put_group "iam:PutGroupPolicy", get_group "iam:GetGroupPolicy", list_group "iam:ListGroupPolicies", delete_group "iam:DeleteGroupPolicy");
-of!("role", "RoleName", roles, role, ROLE_POLICY_BYTES_MAX, change_role,
+of!(Role, "role", ROLE_POLICY_BYTES_MAX,
     put_role "iam:PutRolePolicy", get_role "iam:GetRolePolicy", list_role "iam:ListRolePolicies", delete_role "iam:DeleteRolePolicy");

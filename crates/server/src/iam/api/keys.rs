@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::super::error::IamError;
-use super::super::model::KeyDoc;
+use super::super::model::{KeyDoc, User};
 use super::super::state::{State, Tenant};
 use super::super::{Iam, ids};
-use super::{Ask, Reply, nothing, page, tenant, users};
+use super::{Ask, Reply, entity, nothing, page, tenant};
 use crate::credentials::{Principal, SecretKey};
 use crate::s3::{Xml, date};
 
@@ -36,10 +36,7 @@ fn whose(tenant: &Tenant, ask: &Ask, action: &str) -> Result<Whose, IamError> {
             return Err(IamError::validation("Must specify userName when calling with non-User credentials"));
         }
     };
-    let user = tenant.user(name);
-    let arn = users::arn(ask, user.as_ref().ok().map(|user| &***user), name);
-    ask.authorize(action, &arn)?;
-    let user = user?;
+    let user = entity::allowed::<User>(tenant, ask, action, name)?;
     Ok(Whose { user_id: Some(user.named.id.clone()), name: user.named.name.clone() })
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::super::error::IamError;
-use super::super::model::Policies;
+use super::super::model::{Group, Policies, Role, User};
 use super::super::state::Tenant;
 use super::super::{Iam, builtin};
-use super::{Ask, Reply, groups, page, roles, tenant, users};
+use super::entity::{Entity, asked, change};
+use super::{Ask, Reply, page};
 use crate::s3::Xml;
 
 /// Most managed policies of one user, group or role (AWS: 10, at most 20 when asked for).
@@ -65,85 +66,70 @@ fn list(ask: &Ask, attached: &[String]) -> Result<Reply, IamError> {
     })
 }
 
-/// What a change does to whoever is named.
-type Change = Box<dyn FnOnce(&mut Policies) -> Result<(), IamError> + Send>;
-
-async fn change_user(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    users::change(iam, ask, action, move |user| change(&mut user.policies)).await
-}
-
-async fn change_group(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    groups::change(iam, ask, action, move |group| change(&mut group.policies)).await
-}
-
-async fn change_role(iam: &Arc<Iam>, ask: &Ask, action: &str, change: Change) -> Result<Reply, IamError> {
-    roles::change(iam, ask, action, move |role, _| change(&mut role.policies)).await
-}
-
-/// The policy of a request, which is there now. Were it deleted at this moment, it would deny everything; DeletePolicy looks for those it is attached to.
-fn policy_of(iam: &Arc<Iam>, ask: &Ask, parameter: &str) -> Result<String, IamError> {
-    let arn = ask.form.required(parameter)?;
-    let (_, tenant) = tenant(iam, ask)?;
-    check_there(&tenant, arn)?;
-    Ok(arn.to_owned())
-}
-
 macro_rules! of {
-    ($element:literal, $module:ident, $find:ident, $change:ident,
-     $attach:ident $attach_action:literal, $detach:ident $detach_action:literal, $list:ident $list_action:literal) => {
+    ($entity:ident, $attach:ident $attach_action:literal, $detach:ident $detach_action:literal, $list:ident $list_action:literal) => {
         pub(super) async fn $attach(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-            let arn = policy_of(iam, ask, "PolicyArn")?;
-            $change(iam, ask, $attach_action, Box::new(move |policies| attach(policies, arn))).await
+            let arn = ask.form.required("PolicyArn")?.to_owned();
+            let attach = move |entity: &mut $entity, tenant: &Tenant| {
+                check_there(tenant, &arn)?;
+                attach(&mut entity.policies, arn)
+            };
+            change(iam, ask, $attach_action, attach).await
         }
 
         pub(super) async fn $detach(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
             let arn = ask.form.required("PolicyArn")?.to_owned();
-            $change(iam, ask, $detach_action, Box::new(move |policies| detach(policies, &arn))).await
+            let detach = move |entity: &mut $entity, _: &Tenant| detach(&mut entity.policies, &arn);
+            change(iam, ask, $detach_action, detach).await
         }
 
         pub(super) async fn $list(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-            let name = ask.form.required($element)?;
-            let (_, tenant) = tenant(iam, ask)?;
-            let found = tenant.$find(name);
-            ask.authorize($list_action, &$module::arn(ask, found.as_ref().ok().map(|found| &***found), name))?;
-            list(ask, &found?.policies.attached)
+            let (_, found) = asked::<$entity>(iam, ask, $list_action)?;
+            list(ask, &found.policies.attached)
         }
     };
 }
 
-of!("UserName", users, user, change_user,
+of!(User,
     attach_user "iam:AttachUserPolicy", detach_user "iam:DetachUserPolicy", list_user "iam:ListAttachedUserPolicies");
-of!("GroupName", groups, group, change_group,
+of!(Group,
     attach_group "iam:AttachGroupPolicy", detach_group "iam:DetachGroupPolicy", list_group "iam:ListAttachedGroupPolicies");
-of!("RoleName", roles, role, change_role,
+of!(Role,
     attach_role "iam:AttachRolePolicy", detach_role "iam:DetachRolePolicy", list_role "iam:ListAttachedRolePolicies");
 
-fn bounded(arn: Option<String>) -> Change {
-    Box::new(move |policies| match (&arn, &policies.boundary) {
-        (None, None) => Err(IamError::not_found("There is no permissions boundary.")),
-        _ => {
-            policies.boundary = arn;
-            Ok(())
+/// Bounds the one that is named by a policy, or no more.
+async fn bound<E: Entity>(iam: &Arc<Iam>, ask: &Ask, action: &str, arn: Option<String>) -> Result<Reply, IamError> {
+    let bound = move |entity: &mut E, tenant: &Tenant| {
+        let boundary = &mut entity.policies_mut().boundary;
+        match &arn {
+            None if boundary.is_none() => return Err(IamError::not_found("There is no permissions boundary.")),
+            None => {}
+            Some(arn) => check_there(tenant, arn)?,
         }
-    })
+        *boundary = arn;
+        Ok(())
+    };
+    change(iam, ask, action, bound).await
+}
+
+fn boundary_of(ask: &Ask) -> Result<Option<String>, IamError> {
+    Ok(Some(ask.form.required("PermissionsBoundary")?.to_owned()))
 }
 
 pub(super) async fn put_user_boundary(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let arn = policy_of(iam, ask, "PermissionsBoundary")?;
-    change_user(iam, ask, "iam:PutUserPermissionsBoundary", bounded(Some(arn))).await
+    bound::<User>(iam, ask, "iam:PutUserPermissionsBoundary", boundary_of(ask)?).await
 }
 
 pub(super) async fn delete_user_boundary(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    change_user(iam, ask, "iam:DeleteUserPermissionsBoundary", bounded(None)).await
+    bound::<User>(iam, ask, "iam:DeleteUserPermissionsBoundary", None).await
 }
 
 pub(super) async fn put_role_boundary(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let arn = policy_of(iam, ask, "PermissionsBoundary")?;
-    change_role(iam, ask, "iam:PutRolePermissionsBoundary", bounded(Some(arn))).await
+    bound::<Role>(iam, ask, "iam:PutRolePermissionsBoundary", boundary_of(ask)?).await
 }
 
 pub(super) async fn delete_role_boundary(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    change_role(iam, ask, "iam:DeleteRolePermissionsBoundary", bounded(None)).await
+    bound::<Role>(iam, ask, "iam:DeleteRolePermissionsBoundary", None).await
 }
 
 /// The element of a boundary, if there is one.

@@ -6,6 +6,7 @@
 //! Source: AWS, "IAM API Reference".
 
 mod account;
+mod entity;
 mod form;
 mod groups;
 mod inline;

@@ -6,10 +6,10 @@ use gabion_policy::limits::TRUST_POLICY_BYTES_MAX;
 
 use super::super::error::IamError;
 use super::super::model::{Named, Policies, Role};
-use super::super::state::Tenant;
 use super::super::{Iam, ids};
+use super::entity::{self, change};
 use super::names::Kind;
-use super::{Ask, Reply, add_tags, encoded, names, nothing, page, remove_tags, tags_page, tenant, write_tags};
+use super::{Ask, Reply, add_tags, encoded, names, remove_tags, tags_page, tenant, write_tags};
 use crate::s3::{Xml, date};
 
 /// Most roles of an account, as on AWS.
@@ -20,14 +20,6 @@ const SESSION_S: u64 = 3600;
 const SESSION_S_MAX: u64 = 43_200;
 /// Longest description, in characters.
 pub(super) const DESCRIPTION_MAX: usize = 1000;
-
-/// The resource that a role is, or would be.
-pub(super) fn arn(ask: &Ask, role: Option<&Role>, name: &str) -> String {
-    match role {
-        Some(role) => role.named.arn("role"),
-        None => format!("arn:aws:iam::{}:role/{name}", ask.account()),
-    }
-}
 
 /// A description that is short enough.
 pub(super) fn description(ask: &Ask) -> Result<Option<String>, IamError> {
@@ -49,16 +41,11 @@ pub(super) async fn create(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError>
     let tags = ask.form.tags("Tags")?;
     let boundary = ask.form.get("PermissionsBoundary").map(str::to_owned);
     let account = ask.account().to_owned();
-    ask.authorize("iam:CreateRole", &format!("arn:aws:iam::{account}:role{path}{name}"))?;
+    entity::authorize_new::<Role>(ask, "iam:CreateRole", &path, &name)?;
     names::check_document(&trust, Kind::Trust, TRUST_POLICY_BYTES_MAX)?;
     let role = iam.change(move |iam, draft| {
         let tenant = draft.state.tenant(&account)?;
-        if tenant.roles.contains_key(&name.to_lowercase()) {
-            return Err(IamError::exists("Role", &name));
-        }
-        if tenant.roles.len() >= ROLES_MAX {
-            return Err(IamError::limit(format!("Cannot exceed quota for RolesPerAccount: {ROLES_MAX}")));
-        }
+        entity::check_new::<Role>(tenant, &name, ROLES_MAX)?;
         if let Some(arn) = &boundary {
             super::managed::check_there(tenant, arn)?;
         }
@@ -66,7 +53,7 @@ pub(super) async fn create(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError>
             Named { account, id: ids::entity(&*iam.entropy, "AROA"), name, path, created_ms: iam.now_ms(), tags };
         let policies = Policies { boundary, ..Policies::default() };
         let role = Role { named, policies, description, max_session_s, trust };
-        draft.put_role(role.clone())?;
+        draft.put_role(role.clone(), None)?;
         Ok(role)
     });
     let role = role.await?;
@@ -74,20 +61,12 @@ pub(super) async fn create(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError>
 }
 
 pub(super) async fn get(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("RoleName")?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let role = tenant.role(name);
-    ask.authorize("iam:GetRole", &arn(ask, role.as_ref().ok().map(|role| &***role), name))?;
-    let role = role?;
-    Ok(Xml::fragment(|xml| xml.element("Role", |xml| write_whole(xml, role))))
+    let (_, role) = entity::asked::<Role>(iam, ask, "iam:GetRole")?;
+    Ok(Xml::fragment(|xml| xml.element("Role", |xml| write_whole(xml, &role))))
 }
 
 pub(super) async fn list(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let prefix = ask.form.get("PathPrefix").unwrap_or("/");
-    ask.authorize("iam:ListRoles", &format!("arn:aws:iam::{}:role{prefix}", ask.account()))?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let roles = tenant.roles.iter().filter(|(_, role)| role.named.path.starts_with(prefix));
-    page(&ask.form, roles.map(|(name, role)| (name.as_str(), role)), "Roles", |xml, role| {
+    entity::list::<Role>(iam, ask, "iam:ListRoles", |xml, role| {
         write(xml, role);
         write_limits(xml, role);
     })
@@ -96,7 +75,7 @@ pub(super) async fn list(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
 pub(super) async fn update(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let description = description(ask)?;
     let max_session_s = ask.form.number("MaxSessionDuration", SESSION_S, SESSION_S_MAX)?;
-    change(iam, ask, "iam:UpdateRole", move |role, _| {
+    change(iam, ask, "iam:UpdateRole", move |role: &mut Role, _| {
         role.description = description.unwrap_or_default();
         role.max_session_s = max_session_s.unwrap_or(SESSION_S);
         Ok(())
@@ -106,7 +85,7 @@ pub(super) async fn update(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError>
 
 pub(super) async fn update_description(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let description = description(ask)?.unwrap_or_default();
-    change(iam, ask, "iam:UpdateRoleDescription", move |role, _| {
+    change(iam, ask, "iam:UpdateRoleDescription", move |role: &mut Role, _| {
         role.description = description;
         Ok(())
     })
@@ -118,7 +97,7 @@ pub(super) async fn update_description(iam: &Arc<Iam>, ask: &Ask) -> Result<Repl
 
 pub(super) async fn update_trust(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let trust = ask.form.required("PolicyDocument")?.to_owned();
-    change(iam, ask, "iam:UpdateAssumeRolePolicy", move |role, _| {
+    change(iam, ask, "iam:UpdateAssumeRolePolicy", move |role: &mut Role, _| {
         names::check_document(&trust, Kind::Trust, TRUST_POLICY_BYTES_MAX)?;
         role.trust = trust;
         Ok(())
@@ -127,64 +106,24 @@ pub(super) async fn update_trust(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, Iam
 }
 
 pub(super) async fn delete(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("RoleName")?.to_owned();
-    let (_, tenant) = tenant(iam, ask)?;
-    let role = tenant.role(&name);
-    ask.authorize("iam:DeleteRole", &arn(ask, role.as_ref().ok().map(|role| &***role), &name))?;
-    let account = ask.account().to_owned();
-    iam.change(move |_, draft| {
-        let role = Arc::clone(draft.state.tenant(&account)?.role(&name)?);
-        let conflict = |what: &str| Err(IamError::delete_conflict(format!("Cannot delete entity, must {what} first.")));
-        if !role.policies.inline.is_empty() {
-            return conflict("delete policies");
-        }
-        if !role.policies.attached.is_empty() {
-            return conflict("detach all policies");
-        }
-        draft.remove_role(&role.named)?;
-        Ok(nothing())
-    })
-    .await
+    entity::delete::<Role, _>(iam, ask, "iam:DeleteRole", |_, _, _| None).await
 }
 
 pub(super) async fn list_tags(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
-    let name = ask.form.required("RoleName")?;
-    let (_, tenant) = tenant(iam, ask)?;
-    let role = tenant.role(name);
-    ask.authorize("iam:ListRoleTags", &arn(ask, role.as_ref().ok().map(|role| &***role), name))?;
-    Ok(tags_page(&role?.named.tags))
+    let (_, role) = entity::asked::<Role>(iam, ask, "iam:ListRoleTags")?;
+    Ok(tags_page(&role.named.tags))
 }
 
 pub(super) async fn tag(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let tags = ask.form.tags("Tags")?;
-    change(iam, ask, "iam:TagRole", move |role, _| add_tags(&mut role.named.tags, tags)).await
+    change(iam, ask, "iam:TagRole", move |role: &mut Role, _| add_tags(&mut role.named.tags, tags)).await
 }
 
 pub(super) async fn untag(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
     let keys = ask.form.list("TagKeys");
-    change(iam, ask, "iam:UntagRole", move |role, _| {
+    change(iam, ask, "iam:UntagRole", move |role: &mut Role, _| {
         remove_tags(&mut role.named.tags, &keys);
         Ok(())
-    })
-    .await
-}
-
-/// Changes the role that is named.
-pub(super) async fn change<F>(iam: &Arc<Iam>, ask: &Ask, action: &str, change: F) -> Result<Reply, IamError>
-where
-    F: FnOnce(&mut Role, &Tenant) -> Result<(), IamError> + Send + 'static,
-{
-    let name = ask.form.required("RoleName")?.to_owned();
-    let (_, tenant) = tenant(iam, ask)?;
-    let role = tenant.role(&name);
-    ask.authorize(action, &arn(ask, role.as_ref().ok().map(|role| &***role), &name))?;
-    let account = ask.account().to_owned();
-    iam.change(move |_, draft| {
-        let tenant = draft.state.tenant(&account)?;
-        let mut role = Role::clone(tenant.role(&name)?);
-        change(&mut role, tenant)?;
-        draft.put_role(role)?;
-        Ok(nothing())
     })
     .await
 }
