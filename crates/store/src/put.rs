@@ -15,7 +15,7 @@ use crate::{
 
 impl Store {
     /// Stores an object, replacing the current one; durable and visible when it resolves. Dropping the future before the body
-    /// has ended stores nothing; later it is finished all the same.
+    /// has ended, or while it waits for room under a quota, stores nothing; later it is finished all the same.
     ///
     /// # Errors
     /// `NoSuchBucket`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `EntityTooLarge`, `BadDigest`, `Body`, `QuotaExceeded`,
@@ -36,7 +36,7 @@ impl Store {
             }
         };
         let mut collected = body::collect(inner, body, None, Tagging::Late, seal).await?;
-        // As a rule there is nothing left to wait for but the log, which finishes by itself what it was given: no task has to outlive the client.
+        // As a rule there is nothing left to wait for but the log (and room, at the edge of a quota), which finishes by itself what it was given: no task has to outlive the client.
         if let Content::Inline(_) = collected.content
             && let Some(guards) = inner.locks.try_lock(&places(&request))
         {

@@ -116,7 +116,9 @@ pub(crate) fn of_user(index: &dyn Index, user: &str) -> Result<Holding, StoreErr
     held(index, &keys::counter(Counted::ObjectsOfUser(user)), &keys::counter(Counted::PartsOfUser(user)))
 }
 
+/// Both counters at one point in time: a completion moves bytes from one to the other.
 fn held(index: &dyn Index, objects: &[u8], parts: &[u8]) -> Result<Holding, StoreError> {
+    let index = index.snapshot();
     let counted = |key: &[u8]| match index.get(Table::Usage, key)? {
         Some(row) => Ok::<_, StoreError>(UsageRow::decode(&row)?),
         None => Ok(UsageRow::default()),

@@ -214,6 +214,10 @@ impl Apply {
             return Ok(held);
         }
         let _nothing_is_committed = self.state.lock();
+        // Whoever held the lock may have added them up.
+        if let Some(held) = self.accounts.get(account) {
+            return Ok(held);
+        }
         self.accounts.add_up(&*self.index, account, is_his)
     }
 
@@ -274,7 +278,7 @@ impl Apply {
         self.index.commit(&[], outcome.writes)?;
         if let Some(counted) = counted {
             self.accounts.changed(&counted);
-            if outcome.configs.iter().any(Option::is_some) {
+            if outcome.buckets_changed {
                 self.accounts.forget();
             }
         }
@@ -419,6 +423,8 @@ pub(crate) struct Outcome {
     writes: Vec<Write>,
     segments: segments::Changes,
     buckets: isize,
+    /// Whether a bucket came, went or changed.
+    buckets_changed: bool,
     covered: Option<Option<snapshot::Covered>>,
     configs: BTreeSet<Option<BucketName>>,
 }

@@ -302,6 +302,7 @@ impl<'a> Overlay<'a> {
 
     /// All that the batch comes to.
     pub(crate) fn finish(mut self) -> Result<Outcome, StoreError> {
+        let buckets_changed = !self.rows[Table::Bucket as usize].is_empty();
         for (counter, (objects, bytes)) in std::mem::take(&mut self.usage) {
             let usage = self.get::<UsageRow>(Table::Usage, &counter)?.unwrap_or_default();
             let usage = UsageRow {
@@ -322,6 +323,6 @@ impl<'a> Overlay<'a> {
             }));
         }
         let Self { segments, buckets, covered, configs, .. } = self;
-        Ok(Outcome { writes, segments, buckets, covered, configs })
+        Ok(Outcome { writes, segments, buckets, buckets_changed, covered, configs })
     }
 }

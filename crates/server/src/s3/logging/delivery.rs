@@ -180,7 +180,7 @@ impl Deliveries {
             // It is tried again; as long as that lasts, memory is bounded by what may wait.
             Err(StoreError::Busy | StoreError::Unavailable(_) | StoreError::NoSpace) => waiting.full.push(batch),
             Err(error) => {
-                tracing::debug!(bucket = %batch.source, target = %batch.logging.target, %error, "a log could not be delivered");
+                tracing::warn!(bucket = %batch.source, target = %batch.logging.target, %error, "a log could not be delivered");
                 self.figures.dropped.inc_by(batch.count);
                 waiting.bytes = waiting.bytes.saturating_sub(batch.lines.len());
             }
