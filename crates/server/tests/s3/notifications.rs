@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gabion_server::lifecycle::{LifecycleFigures, LifecycleOptions};
 use gabion_server::notifications::{NotificationOptions, NotificationTarget, WhenFull};
+use gabion_server::s3::S3Service;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -114,6 +115,8 @@ fn options(url: &str) -> NotificationOptions {
 /// A server whose notifications run until it is dropped.
 struct Running {
     s3: S3,
+    /// The one that served the store first: the store asks it for accounts as long as it lives, as in a process it does.
+    first: S3Service,
     _stop: DropGuard,
 }
 
@@ -130,7 +133,7 @@ impl Running {
         let stop = CancellationToken::new();
         let (service, stopped) = (s3.service.clone(), stop.clone());
         tokio::spawn(async move { service.run_notifications(stopped).await });
-        Self { s3, _stop: stop.drop_guard() }
+        Self { first: s3.service.clone(), s3, _stop: stop.drop_guard() }
     }
 
     /// With a bucket `bkt`.
@@ -142,7 +145,7 @@ impl Running {
 
     /// The same store, as if the server had been started anew.
     fn again(self, options: NotificationOptions) -> Self {
-        Self::of(self.s3.again(|all| all.notifications = options))
+        Self { first: self.first, ..Self::of(self.s3.again(|all| all.notifications = options)) }
     }
 }
 
