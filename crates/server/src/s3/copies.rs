@@ -41,8 +41,9 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         }
     };
     let ObjectAccess { owner, acl } = acl::of_new_object(ops, call, &call.bucket()?)?;
+    let (source, from) = named(ops, source(call)?).await?;
     let request = CopyObject {
-        source: source(call)?,
+        source,
         bucket: call.bucket()?,
         key: call.key()?,
         metadata,
@@ -55,7 +56,6 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     };
     let source = encryption::of_source(call)?;
     let (encrypt, md5) = encryption::decide(ops, call, &request.bucket)?;
-    let from = shown_source(ops, &request.source)?;
     let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
     if call.watch.is_some() {
         let told = notifications::created(EventName::CreatedCopy, call.key()?.as_str(), &result);
@@ -81,13 +81,13 @@ pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, 
             S3Error::argument("x-amz-copy-source-range", text, message)
         })?),
     };
+    let (source, from) = named(ops, source(call)?).await?;
     let request = UploadPartCopy {
         target: UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? },
         part_number: part_number(call.query().text("partNumber")?)?,
-        source: source(call)?,
+        source,
         range,
     };
-    let from = shown_source(ops, &request.source)?;
     let (source, customer) = (encryption::of_source(call)?, encryption::of_part(call)?);
     let md5 = customer.as_ref().map(encryption::Customer::md5);
     let target = customer.map(|customer| Encrypt::with_customer(customer.key));
@@ -111,10 +111,19 @@ fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: 
     }))
 }
 
-/// The version of the source that a copy tells: the one that was named.
-fn shown_source(ops: &Ops, source: &CopySource) -> Result<Option<VersionId>, S3Error> {
-    let is_versioned = ops.settings(&source.bucket)?.versioning != Versioning::Never;
-    Ok(source.version.filter(|version| is_versioned || *version != VersionId::Null))
+/// The source, and which version of it the answer tells. Where versions are kept, it is one of them from here on, whatever becomes current meanwhile.
+async fn named(ops: &Ops, mut source: CopySource) -> Result<(CopySource, Option<VersionId>), S3Error> {
+    if ops.settings(&source.bucket)?.versioning == Versioning::Never {
+        let version = source.version.filter(|version| *version != VersionId::Null);
+        return Ok((source, version));
+    }
+    if source.version.is_none()
+        && let Ok(info) = ops.store.object_info(&source.bucket, &source.key, None).await
+    {
+        source.version = Some(info.version);
+    }
+    let version = source.version;
+    Ok((source, version))
 }
 
 fn show_source(version: Option<VersionId>, response: &mut Response<Body>) {

@@ -113,6 +113,9 @@ async fn copies_tags_and_attributes_name_them() {
     let source = format!("/bkt/k?versionId={old}");
     let copied = s3.put("/bkt/k").header("x-amz-copy-source", &source).send(&s3).await.expect(200);
     assert_eq!(copied.header("x-amz-copy-source-version-id"), Some(&*old));
+    let current = s3.head("/bkt/k").send(&s3).await.expect(200).header("x-amz-version-id").map(str::to_owned);
+    let unnamed = s3.put("/bkt/other").header("x-amz-copy-source", "/bkt/k").send(&s3).await.expect(200);
+    assert_eq!(unnamed.header("x-amz-copy-source-version-id").map(str::to_owned), current);
     assert!(copied.header("x-amz-version-id").is_some_and(|version| version != old));
     assert_eq!(s3.get("/bkt/k").send(&s3).await.text(), "old");
     let tagging = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
