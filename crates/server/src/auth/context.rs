@@ -117,13 +117,16 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
             false => "REST-HEADER",
         };
         context.add("s3:authType", kind);
-        let signed = query.get("X-Amz-Date")?.or(text(call, "x-amz-date")).or(call.form.date.as_deref());
+        let signed = query
+            .get("X-Amz-Date")?
+            .or(text(call, "x-amz-date"))
+            .or(call.form.as_ref().and_then(|form| form.date.as_deref()));
         let signed = signed.and_then(unix_seconds);
         let signed_ms =
             signed.and_then(|seconds| u64::try_from(seconds).ok()).map(|seconds| seconds.saturating_mul(1000));
         let age_ms = signed_ms.map(|signed_ms| ops.clock.now_ms().saturating_sub(signed_ms).to_string());
         context.add_optional("s3:signatureAge", age_ms);
-        let version_2 = call.form.is_version_2
+        let version_2 = call.form.as_ref().is_some_and(|form| form.is_version_2)
             || query.has("Signature")
             || text(call, "authorization").is_some_and(|authorization| authorization.starts_with("AWS "));
         context.add("s3:signatureversion", if version_2 { "AWS" } else { "AWS4-HMAC-SHA256" });

@@ -47,7 +47,7 @@ impl Has {
 }
 
 /// What a form says of its signature.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct FormSignature {
     /// Whether it is in Version 2.
     pub(crate) is_version_2: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Call {
     /// What the trailers will be once the body has been read; there if the body was in aws-chunked framing.
     pub(super) trailers: Option<TakeTrailers>,
     /// How the form was signed that it came in, if it did.
-    pub(crate) form: FormSignature,
+    pub(crate) form: Option<Box<FormSignature>>,
     /// Whether the one who asks has said that he pays, where that counts.
     pub(super) is_charged: bool,
     /// Tells those who want to know what it did.
@@ -91,7 +91,7 @@ impl Call {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        let (form, is_charged, watch, settings) = (FormSignature::default(), false, None, OnceLock::new());
+        let (form, is_charged, watch, settings) = (None, false, None, OnceLock::new());
         Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, settings }
     }
 
@@ -123,7 +123,7 @@ impl Call {
                 headers.insert(name, value);
             }
         }
-        self.form = signed;
+        self.form = Some(Box::new(signed));
         self.has = Has::among(&headers);
         self.headers = headers;
         self.routed.key = Some(key);

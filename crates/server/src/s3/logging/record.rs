@@ -305,8 +305,8 @@ fn signed(call: &Call) -> (&'static str, &'static str) {
         Some(_) => ("SigV4", "AuthHeader"),
         None if query.has("X-Amz-Signature") => ("SigV4", "QueryString"),
         None if query.has("Signature") => ("SigV2", "QueryString"),
-        None if call.form.is_version_2 => ("SigV2", "-"),
-        None if call.form.date.is_some() => ("SigV4", "-"),
+        None if call.form.as_ref().is_some_and(|form| form.is_version_2) => ("SigV2", "-"),
+        None if call.form.as_ref().is_some_and(|form| form.date.is_some()) => ("SigV4", "-"),
         None => ("-", "-"),
     }
 }
