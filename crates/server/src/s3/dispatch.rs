@@ -98,10 +98,11 @@ impl Dispatch {
         let ops = &*self.ops;
         // What can not be looked up now can not be done either: the operation says so.
         let logged = logging::Draft::of(ops, call, about).unwrap_or_default();
-        let outcome = match notifications::Watch::of(ops, call, about) {
-            Ok(None) => self.run(call).await,
-            Ok(Some(watch)) => Box::pin(self.run_watched(call, watch)).await,
-            Err(error) => Err(error),
+        // Boxed, so that it takes little of the request's future while the operation runs.
+        let watch = notifications::Watch::of(ops, call, about).transpose().map(Box::new);
+        let outcome = match watch {
+            None => self.run(call).await,
+            Some(watch) => Box::pin(self.run_watched(call, *watch)).await,
         };
         let code = outcome.as_ref().err().map(|error| error.code.as_str());
         let mut response = outcome.unwrap_or_else(|error| answer::error(&error, about));
@@ -118,7 +119,12 @@ impl Dispatch {
     }
 
     /// Runs an operation of which others are told: also if the client hangs up, as what has taken effect must be told.
-    async fn run_watched(&self, call: &mut Call, watch: Box<notifications::Watch>) -> Result<Response<Body>, S3Error> {
+    async fn run_watched(
+        &self,
+        call: &mut Call,
+        watch: Result<Box<notifications::Watch>, S3Error>,
+    ) -> Result<Response<Body>, S3Error> {
+        let watch = watch?;
         let (dispatch, mut taken) = (self.clone(), call.take());
         taken.watch = Some(watch);
         let running = tokio::spawn(async move {
