@@ -161,7 +161,8 @@ impl Inner {
         row.etag = etag(&row, collected.tag, crc64)?;
         row.modified_ms = self.env.clock.now_ms();
         row.size = size;
-        row.attributes.appends = Some(row.attributes.appends.unwrap_or(0) + 1);
+        // Of the parts that it was uploaded in, only their number is left.
+        row.attributes.appends = Some(parts_of(&row));
 
         let (mut kept, mut record_crc64) = (collected.kept, collected.crc64);
         let (configs, creator) = (self.bucket_configs(bucket)?, row.attributes.creator.as_deref());

@@ -8,8 +8,10 @@ use super::columns::Column;
 use crate::error::{S3Code, S3Error};
 use crate::s3::xml;
 
-/// Most inventories of a bucket.
-pub(crate) const IDS_MAX: usize = 1000;
+/// Most inventories of a bucket. All documents of a bucket are kept in memory together while it is in use (`gabion_store::Configs`).
+pub(crate) const IDS_MAX: usize = 200;
+/// Longest document of an inventory in bytes, for the same reason.
+pub(crate) const DOCUMENT_BYTES_MAX: usize = 2048;
 /// Longest id of an inventory in bytes.
 const ID_BYTES_MAX: usize = 64;
 /// Longest prefix of what is listed, in bytes.

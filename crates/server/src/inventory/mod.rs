@@ -14,5 +14,5 @@ mod parquet;
 pub(crate) mod worker;
 
 pub(crate) use changes::Changes;
-pub(crate) use config::{IDS_MAX, Inventory, check_id};
+pub(crate) use config::{DOCUMENT_BYTES_MAX, IDS_MAX, Inventory, check_id};
 pub use worker::{InventoryFigures, InventoryOptions};

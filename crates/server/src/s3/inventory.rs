@@ -13,7 +13,7 @@ use super::call::Call;
 use super::configs;
 use super::xml::Xml;
 use crate::error::{S3Code, S3Error};
-use crate::inventory::{IDS_MAX, Inventory, check_id};
+use crate::inventory::{DOCUMENT_BYTES_MAX, IDS_MAX, Inventory, check_id};
 use crate::ops::{Ops, token};
 
 /// What the names of the documents begin with; the id follows.
@@ -33,6 +33,9 @@ fn id(call: &Call) -> Result<&str, S3Error> {
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
     let (inventory, kept) = Inventory::parse(&document)?;
+    if kept.len() > DOCUMENT_BYTES_MAX {
+        return Err(S3Error::request(format!("An inventory must not be longer than {DOCUMENT_BYTES_MAX} bytes.")));
+    }
     let id = id(call)?;
     if id != inventory.id {
         let message = "The id of the request and that of the configuration are not the same.";

@@ -135,15 +135,17 @@ async fn inventories_are_checked() {
 }
 
 #[tokio::test]
-async fn a_bucket_has_a_thousand_inventories_at_most() {
+async fn a_bucket_has_two_hundred_inventories_at_most() {
     let s3 = server().await;
     let scope = ConfigScope::Bucket(BucketName::new("bkt").unwrap());
-    for number in 0..999 {
+    for number in 0..199 {
         s3.store.put_config(scope.clone(), &format!("inventory/{number}"), Bytes::from("x")).await.unwrap();
     }
     put(&s3, "last", &[]).await.expect(200);
     put(&s3, "more", &[]).await.refused(400, "TooManyConfigurations");
     put(&s3, "last", &[("Daily", "Weekly")]).await.expect(200);
+    let fields = "<Field>Size</Field>".repeat(100);
+    put(&s3, "last", &[("<Field>Size</Field>", &*fields)]).await.refused(400, "InvalidRequest");
 }
 
 #[tokio::test]
