@@ -54,11 +54,7 @@ fn object() -> ObjectRow {
         layout: Layout::Extents(extents()),
         attributes: attributes(),
         checksums: checksums(),
-        parts: Some(PartsSummary {
-            count: 10_000,
-            manifest: ManifestId::from_u128(4),
-            upload: Some(UploadId::from_u128(5)),
-        }),
+        parts: Some(PartsSummary { count: 10_000, manifest: ManifestId::from_u128(4), upload: None }),
         home: home(),
         kind: Some(VersionKind::Version),
         moved: None,
@@ -177,14 +173,16 @@ fn rows_round_trip() {
     round_trips(6, BucketRow { moved: Some(Seq::from_u64(6)), ..bucket() });
     round_trips(11, object());
     round_trips(11, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
+    let parts = PartsSummary { count: 2, manifest: ManifestId::from_u128(4), upload: Some(UploadId::from_u128(5)) };
+    round_trips(11, ObjectRow { parts: Some(parts), ..object() });
     round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, kind: None, ..object() });
     round_trips(11, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
     round_trips(10, upload());
     round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
-    round_trips(9, part());
-    round_trips(9, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
-    round_trips(9, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
-    round_trips(9, PartRow { salt: Some(Salt([1; 16])), ..part() });
+    round_trips(10, part());
+    round_trips(10, PartRow { moved: Some(Seq::from_u64(7)), ..part() });
+    round_trips(10, PartRow { tag: PartTag::Crc64(u64::MAX), ..part() });
+    round_trips(10, PartRow { salt: Some(Salt([1; 16])), ..part() });
     let counts = CountsFor { bucket: "abc".into(), creator: Some("AIDA1".into()) };
     round_trips(10, PartRow { counts: Some(counts), ..part() });
     round_trips(7, ManifestPart { sealed: Some(SealedPart { salt: Salt([1; 16]), start: 7 }), ..manifest_part() });
