@@ -87,8 +87,12 @@ fn javascript(programs: &Path) -> anyhow::Result<PathBuf> {
             search.push(path);
         }
         let mut npm = Command::new(programs.join("npm"));
-        npm.env("PATH", search).args([
+        // A site's own authority is in the system's store, which Node does not look into by itself; and who can not be reached is not waited for.
+        npm.env("PATH", search).env("NODE_OPTIONS", "--use-system-ca").args([
             "install",
+            "--fetch-retries=1",
+            "--fetch-retry-maxtimeout=5000",
+            "--fetch-timeout=60000",
             "--silent",
             "--no-audit",
             "--no-fund",
