@@ -7,21 +7,13 @@ use gabion_metadata::{
 };
 use gabion_store::{
     AppendObject, Attributes, Checksum, ChecksumAlgorithm, ChecksumKind, ConfigScope, Encrypt, EtagMatch, GetObject,
-    ObjectBody, RangeRequest, SecretKey, Store, StoreError, VERSIONING, Versioning, WriteConditions,
+    ObjectBody, RangeRequest, SecretKey, StoreError, VERSIONING, Versioning, WriteConditions,
 };
 
 use crate::{
     compaction::check_rebuild,
     harness::{truth::check_counters, *},
 };
-
-async fn fresh(seed: u64) -> (World, Store) {
-    let mut world = World::new(seed, config(2, 1));
-    world.config.compaction.live_ratio_max = 1.0;
-    let store = world.open().await;
-    store.create_bucket(bucket("bucket"), None).await.unwrap();
-    (world, store)
-}
 
 fn row(world: &World, name: &str) -> ObjectRow {
     let index = world.index.current.lock();
@@ -32,7 +24,7 @@ fn row(world: &World, name: &str) -> ObjectRow {
 /// Small and large ones in any order, read as a whole and in ranges, moved, and rebuilt.
 #[tokio::test]
 async fn an_object_grows_at_its_end() {
-    let (mut world, mut store) = fresh(1).await;
+    let (mut world, mut store) = compacting(1).await;
     let mut whole = Vec::new();
     for (count, size) in [0, 10, 2_500_000, 10, 20, 0, 700_000, 900_000, 1 << 20, 5, 3_000_000].into_iter().enumerate()
     {
@@ -77,7 +69,7 @@ fn crc64(bytes: &[u8]) -> [u8; 8] {
 /// What a thousand tiny appends leave is a few extents, and they cost what they should.
 #[tokio::test]
 async fn tiny_appends_are_gathered() {
-    let (mut world, store) = fresh(2).await;
+    let (mut world, store) = compacting(2).await;
     let mut whole = Vec::new();
     for count in 0..1000_u64 {
         let more = bytes(count, 100);
@@ -101,7 +93,7 @@ async fn tiny_appends_are_gathered() {
 /// Of all that append at one place one succeeds, and nothing of the others is seen.
 #[tokio::test]
 async fn of_two_at_one_place_one_is_refused() {
-    let (mut world, store) = fresh(3).await;
+    let (mut world, store) = compacting(3).await;
     for size in [100, 1_500_000] {
         let before = bytes(1, size);
         put(&store, "bucket", "k", &before).await;
@@ -123,7 +115,7 @@ async fn of_two_at_one_place_one_is_refused() {
 
 #[tokio::test]
 async fn who_reads_goes_on_with_what_he_began() {
-    let (mut world, mut store) = fresh(4).await;
+    let (mut world, mut store) = compacting(4).await;
     for size in [4000, 2_500_000] {
         let body = bytes(1, size);
         put(&store, "bucket", "k", &body).await;
@@ -142,7 +134,7 @@ async fn who_reads_goes_on_with_what_he_began() {
 
 #[tokio::test]
 async fn checksums_and_tags_are_told_on() {
-    let (_world, store) = fresh(5).await;
+    let (_world, store) = compacting(5).await;
     for (algorithm, kept) in [
         (ChecksumAlgorithm::Crc32, ChecksumAlgorithm::Crc32),
         (ChecksumAlgorithm::Crc32c, ChecksumAlgorithm::Crc32c),
@@ -174,7 +166,7 @@ async fn checksums_and_tags_are_told_on() {
 
 #[tokio::test]
 async fn what_can_not_be_appended_to_stays_as_it_is() {
-    let (world, store) = fresh(6).await;
+    let (world, store) = compacting(6).await;
     put(&store, "bucket", "k", &bytes(1, 10)).await;
     let size = |refused: Result<_, StoreError>| match refused {
         Err(StoreError::InvalidWriteOffset { size }) => size,
@@ -216,7 +208,7 @@ async fn what_can_not_be_appended_to_stays_as_it_is() {
 
 #[tokio::test]
 async fn an_object_has_ten_thousand_parts_at_most() {
-    let (_world, store) = fresh(7).await;
+    let (_world, store) = compacting(7).await;
     let attributes = Attributes { appends: Some(9998), ..Attributes::default() };
     let request = gabion_store::PutObject { attributes, ..put_request("bucket", "k") };
     store.put_object(request, ObjectBody::from_bytes(bytes(1, 10))).await.unwrap();

@@ -16,14 +16,6 @@ use crate::{
     harness::{truth::check_counters, *},
 };
 
-async fn fresh(seed: u64) -> (World, Store) {
-    let mut world = World::new(seed, config(2, 1));
-    world.config.compaction.live_ratio_max = 1.0;
-    let store = world.open().await;
-    store.create_bucket(bucket("bucket"), None).await.unwrap();
-    (world, store)
-}
-
 /// The segment of an object's record.
 fn home(world: &World, name: &str) -> SegmentId {
     let row = world.index.current.lock().get(Table::Object, &keys_of::object(&bucket("bucket"), &key(name))).unwrap();
@@ -36,7 +28,7 @@ async fn rename(store: &Store, from: &str, to: &str) -> Result<(), StoreError> {
 
 #[tokio::test]
 async fn no_byte_moves_and_nothing_is_lost() {
-    let (mut world, mut store) = fresh(1).await;
+    let (mut world, mut store) = compacting(1).await;
     for (name, size) in [("small", 5000), ("large", 20_000_000), ("empty", 0)] {
         let body = bytes(size as u64, size);
         let mut request = put_request("bucket", name);
@@ -73,7 +65,7 @@ async fn no_byte_moves_and_nothing_is_lost() {
 /// The renaming's own segment goes, and one stays that holds the put of the old key.
 #[tokio::test]
 async fn the_old_key_stays_left_when_the_record_is_gone() {
-    let (mut world, mut store) = fresh(2).await;
+    let (mut world, mut store) = compacting(2).await;
     put(&store, "bucket", "old", &bytes(1, 5000)).await;
     // Keeps the segment of that put alive, whatever goes around it.
     put(&store, "bucket", "keeper", &bytes(2, 700_000)).await;
@@ -100,7 +92,7 @@ async fn the_old_key_stays_left_when_the_record_is_gone() {
 
 #[tokio::test]
 async fn a_token_is_honoured_as_long_as_the_object_is_there() {
-    let (mut world, mut store) = fresh(3).await;
+    let (mut world, mut store) = compacting(3).await;
     put(&store, "bucket", "a", &bytes(1, 10)).await;
     put(&store, "bucket", "x", &bytes(2, 10)).await;
     let with = |from, to, token: &str| RenameObject { client_token: Some(token.into()), ..rename_request(from, to) };
@@ -127,7 +119,7 @@ async fn a_token_is_honoured_as_long_as_the_object_is_there() {
 
 #[tokio::test]
 async fn conditions_are_on_both_objects() {
-    let (_world, store) = fresh(4).await;
+    let (_world, store) = compacting(4).await;
     let from = put(&store, "bucket", "from", &bytes(1, 10)).await;
     let to = put(&store, "bucket", "to", &bytes(2, 10)).await;
     let tag = |etag: &gabion_store::Etag| Some(EtagMatch::OneOf(vec![etag.to_string()]));
@@ -178,7 +170,7 @@ async fn conditions_are_on_both_objects() {
 
 #[tokio::test]
 async fn what_is_locked_or_has_versions_keeps_its_key() {
-    let (_world, store) = fresh(5).await;
+    let (_world, store) = compacting(5).await;
     let held = Attributes { legal_hold: Some(true), ..Attributes::default() };
     let retention = Some(Retention { mode: RetentionMode::Governance, until_ms: START_MS + 1000 });
     for attributes in [held, Attributes { retention, ..Attributes::default() }] {
@@ -197,7 +189,7 @@ async fn what_is_locked_or_has_versions_keeps_its_key() {
 
 #[tokio::test]
 async fn an_encrypted_object_opens_under_its_new_key() {
-    let (mut world, store) = fresh(6).await;
+    let (mut world, store) = compacting(6).await;
     let secret = |seed: u8| SecretKey::filled(|key| key.fill(seed));
     let body = bytes(1, 2_500_000);
     let encrypt = Some(Box::new(Encrypt::with_customer(secret(1))));
@@ -221,7 +213,7 @@ async fn an_encrypted_object_opens_under_its_new_key() {
 /// Who looks while objects change places sees as many as there are, in a listing as well as key by key.
 #[tokio::test]
 async fn an_object_is_never_seen_twice_or_not_at_all() {
-    let (_world, store) = fresh(7).await;
+    let (_world, store) = compacting(7).await;
     put(&store, "bucket", "a", &bytes(1, 10)).await;
     let mover = tokio::spawn({
         let store = store.clone();

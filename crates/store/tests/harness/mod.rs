@@ -263,6 +263,15 @@ pub fn copy_request(from: &str, to: &str) -> CopyObject {
     }
 }
 
+/// A store on three targets with one bucket, whose compaction takes every segment of which anything is dead.
+pub async fn compacting(seed: u64) -> (World, Store) {
+    let mut world = World::new(seed, config(2, 1));
+    world.config.compaction.live_ratio_max = 1.0;
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
 pub async fn put(store: &Store, bucket: &str, name: &str, body: &Bytes) -> PutResult {
     store.put_object(put_request(bucket, name), ObjectBody::from_bytes(body.clone())).await.unwrap()
 }
