@@ -1,11 +1,14 @@
-"""Notifications of what happens to objects: configured with boto3, received by a webhook."""
+"""Notifications of what happens to objects: configured with boto3, received by a webhook and by a real NATS server."""
 
+import base64
 import contextlib
 import http.server
 import json
 import os
+import socket
 import subprocess
 import threading
+import time
 
 import conftest
 import pytest
@@ -198,3 +201,132 @@ def test_what_was_acknowledged_is_told_after_a_crash(tmp_path, hook):
         hook.open()
         records = hook.take(21)
     assert [record["s3"]["object"]["key"] for record in records] == [str(number) for number in range(21)]
+
+
+class Nats:
+    """A NATS server of its own, and as much of its protocol as asks for a stream."""
+
+    SECRET = "sesame-of-the-test"
+
+    def __init__(self, place, *auth):
+        self.port = conftest.free_port()
+        self.program = conftest.installed("GABION_TEST_NATS", "the NATS server")
+        self.arguments = ["--addr", "127.0.0.1", "--port", str(self.port), "--jetstream", "--store_dir", str(place / "nats"), *auth]
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen([self.program, *self.arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+                break
+            time.sleep(0.1)
+        self.file = self.socket.makefile("rb")
+        assert self.file.readline().startswith(b"INFO")
+        hello = {"verbose": False, "headers": True}
+        hello |= {"user": "ali", "pass": self.SECRET} if "--user" in self.arguments else {"auth_token": self.SECRET}
+        self.socket.sendall(b"CONNECT %s\r\nSUB answers 1\r\n" % json.dumps(hello).encode())
+
+    def kill(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def ask(self, subject, question):
+        body = json.dumps(question).encode()
+        self.socket.sendall(b"PUB %s answers %d\r\n%s\r\n" % (subject.encode(), len(body), body))
+        while True:
+            line = self.file.readline().split()
+            if line[0] == b"PING":
+                self.socket.sendall(b"PONG\r\n")
+            elif line[0] == b"MSG":
+                answer = json.loads(self.file.read(int(line[-1]) + 2))
+                assert "error" not in answer, answer
+                return answer
+
+    def messages(self, count):
+        """What the stream keeps, as soon as it is as much."""
+        for _ in range(600):
+            if self.ask("$JS.API.STREAM.INFO.S3", {})["state"]["messages"] >= count:
+                break
+            time.sleep(0.1)
+        assert self.ask("$JS.API.STREAM.INFO.S3", {})["state"]["messages"] == count
+        kept = [self.ask("$JS.API.STREAM.MSG.GET.S3", {"seq": number + 1})["message"] for number in range(count)]
+        return [(base64.b64decode(message["hdrs"]).decode(), json.loads(base64.b64decode(message["data"]))) for message in kept]
+
+
+@pytest.fixture
+def nats_with(tmp_path):
+    with contextlib.ExitStack() as running:
+
+        def nats(*auth):
+            nats = Nats(tmp_path, *auth)
+            running.callback(nats.kill)
+            nats.start()
+            return nats
+
+        yield nats
+
+
+def serving_nats(tmp_path, nats, secret):
+    file = tmp_path / "secret"
+    file.write_text(secret + "\n")
+    (tmp_path / "gabion").mkdir()
+    flags = ["--notifications-targets", f"hook=nats://127.0.0.1:{nats.port}/s3.events", "--notifications-token-files", f"hook={file}"]
+    return conftest.serving(tmp_path / "gabion", *flags)
+
+
+REFUSED = "a target does not take notifications"
+
+
+@pytest.mark.parametrize(
+    ("auth", "secret"),
+    [(["--auth", Nats.SECRET], Nats.SECRET), (["--user", "ali", "--pass", Nats.SECRET], "ali\n" + Nats.SECRET)],
+    ids=["token", "user"],
+)
+def test_a_stream_of_nats_keeps_events(tmp_path, nats_with, auth, secret):
+    nats = nats_with(*auth)
+    with serving_nats(tmp_path, nats, secret) as server:
+        client = server.client()
+        client.create_bucket(Bucket="bkt")
+        configure(client, queue(["s3:ObjectCreated:*"]))
+        # There is no stream yet: it all waits.
+        for number in range(10):
+            client.put_object(Bucket="bkt", Key=str(number), Body=b"x")
+        nats.ask("$JS.API.STREAM.CREATE.S3", {"name": "S3", "subjects": ["s3.events"], "storage": "file"})
+        nats.messages(11)
+        # It is away, and comes back.
+        nats.kill()
+        for number in range(10, 15):
+            client.put_object(Bucket="bkt", Key=str(number), Body=b"x")
+        nats.start()
+        client.put_object(Bucket="bkt", Key="15", Body=b"x")
+        [test, *events] = nats.messages(17)
+    assert test[1]["Event"] == "s3:TestEvent"
+    assert [body["Records"][0]["s3"]["object"]["key"] for _, body in events] == [str(number) for number in range(16)]
+    ids = [head.split("Nats-Msg-Id:")[1].split("\r\n")[0].strip() for head, _ in [test, *events]]
+    assert len(set(ids)) == 17
+    log = (tmp_path / "gabion/server.log").read_text()
+    assert Nats.SECRET not in log
+    assert "no stream keeps the subject s3.events" in log
+    # Once while there was no stream, and once while there was no server, which may be as long as it takes to store one document.
+    assert log.count(REFUSED) <= 3, log
+
+
+def test_who_is_no_user_of_nats_is_told_so_once(tmp_path, nats_with):
+    nats = nats_with("--auth", Nats.SECRET)
+    with serving_nats(tmp_path, nats, "another-" + Nats.SECRET) as server:
+        client = server.client()
+        client.create_bucket(Bucket="bkt")
+        configure(client, queue(["s3:ObjectCreated:*"]))
+        client.put_object(Bucket="bkt", Key="k", Body=b"x")
+        log = tmp_path / "gabion/server.log"
+        for _ in range(300):
+            if REFUSED in log.read_text():
+                break
+            time.sleep(0.1)
+        # Some more attempts.
+        time.sleep(3)
+    text = log.read_text()
+    assert text.count(REFUSED) == 1 and "authorization violation" in text.lower(), text
+    assert text.lower().count("authorization") <= 2 and Nats.SECRET not in text, text

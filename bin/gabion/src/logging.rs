@@ -9,8 +9,10 @@ use crate::config::{Config, LogFormat};
 use crate::exit::Failure;
 
 /// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs) and calls every refused request an
-/// error, which the server reports by itself; hyper and h2 tell of every frame.
-const QUIET: [&str; 6] = ["s3s=off", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn"];
+/// error, which the server reports by itself; hyper and h2 tell of every frame; async-nats calls every attempt to connect an error,
+/// where notifications say once that they fail.
+const QUIET: [&str; 7] =
+    ["s3s=off", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn", "async_nats=off"];
 
 /// Starts logging.
 ///

@@ -249,11 +249,18 @@ where
     }
 }
 
-/// Trusts whom the system trusts.
 fn connector() -> Result<TlsConnector, String> {
+    trusting().map(TlsConnector::from)
+}
+
+/// Trusts whom the system trusts.
+///
+/// # Errors
+/// When that is nobody.
+pub(crate) fn trusting() -> Result<Arc<ClientConfig>, String> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     if let Some(config) = CONFIG.get() {
-        return Ok(TlsConnector::from(Arc::clone(config)));
+        return Ok(Arc::clone(config));
     }
     let mut roots = RootCertStore::empty();
     for certificate in rustls_native_certs::load_native_certs().certs {
@@ -269,7 +276,7 @@ fn connector() -> Result<TlsConnector, String> {
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::clone(CONFIG.get_or_init(|| Arc::new(config)))))
+    Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
 }
 
 #[cfg(test)]

@@ -51,6 +51,14 @@ impl Tools {
             packages(&[("restic", "restic")])?;
             Ok(PathBuf::from("restic"))
         });
+        // Debian has it where only root's path looks.
+        tools.add("the NATS server", "GABION_TEST_NATS", || {
+            let debian = PathBuf::from("/usr/sbin/nats-server");
+            if !debian.exists() {
+                packages(&[("nats-server", "nats-server")])?;
+            }
+            Ok(if debian.exists() { debian } else { PathBuf::from("nats-server") })
+        });
         tools
     }
 

@@ -251,9 +251,10 @@ settings! {
     "logging.interval" => logging_interval: Span = "5m",
         "Longest time that a record of a bucket's access log waits until it is delivered.";
     "notifications.targets" => notifications_targets: Vec<NotificationTargetUrl> = "",
-        "Who can be notified of what happens to objects, each as NAME=URL: the http:// or https:// of a webhook. Buckets mean it by an ARN that ends with the name, like arn:aws:sqs:us-east-1::NAME.";
+        "Who can be notified of what happens to objects, each as NAME=URL: http:// or https:// for a webhook, nats:// or tls:// with /SUBJECT for a stream of \
+         NATS JetStream. Buckets mean it by an ARN that ends with the name, like arn:aws:sqs:us-east-1::NAME.";
     "notifications.token_files" => notifications_token_files: Vec<String> = "",
-        "Files of tokens, each as NAME=PATH: what is sent to a webhook as Authorization: Bearer.";
+        "Files of tokens, each as NAME=PATH: what is sent to a webhook as Authorization: Bearer, and to NATS as a token, as a user and a password (two lines) or as credentials (.creds).";
     "notifications.queue_bytes" => notifications_queue_bytes: ByteCount = "256MiB",
         "Events that wait for one target, in bytes; at about 700 bytes an event this is a third of a million.";
     "notifications.when_full" => notifications_when_full: WhenFullChoice = "refuse",

@@ -381,7 +381,8 @@ impl PartialEq for NotificationTargetUrl {
 }
 
 impl Scalar for NotificationTargetUrl {
-    const UNIT: &'static str = "NAME=URL, e.g. hook=https://hooks.example.org/s3";
+    const UNIT: &'static str =
+        "NAME=URL, e.g. hook=https://hooks.example.org/s3, bus=nats://nats.example.org/s3.events";
 
     fn read(text: &str) -> Result<Self, String> {
         NotificationTarget::parse(text).map(Self)

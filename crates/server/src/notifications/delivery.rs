@@ -10,6 +10,7 @@ use gabion_platform::Clock;
 use gabion_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::nats::Nats;
 use super::queue::{Document, Line, Queue};
 use super::target::{Destination, NotificationTarget};
 use super::webhook::Webhook;
@@ -24,7 +25,7 @@ pub(super) struct Message {
     /// The same whenever it comes.
     pub(super) id: String,
     pub(super) body: Bytes,
-    events: u64,
+    pub(super) events: u64,
 }
 
 /// The messages of a document, with at most so many records each.
@@ -63,12 +64,17 @@ fn messages(queue: &str, document: &Document, records: usize) -> Vec<Message> {
 /// Where messages go.
 enum Sink {
     Webhook(Webhook),
+    Nats(Box<Nats>),
 }
 
 impl Sink {
     fn of(target: &NotificationTarget) -> Self {
+        let secret = target.secret.clone();
         match &target.destination {
-            Destination::Webhook { url } => Sink::Webhook(Webhook::new(url, target.secret.as_ref())),
+            Destination::Webhook { url } => Sink::Webhook(Webhook::new(url, secret.as_ref())),
+            Destination::Nats { servers, subject, tls } => {
+                Sink::Nats(Box::new(Nats::new(servers, subject, *tls, secret)))
+            }
         }
     }
 
@@ -76,6 +82,7 @@ impl Sink {
     async fn send(&mut self, messages: &[Message]) -> (usize, Result<(), String>) {
         match self {
             Sink::Webhook(webhook) => webhook.send(messages).await,
+            Sink::Nats(nats) => nats.send(messages).await,
         }
     }
 }

@@ -7,6 +7,7 @@
 mod delivery;
 mod event;
 mod figures;
+mod nats;
 mod queue;
 mod record;
 mod rules;

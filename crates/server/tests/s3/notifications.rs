@@ -1,4 +1,4 @@
-//! Notifications of what happens to objects: from a request to a webhook.
+//! Notifications of what happens to objects: from a request to a webhook, or to NATS.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -499,4 +499,53 @@ async fn what_rules_end_is_told() {
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     days_pass().await;
     assert_eq!(names(&hook.take(1).await), ["LifecycleExpiration:DeleteMarkerCreated"]);
+}
+
+/// The part of NATS that a publisher speaks, with a stream that keeps the subject `s3.events`.
+async fn nats(listener: TcpListener, published: tokio::sync::mpsc::Sender<(String, Value)>) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut stream = BufReader::new(stream);
+    stream.write_all(b"INFO {\"server_id\":\"S\",\"version\":\"2.10.0\",\"headers\":true,\"max_payload\":1048576,\"proto\":1}\r\n").await.unwrap();
+    let (mut line, mut sid, mut number) = (String::new(), String::new(), 0);
+    while stream.read_line(&mut line).await.unwrap_or(0) > 0 {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["PING"] => stream.write_all(b"PONG\r\n").await.unwrap(),
+            ["SUB", _, id] => sid = (*id).to_owned(),
+            ["HPUB", subject, reply, head, all] => {
+                assert_eq!(*subject, "s3.events");
+                let (head, all): (usize, usize) = (head.parse().unwrap(), all.parse().unwrap());
+                let mut message = vec![0; all + 2];
+                stream.read_exact(&mut message).await.unwrap();
+                number += 1;
+                let ack = format!("{{\"stream\":\"S\",\"seq\":{number}}}");
+                let answer = format!("MSG {reply} {sid} {}\r\n{ack}\r\n", ack.len());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                let body = serde_json::from_slice(&message[head..all]).unwrap();
+                let head = String::from_utf8(message[..head].to_vec()).unwrap();
+                published.send((head, body)).await.unwrap();
+            }
+            _ => {}
+        }
+        line.clear();
+    }
+}
+
+#[tokio::test]
+async fn nats_gets_messages_with_ids() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (sender, mut published) = tokio::sync::mpsc::channel(100);
+    let url = format!("nats://{}/s3.events", listener.local_addr().unwrap());
+    tokio::spawn(nats(listener, sender));
+    let s3 = Running::with(options(&url)).await;
+    notify(&s3, &[queue("rule", &["s3:ObjectCreated:*"], &[])]).await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let mut ids = Vec::new();
+    for expected in ["s3:TestEvent", "ObjectCreated:Put"] {
+        let (head, body) = tokio::time::timeout(PATIENCE, published.recv()).await.unwrap().unwrap();
+        let name = body.pointer("/Records/0/eventName").or(body.get("Event")).and_then(Value::as_str);
+        assert_eq!(name, Some(expected), "{body}");
+        ids.push(head.lines().find_map(|line| Some(line.strip_prefix("Nats-Msg-Id:")?.trim().to_owned())).unwrap());
+    }
+    assert!(ids[0].starts_with("hook-") && ids[0] != ids[1], "{ids:?}");
 }
