@@ -329,7 +329,8 @@ fn notifications(config: &Config) -> Result<NotificationOptions, Failure> {
             Ok::<_, Failure>(SecretKey::new(text.trim()))
         };
         let secret = config.token_file(&target.name).map(read).transpose()?;
-        Ok(NotificationTarget { secret, ..target.clone() })
+        let accounts = config.notification_accounts(&target.name);
+        Ok(NotificationTarget { secret, accounts, ..target.clone() })
     };
     Ok(NotificationOptions {
         targets: config.notifications_targets.iter().map(|given| target(&given.0)).collect::<Result<_, Failure>>()?,

@@ -1,5 +1,6 @@
 //! Every setting, once: its key, type, default and meaning.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gabion_platform::DriverChoice;
@@ -255,6 +256,8 @@ settings! {
          NATS JetStream. Buckets mean it by an ARN that ends with the name, like arn:aws:sqs:us-east-1::NAME.";
     "notifications.token_files" => notifications_token_files: Vec<String> = "",
         "Files of tokens, each as NAME=PATH: what is sent to a webhook as Authorization: Bearer, and to NATS as a token, as a user and a password (two lines) or as credentials (.creds).";
+    "notifications.accounts" => notifications_accounts: Vec<String> = "",
+        "Accounts whose buckets may mean a target, each as NAME=ACCOUNT with the account's id of 12 digits, a target as often as it has accounts. A target that is not named here is for all.";
     "notifications.queue_bytes" => notifications_queue_bytes: ByteCount = "256MiB",
         "Events that wait for one target, in bytes; at about 700 bytes an event this is a third of a million.";
     "notifications.when_full" => notifications_when_full: WhenFullChoice = "refuse",
@@ -282,6 +285,12 @@ impl Config {
     pub(crate) fn token_file(&self, target: &str) -> Option<&Path> {
         let files = self.notifications_token_files.iter().filter_map(|file| file.split_once('='));
         files.filter(|(name, _)| *name == target).map(|(_, path)| Path::new(path)).next_back()
+    }
+
+    /// The accounts whose buckets may mean a notification target; none when all may.
+    pub(crate) fn notification_accounts(&self, target: &str) -> BTreeSet<String> {
+        let accounts = self.notifications_accounts.iter().filter_map(|account| account.split_once('='));
+        accounts.filter(|(name, _)| *name == target).map(|(_, account)| account.to_owned()).collect()
     }
 
     /// The failure domain that is given for a target; empty if none is.
@@ -330,8 +339,9 @@ impl Config {
         ];
         let mut broken: Vec<String> =
             rules.iter().filter(|(holds, _)| !holds).map(|(_, sentence)| (*sentence).to_owned()).collect();
+        let is_account = |id: &str| id.len() == 12 && id.bytes().all(|digit| digit.is_ascii_digit());
         if let Some(id) = &self.iam_account_id
-            && (id.len() != 12 || !id.bytes().all(|digit| digit.is_ascii_digit()))
+            && !is_account(id)
         {
             broken.push("iam.account_id must have 12 digits".to_owned());
         }
@@ -350,6 +360,13 @@ impl Config {
         for file in &self.notifications_token_files {
             if !file.split_once('=').is_some_and(|(name, path)| names.contains(&name) && !path.is_empty()) {
                 broken.push(format!("notifications.token_files: {file} is not NAME=PATH with the name of a target"));
+            }
+        }
+        for given in &self.notifications_accounts {
+            if !given.split_once('=').is_some_and(|(name, account)| names.contains(&name) && is_account(account)) {
+                broken.push(format!(
+                    "notifications.accounts: {given} is not NAME=ACCOUNT with the name of a target and an account of 12 digits"
+                ));
             }
         }
         for label in &self.labels {

@@ -166,6 +166,10 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
             layers(&[], &[], "[notifications]\ntargets = ['a=http://h/']\ntoken_files = ['b=/t']"),
             "b=/t is not NAME=PATH with the name of a target",
         ),
+        (
+            layers(&[], &[], "[notifications]\ntargets = ['a=http://h/']\naccounts = ['a=me']"),
+            "a=me is not NAME=ACCOUNT with the name of a target and an account of 12 digits",
+        ),
     ];
     for (layers, expected) in table {
         let problems = problems(layers);

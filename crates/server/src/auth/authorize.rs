@@ -260,6 +260,17 @@ pub(crate) async fn may(
     }
 }
 
+/// Whether the one who sent a request may put an object in another bucket than it names.
+///
+/// # Errors
+/// Those of the index.
+pub(crate) fn may_put(ops: &Ops, call: &Call, bucket: &BucketName, key: &ObjectKey) -> Result<bool, S3Error> {
+    if owns_all(call.caller(), &ops.settings(bucket)?.access, ops.object_ownership) {
+        return Ok(true);
+    }
+    Ok(Judge::new(ops, call, bucket)?.on_object("s3:PutObject", key, None, None) == Decision::Allow)
+}
+
 /// Decides whether a request may give an object the tags of its document, where some policy looks at them; where none does, that was
 /// decided before the document was read.
 ///

@@ -15,7 +15,7 @@ mod provider;
 mod services;
 pub(crate) mod sigv4;
 
-pub(crate) use authorize::{Standing, authorize, authorize_tags, hide, may};
+pub(crate) use authorize::{Standing, authorize, authorize_tags, hide, may, may_put};
 pub(crate) use front::{check, session_token};
 pub(crate) use provider::Provider;
-pub(crate) use services::may_deliver;
+pub(crate) use services::{Delivery, delivery};

@@ -1,7 +1,8 @@
 //! Whether S3 itself may put something in a bucket for the sake of another one.
 //!
 //! An account may have it put in its own buckets, unless their policies deny it; in others' only where their policies allow the service
-//! `s3.amazonaws.com` to, as on AWS. So no tenant has anything written into a bucket that is not his, unless its owner says so.
+//! `s3.amazonaws.com` to, as on AWS. So no tenant has anything written into a bucket that is not his, unless its owner says so, and nobody
+//! within an account has anything written where he may not write himself: who asks for it is asked for that.
 //!
 //! Source: AWS, "Granting permissions for Amazon S3 Inventory and Amazon S3 analytics"; "The confused deputy problem".
 
@@ -15,22 +16,32 @@ use crate::s3::date;
 /// The service, as policies name it.
 const SERVICE: &str = "s3.amazonaws.com";
 
+/// Whether the service may put something in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The bucket's policy says so.
+    Allowed,
+    /// Nothing is said of it, and the bucket is of the same account.
+    Own,
+    Denied,
+}
+
 /// Whether `key` may be put in `destination` for the sake of `source`.
 ///
 /// # Errors
 /// Those of the index.
-pub(crate) fn may_deliver(
+pub(crate) fn delivery(
     ops: &Ops,
     source: &BucketName,
     destination: &BucketName,
     key: &str,
-) -> Result<bool, S3Error> {
+) -> Result<Delivery, S3Error> {
     let (from, to) = (ops.settings(source)?, ops.settings(destination)?);
-    let (Some(source_owner), Some(owner)) = (&from.access.owner, &to.access.owner) else { return Ok(false) };
-    let is_own = source_owner == owner;
-    let Some(stored) = &to.access.policy else { return Ok(is_own) };
+    let (Some(source_owner), Some(owner)) = (&from.access.owner, &to.access.owner) else { return Ok(Delivery::Denied) };
+    let unsaid = if source_owner == owner { Delivery::Own } else { Delivery::Denied };
+    let Some(stored) = &to.access.policy else { return Ok(unsaid) };
     // One that is not understood denies everything.
-    let Some(policy) = &stored.policy else { return Ok(false) };
+    let Some(policy) = &stored.policy else { return Ok(Delivery::Denied) };
     let now_ms = ops.clock.now_ms();
     let mut context = Context::default();
     context.add("aws:CurrentTime", date::iso(now_ms).to_string());
@@ -47,8 +58,8 @@ pub(crate) fn may_deliver(
     let principal = Principal::Service { name: SERVICE };
     let request = Request { principal, action: "s3:PutObject", resource: &resource, context: &context };
     Ok(match policy.outcome(&request) {
-        Outcome::Deny => false,
-        Outcome::Allow(_) => true,
-        Outcome::Neutral => is_own,
+        Outcome::Deny => Delivery::Denied,
+        Outcome::Allow(_) => Delivery::Allowed,
+        Outcome::Neutral => unsaid,
     })
 }

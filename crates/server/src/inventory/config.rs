@@ -81,7 +81,7 @@ impl Schedule {
 
 impl Destination {
     /// What the keys of all reports begin with.
-    pub(super) fn place(&self, source: &str) -> String {
+    pub(crate) fn place(&self, source: &str) -> String {
         let slash = if self.prefix.is_empty() || self.prefix.ends_with('/') { "" } else { "/" };
         format!("{}{slash}{source}/", self.prefix)
     }

@@ -386,11 +386,13 @@ impl Walk<'_> {
         };
         let rules = rules.as_ref().map_err(Clone::clone)?;
         let (key, is_version) = (delete.key.clone(), delete.version.is_some());
-        ops.notifier.admit(rules, EventSet::of(&[EXPIRED.0, EXPIRED.1]), Some(key.as_str()))?;
+        let owner = settings.access.owner.as_deref().unwrap_or_default();
+        let account = ops.account_id(owner);
+        let events = EventSet::of(&[EXPIRED.0, EXPIRED.1]);
+        ops.notifier.admit(rules, events, Some(key.as_str()), account.as_deref())?;
         let deleted = ops.store.delete_object(bucket.clone(), delete).await?;
         if let Some(told) = notifications::deleted(EXPIRED, key.as_str(), is_version, &deleted) {
-            let owner = settings.access.owner.as_deref().unwrap_or_default();
-            let origin = Origin::of_lifecycle(&ops.region, bucket.as_str(), owner, ops.clock.now_ms());
+            let origin = Origin::of_lifecycle(&ops.region, bucket.as_str(), owner, account, ops.clock.now_ms());
             ops.notifier.tell(rules, &origin, &[told]).await?;
         }
         Ok(deleted.existed)

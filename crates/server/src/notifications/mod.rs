@@ -30,10 +30,10 @@ use queue::{Line, Pieces, Queue};
 pub(crate) use event::{EventName, EventSet};
 pub use figures::NotificationFigures;
 pub(crate) use record::{Happened, Origin};
-pub(crate) use rules::{NotificationRules, Rule, Service};
+pub(crate) use rules::{NotificationRules, Rule};
 pub use target::{Destination, NotificationTarget};
 
-/// What events are counted under whose target is not configured any more.
+/// What events are counted under whose target is not configured any more, or not for the bucket's account.
 const NO_TARGET: &str = "none";
 
 /// What becomes of events when a queue is full.
@@ -86,7 +86,7 @@ impl Notifier {
     pub(crate) fn new(options: NotificationOptions) -> Self {
         let (mut queues, mut idle) = (BTreeMap::new(), Vec::new());
         for target in &options.targets {
-            let (queue, pieces) = Queue::new(&target.name, &options);
+            let (queue, pieces) = Queue::new(target, &options);
             let queue = Arc::new(queue);
             queues.insert(target.name.clone(), Arc::clone(&queue));
             idle.push((target.clone(), queue, pieces));
@@ -95,20 +95,39 @@ impl Notifier {
         Self { queues, idle: Mutex::new(idle), records_per_message, figures }
     }
 
-    /// Whether there is a target of that name.
-    pub(crate) fn knows(&self, target: &str) -> bool {
-        self.queues.contains_key(target)
+    /// Whether there is a target of that name, for buckets of this account.
+    pub(crate) fn knows(&self, target: &str, account: Option<&str>) -> bool {
+        self.queue(target, account).is_some()
     }
 
-    /// Whether there is room for events that may be about to happen, of this key if it is known.
+    fn queue(&self, target: &str, account: Option<&str>) -> Option<&Arc<Queue>> {
+        self.queues.get(target).filter(|queue| queue.is_for(account))
+    }
+
+    /// Whether there is room for events that may be about to happen in a bucket of this account, of this key if it is known.
     ///
     /// # Errors
     /// `SlowDown`, `ServiceUnavailable`.
-    pub(crate) fn admit(&self, rules: &NotificationRules, events: EventSet, key: Option<&str>) -> Result<(), S3Error> {
-        rules
-            .maybe_about(events, key)
-            .filter_map(|rule| self.queues.get(&rule.target))
-            .try_for_each(|queue| queue.admit())
+    pub(crate) fn admit(
+        &self,
+        rules: &NotificationRules,
+        events: EventSet,
+        key: Option<&str>,
+        account: Option<&str>,
+    ) -> Result<(), S3Error> {
+        self.admit_to(rules.maybe_about(events, key), account)
+    }
+
+    /// Whether there is room for the events of an announcement.
+    ///
+    /// # Errors
+    /// As [`Notifier::admit`].
+    pub(crate) fn admit_announcement(&self, rules: &NotificationRules, account: Option<&str>) -> Result<(), S3Error> {
+        self.admit_to(rules.rules.iter().filter(|rule| rule.is_announced()), account)
+    }
+
+    fn admit_to<'a>(&self, mut rules: impl Iterator<Item = &'a Rule>, account: Option<&str>) -> Result<(), S3Error> {
+        rules.try_for_each(|rule| self.queue(&rule.target, account).map_or(Ok(()), |queue| queue.admit()))
     }
 
     /// Tells those who want to know what happened; it is durable when this returns.
@@ -127,7 +146,7 @@ impl Notifier {
                 told.entry(&rule.target).or_default().push(Line::Record(record::record(event, origin, &rule.id)));
             }
         }
-        self.add(told).await
+        self.add(told, origin).await
     }
 
     /// Tells topics and queues that they will be notified.
@@ -135,18 +154,18 @@ impl Notifier {
     /// # Errors
     /// As [`Notifier::tell`].
     pub(crate) async fn announce(&self, rules: &NotificationRules, origin: &Origin) -> Result<(), S3Error> {
-        let wants = |rule: &&Rule| rule.service != Service::Function && self.knows(&rule.target);
+        let wants = |rule: &&Rule| rule.is_announced() && self.knows(&rule.target, origin.account.as_deref());
         let told = rules.rules.iter().filter(wants).map(|rule| {
             let line = Line::Message(record::test_event(origin));
             (rule.target.as_str(), vec![line])
         });
-        self.add(told.collect()).await
+        self.add(told.collect(), origin).await
     }
 
-    async fn add(&self, told: BTreeMap<&str, Vec<Line>>) -> Result<(), S3Error> {
+    async fn add(&self, told: BTreeMap<&str, Vec<Line>>, origin: &Origin) -> Result<(), S3Error> {
         let mut adding = Vec::with_capacity(told.len());
         for (target, lines) in told {
-            match self.queues.get(target) {
+            match self.queue(target, origin.account.as_deref()) {
                 Some(queue) => adding.push(queue.add(lines)),
                 // The operator took it away: nobody would ever deliver them.
                 None => {
@@ -185,7 +204,7 @@ impl Notifier {
             && let Some((name, _)) = page.pop()
         {
             let target = name.strip_prefix(queue::PREFIX).and_then(|name| name.split('/').next()).unwrap_or_default();
-            if !self.knows(target) {
+            if !self.queues.contains_key(target) {
                 tracing::warn!(to = target, "notifications wait for a target that is not configured any more");
             }
             // Behind all of its documents: a digit is before a colon.

@@ -4,18 +4,20 @@
 //! them. Their names ascend, so that they are read in the order in which they were written. Memory holds what is on its way into a document,
 //! which is bounded, and counts.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use gabion_platform::Clock;
 use gabion_store::{ConfigScope, Store, StoreError};
 use parking_lot::Mutex;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::figures::TargetFigures;
+use super::target::NotificationTarget;
 use super::{NotificationOptions, WhenFull};
 use crate::error::{S3Code, S3Error};
 
@@ -25,7 +27,7 @@ pub(super) const PREFIX: &str = "notifications/queue/";
 const DOCUMENT_BYTES: usize = gabion_store::CONFIG_BYTES_MAX;
 /// About as long is what one request offers at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that may wait for a document: at most 32 MiB.
+/// With as many pieces waiting for a document, which are 32 MiB at most, nothing is begun that would make more; only what has begun still adds its own.
 const PIECES_MAX: usize = 512;
 /// Documents that are read at a time when they are counted.
 const PAGE_DOCUMENTS: usize = 4;
@@ -79,7 +81,7 @@ struct Piece {
 }
 
 /// Pieces on their way, for who writes them.
-pub(super) struct Pieces(Receiver<Piece>);
+pub(super) struct Pieces(UnboundedReceiver<Piece>);
 
 /// What waits in the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,9 +119,12 @@ fn number(name: &str) -> u64 {
 pub(super) struct Queue {
     pub(super) target: String,
     prefix: String,
+    accounts: BTreeSet<String>,
     bytes_max: u64,
     when_full: WhenFull,
-    pieces: Sender<Piece>,
+    pieces: UnboundedSender<Piece>,
+    /// Pieces that wait for a document.
+    waiting: AtomicUsize,
     backlog: Mutex<Backlog>,
     /// Whether documents can not be written: then nothing more is begun that would need one.
     is_stuck: AtomicBool,
@@ -128,20 +133,27 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(target: &str, options: &NotificationOptions) -> (Self, Pieces) {
-        let (pieces, receiver) = channel(PIECES_MAX);
+    pub(super) fn new(target: &NotificationTarget, options: &NotificationOptions) -> (Self, Pieces) {
+        let (pieces, receiver) = unbounded_channel();
         let queue = Self {
-            target: target.to_owned(),
-            prefix: format!("{PREFIX}{target}/"),
+            target: target.name.clone(),
+            prefix: format!("{PREFIX}{}/", target.name),
+            accounts: target.accounts.clone(),
             bytes_max: options.queue_bytes,
             when_full: options.when_full,
             pieces,
+            waiting: AtomicUsize::new(0),
             backlog: Mutex::default(),
             is_stuck: AtomicBool::new(false),
             added: Notify::new(),
-            figures: options.figures.of(target),
+            figures: options.figures.of(&target.name),
         };
         (queue, Pieces(receiver))
+    }
+
+    /// Whether it takes events of buckets of this account.
+    pub(super) fn is_for(&self, account: Option<&str>) -> bool {
+        self.accounts.is_empty() || account.is_some_and(|account| self.accounts.contains(account))
     }
 
     /// Whether there will be room for an event of what is about to be done.
@@ -157,7 +169,7 @@ impl Queue {
         if self.is_stuck.load(Ordering::Relaxed) || self.pieces.is_closed() {
             return Err(not_kept());
         }
-        if self.pieces.capacity() == 0 { Err(S3Code::SlowDown.into()) } else { Ok(()) }
+        if self.waiting.load(Ordering::Relaxed) >= PIECES_MAX { Err(S3Code::SlowDown.into()) } else { Ok(()) }
     }
 
     fn is_full(&self) -> bool {
@@ -173,27 +185,26 @@ impl Queue {
             self.figures.dropped.inc_by(lines.len() as u64);
             return Ok(());
         }
-        let adding = async {
-            let mut waited_for = Vec::new();
-            let mut lines = lines.iter().peekable();
-            while lines.peek().is_some() {
-                let (mut piece, mut events) = (Vec::new(), 0);
-                while piece.len() < PIECE_BYTES
-                    && let Some(line) = lines.next()
-                {
-                    line.write(&mut piece);
-                    events += 1;
-                }
-                let (kept, durable) = oneshot::channel();
-                self.pieces.send(Piece { lines: piece, events, kept }).await.map_err(|_| not_kept())?;
-                waited_for.push(durable);
+        let mut waited_for = Vec::new();
+        let mut lines = lines.iter().peekable();
+        while lines.peek().is_some() {
+            let (mut piece, mut events) = (Vec::new(), 0);
+            while piece.len() < PIECE_BYTES
+                && let Some(line) = lines.next()
+            {
+                line.write(&mut piece);
+                events += 1;
             }
-            for durable in waited_for {
-                durable.await.map_err(|_| not_kept())?;
-            }
-            Ok(())
-        };
-        tokio::time::timeout(PATIENCE, adding).await.unwrap_or_else(|_| Err(not_kept()))
+            let (kept, durable) = oneshot::channel();
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.pieces.send(Piece { lines: piece, events, kept }).map_err(|_| not_kept())?;
+            waited_for.push(durable);
+        }
+        let all = futures::future::try_join_all(waited_for);
+        match tokio::time::timeout(PATIENCE, all).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(not_kept()),
+        }
     }
 
     /// Counts what is there from before, and gives the number that names go on from.
@@ -269,6 +280,7 @@ impl Queue {
             }
             self.figures.queued.inc_by(events);
             self.added.notify_one();
+            self.waiting.fetch_sub(waiting.len(), Ordering::Relaxed);
             for kept in waiting {
                 // Whoever does not wait any more was told that it is not known.
                 let _ = kept.send(());

@@ -35,6 +35,8 @@ pub(crate) struct Origin {
     pub(crate) bucket: String,
     /// Canonical id of the bucket's owner.
     pub(crate) owner: String,
+    /// Id of the owner's account, if there is one.
+    pub(crate) account: Option<String>,
     /// `aws:userid` of who asked for it.
     pub(crate) principal: String,
     pub(crate) source: String,
@@ -45,11 +47,12 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Of what nobody asked for but a rule of the bucket.
-    pub(crate) fn of_lifecycle(region: &str, bucket: &str, owner: &str, time_ms: u64) -> Self {
+    pub(crate) fn of_lifecycle(region: &str, bucket: &str, owner: &str, account: Option<String>, time_ms: u64) -> Self {
         Self {
             region: region.to_owned(),
             bucket: bucket.to_owned(),
             owner: owner.to_owned(),
+            account,
             principal: LIFECYCLE.to_owned(),
             source: LIFECYCLE.to_owned(),
             request_id: String::new(),
@@ -188,6 +191,7 @@ mod tests {
             region: "us-west-2".into(),
             bucket: "bkt".into(),
             owner: "A3NL".into(),
+            account: None,
             principal: "AWS:AIDA1".into(),
             source: "127.0.0.1".into(),
             request_id: "C3D1".into(),
@@ -229,7 +233,7 @@ mod tests {
             version: None,
             seq: Some(Seq::from_u64(1)),
         };
-        let origin = Origin::of_lifecycle("r", "bkt", "o", 0);
+        let origin = Origin::of_lifecycle("r", "bkt", "o", None, 0);
         let record = String::from_utf8(record(&happened, &origin, "id")).unwrap();
         assert!(record.contains("\"object\":{\"key\":\"k\",\"sequencer\":\"0000000000000001\"}"), "{record}");
         assert!(record.starts_with("{\"eventVersion\":\"2.3\""), "{record}");

@@ -71,6 +71,11 @@ impl Rule {
         key.starts_with(self.prefix.as_str()) && key.ends_with(self.suffix.as_str())
     }
 
+    /// Whether it gets a test event when it is configured: AWS sends none to functions.
+    pub(super) fn is_announced(&self) -> bool {
+        self.service != Service::Function
+    }
+
     fn has_filter(&self) -> bool {
         !self.prefix.is_empty() || !self.suffix.is_empty()
     }

@@ -1,5 +1,7 @@
 //! The targets that the operator names: where notifications go.
 
+use std::collections::BTreeSet;
+
 use crate::credentials::SecretKey;
 
 /// Longest name of a target.
@@ -16,6 +18,8 @@ pub struct NotificationTarget {
     /// What it knows the server by: for a webhook the token of `Authorization: Bearer`; for NATS a token, a user and a password (two lines),
     /// or the content of a file of credentials.
     pub secret: Option<SecretKey>,
+    /// The accounts whose buckets may mean it, by their ids of 12 digits; those of any account when none is named.
+    pub accounts: BTreeSet<String>,
 }
 
 /// Where a target is.
@@ -67,7 +71,7 @@ impl NotificationTarget {
             "nats" | "tls" => nats(url, scheme, rest)?,
             _ => return Err(format!("{url:?} must begin with http://, https://, nats:// or tls://")),
         };
-        Ok(Self { name: name.to_owned(), destination, secret: None })
+        Ok(Self { name: name.to_owned(), destination, secret: None, accounts: BTreeSet::new() })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use gabion_store::{ConfigScope, Configs, StoreError};
+use gabion_types::{BucketName, ObjectKey};
 use http::{Response, StatusCode};
 use s3s::Body;
 
@@ -12,6 +13,7 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::configs;
 use super::xml::Xml;
+use crate::auth::{Delivery, delivery, may_put};
 use crate::error::{S3Code, S3Error};
 use crate::inventory::{DOCUMENT_BYTES_MAX, IDS_MAX, Inventory, check_id};
 use crate::ops::{Ops, token};
@@ -43,7 +45,7 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     }
     let bucket = call.bucket()?;
     ops.store.head_bucket(&bucket).await?;
-    require_destination(ops, &inventory).await?;
+    require_destination(ops, call, &bucket, &inventory).await?;
     let name = format!("{INVENTORY}{id}");
     let has_room = {
         let name = name.clone();
@@ -62,8 +64,13 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 }
 
 /// That the bucket is there, and the account's that the document says. Whether it takes reports is asked when there is one: a policy that
-/// allows it may come later.
-async fn require_destination(ops: &Ops, inventory: &Inventory) -> Result<(), S3Error> {
+/// allows it may come later. Where none is needed, as the bucket is of the same account, who asks must be allowed to write there himself.
+async fn require_destination(
+    ops: &Ops,
+    call: &Call,
+    source: &BucketName,
+    inventory: &Inventory,
+) -> Result<(), S3Error> {
     let destination = &inventory.destination;
     let invalid = |message: &'static str| {
         S3Error::with(S3Code::InvalidS3DestinationBucket, message).detail("Bucket", destination.bucket.as_str())
@@ -74,6 +81,14 @@ async fn require_destination(ops: &Ops, inventory: &Inventory) -> Result<(), S3E
     };
     if destination.account.is_some() && ops.account_id(&found.owner) != destination.account {
         return Err(invalid("The destination bucket is not owned by the account that was named."));
+    }
+    let key = format!("{}{}/manifest.json", destination.place(source.as_str()), inventory.id);
+    let key = ObjectKey::new(&key).map_err(|error| S3Error::request(error.to_string()))?;
+    if delivery(ops, source, &destination.bucket, key.as_str())? == Delivery::Own
+        && !may_put(ops, call, &destination.bucket, &key)?
+    {
+        let message = "You may have no reports put where you may not put objects, unless the destination's policy lets s3.amazonaws.com put them.";
+        return Err(S3Error::with(S3Code::AccessDenied, message));
     }
     Ok(())
 }

@@ -26,9 +26,11 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let document = body::document(call, DocumentDigests::Any).await?;
     let (rules, kept) = NotificationRules::parse(&document)?;
     let skips = call.header("x-amz-skip-destination-validation")?.is_some_and(|skip| skip.eq_ignore_ascii_case("true"));
+    let account = account(ops, call)?;
     if !skips {
-        check_targets(ops, &rules)?;
+        check_targets(ops, &rules, account.as_deref())?;
     }
+    ops.notifier.admit_announcement(&rules, account.as_deref())?;
     if rules.rules.is_empty() {
         configs::delete(ops, call, NAME).await?;
         return Ok(answer::empty(http::StatusCode::OK));
@@ -39,9 +41,9 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     Ok(response)
 }
 
-/// Whether there is everybody who is to be notified.
-fn check_targets(ops: &Ops, rules: &NotificationRules) -> Result<(), S3Error> {
-    match rules.rules.iter().find(|rule| !ops.notifier.knows(&rule.target)) {
+/// Whether there is everybody who is to be notified, for buckets of this account.
+fn check_targets(ops: &Ops, rules: &NotificationRules, account: Option<&str>) -> Result<(), S3Error> {
+    match rules.rules.iter().find(|rule| !ops.notifier.knows(&rule.target, account)) {
         Some(rule) => {
             let message = "Unable to validate the following destination configurations";
             Err(S3Error::with(S3Code::InvalidArgument, message)
@@ -102,7 +104,7 @@ impl Watch {
     /// `SlowDown`, `ServiceUnavailable`.
     pub(super) fn admit(&self, ops: &Ops, call: &Call) -> Result<(), S3Error> {
         let Some(rules) = rules(ops, call)? else { return Ok(()) };
-        ops.notifier.admit(rules, self.events, only_key(call))
+        ops.notifier.admit(rules, self.events, only_key(call), account(ops, call)?.as_deref())
     }
 }
 
@@ -116,12 +118,19 @@ fn rules<'a>(ops: &Ops, call: &'a Call) -> Result<Option<&'a NotificationRules>,
     call.settings(ops)?.notifications.as_ref().map(|rules| rules.as_ref().map_err(Clone::clone)).transpose()
 }
 
+/// The account that owns the bucket.
+fn account(ops: &Ops, call: &Call) -> Result<Option<String>, S3Error> {
+    let owner = call.settings(ops)?.access.owner.as_deref();
+    Ok(owner.and_then(|owner| ops.account_id(owner)))
+}
+
 /// Who did it, for whoever is told.
 fn origin(ops: &Ops, call: &Call, owner: Option<&str>) -> Result<Origin, S3Error> {
     Ok(Origin {
         region: ops.region.clone(),
         bucket: call.bucket()?.as_str().to_owned(),
         owner: owner.unwrap_or_default().to_owned(),
+        account: owner.and_then(|owner| ops.account_id(owner)),
         principal: principal(call.caller()),
         source: call.source().to_string(),
         request_id: call.watch.as_ref().map(|watch| watch.request_id.clone()).unwrap_or_default(),

@@ -14,7 +14,7 @@ const WHO: [&str; 4] = [ACCESS_KEY, ALT, USER, READER];
 /// The root user of another account.
 pub(crate) const ALT: &str = "AKALT";
 /// A user without policies.
-const USER: &str = "AKUSER";
+pub(crate) const USER: &str = "AKUSER";
 /// A user who may get objects and list buckets.
 const READER: &str = "AKREADER";
 const READS: &str =

@@ -11,7 +11,7 @@ use gabion_types::BucketName;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 
-use crate::access::{ALT, Users, account, by};
+use crate::access::{ALT, USER, Users, account, by};
 use crate::harness::{Answer, S3};
 
 /// A daily inventory of current objects to `reports`, below `in`, in which some texts are replaced by others.
@@ -333,6 +333,32 @@ async fn nobody_has_reports_put_in_the_buckets_of_others() {
     s3.delete("/mine?policy").send(&s3).await.expect(204);
     make(&s3).await;
     assert_eq!(keys(&s3, "mine").await.len(), 4);
+}
+
+#[tokio::test]
+async fn nobody_has_reports_put_where_he_may_not_write() {
+    let s3 = S3::for_users(Arc::new(Users::new())).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/reports").send(&s3).await.expect(200);
+    let allow = |who: &str, action: &str, resource: &str| {
+        format!(
+            "{{\"Version\":\"2012-10-17\",\"Statement\":{{\"Effect\":\"Allow\",\"Principal\":{{{who}}},\
+             \"Action\":\"s3:{action}\",\"Resource\":\"arn:aws:s3:::{resource}\"}}}}"
+        )
+    };
+    let user = format!("\"AWS\":\"arn:aws:iam::{}:user/user\"", account("own").id);
+    let policy = allow(&user, "PutInventoryConfiguration", "bkt");
+    s3.put("/bkt?policy").body(policy).send(&s3).await.expect(204);
+    let by_user = async || by(USER, s3.put("/bkt?inventory&id=a")).body(inventory("a", &[])).send(&s3).await;
+    by_user().await.refused(403, "AccessDenied");
+    for (policy, expected) in [
+        (allow(&user, "PutObject", "reports/elsewhere/*"), 403),
+        (allow(&user, "PutObject", "reports/in/bkt/*"), 200),
+        (allow("\"Service\":\"s3.amazonaws.com\"", "PutObject", "reports/*"), 200),
+    ] {
+        s3.put("/reports?policy").body(policy.clone()).send(&s3).await.expect(204);
+        assert_eq!(by_user().await.status, expected, "{policy}");
+    }
 }
 
 #[tokio::test]

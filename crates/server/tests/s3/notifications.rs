@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gabion_server::credentials::{CredentialStore, Credentials};
 use gabion_server::lifecycle::{LifecycleFigures, LifecycleOptions};
 use gabion_server::notifications::{NotificationOptions, NotificationTarget, WhenFull};
 use gabion_server::s3::S3Service;
@@ -14,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::harness::S3;
+use crate::harness::{ACCESS_KEY, S3, SECRET_KEY};
 use crate::posts;
 
 /// Nothing here takes as long, but for what never comes.
@@ -446,6 +447,8 @@ async fn a_full_queue_refuses_or_drops() {
     assert!((1..5).contains(&stored), "{stored}");
     s3.get(&format!("/bkt/a{stored}")).send(&s3).await.refused(404, "NoSuchKey");
     s3.delete("/bkt/a0").send(&s3).await.refused(503, "SlowDown");
+    let again = document(&[queue("again", &ALL, &[])]);
+    s3.put("/bkt?notification").body(again).send(&s3).await.refused(503, "SlowDown");
     posts::signed(&s3, posts::KEY, &[("key", "a"), ("file", "hello")]).await.refused(503, "SlowDown");
     // What nobody wants to be told of goes on.
     s3.put("/bkt/b").body("x").send(&s3).await.expect(200);
@@ -461,6 +464,39 @@ async fn a_full_queue_refuses_or_drops() {
     hook.is_willing.store(true, Ordering::SeqCst);
     let records = hook.take(stored).await;
     assert!(names(&records).iter().all(|name| name == "ObjectCreated:Put"), "{records:?}");
+}
+
+#[tokio::test]
+async fn targets_are_for_whose_buckets_they_are_meant() {
+    let hook = Hook::listen().await;
+    let meant_for = |accounts: &[&str]| {
+        let mut options = options(&hook.url);
+        options.targets[0].accounts = accounts.iter().map(|id| (*id).to_owned()).collect();
+        options
+    };
+    let own = Credentials::new(ACCESS_KEY, SECRET_KEY).first_account().id.clone();
+    let s3 = Running::with(meant_for(&["999999999999"])).await;
+    let events = document(&[queue("rule", &["s3:ObjectCreated:*"], &[])]);
+    let refused = s3.put("/bkt?notification").body(events.clone()).send(&s3).await.refused(400, "InvalidArgument");
+    assert_eq!(refused.element("ArgumentValue1").unwrap(), "The destination queue does not exist");
+    let s3 = s3.again(meant_for(&["999999999999", &own]));
+    s3.put("/bkt?notification").body(events).send(&s3).await.expect(200);
+    s3.put("/bkt/a").body("x").send(&s3).await.expect(200);
+    assert_eq!(hook.take(1).await.len(), 1);
+    // What the operator says counts at once, not only for what buckets say from then on.
+    let s3 = s3.again(meant_for(&["999999999999"]));
+    s3.put("/bkt/b").body("x").send(&s3).await.expect(200);
+    let s3 = s3.again(meant_for(&[&own]));
+    s3.put("/bkt/c").body("x").send(&s3).await.expect(200);
+    let keys = || hook.records().iter().map(|record| text(record, "/s3/object/key")).collect::<Vec<_>>();
+    let come = async {
+        while !keys().contains(&"c".to_owned()) {
+            hook.changed.notified().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, come).await.unwrap();
+    // What was taken when a server ended may come again.
+    assert!(!keys().contains(&"b".to_owned()), "{:?}", keys());
 }
 
 #[tokio::test]
