@@ -2,6 +2,7 @@
 
 use super::{Client, World, hang_up_after};
 use crate::{
+    history::Call,
     linearize::{Post, Pre},
     values::Value,
 };
@@ -10,13 +11,25 @@ use futures::StreamExt;
 use gabion_metadata::rows::Attributes;
 use gabion_store::{
     BodyError, ByteRange, CopyMetadata, CopyObject, CopySource, DeleteObject, EtagMatch, GetObject, ListObjects,
-    ObjectBody, ObjectRead, PutObject, RangeRequest, ReadConditions, StoreError, WriteConditions,
+    ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest, ReadConditions, StoreError, WriteConditions,
 };
 
 /// A condition of a write, as a request and as what it requires.
 pub(super) struct Condition {
     pub(super) request: WriteConditions,
     pub(super) pre: Pre,
+}
+
+/// A write of a whole object, as it was asked for.
+pub(super) struct Written {
+    pub(super) call: Call,
+    /// When it was.
+    pub(super) called: u64,
+    pub(super) key: usize,
+    pub(super) value: Value,
+    pub(super) pre: Pre,
+    /// Whether its body does, which is no object then.
+    pub(super) ends_early: bool,
 }
 
 impl World {
@@ -85,7 +98,7 @@ pub(super) fn refused_because(pre: &Pre, error: &StoreError) -> Option<Pre> {
 
 impl Client<'_> {
     pub(super) async fn put(&self) {
-        let (call, called, key, value, request, body, pre, polls, ends_early) = {
+        let (written, request, body, polls) = {
             let mut world = self.world();
             let called = world.tick();
             let key = world.any_key();
@@ -99,22 +112,28 @@ impl Client<'_> {
             let (bucket, name) = world.keys[key].clone();
             let attributes = Attributes::default();
             let request = PutObject { bucket, key: name, attributes, conditions: condition.request };
-            (call, called, key, value, request, body, condition.pre, polls, ends_early)
+            (Written { call, called, key, value, pre: condition.pre, ends_early }, request, body, polls)
         };
+        let what = format!("put {} under {}", written.value, written.key);
         let outcome = hang_up_after(polls, self.store.put_object(request, body)).await;
+        self.judge(&what, written, outcome);
+    }
+
+    /// What the outcome of a write of a whole object says of its key; nothing when it was hung up on.
+    pub(super) fn judge(&self, what: &str, written: Written, outcome: Option<Result<PutResult, StoreError>>) {
+        let Written { call, called, key, value, pre, ends_early } = written;
         let mut world = self.world();
         let now = world.tick();
-        let number = self.number;
         match outcome {
-            None => world.trace.say(format!("client {number}: put {value} under {key}: hung up")),
+            None => self.trace_in(&mut world, format_args!("{what}: hung up")),
             Some(Ok(put)) => {
-                world.trace.say(format!("client {number}: put {value} under {key}"));
+                self.trace_in(&mut world, format_args!("{what}"));
                 world.registers[key].done(call, now);
                 world.saw_bucket_of(key, called, true);
                 if ends_early {
-                    world.violate("a body that ended early was stored".to_owned());
+                    world.violate(format!("{what}: a body that ended early was stored"));
                 } else if world.values.find(&put.etag.to_string()) != Some(value) {
-                    world.violate(format!("put {value}: the tag is {}", put.etag));
+                    world.violate(format!("{what}: the tag is {}", put.etag));
                 }
             }
             Some(Err(StoreError::Body(BodyError::Incomplete))) if ends_early => {
@@ -126,12 +145,12 @@ impl Client<'_> {
             }
             Some(Err(error)) => match refused_because(&pre, &error) {
                 Some(found) => {
-                    world.trace.say(format!("client {number}: put under {key} refused: {found:?}"));
+                    self.trace_in(&mut world, format_args!("{what}: refused: {found:?}"));
                     world.registers[key].done_as(call, now, found, Post::Same);
                 }
                 None => {
                     drop(world);
-                    self.failed(call, &format!("put {value} under {key}"), &error);
+                    self.failed(call, what, &error);
                 }
             },
         }

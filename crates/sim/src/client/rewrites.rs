@@ -2,10 +2,13 @@
 
 use gabion_metadata::rows::Attributes;
 use gabion_store::{
-    AppendObject, BodyError, EtagMatch, GetObject, PutObject, ReadConditions, RenameObject, StoreError, WriteConditions,
+    AppendObject, EtagMatch, GetObject, PutObject, ReadConditions, RenameObject, StoreError, WriteConditions,
 };
 
-use super::{Client, Fate, hang_up_after, objects::refused_because};
+use super::{
+    Client, Fate, hang_up_after,
+    objects::{Written, refused_because},
+};
 use crate::{
     linearize::{Post, Pre},
     values::Value,
@@ -42,7 +45,7 @@ impl Client<'_> {
     pub(super) async fn append(&self) {
         let key = self.world().any_key();
         let Some(before) = self.look(key).await else { return };
-        let (call, called, value, request, body, pre, polls, ends_early) = {
+        let (written, request, body, polls) = {
             let mut world = self.world();
             let called = world.tick();
             let len = world.any_len();
@@ -67,39 +70,12 @@ impl Client<'_> {
             let call = world.call(key, pre.clone(), post);
             let (bucket, name) = world.keys[key].clone();
             let object = PutObject { bucket, key: name, attributes: Attributes::default(), conditions };
-            (call, called, value, AppendObject { object, offset_bytes }, body, pre, polls, ends_early)
+            let written = Written { call, called, key, value, pre, ends_early };
+            (written, AppendObject { object, offset_bytes }, body, polls)
         };
-        let what = format!("append to {key}, which makes {value}");
+        let what = format!("append to {key}, which makes {}", written.value);
         let outcome = hang_up_after(polls, self.store.append_object(request, body)).await;
-        let mut world = self.world();
-        let now = world.tick();
-        match outcome {
-            None => self.trace_in(&mut world, format_args!("{what}: hung up")),
-            Some(Ok(put)) => {
-                self.trace_in(&mut world, format_args!("{what}"));
-                world.registers[key].done(call, now);
-                world.saw_bucket_of(key, called, true);
-                if ends_early {
-                    world.violate("a body that ended early was appended".to_owned());
-                } else if world.values.find(&put.etag.to_string()) != Some(value) {
-                    world.violate(format!("{what}: the tag is {}", put.etag));
-                }
-            }
-            Some(Err(StoreError::Body(BodyError::Incomplete))) if ends_early => {
-                world.registers[key].refused(call, now);
-            }
-            Some(Err(StoreError::NoSuchBucket)) => {
-                world.registers[key].refused(call, now);
-                world.saw_bucket_of(key, called, false);
-            }
-            Some(Err(error)) => match refused_because(&pre, &error) {
-                Some(found) => world.registers[key].done_as(call, now, found, Post::Same),
-                None => {
-                    drop(world);
-                    self.failed(call, &what, &error);
-                }
-            },
-        }
+        self.judge(&what, written, outcome);
     }
 
     pub(super) async fn rename(&self) {
