@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, crc64_combine};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, combine_full_object, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, keys,
     rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
@@ -21,6 +21,7 @@ use crate::{
     BodyError, CopyKeys, CopyMetadata, CopyObject, CopyResult, CopySource, GetObject, KeyError, ObjectBody, PutObject,
     PutResult, RangeRequest, SecretKey, Store, StoreError, body,
     locks::{Lockable, Mode},
+    multipart::checksum_of,
     mutation::{CopiedPart, Data, Mutation, PutObjectMutation},
     put::tidy,
     store::Inner,
@@ -145,8 +146,8 @@ impl Store {
         };
         let mut compute: Vec<_> = request.checksum_algorithm.into_iter().collect();
         if compute.is_empty() {
-            let full = source.checksums.iter().filter(|checksum| checksum.kind == ChecksumKind::FullObject);
-            compute.extend(full.filter_map(|checksum| ChecksumAlgorithm::from_index(checksum.algorithm)));
+            let algorithms = source.checksums.iter().map(|checksum| checksum.algorithm);
+            compute.extend(algorithms.filter_map(ChecksumAlgorithm::from_index));
         }
         self.put_object(put, ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body }).await
     }
@@ -233,10 +234,11 @@ impl Inner {
 
         let index = self.index.snapshot();
         let modified_ms = self.env.clock.now_ms();
+        let parts = copied_parts(&*index, &source)?;
         let checksums = match (request.checksum_algorithm, computed) {
             (_, Some(computed)) => body::stored_full(&[computed]),
             (Some(algorithm), None) => full_checksum(&source, algorithm).into_iter().cloned().collect(),
-            (None, None) => source.checksums.clone(),
+            (None, None) => copied_checksums(&source, &parts),
         };
         let extents = extents_of(&*index, &source.layout)?;
         if is_in_pieces(&source, &extents) {
@@ -253,7 +255,7 @@ impl Inner {
             attributes: Attributes { encryption: encryption.clone(), ..copied_attributes(request, &source) },
             checksums: checksums.clone(),
             data: Data::Extents(extents.clone()),
-            parts: copied_parts(&*index, &source)?,
+            parts,
             kind: versioning.kind(),
         }));
         if !Mutation::fits(&mutation.encode()) {
@@ -323,7 +325,7 @@ fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) ->
     };
     // A version that is copied to its own key becomes the current object again.
     let is_version = request.source.version.is_some();
-    if !is_same || changes || request.tags.is_some() || is_encrypted_otherwise || is_version {
+    if !is_same || changes || keys.is_asked || request.tags.is_some() || is_encrypted_otherwise || is_version {
         return Ok(());
     }
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
@@ -387,6 +389,23 @@ fn is_in_pieces(source: &ObjectRow, extents: &[Extent]) -> bool {
 /// The CRC-64/NVME of what lies in `extents`, one after the other.
 pub(crate) fn crc64_of(extents: &[Extent]) -> u64 {
     extents.iter().fold(0, |crc, extent| crc64_combine(crc, extent.crc64, extent.len.into()))
+}
+
+/// The checksums of a source as its copy has them. The copy of an upload was not uploaded in parts, so AWS gives it the checksum of the whole instead
+/// of one of its parts' checksums; so it is here where that follows from them. Of the others the bytes would have to be read: they stay.
+fn copied_checksums(source: &ObjectRow, parts: &[CopiedPart]) -> Vec<StoredChecksum> {
+    let whole = |checksum: &StoredChecksum| {
+        let algorithm = ChecksumAlgorithm::from_index(checksum.algorithm).filter(|_| !parts.is_empty())?;
+        let of_part = |part: &CopiedPart| Some((checksum_of(&part.checksums, algorithm)?, part.size));
+        combine_full_object(algorithm, &parts.iter().map(of_part).collect::<Option<Vec<_>>>()?)
+    };
+    let copied = source.checksums.iter().map(|checksum| match checksum.kind {
+        ChecksumKind::FullObject => checksum.clone(),
+        ChecksumKind::Composite => {
+            whole(checksum).map_or_else(|| checksum.clone(), |whole| body::stored(&whole, ChecksumKind::FullObject))
+        }
+    });
+    copied.collect()
 }
 
 /// The parts of a source, as its copy describes them.

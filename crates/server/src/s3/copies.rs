@@ -56,7 +56,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     };
     let source = encryption::of_source(call)?;
     let (encrypt, md5) = encryption::decide(ops, call, &request.bucket)?;
-    let result = copy_object::run(ops, request, encryption::copy_keys(source, encrypt)).await?;
+    let result = copy_object::run(ops, request, encryption::copy_keys(call, source, encrypt)?).await?;
     if call.watch.is_some() {
         let told = notifications::created(EventName::CreatedCopy, call.key()?.as_str(), &result);
         notifications::tell(ops, call, vec![told]).await?;
@@ -91,7 +91,7 @@ pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, 
     let (source, customer) = (encryption::of_source(call)?, encryption::of_part(call)?);
     let md5 = customer.as_ref().map(encryption::Customer::md5);
     let target = customer.map(|customer| Encrypt::with_customer(customer.key));
-    let result = upload_part::copy(ops, request, encryption::copy_keys(source, target)).await?;
+    let result = upload_part::copy(ops, request, encryption::copy_keys(call, source, target)?).await?;
     let mut response = document("CopyPartResult", result.modified_ms, &result.etag, &shown(&result.checksums, None));
     show_source(from, &mut response);
     if let Some(encryption) = &result.encryption {

@@ -185,8 +185,12 @@ pub(super) fn of_part(call: &Call) -> Result<Option<Customer>, S3Error> {
 }
 
 /// The keys of a copy.
-pub(super) fn copy_keys(source: Option<Customer>, target: Option<Encrypt>) -> CopyKeys {
-    CopyKeys { source: source.map(|source| source.key), target }
+///
+/// # Errors
+/// For a header that is none.
+pub(super) fn copy_keys(call: &Call, source: Option<Customer>, target: Option<Encrypt>) -> Result<CopyKeys, S3Error> {
+    let is_asked = call.header(SCHEME)?.is_some();
+    Ok(CopyKeys { source: source.map(|source| source.key), target, is_asked })
 }
 
 /// A customer's key among the headers, if there is one.

@@ -1,6 +1,8 @@
 //! Copies.
 
-use crate::harness::S3;
+use gabion_store::ChecksumAlgorithm;
+
+use crate::harness::{S3, checksum};
 
 #[tokio::test]
 async fn a_copy_takes_bytes_and_attributes() {
@@ -57,4 +59,45 @@ async fn a_copy_can_have_another_checksum() {
     assert_eq!(copied.element("ChecksumSHA256"), Some(expected));
     let copy = s3.put("/bkt/c").header("x-amz-copy-source", "/bkt/k").header("x-amz-checksum-algorithm", "CRC16");
     copy.send(&s3).await.refused(400, "InvalidRequest");
+}
+
+#[tokio::test]
+async fn a_copy_of_parts_has_the_checksum_of_the_whole() {
+    let s3 = S3::with_bucket().await;
+    let table = [
+        (ChecksumAlgorithm::Crc32, "FULL_OBJECT"),
+        (ChecksumAlgorithm::Crc32c, "FULL_OBJECT"),
+        (ChecksumAlgorithm::Sha256, "COMPOSITE"),
+    ];
+    for (of, kind) in table {
+        let algorithm = of.as_str();
+        let header = format!("x-amz-checksum-{}", algorithm.to_lowercase());
+        let begin = s3.post("/bkt/parts?uploads").header("x-amz-checksum-algorithm", algorithm);
+        let upload = begin.send(&s3).await.expect(200).element("UploadId").unwrap();
+        let mut parts = String::new();
+        for (number, length) in [(1, 5 << 20), (2, 1000)] {
+            let part = s3.put(&format!("/bkt/parts?partNumber={number}&uploadId={upload}"));
+            let bytes = vec![b'a' + number; length];
+            let checksum = checksum(of, &bytes);
+            let put = part.body(bytes).header(&header, &checksum).send(&s3).await.expect(200);
+            parts += &format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag><Checksum{algorithm}>{}</Checksum{algorithm}></Part>",
+                put.header("etag").unwrap(),
+                checksum
+            );
+        }
+        let document = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+        s3.post(&format!("/bkt/parts?uploadId={upload}")).body(document).send(&s3).await.expect(200);
+        let copy = |to: &str| s3.put(to).header("x-amz-copy-source", "/bkt/parts");
+        copy("/bkt/copy").send(&s3).await.expect(200);
+        copy("/bkt/read").header("x-amz-checksum-algorithm", algorithm).send(&s3).await.expect(200);
+        let shown = async |key: &str| {
+            let head = s3.head(key).header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
+            (head.header(&header).unwrap().to_owned(), head.header("x-amz-checksum-type").unwrap().to_owned())
+        };
+        let (copied, read) = (shown("/bkt/copy").await, shown("/bkt/read").await);
+        assert_eq!((copied.1.as_str(), read.1.as_str()), (kind, "FULL_OBJECT"), "{algorithm}");
+        assert_eq!(copied == read, kind == "FULL_OBJECT", "{algorithm}: {copied:?}, {read:?}");
+        assert_eq!(copied == shown("/bkt/parts").await, kind == "COMPOSITE", "{algorithm}");
+    }
 }

@@ -42,6 +42,8 @@ pub struct CopyKeys {
     pub source: Option<SecretKey>,
     /// How the copy is encrypted. Of a part, which is encrypted as its upload is, the customer's key counts.
     pub target: Option<Encrypt>,
+    /// Whether who copies says how: then a copy of an object to itself changes something, as on AWS.
+    pub is_asked: bool,
 }
 
 /// A key that wraps data keys.

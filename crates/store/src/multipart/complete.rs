@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gabion_erasure::{Checksum, Md5, crc64_combine};
 use gabion_metadata::{
     Table, keys,
-    rows::{Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
+    rows::{Attributes, Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
 };
 
 use super::{
@@ -33,7 +33,8 @@ impl Store {
         self.inner.run(async move { inner.commit_complete(request, None).await }).await
     }
 
-    /// As [`Store::complete_upload`], by somebody who must show the customer's key if the upload is encrypted with one, and none otherwise.
+    /// As [`Store::complete_upload`], by somebody who shows the customer's key if the upload is encrypted with one (he must where a checksum was asked
+    /// for), and none otherwise.
     ///
     /// # Errors
     /// As [`Store::complete_upload`]; `Key`.
@@ -67,10 +68,8 @@ impl Inner {
             Err(StoreError::NoSuchUpload) => return self.completed_before(&request, shown),
             upload => upload?,
         };
-        if let Some(customer) = shown {
-            self.check_customer(&upload.attributes, &target.bucket, &target.key, customer.as_ref())?;
-        }
         let wanted = Wanted::of(&upload);
+        self.check_shown(&upload.attributes, target, shown.as_ref(), wanted.is_asked)?;
         let parts = rules::check(&request.parts, wanted, self.config.part_bytes_min, |part_number| {
             let row = self.index.get(Table::Part, &keys::part(target.upload, part_number))?;
             Ok(row.map(|row| PartRow::decode(&row)).transpose()?)
@@ -144,9 +143,8 @@ impl Inner {
                 return Err(StoreError::NoSuchUpload);
             }
         }
-        if let Some(customer) = shown {
-            self.check_customer(&row.attributes, bucket, key, customer.as_ref())?;
-        }
+        // What was asked for when it was begun is not known any more.
+        self.check_shown(&row.attributes, &request.target, shown.as_ref(), false)?;
         let version = Some(VersionId::of(&row)).filter(|version| *version != VersionId::Null);
         Ok(PutResult {
             etag: row.etag,
@@ -158,6 +156,23 @@ impl Inner {
             parts_count: Some(parts.count),
             encryption: row.attributes.encryption,
         })
+    }
+
+    /// Whether the customer's key that was shown goes with an upload. None has to be shown but where a checksum was asked for, as on AWS:
+    /// there is nothing to encrypt, and who may complete an upload is decided by policies.
+    fn check_shown(
+        &self,
+        attributes: &Attributes,
+        target: &UploadRef,
+        shown: Option<&Option<SecretKey>>,
+        is_needed: bool,
+    ) -> Result<(), StoreError> {
+        match shown {
+            Some(customer) if is_needed || customer.is_some() => {
+                self.check_customer(attributes, &target.bucket, &target.key, customer.as_ref())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the

@@ -10,7 +10,7 @@ mod part;
 mod rules;
 mod upload;
 
-pub(crate) use checksums::Wanted;
+pub(crate) use checksums::{Wanted, checksum_of};
 
 use gabion_metadata::{
     Table, keys,

@@ -56,7 +56,7 @@ async fn put_all(store: &Store) {
         checksum_kind: None,
     };
     store.complete_upload(complete).await.unwrap();
-    let keys = CopyKeys { source: Some(secret(1)), target: Some(encrypt) };
+    let keys = CopyKeys { source: Some(secret(1)), target: Some(encrypt), is_asked: false };
     let copy = store.copy_encrypted(copy_request("large", "copy"), keys).await.unwrap();
     assert_eq!(copy.parts_count, Some(5), "a copy with the same key keeps its parts");
     delete(store, "bucket", "dead").await;
