@@ -66,81 +66,83 @@ codes! {
     AccessControlListNotSupported 400 "The bucket does not allow ACLs",
     AuthorizationHeaderMalformed 400 "The authorization header that you provided is not valid.",
     AuthorizationQueryParametersError 400 "The authorization query parameters that you provided are not valid.",
-    BadDigest 400 "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    BadDigest 400 "The Content-MD5 you specified did not match what we received.",
     BadRequest 400 "Bad Request",
-    BucketAlreadyExists 409 "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Specify a different name and try again.",
+    BucketAlreadyExists 409 "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please select a different name and try again.",
     BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.",
-    BucketNotEmpty 409 "The bucket that you tried to delete is not empty.",
-    EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed object size.",
-    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed object size.",
+    BucketNotEmpty 409 "The bucket you tried to delete is not empty",
+    EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size",
+    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size",
     ExpiredToken 400 "The provided token has expired.",
     IdempotencyParameterMismatch 400 "Parameters on this idempotent request are inconsistent with parameters used in previous request(s).",
     IllegalLocationConstraintException 400 "The location constraint is incompatible for the region specific endpoint this request was sent to.",
-    IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+    IncompleteBody 400 "The request body terminated unexpectedly",
     InsufficientStorage 507 "There is not enough storage space left to complete the request.",
-    InternalError 500 "An internal error occurred. Try again.",
-    InvalidAccessKeyId 403 "The AWS access key ID that you provided does not exist in our records.",
-    InvalidArgument 400 "Invalid argument.",
+    InternalError 500 "We encountered an internal error. Please try again.",
+    InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.",
+    InvalidArgument 400 "Invalid Argument",
     InvalidBucketAclWithObjectOwnership 400 "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
+    InvalidChunkSizeError 403 "Only the last chunk is allowed to have a size less than 8192 bytes",
     InvalidBucketName 400 "The specified bucket is not valid.",
-    InvalidDigest 400 "The Content-MD5 or checksum value that you specified is not valid.",
-    InvalidEncryptionAlgorithmError 400 "The encryption request that you specified is not valid. The valid value is AES256.",
-    InvalidLocationConstraint 400 "The specified location-constraint is not valid.",
+    InvalidDigest 400 "The Content-MD5 you specified was invalid.",
+    InvalidEncryptionAlgorithmError 400 "The Encryption request you specified is not valid. Supported value: AES256.",
+    InvalidLocationConstraint 400 "The specified location-constraint is not valid",
     InvalidObjectState 403 "The operation is not valid for the current state of the object.",
-    InvalidPart 400 "One or more of the specified parts could not be found. The part might not have been uploaded, or the specified entity tag might not have matched the part's entity tag.",
-    InvalidPartNumber 416 "The requested partnumber is not satisfiable.",
+    InvalidPart 400 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag.",
+    InvalidPartNumber 416 "The requested partnumber is not satisfiable",
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.",
     InvalidPolicyDocument 400 "The content of the form does not meet the conditions specified in the policy document.",
-    InvalidRange 416 "The requested range is not satisfiable.",
+    InvalidRange 416 "The requested range is not satisfiable",
     InvalidRedirectLocation 400 "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.",
-    InvalidRequest 400 "Invalid request.",
+    InvalidRequest 400 "Invalid Request",
     InvalidS3DestinationBucket 400 "The S3 bucket specified in the request is not valid or does not exist.",
-    InvalidStorageClass 400 "The storage class that you specified is not valid.",
+    InvalidStorageClass 400 "The storage class you specified is not valid",
     InvalidTag 400 "The tag provided was not a valid tag.",
     InvalidTargetBucketForLogging 400 "The target bucket for logging does not exist, is not owned by you, or does not have the appropriate grants for the log-delivery group.",
-    InvalidToken 400 "The provided token is malformed or otherwise not valid.",
-    InvalidURI 400 "The specified URI couldn't be parsed.",
+    InvalidToken 400 "The provided token is malformed or otherwise invalid.",
+    InvalidURI 400 "Couldn't parse the specified URI.",
     InvalidWriteOffset 400 "The write offset value that you specified does not match the current object size.",
     KmsNotFoundException as "KMS.NotFoundException" 400 "The key that the request names does not exist.",
-    KeyTooLongError 400 "Your key is too long.",
-    MalformedACLError 400 "The ACL that you provided was not well formed or did not validate against our published schema.",
+    KeyTooLongError 400 "Your key is too long",
+    MalformedACLError 400 "The XML you provided was not well-formed or did not validate against our published schema",
     MalformedPolicy 400 "This policy contains invalid Json",
     MalformedPOSTRequest 400 "The body of your POST request is not well-formed multipart/form-data.",
-    MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to the published schema.",
-    MalformedXML 400 "The XML that you provided was not well-formed or did not validate against the published schema.",
-    MaxMessageLengthExceeded 400 "Your request was too large.",
+    MalformedTrailerError 400 "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+    MalformedXML 400 "The XML you provided was not well-formed or did not validate against our published schema",
+    MaxMessageLengthExceeded 400 "Your request was too big.",
     MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.",
-    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size.",
+    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size",
     MethodNotAllowed 405 "The specified method is not allowed against this resource.",
     MissingContentLength 411 "You must provide the Content-Length HTTP header.",
-    MissingSecurityHeader 400 "Your request was missing a required header.",
-    NoSuchBucket 404 "The specified bucket does not exist.",
+    MissingSecurityHeader 400 "Your request was missing a required header",
+    NoSuchBucket 404 "The specified bucket does not exist",
     NoSuchCORSConfiguration 404 "The CORS configuration does not exist",
     NoSuchConfiguration 404 "The specified configuration does not exist.",
     NoSuchBucketPolicy 404 "The bucket policy does not exist",
     NoSuchKey 404 "The specified key does not exist.",
     NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist",
     NoSuchTagSet 404 "The TagSet does not exist",
-    NoSuchVersion 404 "Indicates that the version ID specified in the request does not match an existing version.",
+    NoSuchVersion 404 "The specified version does not exist.",
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found",
-    NoSuchUpload 404 "The specified multipart upload does not exist. The upload ID might not be valid, or the multipart upload might have been aborted or completed.",
+    NoSuchUpload 404 "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.",
     NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration",
-    NotImplemented 501 "A header or query you provided implies functionality that is not implemented.",
+    NotImplemented 501 "A header or query you provided implies functionality that is not implemented",
     NotModified 304 "Not Modified",
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found",
-    PreconditionFailed 412 "At least one of the preconditions that you specified did not hold.",
+    PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold",
     QuotaExceeded 403 "The quota set for the bucket, its account or the user is exceeded.",
     ReplicationConfigurationNotFoundError 404 "The replication configuration was not found",
-    RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period.",
+    RequestTimeTooSkewed 403 "The difference between the request time and the current time is too large.",
+    RequestTimeout 400 "Your socket connection to the server was not read from or written to within the timeout period. Idle connections will be closed.",
     ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found",
-    ServiceUnavailable 503 "Service is unable to handle the request.",
-    SignatureDoesNotMatch 403 "The request signature that the server calculated does not match the signature that you provided. Check your secret access key and signing method.",
+    ServiceUnavailable 503 "Service is unable to handle request.",
+    SignatureDoesNotMatch 403 "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
     SlowDown 503 "Please reduce your request rate.",
     TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object. You can use the CopyObject operation to copy this object to another and then add more data to the newly copied object.",
-    TooManyBuckets 400 "You have attempted to create more buckets than are allowed.",
+    TooManyBuckets 400 "You have attempted to create more buckets than allowed",
     TooManyConfigurations 400 "You are attempting to create a new configuration but have already reached the 1,000-configuration limit.",
     UnexpectedContent 400 "This request does not support content.",
-    UnresolvableGrantByEmailAddress 400 "The email address that you provided does not match any account on record.",
+    UnresolvableGrantByEmailAddress 400 "The e-mail address you provided does not match any account on record.",
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.",
 }
 
@@ -197,6 +199,15 @@ impl S3Error {
         self
     }
 
+    /// Adds an element to the error document, if there is a text for it and it is not there yet.
+    #[must_use]
+    pub fn or_detail(self, name: &'static str, text: Option<impl Into<String>>) -> Self {
+        match text {
+            Some(text) if !self.details.iter().any(|(present, _)| *present == name) => self.detail(name, text),
+            _ => self,
+        }
+    }
+
     /// Adds a header to the answer.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
@@ -230,11 +241,19 @@ impl From<BodyError> for S3Error {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::Incomplete => Self::new(S3Code::IncompleteBody),
+            BodyError::WrongLength => Self::with(
+                S3Code::IncompleteBody,
+                "You did not provide the number of bytes specified by the Content-Length HTTP header",
+            ),
+            BodyError::SmallChunk { number, bytes } => Self::new(S3Code::InvalidChunkSizeError)
+                .detail("Chunk", number.to_string())
+                .detail("BadChunkSize", bytes.to_string()),
             BodyError::Sha256Mismatch => Self::new(S3Code::XAmzContentSHA256Mismatch),
             BodyError::BadChunkSignature => Self::new(S3Code::SignatureDoesNotMatch),
             BodyError::TooLarge => Self::new(S3Code::EntityTooLarge),
             BodyError::TimedOut => Self::new(S3Code::RequestTimeout),
-            BodyError::Malformed(message) => Self::with(S3Code::MalformedTrailerError, message),
+            BodyError::MalformedTrailer(_) => Self::new(S3Code::MalformedTrailerError),
+            BodyError::InvalidTrailer(name) => Self::request(format!("Value for {name} trailing header is invalid.")),
         }
     }
 }
@@ -280,7 +299,10 @@ impl From<StoreError> for S3Error {
             }
             StoreError::DeleteMarker { version, modified_ms, is_named } => {
                 let version = version.to_string();
-                let error = Self::new(if is_named { S3Code::MethodNotAllowed } else { S3Code::NoSuchKey });
+                let error = match is_named {
+                    true => Self::new(S3Code::MethodNotAllowed).detail("ResourceType", "DeleteMarker"),
+                    false => Self::new(S3Code::NoSuchKey),
+                };
                 let error = error.header(DELETE_MARKER, "true").header(VERSION_ID, &version);
                 if is_named {
                     error.header(LAST_MODIFIED, &date::http(modified_ms).to_string()).header(ALLOW, "DELETE")
@@ -314,9 +336,7 @@ impl From<StoreError> for S3Error {
             StoreError::TooManyParts => Self::new(S3Code::TooManyParts),
             StoreError::IdempotencyMismatch => Self::new(S3Code::IdempotencyParameterMismatch),
             StoreError::EntityTooLarge => Self::new(S3Code::EntityTooLarge),
-            StoreError::BadDigest(DigestKind::Md5) => {
-                Self::with(S3Code::BadDigest, "The Content-MD5 you specified did not match what we received.")
-            }
+            StoreError::BadDigest(DigestKind::Md5) => Self::new(S3Code::BadDigest),
             StoreError::BadDigest(DigestKind::Checksum(algorithm)) => Self::with(
                 S3Code::BadDigest,
                 format!("The {algorithm} you specified did not match the calculated checksum."),
@@ -392,7 +412,10 @@ mod tests {
             (StoreError::Body(BodyError::BadChunkSignature), 403, "SignatureDoesNotMatch"),
             (StoreError::Body(BodyError::TooLarge), 400, "EntityTooLarge"),
             (StoreError::Body(BodyError::TimedOut), 400, "RequestTimeout"),
-            (StoreError::Body(BodyError::Malformed("text".into())), 400, "MalformedTrailerError"),
+            (StoreError::Body(BodyError::WrongLength), 400, "IncompleteBody"),
+            (StoreError::Body(BodyError::SmallChunk { number: 2, bytes: 3 }), 403, "InvalidChunkSizeError"),
+            (StoreError::Body(BodyError::MalformedTrailer("text".into())), 400, "MalformedTrailerError"),
+            (StoreError::Body(BodyError::InvalidTrailer("x-amz-checksum-sha1")), 400, "InvalidRequest"),
             (KeyError::Needed.into(), 400, "InvalidRequest"),
             (KeyError::Wrong.into(), 400, "InvalidRequest"),
             (KeyError::NotApplicable.into(), 400, "InvalidRequest"),

@@ -190,7 +190,7 @@ impl<'a> Collector<'a> {
         // What it held is no longer needed; trailers are known once the stream is gone.
         body.stream = Box::pin(futures::stream::empty());
         if body.length.is_some_and(|length| self.size < length) {
-            return Err(BodyError::Incomplete.into());
+            return Err(BodyError::WrongLength.into());
         }
         if let Some(last) = self.sealer.take().and_then(|sealer| sealer.finish()) {
             self.store(last.into()).await?;
@@ -434,7 +434,7 @@ fn check(md5: Option<[u8; 16]>, digests: &Digests, body: ObjectBody) -> Result<(
     };
     for expected in body.checksums.iter().chain(&trailers) {
         match digests.checksum(expected.algorithm()) {
-            None => return Err(BodyError::Malformed("a trailer that was not announced".into()).into()),
+            None => return Err(BodyError::MalformedTrailer("a trailer that was not announced".into()).into()),
             Some(checksum) if checksum != *expected => {
                 return Err(StoreError::BadDigest(DigestKind::Checksum(expected.algorithm())));
             }

@@ -136,9 +136,20 @@ pub enum StoreError {
 /// Why a body ended before its end. Made by the server, passed through by the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// Fewer bytes came than were announced, or the connection ended.
+    /// The body ended in the middle of its framing, or the connection did.
     #[error("the body is incomplete")]
     Incomplete,
+    /// Not as many bytes came as were announced.
+    #[error("the body has not the length that was announced")]
+    WrongLength,
+    /// A chunk that was not the last was too small; which chunk came behind it, counted from 1, and how many bytes it had.
+    #[error("a chunk before chunk {number} has {bytes} bytes only")]
+    SmallChunk {
+        /// The chunk behind it.
+        number: u64,
+        /// Its size.
+        bytes: u64,
+    },
     /// The SHA-256 that was signed is not that of the body.
     #[error("the SHA-256 of the body does not match")]
     Sha256Mismatch,
@@ -151,9 +162,12 @@ pub enum BodyError {
     /// The client was too slow.
     #[error("the body took too long")]
     TimedOut,
-    /// The framing or the trailers of the body are malformed; the text is for the client.
-    #[error("malformed body: {0}")]
-    Malformed(String),
+    /// The trailers are malformed, or not those that were announced; the text is for the log.
+    #[error("malformed trailers: {0}")]
+    MalformedTrailer(String),
+    /// The trailer of this name has a value that can be none.
+    #[error("the trailer {0} has an invalid value")]
+    InvalidTrailer(&'static str),
 }
 
 /// Why a key does not serve.

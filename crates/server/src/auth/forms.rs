@@ -13,9 +13,10 @@ use s3s_sigv4::AmzDate;
 use sha1::Sha1;
 use subtle::ConstantTimeEq;
 
-use super::sigv4::unix_seconds;
+use super::sigv4::{explain, unix_seconds};
 use crate::credentials::{Credential, CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
+use crate::s3::echo;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// How long a signing key holds after its day, in milliseconds.
@@ -75,9 +76,12 @@ impl FormKeys {
         let date = present("x-amz-date", form.date)?;
         let signature = present("x-amz-signature", form.signature)?;
         if algorithm != ALGORITHM {
-            let message = "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"";
-            return Err(S3Error::argument("x-amz-algorithm", algorithm, message));
+            return Err(S3Error::argument("X-Amz-Algorithm", algorithm, "Only AWS4-HMAC-SHA256 is supported"));
         }
+        let invalid_date =
+            || S3Error::argument("X-Amz-Date", date, "X-Amz-Date must be formated via ISO8601 Long format");
+        let signed_s = unix_seconds(date).ok_or_else(invalid_date)?;
+        let parsed = AmzDate::parse(date).map_err(|_| invalid_date())?;
         let malformed = |text: String| S3Error::argument("x-amz-credential", credential, text);
         let mut parts = credential.rsplitn(5, '/');
         let (Some(end), Some(service), Some(region), Some(day), Some(access_key)) =
@@ -95,12 +99,6 @@ impl FormKeys {
         if region != self.region {
             return Err(malformed(format!("the region '{region}' is wrong; expecting '{}'", self.region)));
         }
-        let invalid_date = || {
-            let message = "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"";
-            S3Error::argument("x-amz-date", date, message)
-        };
-        let signed_s = unix_seconds(date).ok_or_else(invalid_date)?;
-        let parsed = AmzDate::parse(date).map_err(|_| invalid_date())?;
         if date.get(..day.len()) != Some(day) || day.len() != 8 {
             return Err(malformed(format!(
                 "incorrect date format \"{day}\". This date in the credential must be in the format \"yyyyMMdd\"."
@@ -113,7 +111,7 @@ impl FormKeys {
         let Credential { secret, identity } = self.credential(access_key, form)?;
         let key = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, &self.region, "s3");
         let expected = hex::encode(s3s_sigv4::calculate_signature_with_key(policy, &key));
-        compare(&expected, signature)?;
+        compare(&expected, signature, access_key, policy)?;
         Ok(identity)
     }
 
@@ -129,12 +127,16 @@ impl FormKeys {
         let Credential { secret, identity } = self.credential(access_key, form)?;
         let mut mac = Hmac::<Sha1>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
         mac.update(policy.as_bytes());
-        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature)?;
+        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature, access_key, policy)?;
         Ok(identity)
     }
 
     fn credential(&self, access_key: &str, form: &SignedForm<'_>) -> Result<Credential, S3Error> {
-        Ok(self.credentials.find(access_key, form.token.filter(|token| !token.is_empty()))?)
+        self.credentials.find(access_key, form.token.filter(|token| !token.is_empty())).map_err(|refusal| {
+            let error = S3Error::from(refusal);
+            let key = (error.code == S3Code::InvalidAccessKeyId).then(|| echo(access_key));
+            error.or_detail("AWSAccessKeyId", key)
+        })
     }
 }
 
@@ -147,6 +149,11 @@ fn present<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, S3Error> {
     })
 }
 
-fn compare(expected: &str, sent: &str) -> Result<(), S3Error> {
-    if expected.as_bytes().ct_eq(sent.as_bytes()).into() { Ok(()) } else { Err(S3Code::SignatureDoesNotMatch.into()) }
+/// What is signed is the policy.
+fn compare(expected: &str, sent: &str, access_key: &str, policy: &str) -> Result<(), S3Error> {
+    if expected.as_bytes().ct_eq(sent.as_bytes()).into() {
+        return Ok(());
+    }
+    let error = S3Error::new(S3Code::SignatureDoesNotMatch).detail("AWSAccessKeyId", echo(access_key));
+    Err(explain(error, sent, policy))
 }

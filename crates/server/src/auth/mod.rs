@@ -14,8 +14,10 @@ pub(crate) mod identity;
 mod provider;
 mod services;
 pub(crate) mod sigv4;
+mod version_4;
 
 pub(crate) use authorize::{Standing, authorize, authorize_tags, hide, may, may_put};
-pub(crate) use front::{check, session_token};
+pub(crate) use front::{Asked, check, session_token};
 pub(crate) use provider::Provider;
 pub(crate) use services::{Delivery, delivery};
+pub(crate) use version_4::EMPTY_SHA256;

@@ -17,7 +17,7 @@ impl S3Auth for Provider {
             Some(secret) => Ok(SecretKey::from(secret.expose())),
             None => Err(S3Error::with_message(
                 S3ErrorCode::InvalidAccessKeyId,
-                "The AWS access key ID that you provided does not exist in our records.",
+                "The AWS Access Key Id you provided does not exist in our records.",
             )),
         }
     }

@@ -84,8 +84,6 @@ pub(super) struct About<'a> {
     /// The path, as sent.
     pub(super) resource: &'a str,
     pub(super) request_id: &'a str,
-    /// The region of this server.
-    pub(super) region: &'a str,
     /// Whether the request was a HEAD.
     pub(super) headless: bool,
 }
@@ -119,8 +117,8 @@ fn footer(xml: &mut Xml, about: &About<'_>) {
     xml.text("RequestId", about.request_id);
 }
 
-/// Completes an error document of s3s, which knows neither resource nor request id.
-pub(super) fn complete(response: &mut Response<Body>, about: &About<'_>) {
+/// Completes an error document of s3s, which knows neither resource nor request id. `ours` has better words for some codes.
+pub(super) fn complete(response: &mut Response<Body>, about: &About<'_>, ours: impl FnOnce(&str) -> Option<S3Error>) {
     response.extensions_mut().insert(Rendered);
     response.headers_mut().remove(CONTENT_LENGTH);
     if about.headless {
@@ -132,12 +130,13 @@ pub(super) fn complete(response: &mut Response<Body>, about: &About<'_>) {
     let Some((inner, _)) = document.split_once("<Error>").and_then(|(_, rest)| rest.split_once("</Error>")) else {
         return;
     };
+    let code = inner.split_once("<Code>").and_then(|(_, rest)| rest.split('<').next());
+    if let Some(error) = code.and_then(ours) {
+        *response = self::error(&error, about);
+        return;
+    }
     let completed = Xml::plain("Error", |xml| {
         xml.raw(&[inner]);
-        // Clients sign again for the region that they are told.
-        if inner.contains("<Code>AuthorizationHeaderMalformed</Code>") {
-            xml.text("Region", about.region);
-        }
         footer(xml, about);
     });
     *response.body_mut() = Body::from(Bytes::from(completed));
@@ -148,8 +147,7 @@ mod tests {
     use super::*;
     use crate::error::S3Code;
 
-    const ABOUT: About<'static> =
-        About { resource: "/b/k<", request_id: "00000000000000AB", region: "eu-lab", headless: false };
+    const ABOUT: About<'static> = About { resource: "/b/k<", request_id: "00000000000000AB", headless: false };
 
     fn text(response: &Response<Body>) -> String {
         String::from_utf8(response.body().bytes().unwrap().to_vec()).unwrap()
@@ -183,17 +181,23 @@ mod tests {
 
     #[test]
     fn an_error_document_of_s3s_is_completed() {
-        let source = s3s::S3Error::with_message(s3s::S3ErrorCode::AuthorizationHeaderMalformed, "a < b");
-        let mut response = source.to_http_response().unwrap();
-        complete(&mut response, &ABOUT);
+        let source = || s3s::S3Error::with_message(s3s::S3ErrorCode::AuthorizationHeaderMalformed, "a < b");
+        let mut response = source().to_http_response().unwrap();
+        complete(&mut response, &ABOUT, |_| None);
         assert_eq!(response.status(), 400);
         let text = text(&response);
         assert!(
             text.ends_with(
-                "<Code>AuthorizationHeaderMalformed</Code><Message>a &lt; b</Message><Region>eu-lab</Region>\
+                "<Code>AuthorizationHeaderMalformed</Code><Message>a &lt; b</Message>\
              <Resource>/b/k&lt;</Resource><RequestId>00000000000000AB</RequestId></Error>"
             ),
             "{text}"
         );
+        let mut response = source().to_http_response().unwrap();
+        complete(&mut response, &ABOUT, |code| {
+            assert_eq!(code, "AuthorizationHeaderMalformed");
+            Some(S3Code::SignatureDoesNotMatch.into())
+        });
+        assert_eq!(response.status(), 403);
     }
 }

@@ -47,7 +47,7 @@ fn length(call: &Call) -> Result<Option<u64>, S3Error> {
     if let Some(value) = call.header(header)? {
         return match value.parse() {
             Ok(length) => Ok(Some(length)),
-            Err(_) => Err(S3Error::argument(header, value, "The length is not a number of bytes.")),
+            Err(_) => Err(S3Code::MissingContentLength.into()),
         };
     }
     // HTTP/2 may leave the header out and still end a stream at its head; HTTP/1.1 clients have to say it, as on AWS.
@@ -63,14 +63,30 @@ fn counted(body: Content, length: u64) -> impl Stream<Item = Result<Bytes, BodyE
         match body.next().await {
             Some(Ok(bytes)) => match left.checked_sub(bytes.len() as u64) {
                 Some(left) => Some((Ok(bytes), Some((body, left)))),
-                None => Some((Err(BodyError::Incomplete), None)),
+                None => Some((Err(Box::pin(too_many(&mut body)).await), None)),
             },
             Some(Err(error)) => Some((Err(error), None)),
-            None if left > 0 => Some((Err(BodyError::Incomplete), None)),
+            None if left > 0 => Some((Err(BodyError::WrongLength), None)),
             None => None,
         }
     })
 }
+
+/// Why there are more bytes than were announced: where the framing turns out to be damaged, that is it, as on AWS.
+async fn too_many(body: &mut Content) -> BodyError {
+    let mut left = BEHIND_BYTES_MAX;
+    while let Some(next) = body.next().await {
+        match next.map(|bytes| left.checked_sub(bytes.len())) {
+            Ok(Some(rest)) => left = rest,
+            Ok(None) => break,
+            Err(error) => return error,
+        }
+    }
+    BodyError::WrongLength
+}
+
+/// How far a body is read on that is too long, in bytes.
+const BEHIND_BYTES_MAX: usize = 64 * 1024;
 
 /// Which digests a document must have.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,6 +97,10 @@ pub(super) enum DocumentDigests {
     Md5Only,
     /// One at least (DeleteObjects).
     Required,
+}
+
+fn too_long() -> S3Error {
+    S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", DOCUMENT_BYTES_MAX.to_string())
 }
 
 /// Reads a document to its end.
@@ -99,7 +119,7 @@ pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<B
     }
     let length = length(call)?;
     if length.is_some_and(|length| length > DOCUMENT_BYTES_MAX as u64) {
-        return Err(S3Code::MaxMessageLengthExceeded.into());
+        return Err(too_long());
     }
     let mut body = std::mem::take(&mut call.body);
     if length.is_none() && body.exact() != Some(0) {
@@ -111,13 +131,13 @@ pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<B
     while let Some(bytes) = body.next().await {
         let bytes = bytes?;
         if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
-            return Err(S3Code::MaxMessageLengthExceeded.into());
+            return Err(too_long());
         }
         digester.update(&bytes);
         document.extend_from_slice(&bytes);
     }
     if length.is_some_and(|length| length != document.len() as u64) {
-        return Err(S3Code::IncompleteBody.into());
+        return Err(BodyError::WrongLength.into());
     }
     let mut given: Vec<Checksum> = digests.checksum.into_iter().collect();
     if let Some(trailers) = trailers {
@@ -182,7 +202,7 @@ mod tests {
     async fn a_body_has_the_length_that_was_announced() {
         for (announced, ok) in [(5, true), (4, false), (6, false)] {
             let chunks: Vec<_> =
-                counted(Content::of_s3s(Body::from(Bytes::from_static(b"hello"))), announced).collect().await;
+                counted(Content::of_pieces(vec![Ok(Bytes::from_static(b"hello"))]), announced).collect().await;
             assert_eq!(chunks.iter().all(Result::is_ok), ok, "{announced}");
         }
     }

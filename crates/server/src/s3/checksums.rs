@@ -29,6 +29,9 @@ const ELEMENTS: [(ChecksumAlgorithm, &str, &str); 10] = [
 /// What the names of all their headers begin with.
 const HEADER_PREFIX: &str = "x-amz-checksum-";
 
+/// Headers that begin so, too, and are about something else.
+const NO_VALUES: [&str; 3] = ["x-amz-checksum-algorithm", "x-amz-checksum-mode", "x-amz-checksum-type"];
+
 const ONE_CHECKSUM: &str = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
 const NO_VALUE: &str = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer \
     headers were found.";
@@ -92,8 +95,13 @@ pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3
         return Ok(None);
     }
     for name in call.headers().keys().map(HeaderName::as_str).filter(|name| name.starts_with(HEADER_PREFIX)) {
-        if let Some((algorithm, ..)) = ELEMENTS.into_iter().find(|(.., header)| *header == name)
-            && let Some(text) = call.header(name)?
+        let Some((algorithm, ..)) = ELEMENTS.into_iter().find(|(.., header)| *header == name) else {
+            if NO_VALUES.contains(&name) {
+                continue;
+            }
+            return Err(S3Error::request("The algorithm type you specified in x-amz-checksum- header is invalid."));
+        };
+        if let Some(text) = call.header(name)?
             && found.replace((algorithm, text)).is_some()
         {
             return Err(S3Error::request(ONE_CHECKSUM));
@@ -123,8 +131,9 @@ pub(super) fn parse_md5(value: Option<&str>) -> Result<Option<[u8; 16]>, S3Error
     let Some(value) = value else { return Ok(None) };
     match BASE64_STANDARD.decode(value).ok().and_then(|digest| digest.try_into().ok()) {
         Some(digest) => Ok(Some(digest)),
-        None => Err(S3Error::with(S3Code::InvalidDigest, "The Content-MD5 you specified was invalid.")
-            .detail("Content-MD5", value.chars().take(64).collect::<String>())),
+        None => {
+            Err(S3Error::new(S3Code::InvalidDigest).detail("Content-MD5", value.chars().take(64).collect::<String>()))
+        }
     }
 }
 
@@ -147,7 +156,7 @@ pub(super) fn expected_trailers(announced: Option<ChecksumAlgorithm>, take: Take
 }
 
 fn read_trailers(announced: Option<ChecksumAlgorithm>, trailers: &HeaderMap) -> Result<Vec<Checksum>, BodyError> {
-    let malformed = |text: String| Err(BodyError::Malformed(text));
+    let malformed = |text: String| Err(BodyError::MalformedTrailer(text));
     let unannounced =
         trailers.keys().find(|name| announced.is_none_or(|algorithm| name.as_str() != header_name(algorithm)));
     if let Some(name) = unannounced {
@@ -161,7 +170,7 @@ fn read_trailers(announced: Option<ChecksumAlgorithm>, trailers: &HeaderMap) -> 
     };
     match value.to_str().ok().and_then(|text| Checksum::from_base64(algorithm, text).ok()) {
         Some(checksum) => Ok(vec![checksum]),
-        None => malformed(format!("Value for {name} trailing header is invalid.")),
+        None => Err(BodyError::InvalidTrailer(name)),
     }
 }
 

@@ -1,6 +1,9 @@
 //! The body of an authenticated request, whoever authenticated it: bytes without framing, and why there are no more.
+//!
+//! s3s verifies heads alone: the body waits beside the request ([`Waiting`]) and is unframed here, so that there is one judge of framing.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -11,9 +14,6 @@ use gabion_store::{BodyError, ChecksumAlgorithm};
 use http::HeaderMap;
 use http_body_util::BodyDataStream;
 use parking_lot::Mutex;
-use s3s::stream::ByteStream;
-use s3s::stream::aws_chunked_stream::AwsChunkedStreamError;
-use s3s::stream::upload_stream::UploadStreamError;
 
 use super::SIGNED_CHUNK_BYTES_MAX;
 use crate::auth::sigv4::{Chunks, Framing};
@@ -40,26 +40,34 @@ impl Content {
         Self { stream: Mutex::new(stream), exact }
     }
 
-    /// A body of which s3s has taken the framing off.
-    pub(super) fn of_s3s(body: s3s::Body) -> Self {
-        let exact = body.remaining_length().exact().map(|length| length as u64);
-        Self::new(Box::pin(body.map(|bytes| bytes.map_err(|error| body_error(&*error)))), exact)
-    }
-
     /// A body that arrives in these pieces.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn of_pieces(pieces: Vec<Result<Bytes, BodyError>>) -> Self {
         Self::new(Box::pin(stream::iter(pieces)), None)
     }
 
-    /// A body as it came from the client, with what its signature says about it.
-    pub(super) fn framed<B>(body: B, framing: Framing) -> (Self, Option<TakeTrailers>)
+    /// A body as it comes from the client.
+    fn raw<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let exact = body.size_hint().exact();
-        let frames = Box::pin(BodyDataStream::new(body).map(|bytes| bytes.map_err(|error| body_error(&*error.into()))));
+        let frames = BodyDataStream::new(body).map(|bytes| bytes.map_err(|error| body_error(&*error.into())));
+        Self::new(Box::pin(frames), exact)
+    }
+
+    /// A body as it comes from the client, with what its signature says about it.
+    pub(super) fn framed<B>(body: B, framing: Framing) -> (Self, Option<TakeTrailers>)
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self::raw(body).unframed(framing)
+    }
+
+    fn unframed(self, framing: Framing) -> (Self, Option<TakeTrailers>) {
+        let (frames, exact) = (self.stream.into_inner(), self.exact);
         match framing {
             Framing::Plain { sha256: None, .. } => (Self::new(frames, exact), None),
             Framing::Plain { sha256: Some(sha256), length } => {
@@ -67,8 +75,8 @@ impl Content {
                 let stream = Hashed { frames, digester: Some(digester), sha256, left: length.or(exact) };
                 (Self::new(Box::pin(stream), exact), None)
             }
-            Framing::Chunked(signing) => {
-                let chunks = Chunks::new(frames, signing, SIGNED_CHUNK_BYTES_MAX);
+            Framing::Chunked { signing, has_trailers } => {
+                let chunks = Chunks::new(frames, signing, has_trailers, SIGNED_CHUNK_BYTES_MAX);
                 let trailers = chunks.trailers();
                 let take: TakeTrailers = Box::new(move || trailers.lock().take());
                 (Self::new(Box::pin(chunks), None), Some(take))
@@ -84,6 +92,25 @@ impl Content {
     /// The next bytes.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         self.stream.get_mut().next().await
+    }
+}
+
+/// The body of a request whose head s3s verifies.
+#[derive(Clone)]
+pub(super) struct Waiting(Arc<Mutex<Option<Content>>>);
+
+impl Waiting {
+    pub(super) fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        Self(Arc::new(Mutex::new(Some(Content::raw(body)))))
+    }
+
+    /// The body, and its trailers, now that it is known how it comes.
+    pub(super) fn unframed(&self, framing: Framing) -> (Content, Option<TakeTrailers>) {
+        self.0.lock().take().unwrap_or_default().unframed(framing)
     }
 }
 
@@ -125,31 +152,11 @@ impl<S: Stream<Item = Result<Bytes, BodyError>> + Unpin> Stream for Hashed<S> {
     }
 }
 
-/// What a broken body means: s3s's own errors, ours below them, or the connection's.
+/// What a broken body means: an error of ours, however deep in the connection's, or the connection's.
 fn body_error(error: &(dyn std::error::Error + 'static)) -> BodyError {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<UploadStreamError>() {
-            match error {
-                UploadStreamError::Sha256Mismatch => return BodyError::Sha256Mismatch,
-                UploadStreamError::LengthMismatch | UploadStreamError::Incomplete => return BodyError::Incomplete,
-                UploadStreamError::Underlying(_) => {}
-            }
-        } else if let Some(error) = error.downcast_ref::<AwsChunkedStreamError>() {
-            match error {
-                AwsChunkedStreamError::SignatureMismatch => return BodyError::BadChunkSignature,
-                AwsChunkedStreamError::ChunkMetaTooLarge(..) | AwsChunkedStreamError::ChunkDataTooLarge(..) => {
-                    return BodyError::TooLarge;
-                }
-                AwsChunkedStreamError::TrailersTooLarge(..) | AwsChunkedStreamError::TooManyTrailerHeaders(..) => {
-                    return BodyError::Malformed("The trailers are too large.".into());
-                }
-                AwsChunkedStreamError::Underlying(_) => {}
-                AwsChunkedStreamError::FormatError
-                | AwsChunkedStreamError::Incomplete
-                | AwsChunkedStreamError::LengthMismatch => return BodyError::Incomplete,
-            }
-        } else if error.is::<Stalled>() {
+        if error.is::<Stalled>() {
             return BodyError::TimedOut;
         }
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -163,22 +170,15 @@ fn body_error(error: &(dyn std::error::Error + 'static)) -> BodyError {
 
 #[cfg(test)]
 mod tests {
-    use s3s::StdError;
-
     use super::*;
+
+    type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
     #[test]
     fn broken_bodies_say_why() {
-        let boxed = |error: StdError| UploadStreamError::Underlying(error);
-        let table: Vec<(StdError, BodyError)> = vec![
-            (UploadStreamError::Sha256Mismatch.into(), BodyError::Sha256Mismatch),
-            (UploadStreamError::Incomplete.into(), BodyError::Incomplete),
-            (AwsChunkedStreamError::SignatureMismatch.into(), BodyError::BadChunkSignature),
-            (AwsChunkedStreamError::FormatError.into(), BodyError::Incomplete),
-            (AwsChunkedStreamError::ChunkDataTooLarge(2, 1).into(), BodyError::TooLarge),
-            (boxed(Stalled.into()).into(), BodyError::TimedOut),
-            (boxed(std::io::Error::other(Stalled).into()).into(), BodyError::TimedOut),
-            (AwsChunkedStreamError::Underlying(Stalled.into()).into(), BodyError::TimedOut),
+        let table: Vec<(Boxed, BodyError)> = vec![
+            (Stalled.into(), BodyError::TimedOut),
+            (std::io::Error::other(Stalled).into(), BodyError::TimedOut),
             (std::io::Error::other("reset").into(), BodyError::Incomplete),
         ];
         for (error, expected) in table {

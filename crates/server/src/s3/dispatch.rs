@@ -9,15 +9,16 @@ use s3s::{Body, S3, S3Request, S3Response, S3Result};
 use super::SentBy;
 use super::answer::{self, About};
 use super::call::Call;
-use super::content::{Content, TakeTrailers};
+use super::content::{Content, TakeTrailers, Waiting};
 use super::request_id::RequestId;
 use super::route::{Operation, Routed};
 use super::{
-    absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, inventory, lifecycle, listing,
-    logging, notifications, object_attributes, object_lock, objects, owners, ownership, payment, posts, public_access,
-    quota, renames, tags, unsupported, uploads, versioning, website,
+    absent, acl, bucket_encryption, bucket_policy, bucket_tags, buckets, copies, cors, details, inventory, lifecycle,
+    listing, logging, notifications, object_attributes, object_lock, objects, owners, ownership, payment, posts,
+    public_access, quota, renames, tags, unsupported, uploads, versioning, website,
 };
 use crate::auth::forms::FormKeys;
+use crate::auth::sigv4::Framing;
 use crate::auth::{self, Standing, session_token};
 use crate::credentials::Identity;
 use crate::error::{S3Code, S3Error};
@@ -54,19 +55,21 @@ impl S3Route for Dispatch {
 
     async fn call(&self, mut request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let headless = request.method == Method::HEAD;
+        let waiting = request.extensions.remove::<Waiting>();
+        let routed = request.extensions.remove::<Routed>();
         let id = request.extensions.get::<RequestId>().copied();
         let request_id = id.as_ref().map(RequestId::as_str).unwrap_or_default();
-        let about = About { resource: request.uri.path(), request_id, region: &self.ops.region, headless };
+        let about = About { resource: request.uri.path(), request_id, headless };
         // Without credentials nothing is told, not even whether there is such an operation.
-        let routed = request.extensions.remove::<Routed>().ok_or_else(|| S3Error::new(S3Code::AccessDenied));
-        let admitted = routed.and_then(|routed| Ok((self.caller(&request, &routed)?, routed)));
+        let admitted = routed.zip(waiting).ok_or_else(|| S3Error::new(S3Code::AccessDenied));
+        let admitted = admitted.and_then(|(routed, waiting)| {
+            let (caller, body) = (self.caller(&request, &routed)?, self.body(&request, &waiting)?);
+            Ok((caller, body, routed))
+        });
         let mut sent_by = None;
         let response = match admitted {
-            Ok((caller, routed)) => {
+            Ok((caller, (body, take), routed)) => {
                 sent_by = self.audits.then(|| SentBy(Arc::clone(&caller)));
-                let trailers = request.trailing_headers.take();
-                let take = trailers.map(|trailers| Box::new(move || trailers.take()) as TakeTrailers);
-                let body = Content::of_s3s(request.input);
                 self.answer(&mut Call::new(routed, caller, request.headers, body, take), &about).await
             }
             Err(error) => answer::error(&error, &about),
@@ -82,6 +85,11 @@ impl S3Route for Dispatch {
     }
 }
 
+/// Whether it is about the form of a request.
+fn is_of_http(code: S3Code) -> bool {
+    matches!(code, S3Code::MethodNotAllowed | S3Code::PreconditionFailed)
+}
+
 impl Dispatch {
     /// Who sent a request that s3s has verified. The token was looked at before; what it says now counts.
     fn caller(&self, request: &S3Request<Body>, routed: &Routed) -> Result<Arc<Identity>, S3Error> {
@@ -93,19 +101,31 @@ impl Dispatch {
         }
     }
 
+    /// The body of a request that s3s has verified, without its framing.
+    fn body(&self, request: &S3Request<Body>, waiting: &Waiting) -> Result<(Content, Option<TakeTrailers>), S3Error> {
+        let secret = request.credentials.as_ref().map(|signed| signed.secret_key.expose());
+        // What can be framed in no way was refused before.
+        let framing = Framing::of_verified(&request.headers, secret, &self.ops.region).ok_or(S3Code::InvalidRequest)?;
+        Ok(waiting.unframed(framing))
+    }
+
     /// Runs the operation; failures are answers too.
     pub(super) async fn answer(&self, call: &mut Call, about: &About<'_>) -> Response<Body> {
         let ops = &*self.ops;
         // What can not be looked up now can not be done either: the operation says so.
         let logged = logging::Draft::of(ops, call, about).unwrap_or_default();
         // Boxed, so that it takes little of the request's future while the operation runs.
-        let watch = notifications::Watch::of(ops, call, about).transpose().map(Box::new);
+        let watch = match notifications::Watch::of(ops, call, about) {
+            // So does it when there is no such bucket.
+            Err(error) if error.code == S3Code::NoSuchBucket => None,
+            watch => watch.transpose().map(Box::new),
+        };
         let outcome = match watch {
             None => self.run(call).await,
             Some(watch) => Box::pin(self.run_watched(call, *watch)).await,
         };
         let code = outcome.as_ref().err().map(|error| error.code.as_str());
-        let mut response = outcome.unwrap_or_else(|error| answer::error(&error, about));
+        let mut response = outcome.unwrap_or_else(|error| answer::error(&details::add(ops, call, error), about));
         if let Some(mut logged) = logged {
             if call.is_form() {
                 logged.learn(call);
@@ -142,13 +162,19 @@ impl Dispatch {
     /// Those of the operation, and `AccessDenied`.
     pub(super) async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
         let operation = match &call.routed.operation {
-            // To nobody nothing is told, not even whether there is such an operation.
-            Err(_) if call.caller.is_anonymous() => return Err(S3Code::AccessDenied.into()),
+            // To nobody nothing is told that is not the same for all buckets.
+            Err(error) if call.caller.is_anonymous() && !is_of_http(error.code) => {
+                return Err(S3Code::AccessDenied.into());
+            }
             operation => operation.clone()?,
         };
         let ops = &*self.ops;
         unsupported::check(call)?;
-        let standing = auth::authorize(ops, call, operation).await?;
+        let standing = match operation {
+            // Who sends a form, and for what, stands in the form; and it is read first whether or not there is such a bucket, as on AWS.
+            Operation::PostObject => Standing::Granted,
+            _ => auth::authorize(ops, call, operation).await?,
+        };
         match self.perform(call, operation).await {
             Err(error) if standing == Standing::Granted => Err(Box::pin(auth::hide(ops, call, operation, error)).await),
             outcome => outcome,

@@ -23,6 +23,7 @@ mod content;
 mod copies;
 mod cors;
 pub(crate) mod date;
+mod details;
 mod dispatch;
 mod encryption;
 #[cfg(feature = "fuzzing")]
@@ -67,9 +68,8 @@ use gabion_store::{Encrypt, EncryptionScheme, Owner, Store};
 use gabion_types::BucketName;
 use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::Body;
-use http_body_util::BodyExt;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
@@ -77,9 +77,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::access::Ownership;
 use crate::audit::{AuditLog, Entry};
-use crate::auth;
 use crate::auth::forms::FormKeys;
-use crate::auth::sigv4::{Framing, Verified};
+use crate::auth::sigv4::{Framing, Said, Verified};
+use crate::auth::{self, Asked};
 use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
@@ -95,8 +95,9 @@ use crate::ops::Ops;
 pub(crate) use acl::requested as requested_acl;
 use answer::{About, Rendered};
 pub(crate) use call::Call;
-use content::Content;
+use content::{Content, Waiting};
 pub(crate) use copies::{SourceName, source_name};
+pub(crate) use details::echo;
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
 pub(crate) use inventory::{INVENTORY, INVENTORY_RUN};
@@ -108,12 +109,13 @@ pub(crate) use query::Query;
 use received::Received;
 pub(crate) use renames::renamed_key;
 use request_id::{RequestId, RequestIds};
-pub(crate) use route::Operation;
 use route::Routed;
+pub(crate) use route::{Operation, decoded_path};
 pub(crate) use settings::BucketSettings;
 use website::Visit;
 pub(crate) use xml::Xml;
 
+const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
 /// Largest chunk of a body in signed chunks, in bytes: it is kept in memory until its signature has been verified. SDKs
@@ -244,7 +246,8 @@ impl S3Service {
         config.enable_sig_v2 = options.sigv2;
         config.sig_v4_allowed_services = vec!["s3".into()];
         config.custom_route_max_body_size = None;
-        config.aws_chunked_stream_max_chunk_size = SIGNED_CHUNK_BYTES_MAX;
+        // It may be missing, and s3s wants it: `by_s3s` puts it in. That nothing else is unsigned was checked before.
+        config.unsigned_amz_header_allowlist = vec![TRAILER.as_str().to_owned()];
         let mut builder = S3ServiceBuilder::new(Nowhere);
         let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
         let nobody = Arc::new(Identity::anonymous());
@@ -391,7 +394,7 @@ impl S3Service {
             (None, None) => self.next(parts, body, peer, id, &mut operation),
         };
         async move {
-            let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
+            let about = About { resource: uri.path(), request_id: id.as_str(), headless };
             let mut response = match &mut next {
                 Next::Run(call) => self.inner.dispatch.answer(call, &about).await,
                 Next::Await(response) => response.await,
@@ -497,14 +500,19 @@ impl S3Service {
     {
         let headless = parts.method == Method::HEAD;
         let uri = parts.uri.clone();
-        let about = About { resource: uri.path(), request_id: id.as_str(), region: &self.inner.region, headless };
+        let about = About { resource: uri.path(), request_id: id.as_str(), headless };
         if let Some(uri) = routed.uri_of_version_2(&parts) {
             parts.uri = uri;
         }
         parts.extensions.insert(id);
         parts.extensions.insert(routed);
-        let body = s3s::Body::http_body_unsync(body.map_err(Into::into));
-        let mut response = match self.inner.s3s.call(Request::from_parts(parts, body)).await {
+        // The head is all that s3s has to judge.
+        parts.extensions.insert(Waiting::new(body));
+        if !parts.headers.contains_key(TRAILER) && is_streamed(&parts.headers) {
+            parts.headers.insert(TRAILER, HeaderValue::from_static(""));
+        }
+        let said = Said::of(&parts);
+        let mut response = match self.inner.s3s.call(Request::from_parts(parts, s3s::Body::empty())).await {
             Ok(response) => response,
             Err(error) => {
                 tracing::error!(%error, "a request could not be answered");
@@ -512,7 +520,7 @@ impl S3Service {
             }
         };
         if !response.status().is_success() && response.extensions().get::<Rendered>().is_none() {
-            answer::complete(&mut response, &about);
+            answer::complete(&mut response, &about, |code| said.refusal(code));
         }
         response
     }
@@ -543,15 +551,27 @@ impl S3Service {
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         let verifier = self.inner.verifier.as_ref().filter(|_| frequent);
-        // That a length is missing is for s3s to say.
-        let is_whole = |verified: &Verified| !matches!(verified.framing, Framing::Plain { length: None, .. } if body_bytes.is_none());
-        let signed = verifier.and_then(|verifier| verifier.signed(parts, &path, &routed.query)).filter(is_whole);
+        // Nothing hashes to nothing else: that is for the check below to say.
+        let may_be = |verified: &Verified| match verified.framing {
+            Framing::Plain { sha256: Some(sha256), .. } => body_bytes != Some(0) || sha256 == auth::EMPTY_SHA256,
+            _ => true,
+        };
+        let signed = verifier.and_then(|verifier| verifier.signed(parts, &path, &routed.query)).filter(may_be);
         if signed.is_some() {
             return Ok((routed, signed));
         }
-        auth::check(parts, &routed.query, self.inner.sigv2, &*self.inner.dispatch.ops.credentials)?;
+        let ops = &self.inner.dispatch.ops;
+        let asked = Asked {
+            region: &self.inner.region,
+            now_ms: ops.clock.now_ms(),
+            credentials: &*ops.credentials,
+            sigv2: self.inner.sigv2,
+            operation: routed.operation.as_ref().ok().copied(),
+            body_bytes,
+        };
+        auth::check(parts, &routed.query, &asked)?;
         routed.check_version_2(parts)?;
-        let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query)).filter(is_whole);
+        let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query));
         Ok((routed, presigned))
     }
 }
@@ -562,6 +582,11 @@ impl Handler for S3Service {
     fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send {
         self.answer(request, peer)
     }
+}
+
+/// Whether a body with trailers comes.
+fn is_streamed(headers: &HeaderMap) -> bool {
+    headers.get("x-amz-content-sha256").is_some_and(|content| content.as_bytes().ends_with(b"-TRAILER"))
 }
 
 /// Who sent a request that s3s verified, for the audit log.

@@ -270,14 +270,18 @@ fn asked(
     query: &Query,
     copies: bool,
 ) -> Result<Operation, S3Error> {
-    match (has_bucket, has_key) {
-        (false, _) => on_service(&parts.method),
+    let (asked, resource) = match (has_bucket, has_key) {
+        (false, _) => (on_service(&parts.method), "SERVICE"),
         // The question of a browser is about a bucket, whatever else it names.
-        (true, _) if parts.method == Method::OPTIONS => Ok(Operation::PreflightRequest),
-        (true, false) if is_post_of_form(parts, query) => Ok(Operation::PostObject),
-        (true, false) => on_bucket(&parts.method, query),
-        (true, true) => on_object(&parts.method, query, copies),
-    }
+        (true, _) if parts.method == Method::OPTIONS => (Ok(Operation::PreflightRequest), "BUCKET"),
+        (true, false) if is_post_of_form(parts, query) => (Ok(Operation::PostObject), "BUCKET"),
+        (true, false) => (on_bucket(&parts.method, query), "BUCKET"),
+        (true, true) => (on_object(&parts.method, query, copies), "OBJECT"),
+    };
+    asked.map_err(|error| match error.code {
+        S3Code::MethodNotAllowed => error.detail("Method", parts.method.as_str()).detail("ResourceType", resource),
+        _ => error,
+    })
 }
 
 /// Whether a browser uploads an object. Its form says who it is, so that it has neither a signed head nor sub-resources.

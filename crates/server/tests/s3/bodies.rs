@@ -48,6 +48,7 @@ async fn tampered_chunks_are_refused() {
     let no_trailer: fn(&mut Vec<u8>) = |sent| {
         let text = String::from_utf8_lossy(sent).into_owned();
         sent.truncate(sent.len() - (text.len() - text.rfind("x-amz-checksum").unwrap()));
+        sent.extend(b"\r\n");
     };
     let other_trailer: fn(&mut Vec<u8>) = |sent| {
         let position = sent.windows(14).rposition(|window| window == b"x-amz-checksum").unwrap();
@@ -57,7 +58,8 @@ async fn tampered_chunks_are_refused() {
         (signed.clone(), flip, 403, "SignatureDoesNotMatch"),
         (signed, cut, 400, "IncompleteBody"),
         (trailer.clone(), flip, 403, "SignatureDoesNotMatch"),
-        (trailer.clone(), no_trailer, 400, "MalformedTrailerError"),
+        // Their signature is missing as well.
+        (trailer.clone(), no_trailer, 400, "IncompleteBody"),
         (trailer, other_trailer, 403, "SignatureDoesNotMatch"),
         (unsigned.clone(), flip, 400, "BadDigest"),
         (unsigned.clone(), cut, 400, "IncompleteBody"),
@@ -74,7 +76,7 @@ async fn tampered_chunks_are_refused() {
 #[tokio::test]
 async fn all_checksums_in_headers_and_trailers() {
     let s3 = S3::with_bucket().await;
-    let body = payload(10_000);
+    let body = payload(4000);
     let names = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256", "sha512", "md5", "xxhash64", "xxhash3", "xxhash128"];
     assert_eq!(names.len(), ChecksumAlgorithm::ALL.len());
     for (algorithm, name) in ChecksumAlgorithm::ALL.into_iter().zip(names) {
@@ -90,7 +92,7 @@ async fn all_checksums_in_headers_and_trailers() {
         call.clone().header(header, "AAA").send(&s3).await.refused(400, "InvalidRequest");
         call.clone().payload(unsigned(&good)).send(&s3).await.expect(200);
         call.clone().payload(unsigned(&bad)).send(&s3).await.refused(400, "BadDigest");
-        call.payload(unsigned("!!")).send(&s3).await.refused(400, "MalformedTrailerError");
+        call.payload(unsigned("!!")).send(&s3).await.refused(400, "InvalidRequest");
         let head = s3.head("/bkt/k").header("x-amz-checksum-mode", "ENABLED").send(&s3).await.expect(200);
         assert_eq!(head.header(header), Some(good.as_str()));
         assert_eq!(s3.head("/bkt/k").send(&s3).await.header(header), None);
@@ -149,6 +151,88 @@ async fn the_signed_hash_is_checked() {
     let document = s3.post("/bkt?delete").body("<Delete><Object><Key>k</Key></Object></Delete>").md5().payload(wrong);
     document.send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
     s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+    // That it is wrong of nothing is known before anything else.
+    for call in [s3.put("/none/k?tagging"), s3.get("/bkt/k"), s3.head("/bkt"), s3.put("/bkt/k")] {
+        let wrong = Payload::Says(sha256_hex(b"other"));
+        assert_eq!(call.payload(wrong).send(&s3).await.status, 400);
+    }
+    let nobody = s3.put("/bkt/k").sign(Sign::Not);
+    nobody.clone().header("x-amz-content-sha256", "nonsense").send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
+    nobody.header("x-amz-content-sha256", sha256_hex(b"")).send(&s3).await.refused(403, "AccessDenied");
+}
+
+/// As on AWS, where small chunks are refused for what they cost.
+#[tokio::test]
+async fn chunks_are_of_a_certain_size() {
+    let s3 = S3::with_bucket().await;
+    let body = payload(20_000);
+    let trailer = || ("x-amz-checksum-crc32", crc32(&body));
+    for (chunk_bytes, is_good) in [(8192, true), (20_000, true), (30_000, true), (8191, false), (1, false)] {
+        for framing in [
+            Payload::SignedChunks { chunk_bytes, trailer: None },
+            Payload::SignedChunks { chunk_bytes, trailer: Some(trailer()) },
+            Payload::UnsignedChunks { chunk_bytes, trailer: trailer() },
+        ] {
+            let answer = s3.put("/bkt/k").body(body.clone()).payload(framing).send(&s3).await;
+            if is_good {
+                answer.expect(200);
+                continue;
+            }
+            let answer = answer.refused(403, "InvalidChunkSizeError");
+            let said = (answer.element("Chunk").unwrap(), answer.element("BadChunkSize").unwrap());
+            assert_eq!(said, ("2".to_owned(), chunk_bytes.to_string()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn trailers_need_not_be_announced_where_there_are_none() {
+    let s3 = S3::with_bucket().await;
+    let send = |sent: &'static str, length: &str| {
+        let call = s3.put("/bkt/k").payload(Payload::Says("STREAMING-UNSIGNED-PAYLOAD-TRAILER".into()));
+        let call = call.header("x-amz-decoded-content-length", length);
+        call.change(|call| call.sent = Some(sent.as_bytes().to_vec())).send(&s3)
+    };
+    send("5\r\nhello\r\n0\r\n\r\n", "5").await.expect(200);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.text(), "hello");
+    let unannounced = "5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n";
+    send(unannounced, "5").await.refused(400, "MalformedTrailerError");
+    send("5\r\nhello\r\n0\r\n:NhCmhg==\r\n\r\n", "5").await.refused(400, "MalformedTrailerError");
+    for (sent, length) in [
+        ("5\r\nhello\r\n0\r\n", "5"),
+        ("5\r\nhello\r\n0\r\n\r\n", "4"),
+        ("5\r\nhello\r\n0\r\n\r\n", "6"),
+        ("5\nhello\r\n0\r\n\r\n", "5"),
+        ("6\r\nhello\r\n0\r\n\r\n", "5"),
+        ("x\r\nhello\r\n0\r\n\r\n", "5"),
+        ("5;chunk-signature=0\r\nhello\r\n0\r\n\r\n", "5"),
+        ("5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n", "5"),
+    ] {
+        let refused = send(sent, length).await.refused(400, "IncompleteBody");
+        let is_counted = length != "5";
+        assert_eq!(refused.element("Message").unwrap().contains("Content-Length"), is_counted, "{sent:?}");
+    }
+    let call = s3.put("/bkt/k").payload(Payload::Says("STREAMING-UNSIGNED-PAYLOAD-TRAILER".into()));
+    call.send(&s3).await.refused(411, "MissingContentLength");
+    let document = s3.put("/bkt?cors").payload(Payload::Says("STREAMING-UNSIGNED-PAYLOAD-TRAILER".into()));
+    document.header("x-amz-decoded-content-length", "5").send(&s3).await.refused(400, "InvalidRequest");
+}
+
+#[tokio::test]
+async fn nobody_may_send_chunks_too() {
+    let s3 = S3::with_bucket().await;
+    let policy = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::bkt/*"}}"#;
+    s3.put("/bkt?policy").body(policy).send(&s3).await.expect(204);
+    let send = |content: &str, sent: &str| {
+        let call = s3.put("/bkt/k").sign(Sign::Not).header("x-amz-content-sha256", content);
+        call.header("x-amz-decoded-content-length", "5").body(sent).send(&s3)
+    };
+    let chunks = "5\r\nhello\r\n0\r\n\r\n";
+    send("STREAMING-UNSIGNED-PAYLOAD-TRAILER", chunks).await.expect(200);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).text(), "hello");
+    send("STREAMING-AWS4-HMAC-SHA256-PAYLOAD", chunks).await.refused(400, "InvalidRequest");
+    send(&sha256_hex(b"other"), "hello").await.refused(400, "XAmzContentSHA256Mismatch");
+    send(&sha256_hex(b"hello"), "hello").await.expect(200);
 }
 
 #[tokio::test]

@@ -15,9 +15,9 @@ use http_body_util::{BodyExt, Full, StreamBody};
 
 use crate::harness::{ACCESS_KEY, Call, Payload, REGION, S3, SECRET_KEY, Sign, crc32, peer, store};
 
-/// Body of the requests that have one.
+/// Body of the requests that have one: two chunks.
 fn content() -> Vec<u8> {
-    (0..3000).map(|i: u32| (i * 7 + i / 251) as u8).collect()
+    (0..9000).map(|i: u32| (i * 7 + i / 251) as u8).collect()
 }
 
 /// Requests that are in order, of all kinds that the fast path serves.
@@ -27,9 +27,9 @@ fn good() -> Vec<(&'static str, Call)> {
     vec![
         ("signed", put(Payload::Signed).header("x-amz-meta-a", "some text").header("content-type", "text/plain")),
         ("unsigned", put(Payload::Unsigned).md5()),
-        ("signed chunks", put(Payload::SignedChunks { chunk_bytes: 1000, trailer: None })),
-        ("signed chunks, trailer", put(Payload::SignedChunks { chunk_bytes: 1024, trailer: Some(trailer()) })),
-        ("unsigned chunks", put(Payload::UnsignedChunks { chunk_bytes: 1024, trailer: trailer() })),
+        ("signed chunks", put(Payload::SignedChunks { chunk_bytes: 8192, trailer: None })),
+        ("signed chunks, trailer", put(Payload::SignedChunks { chunk_bytes: 8192, trailer: Some(trailer()) })),
+        ("unsigned chunks", put(Payload::UnsignedChunks { chunk_bytes: 8192, trailer: trailer() })),
         ("presigned put", put(Payload::Signed).sign(Sign::Query(60))),
         ("empty", Call::new("PUT", "/bkt/empty")),
         ("get", Call::new("GET", "/bkt/a%20key%2B?x-id=GetObject")),
@@ -132,7 +132,7 @@ fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<
         ("x-amz-meta-added", "1"),
         ("x-amz-date", "20200101T000000Z"),
         ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
-        ("x-amz-decoded-content-length", "3000"),
+        ("x-amz-decoded-content-length", "9000"),
         ("x-amz-trailer", "x-amz-checksum-crc32"),
         ("x-amz-copy-source", "/bkt/a%20key%2B"),
         ("x-amz-security-token", "token"),
@@ -195,7 +195,7 @@ fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<
 async fn both_paths_answer_alike() {
     let (fast, slow) = pair().await;
     let mut dice = Dice::new(1);
-    let (mut asked, mut refused, mut stricter) = (0, 0, 0);
+    let (mut asked, mut refused) = (0, 0);
     for (kind, call) in good() {
         let request = call.build();
         let mut requests = changes(&request, &mut dice);
@@ -213,17 +213,10 @@ async fn both_paths_answer_alike() {
             let expected = ask(&slow, request.clone(), frame_bytes).await;
             asked += 1;
             refused += u32::from(expected.0 >= 400);
-            // s3s takes a body whose last, empty chunk is missing for a whole one, with no trailers; AWS and the fast path do not.
-            let lacks_trailers = expected.2.contains("<Code>MalformedTrailerError</Code>");
-            if kind.contains("chunks") && found.2.contains("IncompleteBody") && (expected.0 == 200 || lacks_trailers) {
-                assert!(what.starts_with("body"), "{kind}, {what}");
-                stricter += 1;
-                continue;
-            }
             assert_eq!(found, expected, "{kind}, {what}: {:?}", request.uri());
         }
     }
-    assert!(asked > 4000 && refused > asked / 2 && stricter > 0, "{asked} {refused} {stricter}");
+    assert!(asked > 4000 && refused > asked / 2, "{asked} {refused}");
 }
 
 /// Counts how often it is asked.
@@ -264,7 +257,7 @@ impl CredentialStore for CountingCredentials {
     }
 }
 
-/// s3s asks another clock: when ours and the secret were asked for once, the fast path has let the request in.
+/// s3s asks for secrets in its own way: it was not asked. What is signed in its query was looked at beforehand.
 #[tokio::test]
 async fn what_is_in_order_takes_the_fast_path() {
     let (clock, secrets) = (Arc::new(Counting::default()), Arc::new(AtomicU64::new(0)));
@@ -281,6 +274,7 @@ async fn what_is_in_order_takes_the_fast_path() {
         let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
         call.send(&s3).await;
         let after = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
-        assert_eq!((after.0 - before.0, after.1 - before.1), (1, 1), "{kind}");
+        let times = if kind.starts_with("presigned") { 2 } else { 1 };
+        assert_eq!((after.0 - before.0, after.1 - before.1), (times, times), "{kind}");
     }
 }

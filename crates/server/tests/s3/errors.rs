@@ -101,3 +101,94 @@ async fn long_keys_are_refused() {
     s3.put(&format!("/bkt/{}", "k".repeat(1024))).body("x").send(&s3).await.expect(200);
     s3.put(&format!("/bkt/{}", "k".repeat(1025))).body("x").send(&s3).await.refused(400, "KeyTooLongError");
 }
+
+/// What SDKs show of an error beside its code and message.
+#[tokio::test]
+async fn error_documents_say_what_they_are_about() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("hello").send(&s3).await.expect(200);
+    s3.put("/versions").send(&s3).await.expect(200);
+    let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    s3.put("/versions?versioning").body(enabled).send(&s3).await.expect(200);
+    s3.put("/versions/k").body("x").send(&s3).await.expect(200);
+    let marker = s3.delete("/versions/k").send(&s3).await.expect(204).header("x-amz-version-id").unwrap().to_owned();
+    let upload = "00000000000000000000000000000000";
+    let copy = |source: &str| s3.put("/bkt/copy").header("x-amz-copy-source", source);
+    let table = [
+        (s3.get("/bkt/none"), "NoSuchKey", "<Key>none</Key>"),
+        (s3.get("/none/k"), "NoSuchBucket", "<BucketName>none</BucketName>"),
+        (copy("/bkt/missing"), "NoSuchKey", "<Key>missing</Key>"),
+        (copy("/missing/k"), "NoSuchBucket", "<BucketName>missing</BucketName>"),
+        (s3.delete("/bkt"), "BucketNotEmpty", "is not empty</Message><BucketName>bkt</BucketName>"),
+        (
+            s3.delete("/versions"),
+            "BucketNotEmpty",
+            "<Message>The bucket you tried to delete is not empty. You must delete all versions in the bucket.</Message>",
+        ),
+        (
+            s3.get(&format!("/versions/k?versionId={marker}")),
+            "MethodNotAllowed",
+            "<ResourceType>DeleteMarker</ResourceType><Method>GET</Method>",
+        ),
+        (s3.post("/bkt/k"), "MethodNotAllowed", "<Method>POST</Method><ResourceType>OBJECT</ResourceType>"),
+        (
+            s3.get("/bkt/k").header("range", "bytes=9-"),
+            "InvalidRange",
+            "<ActualObjectSize>5</ActualObjectSize><RangeRequested>bytes=9-</RangeRequested>",
+        ),
+        (s3.get("/bkt/k").header("if-match", "\"x\""), "PreconditionFailed", "<Condition>If-Match</Condition>"),
+        (s3.delete(&format!("/bkt/k?uploadId={upload}")), "NoSuchUpload", "<UploadId>0000"),
+        (s3.get("/bkt?policy"), "NoSuchBucketPolicy", "<BucketName>bkt</BucketName>"),
+        (s3.get("/bkt?lifecycle"), "NoSuchLifecycleConfiguration", "<BucketName>bkt</BucketName>"),
+        (s3.get("/bkt?max-keys=x"), "InvalidArgument", "<ArgumentName>max-keys</ArgumentName><ArgumentValue>x"),
+        (s3.get("/B/k"), "InvalidBucketName", "<BucketName>B</BucketName>"),
+    ];
+    for (call, code, expected) in table {
+        let answer = call.send(&s3).await;
+        assert_eq!(answer.element("Code").as_deref(), Some(code), "{}", answer.text());
+        assert!(answer.text().contains(expected), "{expected}: {}", answer.text());
+    }
+}
+
+/// Word for word, as scripts compare them.
+#[tokio::test]
+async fn messages_are_those_of_aws() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let part = "One or more of the specified parts could not be found.  The part may not have been uploaded, or the \
+        specified entity tag may not match the part's entity tag.";
+    let upload = s3.post("/bkt/u?uploads").send(&s3).await.expect(200).element("UploadId").unwrap();
+    let complete =
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part></CompleteMultipartUpload>";
+    let table = [
+        (s3.get("/none"), "The specified bucket does not exist"),
+        (s3.get("/bkt/none"), "The specified key does not exist."),
+        (
+            s3.put("/bkt?versioning").body("<x"),
+            "The XML you provided was not well-formed or did not validate against our published schema",
+        ),
+        (s3.delete("/bkt"), "The bucket you tried to delete is not empty"),
+        (s3.get("/bkt").sign(Sign::Not), "Access Denied"),
+        (s3.get("/bkt/k").header("if-match", "\"x\""), "At least one of the pre-conditions you specified did not hold"),
+        (s3.get("/bkt/k").header("range", "bytes=9-"), "The requested range is not satisfiable"),
+        (
+            s3.put("/bkt/k").header("x-amz-meta-a", "v".repeat(3000)),
+            "Your metadata headers exceed the maximum allowed metadata size",
+        ),
+        (s3.put(&format!("/bkt/{}", "k".repeat(1025))), "Your key is too long"),
+        (
+            s3.delete("/bkt/k?uploadId=x"),
+            "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.",
+        ),
+        (s3.post(&format!("/bkt/u?uploadId={upload}")).body(complete), part),
+    ];
+    for (call, expected) in table {
+        let answer = call.send(&s3).await;
+        let message = answer.element("Message").unwrap_or_default().replace("&apos;", "'").replace("&#39;", "'");
+        assert_eq!(message, expected, "{}", answer.text());
+    }
+    // To nobody what is not the same for all buckets.
+    s3.post("/bkt/k").sign(Sign::Not).send(&s3).await.refused(405, "MethodNotAllowed");
+    s3.post("/none").sign(Sign::Not).body("x").send(&s3).await.refused(412, "PreconditionFailed");
+    s3.get("/bkt/k?torrent").sign(Sign::Not).send(&s3).await.refused(403, "AccessDenied");
+}

@@ -137,6 +137,12 @@ async fn forms_are_refused_as_on_aws() {
     let long = format!("--b\r\nContent-Disposition: form-data; name=\"key\"\r\n\r\n{}", "k".repeat(30_000));
     send(&long, "multipart/form-data; boundary=b").await.refused(400, "MaxPostPreDataLengthExceededError");
     s3.post("/bkt").body("x").send(&s3).await.refused(412, "PreconditionFailed");
+    // The form is looked at before the bucket.
+    let elsewhere = s3.post("/none").sign(Sign::Not).body("x").header("content-type", "multipart/form-data");
+    elsewhere.send(&s3).await.refused(400, "MalformedPOSTRequest");
+    let elsewhere = s3.post("/none").sign(Sign::Not).body(form(&[key, file]));
+    let elsewhere = elsewhere.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}"));
+    elsewhere.send(&s3).await.refused(404, "NoSuchBucket");
 }
 
 #[tokio::test]

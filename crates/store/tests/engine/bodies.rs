@@ -32,7 +32,7 @@ async fn a_body_that_breaks_off_leaves_the_old_object() {
         for (last, length, expected) in [
             (Err(BodyError::Incomplete), None, StoreError::Body(BodyError::Incomplete)),
             (Err(BodyError::BadChunkSignature), None, StoreError::Body(BodyError::BadChunkSignature)),
-            (Ok(Bytes::new()), Some(size as u64 + 1), StoreError::Body(BodyError::Incomplete)),
+            (Ok(Bytes::new()), Some(size as u64 + 1), StoreError::Body(BodyError::WrongLength)),
             (Ok(bytes(2, 1)), Some(size as u64), StoreError::Body(BodyError::TooLarge)),
             (Ok(Bytes::new()), Some((5 << 30) + 1), StoreError::EntityTooLarge),
         ] {
@@ -81,9 +81,9 @@ async fn digests_are_checked_and_kept() {
             store.put_object(put_request("bucket", "key"), trailing(Ok(vec![good]))).await.unwrap();
             let refused = store.put_object(put_request("bucket", "key"), trailing(Ok(vec![bad]))).await;
             assert!(matches!(refused, Err(StoreError::BadDigest(_))));
-            let broken = trailing(Err(BodyError::Malformed("x".into())));
+            let broken = trailing(Err(BodyError::MalformedTrailer("x".into())));
             let refused = store.put_object(put_request("bucket", "key"), broken).await;
-            assert!(matches!(refused, Err(StoreError::Body(BodyError::Malformed(_)))));
+            assert!(matches!(refused, Err(StoreError::Body(BodyError::MalformedTrailer(_)))));
         }
         let md5 = |content_md5| ObjectBody { content_md5: Some(content_md5), ..ObjectBody::from_bytes(body.clone()) };
         let refused = store.put_object(put_request("bucket", "key"), md5([0; 16])).await;

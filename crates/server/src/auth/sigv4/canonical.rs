@@ -21,7 +21,6 @@ pub(super) struct Fields<'a> {
     pub(super) content_sha256: &'a str,
     pub(super) content_length: Option<u64>,
     pub(super) has_decoded_length: bool,
-    pub(super) has_trailer: bool,
     /// `x-amz-security-token`, if there is one.
     pub(super) token: Option<&'a str>,
 }
@@ -32,7 +31,7 @@ impl<'a> Fields<'a> {
         let mut all = [("", &[][..]); FIELDS_MAX];
         let (mut count, mut hosts) = (0, 0);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
-        let (mut content_length, mut decoded_length, mut trailer, mut token) = (None, None, None, None);
+        let (mut content_length, mut decoded_length, mut token) = (None, None, None);
         for (name, value) in headers {
             let name = name.as_str();
             match name {
@@ -40,7 +39,6 @@ impl<'a> Fields<'a> {
                 "authorization" => once(&mut authorization, text(value)?)?,
                 "x-amz-date" => once(&mut date, text(value)?)?,
                 "x-amz-content-sha256" => once(&mut content_sha256, text(value)?)?,
-                "x-amz-trailer" => once(&mut trailer, text(value)?)?,
                 "content-length" => once(&mut content_length, length(value)?)?,
                 "x-amz-decoded-content-length" => once(&mut decoded_length, length(value)?)?,
                 "x-amz-security-token" => once(&mut token, text(value)?)?,
@@ -58,7 +56,6 @@ impl<'a> Fields<'a> {
             content_sha256: content_sha256?,
             content_length,
             has_decoded_length: decoded_length.is_some(),
-            has_trailer: trailer.is_some(),
             token,
         })
     }

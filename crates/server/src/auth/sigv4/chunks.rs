@@ -1,7 +1,7 @@
 //! aws-chunked bodies: framing off, signatures verified, as the bytes arrive.
 //!
 //! A chunk is `hex-size[;chunk-signature=hex]\r\n bytes \r\n`; the last one is empty, and trailers may follow it. Unsigned chunks pass as they come; a signed one is
-//! kept until its signature was verified, so its size is limited. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
+//! kept until its signature was verified, so its size is limited. All but the last must have a certain size, as on AWS. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
 //! Payload in Multiple Chunks" and "Working with trailing headers".
 
 use std::mem;
@@ -26,6 +26,8 @@ const TRAILER_BYTES_MAX: usize = 16 * 1024;
 const TRAILERS_MAX: usize = 100;
 /// Pieces of a signed chunk below this are gathered.
 const PIECE_BYTES_MIN: usize = 4096;
+/// Least bytes of a chunk that others follow.
+const CHUNK_BYTES_MIN: usize = 8192;
 const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
@@ -78,8 +80,14 @@ impl Held {
 /// The bytes of an aws-chunked body.
 pub(crate) struct Chunks<S> {
     frames: S,
-    signing: ChunkSigning,
+    /// Nothing: no chunk is signed.
+    signing: Option<ChunkSigning>,
+    has_trailers: bool,
     chunk_bytes_max: usize,
+    /// How many chunks have begun.
+    number: u64,
+    /// The size of the chunk before, if none may follow it.
+    small: Option<usize>,
     state: State,
     /// Arrived, not looked at.
     arrived: Bytes,
@@ -92,11 +100,14 @@ pub(crate) struct Chunks<S> {
 
 impl<S> Chunks<S> {
     /// Takes the framing off `frames`. A signed chunk may have up to `chunk_bytes_max` bytes.
-    pub(crate) fn new(frames: S, signing: ChunkSigning, chunk_bytes_max: usize) -> Self {
+    pub(crate) fn new(frames: S, signing: Option<ChunkSigning>, has_trailers: bool, chunk_bytes_max: usize) -> Self {
         Self {
             frames,
             signing,
+            has_trailers,
             chunk_bytes_max,
+            number: 0,
+            small: None,
             state: State::Size,
             arrived: Bytes::new(),
             line: Vec::new(),
@@ -158,8 +169,8 @@ impl<S> Chunks<S> {
                     self.arrived.advance(1);
                     *seen += 1;
                     if *seen == 2 {
-                        if let Some(held) = held.take() {
-                            self.signing.verify_chunk(&held.bytes, &held.signature)?;
+                        if let (Some(held), Some(signing)) = (held.take(), &mut self.signing) {
+                            signing.verify_chunk(&held.bytes, &held.signature)?;
                             self.verified = held.bytes;
                             self.verified.reverse();
                         }
@@ -168,7 +179,7 @@ impl<S> Chunks<S> {
                 }
                 State::Trailers => {
                     if self.line.len() + self.arrived.len() > TRAILER_BYTES_MAX {
-                        return Err(BodyError::Malformed("The trailers are too large.".into()));
+                        return Err(BodyError::MalformedTrailer("they are too large".into()));
                     }
                     self.line.extend_from_slice(&self.arrived);
                     self.arrived = Bytes::new();
@@ -190,21 +201,25 @@ impl<S> Chunks<S> {
     /// What the line with a chunk's size begins.
     fn begin_chunk(&mut self) -> Result<State, BodyError> {
         let (size, signature) = parse_size(&self.line).ok_or(BodyError::Incomplete)?;
-        let Some(signature) = signature else {
-            return match size {
-                _ if self.signing.required => Err(BodyError::Incomplete),
-                0 => Ok(State::Trailers),
-                _ => Ok(State::Passing(size)),
-            };
-        };
-        if size > self.chunk_bytes_max {
-            return Err(BodyError::TooLarge);
-        }
         if size > 0 {
-            return Ok(State::Holding(size, Held::new(signature)));
+            self.number += 1;
+            if let Some(bytes) = self.small {
+                return Err(BodyError::SmallChunk { number: self.number, bytes: bytes as u64 });
+            }
+            self.small = (size < CHUNK_BYTES_MIN).then_some(size);
         }
-        self.signing.verify_chunk(&[], &signature)?;
-        Ok(State::Trailers)
+        match (&mut self.signing, signature) {
+            (None, None) if size == 0 => Ok(State::Trailers),
+            (None, None) => Ok(State::Passing(size)),
+            // Those who sign chunks sign all of them.
+            (None, Some(_)) | (Some(_), None) => Err(BodyError::Incomplete),
+            (Some(_), Some(_)) if size > self.chunk_bytes_max => Err(BodyError::TooLarge),
+            (Some(signing), Some(signature)) if size == 0 => {
+                signing.verify_chunk(&[], &signature)?;
+                Ok(State::Trailers)
+            }
+            (Some(_), Some(signature)) => Ok(State::Holding(size, Held::new(signature))),
+        }
     }
 
     /// The body has come to its end.
@@ -215,22 +230,30 @@ impl<S> Chunks<S> {
             // The last, empty chunk is missing.
             _ => return Err(BodyError::Incomplete),
         }
-        if !self.line.is_empty() && self.line != b"\r\n" {
-            *self.trailers.lock() = Some(self.read_trailers()?);
+        // An empty line ends it, whether or not trailers stand before it.
+        let lines = match self.line.strip_suffix(b"\r\n") {
+            Some(lines) if lines.is_empty() || lines.ends_with(b"\n") => lines,
+            _ => return Err(BodyError::Incomplete),
+        };
+        if self.has_trailers {
+            *self.trailers.lock() = Some(self.read_trailers(lines)?);
+        } else if !lines.is_empty() {
+            return Err(BodyError::Incomplete);
         }
         Ok(())
     }
 
-    fn read_trailers(&self) -> Result<HeaderMap, BodyError> {
+    fn read_trailers(&self, lines: &[u8]) -> Result<HeaderMap, BodyError> {
+        let malformed = |what: &str| BodyError::MalformedTrailer(what.to_owned());
         let mut signature = None;
         let mut trailers = Vec::new();
-        let lines = self.line.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        let lines = lines.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         for line in lines.filter(|line| !line.is_empty()) {
             if trailers.len() == TRAILERS_MAX {
-                return Err(BodyError::Malformed("The trailers are too large.".into()));
+                return Err(malformed("there are too many"));
             }
-            let text = std::str::from_utf8(line).map_err(|_| BodyError::Incomplete)?;
-            let (name, value) = text.split_once(':').ok_or(BodyError::Incomplete)?;
+            let text = std::str::from_utf8(line).map_err(|_| malformed("one is no text"))?;
+            let (name, value) = text.split_once(':').ok_or_else(|| malformed("one has no name"))?;
             let (name, value) = (name.to_ascii_lowercase(), value.trim_ascii());
             if name == TRAILER_SIGNATURE {
                 signature = Some(value);
@@ -239,18 +262,17 @@ impl<S> Chunks<S> {
             }
         }
         trailers.sort_by(|a, b| a.0.cmp(&b.0));
-        match signature {
-            Some(signature) => {
-                let canonical: String = trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-                self.signing.verify_trailers(&canonical, signature)?;
-            }
-            None if self.signing.required => return Err(BodyError::Incomplete),
-            None => {}
+        if let Some(signing) = &self.signing {
+            let signature = signature.filter(|signature| from_hex(signature.as_bytes()).is_some());
+            let canonical: String = trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+            signing.verify_trailers(&canonical, signature.ok_or(BodyError::Incomplete)?)?;
+        } else if signature.is_some() {
+            return Err(malformed("they are signed, where nothing else is"));
         }
         let mut map = HeaderMap::new();
         for (name, value) in trailers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| BodyError::Incomplete)?;
-            map.append(name, HeaderValue::from_str(value).map_err(|_| BodyError::Incomplete)?);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| malformed("one has no name"))?;
+            map.append(name, HeaderValue::from_str(value).map_err(|_| malformed("one can be no header"))?);
         }
         Ok(map)
     }

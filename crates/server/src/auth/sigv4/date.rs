@@ -3,7 +3,7 @@
 /// Bytes of a date.
 pub(super) const DATE_BYTES: usize = 16;
 /// Bytes of its day, which a scope names.
-pub(super) const DAY_BYTES: usize = 8;
+pub(in crate::auth) const DAY_BYTES: usize = 8;
 
 /// Unix time in seconds; nothing when it is no date of the calendar.
 pub(in crate::auth) fn unix_seconds(date: &str) -> Option<i64> {

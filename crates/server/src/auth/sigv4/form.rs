@@ -9,17 +9,15 @@ use subtle::ConstantTimeEq;
 
 use super::authorization::Authorization;
 use super::date::{DAY_BYTES, unix_seconds};
-use super::{SKEW_MS_MAX, Verifier, signed_lines, single, to_hex};
+use super::{AMZ_DATE, SKEW_MS_MAX, Verifier, signed_lines, single, to_hex};
 use crate::auth::session_token;
 use crate::credentials::{Credential, NoCredential};
 use crate::s3::Query;
-use http::HeaderName;
 use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
 /// What global services are signed for, besides the server's region.
 const GLOBAL_REGIONS: [&str; 3] = ["us-east-1", "aws-global", ""];
-const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 
 /// Why a form is not from whom it says: status, code and message of IAM's.
 type Refusal = (StatusCode, &'static str, &'static str);

@@ -1,8 +1,8 @@
 //! Signature Version 4 for the operations that are asked for most: verified here with a signing key that is kept, not
 //! derived each time, and with the framing of bodies taken off as they arrive.
 //!
-//! This way only lets in. A request that is not at once seen to be well-formed, fresh and rightly signed goes on to s3s, which verifies it anew
-//! and words the refusal. So there is one judge of errors, and a mistake here can cost time but no clear answer. What may
+//! This way only lets in. A request that is not at once seen to be well-formed, fresh and rightly signed goes on to [`super::check`], which words what is wrong
+//! with its head, and to s3s, which verifies it anew. So there is one judge of errors, and a mistake here can cost time but no clear answer. What may
 //! be *accepted* is tested against s3s, request by request (`tests/s3/differential.rs`).
 //!
 //! Source: AWS, "Authenticating Requests (AWS Signature Version 4)". Of presigned requests the text that is signed comes from `s3s-sigv4`; of
@@ -14,11 +14,12 @@ mod chunks;
 mod date;
 mod form;
 mod keys;
+mod mismatch;
 
 use std::sync::Arc;
 
 use gabion_platform::Clock;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use s3s_sigv4::{AmzContentSha256, AmzDate, PresignedUrlV4};
@@ -31,22 +32,24 @@ use crate::s3::Query;
 use authorization::Authorization;
 use canonical::Fields;
 pub(crate) use chunks::Chunks;
-use date::DAY_BYTES;
-pub(super) use date::unix_seconds;
+pub(super) use date::{DAY_BYTES, unix_seconds};
 pub(crate) use form::service_of;
 use keys::{SigningKey, SigningKeys};
+pub(crate) use mismatch::Said;
+pub(super) use mismatch::explain;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
 /// Most that a client's clock may differ from ours, in milliseconds (15 minutes, as on AWS).
-const SKEW_MS_MAX: u64 = 15 * 60 * 1000;
+pub(super) const SKEW_MS_MAX: u64 = 15 * 60 * 1000;
 /// Longest life of a presigned request, in seconds (a week, as on AWS).
-const EXPIRES_S_MAX: u32 = 7 * 24 * 60 * 60;
+pub(super) const EXPIRES_S_MAX: u32 = 7 * 24 * 60 * 60;
 
 /// Hexadecimal digits of a SHA-256.
-const SHA256_HEX_BYTES: usize = 64;
+pub(super) const SHA256_HEX_BYTES: usize = 64;
 
-const AMZ_CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+pub(super) const AMZ_CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+pub(super) const AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
 const AMZ_DECODED_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-amz-decoded-content-length");
 
 /// How the body of a verified request comes.
@@ -59,7 +62,12 @@ pub(crate) enum Framing {
         length: Option<u64>,
     },
     /// In aws-chunked framing.
-    Chunked(ChunkSigning),
+    Chunked {
+        /// What the signatures of chunks and trailers follow from, if they are signed.
+        signing: Option<ChunkSigning>,
+        /// Whether trailers may follow.
+        has_trailers: bool,
+    },
 }
 
 /// What the signatures of chunks follow from.
@@ -69,8 +77,33 @@ pub(crate) struct ChunkSigning {
     key: [u8; 32],
     /// Signature of the request or of the chunk before.
     previous: [u8; 32],
-    /// Whether every chunk and the trailers must be signed.
-    required: bool,
+}
+
+impl Framing {
+    /// How the body of a request comes that s3s has verified, and [`super::check`] has let through. `secret` is what it was signed with, if it was.
+    pub(crate) fn of_verified(headers: &HeaderMap, secret: Option<&str>, region: &str) -> Option<Self> {
+        let plain = |sha256| Self::Plain { sha256, length: content_length(headers) };
+        if !headers.contains_key(AMZ_CONTENT_SHA256) {
+            return Some(plain(None));
+        }
+        let content = AmzContentSha256::parse(single(headers, &AMZ_CONTENT_SHA256)?).ok()?;
+        let signing = match content {
+            AmzContentSha256::SingleChunk(sha256) => return Some(plain(Some(sha256))),
+            AmzContentSha256::UnsignedPayload => return Some(plain(None)),
+            AmzContentSha256::StreamingUnsignedPayloadTrailer => None,
+            AmzContentSha256::StreamingAws4HmacSha256Payload
+            | AmzContentSha256::StreamingAws4HmacSha256PayloadTrailer => {
+                let date = AmzDate::parse(single(headers, &AMZ_DATE)?).ok()?;
+                let (_, signature) = single(headers, &AUTHORIZATION)?.rsplit_once("Signature=")?;
+                let previous = from_hex(signature.trim_ascii().as_bytes())?;
+                let key = s3s_sigv4::derive_signing_key(secret?, &date, region, SERVICE);
+                Some(ChunkSigning { date, region: region.into(), key, previous })
+            }
+            AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload
+            | AmzContentSha256::StreamingAws4EcdsaP256Sha256PayloadTrailer => return None,
+        };
+        Some(Self::Chunked { signing, has_trailers: content.has_trailer() })
+    }
 }
 
 /// A request that was verified.
@@ -123,17 +156,16 @@ impl Verifier {
             AmzContentSha256::StreamingAws4HmacSha256Payload
             | AmzContentSha256::StreamingAws4HmacSha256PayloadTrailer
             | AmzContentSha256::StreamingUnsignedPayloadTrailer => {
-                if !fields.has_decoded_length || content.has_trailer() && !fields.has_trailer {
+                if !fields.has_decoded_length {
                     return None;
                 }
-                let signing = ChunkSigning {
-                    date: AmzDate::parse(fields.date).ok()?,
-                    region: Arc::clone(&self.region),
-                    key: *key.bytes(),
-                    previous: signature,
-                    required: content != AmzContentSha256::StreamingUnsignedPayloadTrailer,
-                };
-                return Some(Verified { framing: Framing::Chunked(signing), caller });
+                let date = AmzDate::parse(fields.date).ok()?;
+                let signing =
+                    ChunkSigning { date, region: Arc::clone(&self.region), key: *key.bytes(), previous: signature };
+                let is_signed = content != AmzContentSha256::StreamingUnsignedPayloadTrailer;
+                let framing =
+                    Framing::Chunked { signing: is_signed.then_some(signing), has_trailers: content.has_trailer() };
+                return Some(Verified { framing, caller });
             }
             AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload
             | AmzContentSha256::StreamingAws4EcdsaP256Sha256PayloadTrailer => return None,
@@ -248,7 +280,7 @@ fn are_equal(one: &[u8; 64], other: &[u8; 64]) -> bool {
 }
 
 /// The value of a header that is there once, as text.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => std::str::from_utf8(value.as_bytes()).ok(),

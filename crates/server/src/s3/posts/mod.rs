@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use gabion_store::{BodyError, ObjectBody};
-use gabion_types::limits::PUT_BYTES_MAX;
+use gabion_types::limits::{KEY_BYTES_MAX, PUT_BYTES_MAX};
 use gabion_types::{ObjectKey, ObjectKeyError};
 use http::header::{CONTENT_TYPE, ETAG, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -147,7 +147,9 @@ impl Fields {
             *key = key.replace(FILENAME, name);
         }
         ObjectKey::new(&*key).map_err(|error| match error {
-            ObjectKeyError::TooLong => S3Code::KeyTooLongError.into(),
+            ObjectKeyError::TooLong => S3Error::new(S3Code::KeyTooLongError)
+                .detail("Size", key.len().to_string())
+                .detail("MaxSizeAllowed", KEY_BYTES_MAX.to_string()),
             ObjectKeyError::Empty => S3Error::argument("key", "", "User key must have a length greater than 0."),
         })
     }

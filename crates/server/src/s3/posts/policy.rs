@@ -12,6 +12,8 @@ use time::format_description::well_known::Rfc3339;
 use super::Fields;
 use crate::error::{S3Code, S3Error};
 
+/// What is said of a policy in which something is of another type than it should be.
+const NO_JSON: &str = "Invalid JSON.";
 /// Fields that a policy needs not name.
 const EXEMPT: &[&str] = &["awsaccesskeyid", "signature", "x-amz-signature", "policy", "file"];
 /// The same for all that begin so: what is for others than the server, and what only makes sure that the file arrived whole.
@@ -39,6 +41,7 @@ struct Condition {
 enum Test {
     Equals(String),
     StartsWith(String),
+    Never,
 }
 
 fn invalid(text: impl std::fmt::Display) -> S3Error {
@@ -56,14 +59,17 @@ impl Policy {
     /// `InvalidPolicyDocument`.
     pub(super) fn parse(field: &str) -> Result<Self, S3Error> {
         let bytes = BASE64_STANDARD.decode(field.trim()).map_err(|_| invalid("invalid Base64 encoding."))?;
-        let Ok(Value::Object(policy)) = serde_json::from_slice(&bytes) else { return Err(invalid("Invalid JSON.")) };
+        if bytes.is_empty() {
+            return Err(invalid("Expecting '{' but found End-of-Input"));
+        }
+        let Ok(Value::Object(policy)) = serde_json::from_slice(&bytes) else { return Err(invalid(NO_JSON)) };
         if let Some(name) = policy.keys().find(|name| !["expiration", "conditions"].contains(&name.as_str())) {
-            return Err(invalid(format_args!("Unexpected: '{name}'")));
+            return Err(invalid(format_args!("Unexpected: \"{name}\"")));
         }
         let expires_ms = match policy.get("expiration") {
             None => return Err(invalid("Policy missing expiration.")),
             Some(value) => {
-                let text = value.as_str().unwrap_or_default();
+                let text = value.as_str().ok_or_else(|| invalid(NO_JSON))?;
                 moment_ms(text).ok_or_else(|| invalid(format_args!("Invalid 'expiration' value: '{text}'")))?
             }
         };
@@ -97,26 +103,25 @@ impl Policy {
                 let wrong = || invalid(format_args!("Invalid {operation}: wrong number of arguments."));
                 let [_, first, second] = &list[..] else { return Err(wrong()) };
                 if operation.eq_ignore_ascii_case("content-length-range") {
-                    let range = bytes(first).zip(bytes(second));
-                    let range =
-                        range.ok_or_else(|| invalid("Invalid content-length-range: arguments must be numbers."))?;
+                    let range = bytes(first).zip(bytes(second)).ok_or_else(|| invalid(NO_JSON))?;
                     // All of several must hold.
                     let (least, most) = self.length.unwrap_or((0, u64::MAX));
                     self.length = Some((least.max(range.0), most.min(range.1)));
                     return Ok(());
                 }
                 let (Some(field), Some(value)) = (first.as_str(), second.as_str()) else {
-                    return Err(invalid(format_args!("Invalid {operation}: arguments must be strings.")));
+                    return Err(invalid(NO_JSON));
                 };
-                let field = field
-                    .strip_prefix('$')
-                    .ok_or_else(|| invalid(format_args!("Invalid {operation}: the field must begin with '$'.")))?;
                 let test = match operation.to_ascii_lowercase().as_str() {
                     "eq" => Test::Equals(value.to_owned()),
                     "starts-with" => Test::StartsWith(value.to_owned()),
                     _ => return Err(invalid(format_args!("Invalid Condition: unknown operation '{operation}'."))),
                 };
-                (field.to_owned(), test)
+                match field.strip_prefix('$') {
+                    Some(field) => (field.to_owned(), test),
+                    // What names no field holds of none.
+                    None => (String::new(), Test::Never),
+                }
             }
             _ => return Err(invalid("Invalid condition test: must be a List or Object.")),
         };
@@ -157,6 +162,7 @@ impl Policy {
                     value.split(',').all(|entry| entry.trim().starts_with(prefix.as_str()))
                 }
                 Test::StartsWith(prefix) => value.starts_with(prefix.as_str()),
+                Test::Never => false,
             });
             if !holds {
                 return Err(denied(format_args!("Policy Condition failed: {}", condition.text)));
@@ -203,16 +209,17 @@ mod tests {
         let good = with("{\"bucket\": \"b\"}, [\"starts-with\", \"$Key\", \"\"], [\"content-length-range\", 1, \"9\"]");
         assert_eq!(parse(&good).unwrap().length(), Some((1, 9)));
         for (text, message) in [
-            ("", "Invalid JSON."),
+            ("", "Expecting '{' but found End-of-Input"),
+            ("{", "Invalid JSON."),
             ("[]", "Invalid JSON."),
             ("{\"conditions\": [{\"bucket\": \"b\"}]}", "Policy missing expiration."),
             ("{\"expiration\": \"2026-01-02T00:00:00Z\"}", "Policy missing conditions."),
-            ("{\"EXPIRATION\": \"2026-01-02T00:00:00Z\", \"conditions\": []}", "Unexpected: 'EXPIRATION'"),
+            ("{\"EXPIRATION\": \"2026-01-02T00:00:00Z\", \"conditions\": []}", "Unexpected: \"EXPIRATION\""),
             (
                 "{\"expiration\": \"2026-01-02 00:00:00Z\", \"conditions\": []}",
                 "Invalid 'expiration' value: '2026-01-02 00:00:00Z'",
             ),
-            ("{\"expiration\": 1, \"conditions\": []}", "Invalid 'expiration' value: ''"),
+            ("{\"expiration\": 1, \"conditions\": []}", "Invalid JSON."),
             (&with(""), "Invalid 'conditions' value: must be a List."),
             (&with("1"), "Invalid condition test: must be a List or Object."),
             (
@@ -223,7 +230,8 @@ mod tests {
             (&with("[]"), "Invalid Condition: missing operation identifier."),
             (&with("[\"eq\", \"$a\"]"), "Invalid eq: wrong number of arguments."),
             (&with("[\"content-length-range\", 0]"), "Invalid content-length-range: wrong number of arguments."),
-            (&with("[\"content-length-range\", -1, 0]"), "Invalid content-length-range: arguments must be numbers."),
+            (&with("[\"content-length-range\", -1, 0]"), "Invalid JSON."),
+            (&with("[\"eq\", \"$a\", true]"), "Invalid JSON."),
             (&with("[\"like\", \"$a\", \"b\"]"), "Invalid Condition: unknown operation 'like'."),
         ] {
             let error = parse(text).unwrap_err();
@@ -268,6 +276,10 @@ mod tests {
         assert!(any.check(&Fields::of(&[("key", "k")]), "b", NOW_MS).is_err(), "the key has no condition");
         assert!(any.check(&Fields::of(&[]), "b", NOW_MS).is_ok(), "where any value would do, none does as well");
         assert_eq!(check(&good, "b", NOW_MS + 86_400_000), failed("Policy expired."));
+        let nameless =
+            parse(&super::tests::with("{\"bucket\": \"b\"}, [\"eq\", \"key\", \"k\"], [\"eq\", \"$key\", \"k\"]"));
+        let error = nameless.unwrap().check(&Fields::of(&[("key", "k")]), "b", NOW_MS).unwrap_err();
+        assert_eq!(error.message, "Invalid according to Policy: Policy Condition failed: [\"eq\",\"key\",\"k\"]");
         let anywhere = parse(&super::tests::with("[\"starts-with\", \"$key\", \"\"]")).unwrap();
         let error = anywhere.check(&Fields::of(&[("key", "k")]), "b", NOW_MS).unwrap_err();
         assert_eq!(error.message, "Invalid according to Policy: Extra input fields: bucket");
