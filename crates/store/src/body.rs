@@ -208,7 +208,10 @@ impl<'a> Collector<'a> {
                 (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold(), None)
             }
         };
-        let md5 = self.md5.map(|mut md5| md5.finish());
+        let md5 = match self.md5 {
+            Some(md5) => Some(md5.finish().await),
+            None => None,
+        };
         let mut digests = self.digester.finish();
         if self.wants_crc64 {
             digests.checksums.push(crc64_checksum(crc64));

@@ -1,122 +1,270 @@
 //! The MD5s of all bodies that arrive at the moment, taken together.
 //!
-//! MD5 is the largest single cost of a small put, and what limits a large one; many at once cost little more than one ([`Md5::update_many`]). There is no timer and no thread: who has
-//! bytes leaves them here, lets all others that are ready do the same, and then does the work of all who wait. The only body that is open does its own at once, and so do all where
-//! the machine has no vectors for it.
+//! MD5 is the largest single cost of a small put, and what limits a large one; many at once cost little more than one ([`Md5::update_many`]). There is no timer and no thread. A
+//! body leaves its bytes here and goes on; when all that are open have left some, or enough for all the lanes of a vector, whoever came last takes them together. So does a body
+//! that has left as much as it may, or has come to its end, with those that are there then. The only body that is open does its own at once, and so do all where the machine has
+//! no vectors for it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use gabion_erasure::Md5;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 /// Bytes below which waiting for others costs more than it saves.
 const BYTES_MIN: usize = 1024;
 /// Most bytes of a stream that are taken at once: nobody who shares a vector with a longer one waits for it for long.
 const SLICE_BYTES: usize = 64 * 1024;
+/// Most bytes, and pieces, that a body leaves to be taken later.
+const LEFT_BYTES_MAX: usize = 256 * 1024;
+const LEFT_PIECES_MAX: usize = 64;
 
 /// Takes MD5s together.
 #[derive(Default)]
 pub(crate) struct Md5s {
     bodies: AtomicUsize,
-    waiting: Mutex<Vec<Job>>,
+    /// Those that have left bytes.
+    waiting: Mutex<VecDeque<Arc<Stream>>>,
 }
 
+/// What a body has left.
+struct Stream {
+    state: Mutex<State>,
+    /// Rings when it was taken further by somebody.
+    taken: Notify,
+}
+
+struct State {
+    /// Nothing while somebody takes it further.
+    md5: Option<Md5>,
+    left: VecDeque<Bytes>,
+    left_bytes: usize,
+    /// Whether it is among those that wait.
+    waits: bool,
+    /// Whoever took it did not come to an end.
+    is_lost: bool,
+}
+
+/// A stream that is being taken further, with the bytes to be taken.
 struct Job {
-    md5: Md5,
-    bytes: Bytes,
-    done: oneshot::Sender<Md5>,
+    stream: Arc<Stream>,
+    /// Until it is given back.
+    md5: Option<Md5>,
+    pieces: VecDeque<Bytes>,
 }
 
 /// The MD5 of one body.
 pub(crate) struct BodyMd5<'a> {
     all: &'a Md5s,
-    md5: Md5,
+    stream: Arc<Stream>,
 }
 
 impl Md5s {
     /// Begins a body.
     pub(crate) fn begin(&self) -> BodyMd5<'_> {
         self.bodies.fetch_add(1, Ordering::Relaxed);
-        BodyMd5 { all: self, md5: Md5::default() }
+        let state =
+            State { md5: Some(Md5::default()), left: VecDeque::new(), left_bytes: 0, waits: false, is_lost: false };
+        BodyMd5 { all: self, stream: Arc::new(Stream { state: Mutex::new(state), taken: Notify::new() }) }
     }
 
-    /// Does the work of some who wait. Says whether there was any.
+    /// Takes some who wait further. Says whether there was any.
     fn work(&self) -> bool {
-        let mut jobs: Vec<Job> = {
+        let streams: Vec<Arc<Stream>> = {
             let mut waiting = self.waiting.lock();
             let count = waiting.len().min(Md5::lanes());
             waiting.drain(..count).collect()
         };
-        let mut streams: Vec<(&mut Md5, &[u8])> = jobs.iter_mut().map(|job| (&mut job.md5, &job.bytes[..])).collect();
-        Md5::update_many(&mut streams);
-        let any = !jobs.is_empty();
-        for job in jobs {
-            // A client that hung up takes nothing.
-            let _ = job.done.send(job.md5);
-        }
+        let any = !streams.is_empty();
+        let mut jobs: Vec<Job> = streams
+            .iter()
+            .filter_map(|stream| {
+                let mut state = stream.state.lock();
+                state.waits = false;
+                stream.take(&mut state)
+            })
+            .collect();
+        together(&mut jobs);
+        jobs.into_iter().for_each(|job| job.give_back(self));
         any
+    }
+
+    /// Has a stream wait, if it has anything to wait for and nobody has it. Whoever has it lets it wait afterwards.
+    fn enlist(&self, stream: &Arc<Stream>, state: &mut State) {
+        if !state.waits && state.md5.is_some() && !state.left.is_empty() {
+            state.waits = true;
+            self.waiting.lock().push_back(Arc::clone(stream));
+        }
+    }
+
+    /// Whether those who wait fill a vector, or nobody else is to come.
+    fn is_worth_it(&self) -> bool {
+        let enough = self.bodies.load(Ordering::Relaxed).min(Md5::lanes());
+        self.waiting.lock().len() >= enough
+    }
+
+    /// Whether there is nobody to share with.
+    fn is_alone(&self) -> bool {
+        self.bodies.load(Ordering::Relaxed) < 2 || Md5::lanes() == 1
+    }
+}
+
+/// Takes all bytes of all jobs: as far as the shortest piece goes they go side by side.
+fn together(jobs: &mut [Job]) {
+    loop {
+        let first = |job: &Job| job.pieces.front().map(Bytes::len);
+        let Some(run) = jobs.iter().filter_map(first).min() else { return };
+        let mut streams: Vec<(&mut Md5, &[u8])> = Vec::with_capacity(jobs.len());
+        for Job { md5, pieces, .. } in &mut *jobs {
+            if let (Some(md5), Some(piece)) = (md5, pieces.front()) {
+                streams.push((md5, &piece[..run]));
+            }
+        }
+        Md5::update_many(&mut streams);
+        for job in &mut *jobs {
+            if let Some(piece) = job.pieces.front_mut() {
+                piece.advance(run);
+                if piece.is_empty() {
+                    job.pieces.pop_front();
+                }
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Takes it, with some of its bytes; nothing if somebody has it.
+    fn take(self: &Arc<Self>, state: &mut State) -> Option<Job> {
+        let md5 = state.md5.take()?;
+        let (mut pieces, mut room) = (VecDeque::new(), SLICE_BYTES);
+        while room > 0
+            && let Some(piece) = state.left.front_mut()
+        {
+            let front = piece.split_to(piece.len().min(room));
+            if piece.is_empty() {
+                state.left.pop_front();
+            }
+            room -= front.len();
+            pieces.push_back(front);
+        }
+        state.left_bytes -= SLICE_BYTES - room;
+        Some(Job { stream: Arc::clone(self), md5: Some(md5), pieces })
+    }
+}
+
+impl Job {
+    /// Gives the stream back, which waits again if more was left meanwhile.
+    fn give_back(mut self, all: &Md5s) {
+        let mut state = self.stream.state.lock();
+        state.md5 = self.md5.take();
+        all.enlist(&self.stream, &mut state);
+        drop(state);
+        self.stream.taken.notify_waiters();
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if self.md5.is_some() {
+            self.stream.state.lock().is_lost = true;
+            self.stream.taken.notify_waiters();
+        }
     }
 }
 
 impl BodyMd5<'_> {
     /// Appends `bytes`.
     pub(crate) async fn update(&mut self, bytes: &Bytes) {
-        let mut left = bytes.clone();
-        while !left.is_empty() {
-            let slice = left.split_to(left.len().min(SLICE_BYTES));
-            if slice.len() < BYTES_MIN || self.all.bodies.load(Ordering::Relaxed) < 2 || Md5::lanes() == 1 {
-                self.md5.update(&slice);
-            } else {
-                self.share(slice).await;
+        if bytes.is_empty() {
+            return;
+        }
+        let is_alone = self.all.is_alone();
+        let is_over = {
+            let mut state = self.stream.state.lock();
+            state.left.push_back(bytes.clone());
+            state.left_bytes += bytes.len();
+            if !is_alone {
+                self.all.enlist(&self.stream, &mut state);
             }
+            state.left_bytes > LEFT_BYTES_MAX || state.left.len() > LEFT_PIECES_MAX
+        };
+        if is_alone {
+            self.settle(0, 0).await;
+        } else if is_over {
+            // Others that are ready leave what they have first.
+            tokio::task::yield_now().await;
+            self.settle(LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
+        } else if self.all.is_worth_it() {
+            self.all.work();
         }
     }
 
-    /// Appends `bytes` together with whoever else has some.
-    async fn share(&mut self, bytes: Bytes) {
-        // Before the channel: it is dropped behind it, when what was to be received is known to be wanted no more.
-        let leaves = Leaves(self.all);
-        let (done, mut result) = oneshot::channel();
-        let md5 = std::mem::take(&mut self.md5);
-        self.all.waiting.lock().push(Job { md5, bytes, done });
-        tokio::task::yield_now().await;
-        // What is not among the first is among the next; what nobody has left to do is being done by somebody.
-        while result.try_recv().map(|md5| self.md5 = md5).is_err() {
-            if !self.all.work() {
-                self.md5 = result.await.expect("a job is done by whoever took it");
-                break;
+    /// Sees to it that no more is left than so much; if nothing is to be left, that nobody has it.
+    async fn settle(&self, bytes_max: usize, pieces_max: usize) {
+        loop {
+            // Before the look: what happens after it is not missed.
+            let mut taken = pin!(self.stream.taken.notified());
+            taken.as_mut().enable();
+            let own = {
+                let mut state = self.stream.state.lock();
+                assert!(!state.is_lost, "whoever takes a stream gives it back");
+                let is_here = state.md5.is_some() || bytes_max > 0;
+                if is_here && state.left_bytes <= bytes_max && state.left.len() <= pieces_max {
+                    return;
+                }
+                if self.all.is_alone() {
+                    self.stream.take(&mut state)
+                } else {
+                    self.all.enlist(&self.stream, &mut state);
+                    None
+                }
+            };
+            match own {
+                Some(mut job) => {
+                    together(std::slice::from_mut(&mut job));
+                    job.give_back(self.all);
+                }
+                None if self.all.work() => {}
+                // Somebody has it.
+                None => taken.await,
             }
         }
-        std::mem::forget(leaves);
     }
 
     /// The MD5 of all bytes.
-    pub(crate) fn finish(&mut self) -> [u8; 16] {
-        std::mem::take(&mut self.md5).finish()
+    pub(crate) async fn finish(self) -> [u8; 16] {
+        let left_bytes = self.stream.state.lock().left_bytes;
+        if left_bytes >= BYTES_MIN && !self.all.is_alone() {
+            tokio::task::yield_now().await;
+        }
+        self.settle(0, 0).await;
+        let md5 = self.stream.state.lock().md5.take();
+        md5.expect("nobody has it").finish()
     }
 }
 
 impl Drop for BodyMd5<'_> {
     fn drop(&mut self) {
         self.all.bodies.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Forgets the jobs of those who no longer wait, so that none keeps its bytes.
-struct Leaves<'a>(&'a Md5s);
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.lock().retain(|job| !job.done.is_closed());
+        let mut state = self.stream.state.lock();
+        state.left.clear();
+        state.left_bytes = 0;
+        if std::mem::take(&mut state.waits) {
+            self.all.waiting.lock().retain(|other| !Arc::ptr_eq(other, &self.stream));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn body(seed: usize, len: usize) -> Bytes {
@@ -143,7 +291,7 @@ mod tests {
                         md5.update(&bytes).await;
                         all.extend_from_slice(&bytes);
                     }
-                    assert_eq!(md5.finish(), alone(&all));
+                    assert_eq!(md5.finish().await, alone(&all));
                 })
             })
             .collect();
@@ -155,17 +303,55 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_all_have_left_is_taken_together() {
+        if Md5::lanes() == 1 {
+            return;
+        }
+        let md5s = Md5s::default();
+        let (mut one, mut other) = (md5s.begin(), md5s.begin());
+        let left_bytes = |body: &BodyMd5<'_>| body.stream.state.lock().left_bytes;
+        one.update(&body(1, 5000)).await;
+        assert_eq!((left_bytes(&one), md5s.waiting.lock().len()), (5000, 1));
+        other.update(&body(2, 7000)).await;
+        assert_eq!((left_bytes(&one), left_bytes(&other), md5s.waiting.lock().len()), (0, 0, 0));
+        one.update(&body(3, 5000)).await;
+        assert_eq!(one.finish().await, alone(&[body(1, 5000), body(3, 5000)].concat()));
+        // It is the only one now.
+        other.update(&body(4, 7000)).await;
+        assert_eq!((left_bytes(&other), md5s.waiting.lock().len()), (0, 0));
+        assert_eq!(other.finish().await, alone(&[body(2, 7000), body(4, 7000)].concat()));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_nobody_keeps_up_with_leaves_no_more_than_it_may() {
+        let md5s = Md5s::default();
+        let _idle = md5s.begin();
+        let mut md5 = md5s.begin();
+        let mut all = Vec::new();
+        for piece in 0..40 {
+            let bytes = body(piece, [100_000, 1, 600_000][piece % 3]);
+            all.extend_from_slice(&bytes);
+            md5.update(&bytes).await;
+            assert!(md5.stream.state.lock().left_bytes <= LEFT_BYTES_MAX);
+        }
+        for piece in 0..3 * LEFT_PIECES_MAX {
+            md5.update(&body(piece, 1)).await;
+            all.extend_from_slice(&body(piece, 1));
+            assert!(md5.stream.state.lock().left.len() <= LEFT_PIECES_MAX);
+        }
+        assert_eq!(md5.finish().await, alone(&all));
+    }
+
+    #[tokio::test]
     async fn a_body_that_is_dropped_while_it_waits_leaves_nothing() {
         if Md5::lanes() == 1 {
             return;
         }
         let md5s = Md5s::default();
         let _other = md5s.begin();
-        let bytes = body(1, 5000);
         {
             let mut md5 = md5s.begin();
-            let mut update = Box::pin(md5.update(&bytes));
-            assert!(futures::poll!(&mut update).is_pending());
+            md5.update(&body(1, 5000)).await;
             assert_eq!(md5s.waiting.lock().len(), 1);
         }
         assert!(md5s.waiting.lock().is_empty());
