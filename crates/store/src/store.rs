@@ -138,9 +138,9 @@ pub(crate) struct Budget {
     permits: u32,
 }
 
-/// Most that a reader gets at once when nothing could be read ahead for it, in bytes: large enough to keep a target busy, small enough that
-/// hundreds of readers who stall leave room for others. A multiple of the blocks that checksums guard.
-pub(crate) const NEEDED_BYTES_MAX: u32 = 1 << 20;
+/// Most that a reader gets at once when nothing was read ahead for it, in bytes: large enough to keep a target busy, small enough that hundreds of readers who stall
+/// leave room for others, and that what the page cache has goes to the socket while the processor's caches have it. A multiple of the blocks that checksums guard.
+pub(crate) const NEEDED_BYTES_MAX: u32 = 512 << 10;
 
 /// A share of a [`Budget`], given back when it is dropped.
 pub(crate) type Share = OwnedSemaphorePermit;
@@ -471,7 +471,7 @@ impl Inner {
     /// # Errors
     /// `Busy` when it takes too long.
     pub(crate) async fn put_share(&self, bytes: usize) -> Result<Share, StoreError> {
-        self.no_longer_than_allowed(self.put_memory.take(bytes)).await
+        self.share_of(&self.put_memory, bytes).await
     }
 
     /// Waits for the memory of one stripe of a large body.
@@ -487,10 +487,14 @@ impl Inner {
     /// # Errors
     /// `Busy` when it takes too long.
     pub(crate) async fn first_read_share(&self, bytes: usize) -> Result<Share, StoreError> {
+        self.share_of(&self.read_memory, bytes).await
+    }
+
+    async fn share_of(&self, budget: &Budget, bytes: usize) -> Result<Share, StoreError> {
         // Mostly it is there, and no timer is made.
-        match self.read_memory.try_take(bytes) {
+        match budget.try_take(bytes) {
             Some(share) => Ok(share),
-            None => self.no_longer_than_allowed(self.read_memory.take(bytes)).await,
+            None => self.no_longer_than_allowed(budget.take(bytes)).await,
         }
     }
 

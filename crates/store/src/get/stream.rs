@@ -1,12 +1,13 @@
 //! The body of a read: what its reader needs next, and what could be read ahead of it.
 //!
-//! What is needed next is a small part, and waits for its share of the memory that is kept for that. Reading ahead takes whole pieces, and only
-//! memory that is free at that moment, from a budget of its own. So readers that stall hold little each, and never what others need to go on.
+//! What is needed next is a small part, and waits for its share of the memory that is kept for that. Where it has to be waited for, because the page cache does not have it, what
+//! is behind it is read ahead: whole pieces, and only in memory that is free at that moment, from a budget of its own. So readers that stall hold little each, and never what others
+//! need to go on.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, pin::pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, poll, stream};
 use gabion_segment::Pin;
 use tokio::task::JoinHandle;
 
@@ -26,14 +27,26 @@ struct Read {
 pub(super) async fn open(inner: &Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Result<ObjectStream, StoreError> {
     let Some(piece) = pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(ObjectStream::empty()) };
     let share = inner.first_read_share(piece.len()).await?;
-    let first = read(inner, piece, share).await?;
     if pieces.is_done() {
+        let read = read(inner, piece, share).await?;
         // The bytes are here: no file is needed any more.
         drop(pin);
-        return Ok(ObjectStream::of_read(first.chunks, first.share));
+        return Ok(ObjectStream::of_read(read.chunks, read.share));
     }
+    // Beside the future that all reads are part of: it is moved about with each request.
+    Box::pin(open_long(inner, piece, share, pieces, pin)).await
+}
+
+/// The same where there is more behind the first part.
+async fn open_long(
+    inner: &Arc<Inner>,
+    piece: Piece,
+    share: Share,
+    pieces: Pieces,
+    pin: Pin,
+) -> Result<ObjectStream, StoreError> {
     let mut rest = Rest { inner: Arc::clone(inner), pieces, ahead: VecDeque::new() };
-    rest.read_ahead()?;
+    let first = rest.read_needed(piece, share).await?;
     let next = |mut rest: Rest| async move { Ok::<_, StoreError>(rest.next().await?.map(|read| (chunks(read), rest))) };
     let rest = stream::try_unfold(rest, next).try_flatten();
     let body = chunks(first).chain(rest).inspect(move |_| {
@@ -52,12 +65,27 @@ struct Rest {
 
 impl Rest {
     async fn next(&mut self) -> Result<Option<Read>, StoreError> {
-        let read = match self.ahead.pop_front() {
-            Some(task) => Some(task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))??),
-            None => needed(&self.inner, &mut self.pieces).await?,
-        };
+        if let Some(task) = self.ahead.pop_front() {
+            let read = task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))??;
+            self.read_ahead()?;
+            return Ok(Some(read));
+        }
+        // The next part, as soon as there is memory for it.
+        let Some(piece) = self.pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(None) };
+        let share = self.inner.read_share(piece.len()).await;
+        self.read_needed(piece, share).await.map(Some)
+    }
+
+    /// Reads a part that the reader waits for. What the page cache holds is there at once; to read ahead of it would only push it out of the processor's
+    /// caches before it is sent. Where it is not, what comes behind it is read meanwhile.
+    async fn read_needed(&mut self, piece: Piece, share: Share) -> Result<Read, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let mut reading = pin!(read(&inner, piece, share));
+        if let Poll::Ready(read) = poll!(reading.as_mut()) {
+            return read;
+        }
         self.read_ahead()?;
-        Ok(read)
+        reading.await
     }
 
     /// Begins reads as far as the configuration and the free memory go.
@@ -74,13 +102,6 @@ impl Rest {
         }
         Ok(())
     }
-}
-
-/// Reads the next part as soon as there is memory for it; nothing after the last.
-async fn needed(inner: &Inner, pieces: &mut Pieces) -> Result<Option<Read>, StoreError> {
-    let Some(piece) = pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(None) };
-    let share = inner.read_share(piece.len()).await;
-    read(inner, piece, share).await.map(Some)
 }
 
 async fn read(inner: &Inner, piece: Piece, share: Share) -> Result<Read, StoreError> {
