@@ -1,6 +1,7 @@
 //! Memory for chunks, used again: a fresh megabyte costs 256 page faults, a warm one none.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use parking_lot::Mutex;
 
 /// Most buffers that are kept.
@@ -9,6 +10,8 @@ const KEPT_MAX: usize = 64;
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 /// Longer buffers are left to the allocator, in bytes.
 const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
+/// Length of the shortest buffer that begins where drives can take it from, in bytes: short chunks go by the page cache.
+const ALIGNED_BYTES_MIN: usize = 256 * 1024;
 
 /// A bounded store of buffers.
 #[derive(Default)]
@@ -49,7 +52,14 @@ impl Buffers {
             return kept.swap_remove(place);
         }
         drop(kept);
-        BytesMut::with_capacity(bytes)
+        if bytes < ALIGNED_BYTES_MIN {
+            return BytesMut::with_capacity(bytes);
+        }
+        let mut buffer = BytesMut::with_capacity(bytes + CHUNK_ALIGN_BYTES);
+        let before = buffer.as_ptr().align_offset(CHUNK_ALIGN_BYTES);
+        buffer.resize(before, 0);
+        buffer.advance(before);
+        buffer
     }
 
     /// Takes a buffer back, if nobody else holds it any more.
@@ -99,6 +109,20 @@ mod tests {
         assert!(buffers.take(90_000).is_empty());
         give(90_000);
         assert!(buffers.zeroed(95_000).iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn long_buffers_begin_where_drives_can_take_them_from() {
+        let buffers = Buffers::default();
+        for bytes in [ALIGNED_BYTES_MIN, 2 << 20, (2 << 20) + 4096] {
+            for _ in 0..3 {
+                let buffer = buffers.zeroed(bytes);
+                assert!(buffer.as_ptr().addr().is_multiple_of(CHUNK_ALIGN_BYTES));
+                buffers.give(buffer.freeze());
+            }
+            assert_eq!(buffers.kept.lock().len(), 1, "it was used again");
+            buffers.kept.lock().clear();
+        }
     }
 
     #[test]

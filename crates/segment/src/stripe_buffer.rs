@@ -7,16 +7,25 @@ use tokio::sync::OwnedSemaphorePermit;
 /// One stripe of a large object while it is being filled; it counts against the log's memory budget until it is dropped or durable.
 #[derive(Debug)]
 pub struct StripeBuffer {
-    /// Payload of each data chunk so far, cells of 64 KiB dealt round robin.
+    /// Payload of each data chunk so far, cells of 64 KiB dealt round robin, behind room for a header.
     pub(crate) chunks: Vec<BytesMut>,
+    /// That room: the header of a full stripe is as long.
+    pub(crate) front_bytes: usize,
     pub(crate) len: usize,
     capacity: usize,
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
 impl StripeBuffer {
-    pub(crate) fn new(chunks: Vec<BytesMut>, capacity: usize, permit: OwnedSemaphorePermit) -> Self {
-        Self { chunks, len: 0, capacity, permit }
+    /// Empty chunks, and how many bytes they take together beside the room of `front_bytes` in each.
+    pub(crate) fn new(
+        mut chunks: Vec<BytesMut>,
+        front_bytes: usize,
+        capacity: usize,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        chunks.iter_mut().for_each(|chunk| chunk.resize(front_bytes, 0));
+        Self { chunks, front_bytes, len: 0, capacity, permit }
     }
 
     /// Takes as much of the front of `bytes` as there is room for; returns how many bytes that were.

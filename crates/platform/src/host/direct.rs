@@ -1,8 +1,8 @@
 //! Long durable writes, past the page cache.
 //!
 //! Whoever waits for the drive anyway gains nothing by the page cache, and pays for it: pages to be found and filled, marked, collected and written back cost two to four times what
-//! the copy does (docs/adr/0012). Buffers need not be aligned for it: a write is copied, piece by piece, into one that is,
-//! which stays with its thread and warm: a mebibyte for each of the few threads that a target has.
+//! the copy does (docs/adr/0012). What lies in memory as drives take it is written from there, at once. Else it is copied, piece by piece, into a buffer that
+//! stays with its thread and warm: a mebibyte for each of the few threads that a target has.
 //!
 //! Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so. What is written and not long, or not durable, stays in
 //! the page cache, where it is read soon.
@@ -41,6 +41,9 @@ pub(super) fn takes(parts: &Parts) -> bool {
 pub(super) fn write(file: BorrowedFd<'_>, parts: &mut Parts) -> io::Result<Outcome> {
     // A descriptor of its own: the flag belongs to the open file, and reads want the page cache.
     let Ok(direct) = open(file) else { return Ok(Outcome::Unsupported) };
+    if is_aligned(parts) {
+        return write_as_it_lies(&direct, parts);
+    }
     BUFFER.with_borrow_mut(|buffer| {
         let start = aligned(buffer);
         while !parts.is_done() {
@@ -64,6 +67,26 @@ pub(super) fn write(file: BorrowedFd<'_>, parts: &mut Parts) -> io::Result<Outco
     })
 }
 
+/// Whether the drive can take all parts from where they lie.
+fn is_aligned(parts: &Parts) -> bool {
+    let is_multiple = |bytes: usize| bytes.is_multiple_of(ALIGN_BYTES);
+    parts.rest().iter().all(|part| is_multiple(part.as_ptr().addr()) && is_multiple(part.len()))
+}
+
+fn write_as_it_lies(direct: &OwnedFd, parts: &mut Parts) -> io::Result<Outcome> {
+    // What was cut short goes on if it can.
+    while !parts.is_done() && is_aligned(parts) {
+        match rustix::io::pwritev(direct, &parts.vectors(), parts.offset()) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(bytes) => parts.advance(bytes),
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Outcome::Unsupported),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Outcome::Written)
+}
+
 fn open(file: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     rustix::fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
@@ -81,7 +104,7 @@ fn aligned(buffer: &mut Vec<u8>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
+    use bytes::{Buf, Bytes, BytesMut};
     use rustix::fs::{Advice, fadvise};
 
     use super::*;
@@ -89,6 +112,16 @@ mod tests {
 
     fn pattern(len: usize, seed: usize) -> Bytes {
         (0..len).map(|at| ((at * 31 + at / 4096 * 7 + seed) % 251) as u8).collect()
+    }
+
+    /// A copy of `bytes` that begins at a block in memory.
+    fn at_a_block(bytes: &[u8]) -> Bytes {
+        let mut copy = BytesMut::with_capacity(bytes.len() + ALIGN_BYTES);
+        let before = copy.as_ptr().align_offset(ALIGN_BYTES);
+        copy.resize(before, 0);
+        copy.advance(before);
+        copy.extend_from_slice(bytes);
+        copy.freeze()
     }
 
     #[test]
@@ -104,12 +137,18 @@ mod tests {
             assert_eq!(read_at(&file, 0, expected.len()).unwrap(), expected);
             let bytes = pattern(len, round);
             let cuts = [0, 100, 100, 5000, len / 2 + 1, len];
-            let parts = cuts.windows(2).map(|cut| bytes.slice(cut[0]..cut[1])).collect();
-            let mut parts = Parts::new(offset as u64, parts);
-            assert!(takes(&parts));
-            match write(file.as_fd(), &mut parts).unwrap() {
-                Outcome::Written => assert!(parts.is_done()),
-                Outcome::Unsupported => return,
+            let anywhere = cuts.windows(2).map(|cut| bytes.slice(cut[0]..cut[1])).collect();
+            let whole = at_a_block(&bytes);
+            let in_blocks = vec![whole.slice(..8192), whole.slice(8192..)];
+            let flipped = at_a_block(&bytes.iter().map(|byte| !byte).collect::<Vec<_>>());
+            // The last one counts.
+            for (parts, lies_well) in [(vec![flipped], true), (anywhere, false), (in_blocks, true)] {
+                let mut parts = Parts::new(offset as u64, parts);
+                assert!(takes(&parts) && is_aligned(&parts) == lies_well);
+                match write(file.as_fd(), &mut parts).unwrap() {
+                    Outcome::Written => assert!(parts.is_done()),
+                    Outcome::Unsupported => return,
+                }
             }
             expected[offset..offset + len].copy_from_slice(&bytes);
             assert_eq!(read_at(&file, 0, expected.len()).unwrap(), expected, "{len}");

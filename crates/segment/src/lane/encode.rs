@@ -13,7 +13,7 @@ use crate::applier::{AppliedRecord, RecordBody, RecordHome};
 use crate::buffers::Buffers;
 use crate::cells::Cells;
 use crate::core::min_seq;
-use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape};
+use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape, align};
 use crate::layout::{Layout, RecordPlan};
 use crate::segment_info::{LaneKind, SegmentInfo};
 use crate::stripe_buffer::StripeBuffer;
@@ -163,8 +163,9 @@ pub(crate) struct LargePayload {
     pub(crate) cells: Cells,
     /// CRC-64/NVME of the whole payload.
     pub(crate) crc64: u64,
-    /// Payload of every chunk, zeros up to the longest; data, then parity.
+    /// For every chunk room for a header, and its payload, zeros up to the longest and to the end of its place; data, then parity.
     chunks: Vec<Bytes>,
+    front_bytes: usize,
     block_crcs: Vec<Vec<u64>>,
     /// The memory that the stripe holds of the budget.
     _permit: OwnedSemaphorePermit,
@@ -174,21 +175,28 @@ impl LargePayload {
     /// Deals the tail in smaller cells if it is short, and adds parity and checksums.
     pub(crate) fn new(buffer: StripeBuffer, codec: &Codec, buffers: &Buffers) -> Self {
         let geometry = codec.geometry();
-        let StripeBuffer { chunks: mut data, len, permit, .. } = buffer;
+        let StripeBuffer { chunks: mut data, mut front_bytes, len, permit, .. } = buffer;
         let cells = Cells::for_payload(geometry.data(), len);
         if cells.cell_bytes < BLOCK_BYTES {
-            data = deal_again(&data, cells);
+            data = deal_again(&data, front_bytes, cells);
+            front_bytes = 0;
         }
-        let chunk_bytes = cells.chunk_bytes();
+        let payload = front_bytes..front_bytes + cells.chunk_bytes();
+        let place_bytes = align(payload.end);
         for chunk in &mut data {
-            chunk.resize(chunk_bytes, 0);
+            chunk.resize(place_bytes, 0);
         }
         let mut parity: Vec<BytesMut> =
-            (0..geometry.parity()).map(|_| buffers.to_be_overwritten(chunk_bytes)).collect();
+            (0..geometry.parity()).map(|_| buffers.to_be_overwritten(place_bytes)).collect();
         let block_crcs = {
-            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[..]).collect();
-            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|chunk| &mut chunk[..]).collect();
-            encode_blocks(codec, &data, &mut parity, |shard| cells.payload_bytes(shard))
+            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[payload.clone()]).collect();
+            let mut coded = Vec::with_capacity(parity.len());
+            for chunk in &mut parity {
+                let (front, behind) = chunk.split_at_mut(payload.end);
+                behind.fill(0);
+                coded.push(&mut front[payload.start..]);
+            }
+            encode_blocks(codec, &data, &mut coded, |shard| cells.payload_bytes(shard))
         };
         let chunks: Vec<Bytes> = data.into_iter().chain(parity).map(BytesMut::freeze).collect();
         // A cell is a block, so the checksum of the payload follows from those of the blocks.
@@ -196,7 +204,7 @@ impl LargePayload {
             let block = block_crcs[slice.shard][slice.range.start / cells.cell_bytes];
             crc64_combine(crc, block, slice.range.len() as u64)
         });
-        Self { cells, crc64, chunks, block_crcs, _permit: permit }
+        Self { cells, crc64, chunks, front_bytes, block_crcs, _permit: permit }
     }
 
     /// What a stripe of it looks like at `place`.
@@ -217,18 +225,34 @@ impl LargePayload {
         }
     }
 
-    /// The stripe at `place`: the payload is not copied.
-    pub(crate) fn encode(&self, place: &StripePlace) -> EncodedStripe {
+    /// The stripe at `place`: the payload is not copied. Of a full stripe each chunk is one piece of memory, as drives can take it.
+    pub(crate) fn encode(&mut self, place: &StripePlace) -> EncodedStripe {
         let shape = self.shape(place);
-        let chunks = self.chunks.iter().zip(&self.block_crcs).enumerate().map(|(shard, (payload, block_crcs))| {
-            let mut header = vec![0; shape.header_bytes()];
-            ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: block_crcs.clone() }
-                .encode(&mut header);
+        let header_bytes = shape.header_bytes();
+        let payload_from = self.front_bytes;
+        let encode = |(shard, (chunk, block_crcs)): (usize, (&mut Bytes, &Vec<u64>))| {
+            let header = ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: block_crcs.clone() };
+            let written_bytes = shape.written_bytes(shard);
+            if payload_from == header_bytes {
+                // Nobody else has it, unless an attempt before this one still writes it.
+                match std::mem::take(chunk).try_into_mut() {
+                    Ok(mut whole) => {
+                        header.encode(&mut whole[..header_bytes]);
+                        *chunk = whole.freeze();
+                        return vec![chunk.slice(..written_bytes)];
+                    }
+                    Err(shared) => *chunk = shared,
+                }
+            }
+            let mut front = vec![0; header_bytes];
+            header.encode(&mut front);
             let own_bytes = shape.payload_bytes(shard);
-            let padding = shape.written_bytes(shard) - header.len() - own_bytes;
-            vec![Bytes::from(header), payload.slice(..own_bytes), Bytes::from_static(&ZEROS[..padding])]
-        });
-        EncodedStripe { chunks: chunks.collect(), shape, backing: Vec::new() }
+            let padding = written_bytes - header_bytes - own_bytes;
+            let payload = chunk.slice(payload_from..payload_from + own_bytes);
+            vec![Bytes::from(front), payload, Bytes::from_static(&ZEROS[..padding])]
+        };
+        let chunks = self.chunks.iter_mut().zip(&self.block_crcs).enumerate().map(encode).collect();
+        EncodedStripe { chunks, shape, backing: Vec::new() }
     }
 
     /// Gives the memory back.
@@ -240,11 +264,11 @@ impl LargePayload {
 }
 
 /// Deals a short payload, which lies in cells of a block, in smaller ones, so that every chunk has its share.
-fn deal_again(data: &[BytesMut], cells: Cells) -> Vec<BytesMut> {
+fn deal_again(data: &[BytesMut], front_bytes: usize, cells: Cells) -> Vec<BytesMut> {
     let dealt = Cells { cell_bytes: BLOCK_BYTES, ..cells };
     let mut payload = Vec::with_capacity(cells.len);
     for slice in dealt.slices(0..cells.len) {
-        payload.extend_from_slice(&data[slice.shard][slice.range]);
+        payload.extend_from_slice(&data[slice.shard][front_bytes..][slice.range]);
     }
     let mut rest = &payload[..];
     (0..cells.data_shards)
@@ -329,18 +353,31 @@ mod tests {
     #[test]
     fn a_large_payload_keeps_its_bytes_and_checksum() {
         let geometry = Geometry::new(3, 1).unwrap();
-        for len in [1, 4096, 50_000, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 1, 700_000] {
+        let capacity = 12 * BLOCK_BYTES;
+        let front_bytes = crate::format::chunk_header_bytes(3, capacity / 3);
+        for len in [1, 4096, 50_000, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 1, 700_000, capacity - 5000, capacity] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            let mut buffer = StripeBuffer::new(vec![BytesMut::new(); 3], 1 << 20, permit);
+            let mut buffer = StripeBuffer::new(vec![BytesMut::new(); 3], front_bytes, capacity, permit);
             for part in bytes.chunks(10_007) {
                 assert_eq!(buffer.put(part), part.len());
             }
-            let payload = LargePayload::new(buffer, &Codec::new(geometry), &Buffers::default());
+            let buffers = Buffers::default();
+            // What was in a buffer before is not in what is written.
+            buffers.give(vec![0xaa; capacity / 3 + CHUNK_ALIGN_BYTES].into());
+            let mut payload = LargePayload::new(buffer, &Codec::new(geometry), &buffers);
             assert_eq!(payload.crc64, crc64(&bytes), "{len}");
             let stripe = payload.encode(&place(geometry, LaneKind::Large));
+            assert_eq!(stripe.chunks.iter().all(|parts| parts.len() == 1), len > 9 * BLOCK_BYTES, "{len}");
             let chunks: Vec<Vec<u8>> = stripe.chunks.iter().map(|chunk| concat(chunk)).collect();
             let header_bytes = stripe.shape.header_bytes();
+            // A second attempt while the first is still under way, and one after it.
+            let again = |payload: &mut LargePayload| -> Vec<Vec<u8>> {
+                payload.encode(&place(geometry, LaneKind::Large)).chunks.iter().map(|chunk| concat(chunk)).collect()
+            };
+            assert!(again(&mut payload) == chunks, "{len}");
+            drop(stripe);
+            assert!(again(&mut payload) == chunks, "{len}");
             let mut found = Vec::new();
             for slice in payload.cells.slices(0..len) {
                 found.extend_from_slice(&chunks[slice.shard][header_bytes..][slice.range]);

@@ -48,9 +48,9 @@ pub(crate) async fn run_large_lane(
         if pending.is_empty() {
             writer.retire().await;
         }
-        for PendingStripe { payload, ends_segment, answer } in pending {
+        for PendingStripe { mut payload, ends_segment, answer } in pending {
             let in_flight = InFlight(Arc::clone(&queue));
-            let written = write_stripe(&mut writer, &payload).await;
+            let written = write_stripe(&mut writer, &mut payload).await;
             let crc64 = payload.crc64;
             let cells = payload.cells;
             payload.recycle(&core.buffers);
@@ -85,7 +85,10 @@ pub(crate) async fn run_large_lane(
     guard.finish();
 }
 
-async fn write_stripe(writer: &mut Writer, payload: &LargePayload) -> Result<(StripePlace, AppliedStripe), LogError> {
+async fn write_stripe(
+    writer: &mut Writer,
+    payload: &mut LargePayload,
+) -> Result<(StripePlace, AppliedStripe), LogError> {
     let core = Arc::clone(&writer.core);
     let chunk_bytes = payload.cells.chunk_bytes();
     let stored_bytes = align(chunk_header_bytes(payload.cells.data_shards, chunk_bytes) + chunk_bytes) as u64;

@@ -18,6 +18,7 @@ use crate::config::{Durability, LogConfig};
 use crate::core::Core;
 use crate::error::LogError;
 use crate::format::record_bytes;
+use crate::format::{align, chunk_header_bytes};
 use crate::queue::{Queue, Refusal};
 use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
@@ -159,8 +160,10 @@ impl Lanes {
         let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
         let units = (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32;
         let permit = Arc::clone(&self.budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
-        let chunks = (0..geometry.data()).map(|_| core.buffers.take(chunk_bytes)).collect();
-        Ok(StripeBuffer::new(chunks, core.config.stripe_payload_bytes, permit))
+        let front_bytes = chunk_header_bytes(geometry.data(), chunk_bytes);
+        let stored_bytes = align(front_bytes + chunk_bytes);
+        let chunks = (0..geometry.data()).map(|_| core.buffers.take(stored_bytes)).collect();
+        Ok(StripeBuffer::new(chunks, front_bytes, core.config.stripe_payload_bytes, permit))
     }
 
     /// Takes no more; what waits is still written.
