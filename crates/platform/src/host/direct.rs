@@ -1,11 +1,11 @@
-//! Long durable writes, past the page cache.
+//! Long writes, past the page cache.
 //!
-//! Whoever waits for the drive anyway gains nothing by the page cache, and pays for it: pages to be found and filled, marked, collected and written back cost two to four times what
+//! They pay more for it than it gives them: pages to be found and filled, marked, collected and written back cost two to four times what
 //! the copy does (docs/adr/0012). What lies in memory as drives take it is written from there, at once. Else it is copied, piece by piece, into a buffer that
 //! stays with its thread and warm: a mebibyte for each of the few threads that a target has.
 //!
-//! Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so. What is written and not long, or not durable, stays in
-//! the page cache, where it is read soon.
+//! It is as durable as any write: when the file was synced. Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so.
+//! What is not long stays in the page cache, where it is read soon.
 
 use std::cell::RefCell;
 use std::io;

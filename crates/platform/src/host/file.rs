@@ -23,7 +23,7 @@ pub(crate) struct HostFile {
     fd: Option<OwnedFd>,
     path: Box<str>,
     pool: Arc<Pool>,
-    /// Whether long durable writes go past the page cache.
+    /// Whether long writes go past the page cache.
     is_direct: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl HostFile {
         Self { fd: Some(fd), path: path.into(), pool, is_direct: AtomicBool::new(false) }
     }
 
-    /// The same, with long durable writes past the page cache, if the file system can do that.
+    /// The same, with long writes past the page cache, if the file system can do that.
     pub(crate) fn direct(fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Self {
         let file = Self::new(fd, path, pool);
         file.is_direct.store(true, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl HostFile {
     }
 
     pub(crate) fn write_at(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
-        if durable == Durable::Yes && self.is_direct.load(Ordering::Relaxed) && direct::takes(&parts) {
+        if self.is_direct.load(Ordering::Relaxed) && direct::takes(&parts) {
             match direct::write(self.fd(), &mut parts).map_err(|error| self.explain(error, "write"))? {
                 direct::Outcome::Written => {}
                 direct::Outcome::Unsupported => self.is_direct.store(false, Ordering::Relaxed),
