@@ -67,7 +67,7 @@ REFUSED = [
     ("cors", {"CORSConfiguration": {"CORSRules": [{"AllowedMethods": ["PATCH"], "AllowedOrigins": ["*"]}]}}, "InvalidRequest"),
     ("cors", {"CORSConfiguration": {"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*.*"]}]}}, "InvalidRequest"),
     ("cors", {"CORSConfiguration": {"CORSRules": [{"AllowedMethods": ["GET"], "AllowedOrigins": ["*"]}] * 101}}, "InvalidRequest"),
-    ("tagging", {"Tagging": {"TagSet": [{"Key": str(number), "Value": ""} for number in range(51)]}}, "InvalidTag"),
+    ("tagging", {"Tagging": {"TagSet": [{"Key": str(number), "Value": ""} for number in range(51)]}}, "BadRequest"),
     ("tagging", {"Tagging": {"TagSet": [{"Key": "aws:x", "Value": ""}]}}, "InvalidTag"),
     ("request_payment", {"RequestPaymentConfiguration": {"Payer": "Nobody"}}, "MalformedXML"),
     ("website", {"WebsiteConfiguration": {"IndexDocument": {"Suffix": "a/b"}}}, "InvalidArgument"),

@@ -46,6 +46,45 @@ impl Actions {
     }
 }
 
+/// What an action is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    Bucket,
+    Object,
+}
+
+impl Actions {
+    /// Whether each of the patterns stands for an action that `may_be` about something that there is. `s3:PutObject` is not asked: Ceph's
+    /// clients give it with the bucket alone, where it says nothing.
+    pub(crate) fn all_apply(&self, may_be: impl Fn(About) -> bool) -> bool {
+        let empty = Context::default();
+        let applies = |pattern: &Pattern| {
+            ACTIONS.iter().any(|name| {
+                may_be(about(name)) && pattern.matches(&format!("s3:{}", name.to_lowercase()), &empty) == Some(true)
+            })
+        };
+        self.0.iter().all(|(source, pattern)| source.eq_ignore_ascii_case("s3:PutObject") || applies(pattern))
+    }
+}
+
+/// What one of [`ACTIONS`] is done with.
+fn about(name: &str) -> About {
+    const OBJECTS: [&str; 10] = [
+        "AbortMultipartUpload",
+        "BypassGovernanceRetention",
+        "DeleteObject",
+        "GetObject",
+        "InitiateReplication",
+        "ListMultipartUploadParts",
+        "ObjectOwnerOverride",
+        "PutObject",
+        "Replicate",
+        "RestoreObject",
+    ];
+    let of_objects = OBJECTS.iter().any(|start| name.starts_with(start)) || name.starts_with("UpdateObject");
+    if of_objects { About::Object } else { About::Bucket }
+}
+
 fn invalid() -> PolicyError {
     PolicyError::new("Policy has invalid action")
 }

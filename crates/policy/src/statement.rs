@@ -149,7 +149,7 @@ fn parse_effect(text: &str) -> Result<Effect, PolicyError> {
     match text {
         "Allow" => Ok(Effect::Allow),
         "Deny" => Ok(Effect::Deny),
-        other => Err(PolicyError::new(format!("Invalid effect : {}", shown(other)))),
+        other => Err(PolicyError::new(format!("Invalid effect: {}", shown(other)))),
     }
 }
 

@@ -113,6 +113,7 @@ codes! {
     MaxPostPreDataLengthExceededError 400 "Your POST request fields preceding the upload file were too large.",
     MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size",
     MethodNotAllowed 405 "The specified method is not allowed against this resource.",
+    MissingRequestBodyError 400 "Request Body is empty",
     MissingContentLength 411 "You must provide the Content-Length HTTP header.",
     MissingSecurityHeader 400 "Your request was missing a required header",
     NoSuchBucket 404 "The specified bucket does not exist",

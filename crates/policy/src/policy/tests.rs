@@ -24,7 +24,7 @@ fn documents_that_are_no_policies_are_refused_in_awss_words() {
         ("{'Permit':1,'Statement':[]}", "Unknown field Permit"),
         ("{'Statement':{'Principal':'*','Action':'s3:*','Resource':'*'}}", "Missing required field Effect"),
         ("{'Statement':{'Effect':'Allow','Principal':'*','Resource':'*'}}", "Missing required field Action"),
-        ("{'Statement':{'Effect':'allow','Action':'s3:*'}}", "Invalid effect : allow"),
+        ("{'Statement':{'Effect':'allow','Action':'s3:*'}}", "Invalid effect: allow"),
         ("{'Statement':{'Effect':'Allow','Action':'GetObject'}}", "Policy has invalid action"),
         ("{'Statement':{'Effect':'Allow','Action':[]}}", "Policy has invalid action"),
         ("{'Statement':{'Effect':'Allow','Action':'s3:*','Resource':'b'}}", "Policy has invalid resource"),
@@ -62,7 +62,7 @@ fn a_buckets_policy_is_about_the_bucket() {
         ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt/*'", Ok(())),
         ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt*'", Ok(())),
         ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::*/*'", Ok(())),
-        ("'Principal':'*','Action':'S3:getobject','Resource':'*'", Ok(())),
+        ("'Principal':'*','Action':'S3:getobject','Resource':'arn:aws:s3:::*'", Ok(())),
         (
             "'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::other/*'",
             Err("Policy has invalid resource"),
@@ -75,8 +75,53 @@ fn a_buckets_policy_is_about_the_bucket() {
             "'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:sqs:::bkt/*'",
             Err("Policy has invalid resource"),
         ),
-        ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt'", Ok(())),
+        (
+            "'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt'",
+            Err("Action does not apply to any resource(s) in statement"),
+        ),
+        ("'Principal':'*','Action':'s3:PutObject','Resource':'arn:aws:s3:::bkt'", Ok(())),
+        ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bk?'", Ok(())),
+        ("'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt/k'", Ok(())),
         ("'Principal':'*','Action':'s3:ListBucket','Resource':['arn:aws:s3:::bkt/*','arn:aws:s3:::bkt']", Ok(())),
+        (
+            "'Principal':'*','Action':'s3:ListBucket','Resource':'arn:aws:s3:::bkt/*'",
+            Err("Action does not apply to any resource(s) in statement"),
+        ),
+        (
+            "'Principal':'*','Action':['s3:GetObject','s3:ListBucket'],'Resource':'arn:aws:s3:::bkt/*'",
+            Err("Action does not apply to any resource(s) in statement"),
+        ),
+        ("'Principal':'*','Action':'s3:ListBucket','NotResource':'arn:aws:s3:::bkt/*'", Ok(())),
+        (
+            "'Principal':'*','Action':'s3:GetObject*','Resource':'arn:aws:s3:::bkt'",
+            Err("Action does not apply to any resource(s) in statement"),
+        ),
+        ("'Principal':'*','Action':'s3:BypassGovernanceRetention','Resource':'arn:aws:s3:::bkt/*'", Ok(())),
+        ("'Principal':'*','Action':'s3:*','Resource':'*'", Err("Policy has invalid resource")),
+        (
+            "'Principal':'*','Action':'s3:*','Resource':'arn:aws:s3:::bkt','Condition':{'StringLike':{'s3:Prefix':'a','aws:x':'y'}}",
+            Ok(()),
+        ),
+        (
+            "'Principal':'*','Action':'s3:*','Resource':'arn:aws:s3:::bkt','Condition':{'StringEquals':{'s3:existingobjecttag/a':'b'}}",
+            Ok(()),
+        ),
+        (
+            "'Principal':'*','Action':'s3:*','Resource':'arn:aws:s3:::bkt','Condition':{'StringEquals':{'s3:x-amz-acl':'b'}}",
+            Ok(()),
+        ),
+        (
+            "'Principal':'*','Action':'s3:*','Resource':'arn:aws:s3:::bkt','Condition':{'StringEquals':{'s3:prefixes':'b'}}",
+            Err("Policy has an invalid condition key"),
+        ),
+        (
+            "'Principal':'*','Action':'s3:GetObject','Resource':'arn:aws:s3:::bkt/*','Condition':{'StringLike':{'s3:prefix':'b'}}",
+            Err("Conditions do not apply to combination of actions and resources in statement"),
+        ),
+        (
+            "'Principal':'*','Action':['s3:Get*','s3:List*'],'Resource':['arn:aws:s3:::bkt','arn:aws:s3:::bkt/*'],'Condition':{'NumericLessThan':{'s3:max-keys':'5'}}",
+            Ok(()),
+        ),
         ("'Principal':'*','NotAction':'s3:ListBucket','Resource':'arn:aws:s3:::bkt/*'", Ok(())),
         ("'Principal':'*','Action':'*','Resource':'arn:aws:s3:::bkt'", Ok(())),
         ("'Principal':'*','Action':'s3:Get*','Resource':'arn:aws:s3:::bkt'", Ok(())),

@@ -30,6 +30,7 @@ const RECOVERY: [&str; 3] = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:Del
 /// Beginnings of keys, in lower case.
 const VERSION_ID: &str = "s3:VersionId";
 const REQUEST_TAG: &str = "s3:requestobjecttag";
+const LOCK: &str = "s3:object-lock-";
 const EXISTING_TAG: &str = "s3:existingobjecttag/";
 
 /// How a request was let in.
@@ -76,6 +77,9 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
         Operation::PreflightRequest => return Ok(Standing::Granted),
         _ => {}
     }
+    if call.caller().is_anonymous() {
+        check_nobody(operation)?;
+    }
     let Some(bucket) = call.named_bucket().filter(|_| target != Target::Account) else {
         return for_account(ops, call, action, "arn:aws:s3:::*");
     };
@@ -99,6 +103,8 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
         Operation::DeleteObjects | Operation::PostObject => {}
         // Its tags are in its document: see `authorize_tags`.
         Operation::PutObjectTagging if judge.mentions(REQUEST_TAG) => {}
+        // So is what locks: see `authorize_lock`.
+        Operation::PutObjectRetention | Operation::PutObjectLegalHold if judge.mentions(LOCK) => {}
         _ if target == Target::Object => {
             let key = call.key()?;
             let version = call.version()?;
@@ -114,6 +120,26 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
         _ => judge.require_bucket(action)?,
     }
     Ok(Standing::Granted)
+}
+
+/// What nobody in particular can do, whoever allows it.
+///
+/// # Errors
+/// `AccessDenied`, with AWS's words.
+fn check_nobody(operation: Operation) -> Result<(), S3Error> {
+    let message = match operation {
+        Operation::CreateBucket | Operation::PutBucketAcl | Operation::PutObjectAcl => {
+            "Anonymous users cannot invoke this API. Please authenticate."
+        }
+        Operation::CreateMultipartUpload => "Anonymous users cannot initiate multipart uploads. Please authenticate.",
+        Operation::CopyObject => "Anonymous users cannot copy objects. Please authenticate.",
+        Operation::GetBucketOwnershipControls => "s3:GetBucketOwnershipControls does not support Anonymous requests!",
+        Operation::PutBucketOwnershipControls | Operation::DeleteBucketOwnershipControls => {
+            "s3:PutBucketOwnershipControls does not support Anonymous requests!"
+        }
+        _ => return Ok(()),
+    };
+    Err(S3Error::with(S3Code::AccessDenied, message))
 }
 
 /// Whether a request says what the object that it makes is like.
@@ -290,6 +316,30 @@ pub(crate) async fn authorize_tags(ops: &Ops, call: &Call, tags: &[(String, Stri
     judge.require_object(action, &call.key()?, version, true).await
 }
 
+/// Decides whether a request may lock an object as its document says, in condition keys and their values; where no policy looks at them, that was
+/// decided before the document was read.
+///
+/// # Errors
+/// As [`authorize`].
+pub(crate) async fn authorize_lock(
+    ops: &Ops,
+    call: &Call,
+    operation: Operation,
+    said: &[(&str, String)],
+) -> Result<(), S3Error> {
+    let bucket = call.bucket()?;
+    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
+        return Ok(());
+    }
+    let mut judge = Judge::new(ops, call, &bucket)?;
+    for (key, value) in said {
+        judge.context.set(key, value.clone());
+    }
+    let version = call.version()?;
+    let (_, action) = actions::action(operation, version.is_some());
+    judge.require_object(action, &call.key()?, version, true).await
+}
+
 /// What is told to who was let in and asked for a key that is not there: only who may list the bucket learns that.
 pub(crate) async fn hide(ops: &Ops, call: &Call, operation: Operation, error: S3Error) -> S3Error {
     if !matches!(error.code, S3Code::NoSuchKey | S3Code::NoSuchVersion) {
@@ -338,7 +388,9 @@ impl<'a> Judge<'a> {
         let owner = settings.access.owner.clone().ok_or(S3Code::NoSuchBucket)?;
         let names = Names::of(call.caller());
         let mut context = context::of_s3(ops, call, &names)?;
-        context.add_optional("aws:ResourceAccount", ops.account_id(&owner));
+        let account = ops.account_id(&owner);
+        context.add_optional("s3:ResourceAccount", account.clone());
+        context.add_optional("aws:ResourceAccount", account);
         context.add_optional("s3:ResourceAccount", ops.account_id(&owner));
         Ok(Self { ops, call, bucket: bucket.clone(), owner, settings, names, context })
     }

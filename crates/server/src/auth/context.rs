@@ -3,12 +3,15 @@
 //! Source: AWS, "AWS global condition context keys", "Actions, resources, and condition keys for Amazon S3".
 
 use gabion_policy::{Context, Principal};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::sigv4::unix_seconds;
 use crate::credentials::{self, Identity};
 use crate::error::S3Error;
+use crate::lifecycle::DAY_MS;
 use crate::ops::Ops;
-use crate::s3::{Call, date, tags};
+use crate::s3::{Call, Operation, date, tags};
 
 /// Headers that are keys by their own name.
 const HEADERS: [&str; 17] = [
@@ -48,6 +51,14 @@ const PARAMETERS: [(&str, &str); 4] = [
     ("versionId", "s3:VersionId"),
 ];
 
+/// How long an object is to be kept yet.
+pub(crate) const REMAINING_DAYS: &str = "s3:object-lock-remaining-retention-days";
+
+/// Days until a moment, one that has begun included; both in Unix time in milliseconds.
+pub(crate) fn remaining_days(until_ms: u64, now_ms: u64) -> u64 {
+    until_ms.saturating_sub(now_ms).div_ceil(DAY_MS)
+}
+
 /// The names of who asks, as policies know them.
 pub(crate) struct Names {
     arn: String,
@@ -86,12 +97,19 @@ pub(crate) fn of_caller(ops: &Ops, call: &Call, names: &Names) -> Context {
     context.add("aws:userid", caller.user_id());
     context.add_optional("aws:UserAgent", text(call, "user-agent"));
     context.add_optional("aws:Referer", text(call, "referer"));
+    // No service acts for somebody here.
+    context.add("aws:ViaAWSService", "false");
+    context.add("aws:PrincipalIsAWSService", "false");
     if caller.is_anonymous() {
         return context;
     }
     context.add("aws:PrincipalArn", &*names.principal_arn);
     context.add("aws:PrincipalAccount", &*caller.account.id);
     context.add_optional("aws:username", caller.user_name());
+    if caller.issued_ms.is_some() {
+        // Of temporary credentials it is known: nobody shows a second factor.
+        context.add("aws:MultiFactorAuthPresent", "false");
+    }
     context.add_optional("aws:TokenIssueTime", caller.issued_ms.map(|ms| date::iso(ms).to_string()));
     for (key, value) in caller.tags() {
         context.add(&format!("aws:PrincipalTag/{key}"), &**value);
@@ -137,8 +155,14 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     for (name, key) in RENAMED_HEADERS {
         context.add_optional(key, call.header(name)?);
     }
+    if let Some(until) = call.header("x-amz-object-lock-retain-until-date")?.and_then(moment) {
+        context.add(REMAINING_DAYS, remaining_days(until, ops.clock.now_ms()).to_string());
+    }
     for (name, key) in PARAMETERS {
         context.add_optional(key, call.query().get(name)?);
+    }
+    if let Some(operation) = call.operation() {
+        context.add("s3:ObjectCreationOperation", creates_object(operation).to_string());
     }
     for (key, value) in tags::of_header(call)? {
         add_request_tag(&mut context, &key, value);
@@ -146,10 +170,22 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     Ok(context)
 }
 
+/// Whether an operation makes an object; one that begins or continues an upload in parts does not yet.
+fn creates_object(operation: Operation) -> bool {
+    use Operation::{CompleteMultipartUpload, CopyObject, PostObject, PutObject, RenameObject};
+    matches!(operation, PutObject | CopyObject | CompleteMultipartUpload | PostObject | RenameObject)
+}
+
 /// A tag that the request gives to an object.
 pub(crate) fn add_request_tag(context: &mut Context, key: &str, value: String) {
     context.add(&format!("s3:RequestObjectTag/{key}"), value);
     context.add("s3:RequestObjectTagKeys", key);
+}
+
+/// A date in a header, as Unix time in milliseconds.
+fn moment(text: &str) -> Option<u64> {
+    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
 }
 
 /// A header that may be there once; what is no text or there twice counts as absent.

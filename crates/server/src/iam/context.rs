@@ -36,7 +36,10 @@ pub(crate) fn context(caller: &Identity, origin: &Origin) -> Context {
     context.add("aws:PrincipalType", caller.principal_type());
     context.add("aws:userid", caller.user_id());
     context.add_optional("aws:username", caller.user_name());
+    context.add("aws:ViaAWSService", "false");
+    context.add("aws:PrincipalIsAWSService", "false");
     if let Some(issued_ms) = caller.issued_ms {
+        context.add("aws:MultiFactorAuthPresent", "false");
         context.add("aws:TokenIssueTime", date::iso(issued_ms).to_string());
     }
     let mut name = String::new();

@@ -265,15 +265,13 @@ fn noncurrent_of(noncurrent: &dto::NoncurrentVersionExpiration) -> Result<Noncur
 /// Transitions move nothing here, but a document that AWS refuses is refused.
 fn check_transitions(rule: &dto::LifecycleRule) -> Result<(), S3Error> {
     let expiration = rule.expiration.as_ref();
-    let mut classes = HashSet::new();
+    let mut steps = Steps::of("Transition");
     for transition in rule.transitions.iter().flatten() {
         let class = check_class(transition.storage_class.as_ref())?;
-        if !classes.insert(class.to_owned()) {
-            return Err(S3Error::request("'StorageClass' must be different for 'Transition' actions in same 'Rule'."));
-        }
         match (transition.days, &transition.date) {
             (Some(days), None) => {
                 check_days(days, class, "Transition")?;
+                steps.add(class, i64::from(days))?;
                 if expiration.is_some_and(|expiration| expiration.date.is_some()) {
                     return Err(mixed());
                 }
@@ -285,6 +283,7 @@ fn check_transitions(rule: &dto::LifecycleRule) -> Result<(), S3Error> {
             }
             (None, Some(date)) => {
                 let moment_ms = midnight(date)?;
+                steps.add(class, i64::try_from(moment_ms / DAY_MS).unwrap_or(i64::MAX))?;
                 if expiration.is_some_and(|expiration| expiration.days.is_some()) {
                     return Err(mixed());
                 }
@@ -297,20 +296,74 @@ fn check_transitions(rule: &dto::LifecycleRule) -> Result<(), S3Error> {
             _ => return Err(malformed()),
         }
     }
+    steps.check()?;
+    let ends = rule.noncurrent_version_expiration.as_ref().and_then(|expiration| expiration.noncurrent_days);
+    let mut steps = Steps::of("NoncurrentVersionTransition");
     for transition in rule.noncurrent_version_transitions.iter().flatten() {
         let class = check_class(transition.storage_class.as_ref())?;
-        check_days(transition.noncurrent_days.ok_or_else(malformed)?, class, "NoncurrentVersionTransition")?;
+        let days = transition.noncurrent_days.ok_or_else(malformed)?;
+        check_days(days, class, "NoncurrentVersionTransition")?;
+        steps.add(class, i64::from(days))?;
+        if ends.is_some_and(|end| end <= days) {
+            let message = "'NoncurrentDays' in the NoncurrentVersionExpiration action must be greater than \
+                'NoncurrentDays' in the NoncurrentVersionTransition action";
+            return Err(argument(message));
+        }
     }
-    Ok(())
+    steps.check()
+}
+
+/// The transitions of a rule: each class once, and the colder the later.
+struct Steps {
+    action: &'static str,
+    /// How cold the class is, and on which day it begins.
+    steps: Vec<(usize, i64)>,
+}
+
+impl Steps {
+    fn of(action: &'static str) -> Self {
+        Self { action, steps: Vec::new() }
+    }
+
+    fn add(&mut self, class: &str, day: i64) -> Result<(), S3Error> {
+        let rank = CLASSES.iter().position(|known| *known == class).ok_or_else(malformed)?;
+        if self.steps.iter().any(|(known, _)| *known == rank) {
+            let message = format!("'StorageClass' must be different for '{}' actions in same 'Rule'.", self.action);
+            return Err(S3Error::request(message));
+        }
+        self.steps.push((rank, day));
+        Ok(())
+    }
+
+    fn check(mut self) -> Result<(), S3Error> {
+        self.steps.sort_unstable();
+        for pair in self.steps.windows(2) {
+            let [(warm, before), (cold, after)] = *pair else { continue };
+            let (warm, cold) = (CLASSES[warm], CLASSES[cold]);
+            let least = if INFREQUENT.contains(&warm) { i64::from(INFREQUENT_DAYS_MIN) } else { 1 };
+            if after < before.saturating_add(least) {
+                let action = self.action;
+                return Err(argument(&format!(
+                    "'Days' in the '{action}' action for StorageClass '{cold}' must be at least {least} more than in the '{action}' \
+                     action for StorageClass '{warm}'"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn mixed() -> S3Error {
     S3Error::request("Found mixed 'Date' and 'Days' based Expiration and Transition actions in lifecycle rule")
 }
 
+/// The classes to which a transition may lead, each colder than those before it.
+const CLASSES: [&str; 6] =
+    ["STANDARD_IA", "INTELLIGENT_TIERING", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"];
+/// Those in which an object stays for thirty days at least.
+const INFREQUENT: [&str; 2] = ["STANDARD_IA", "ONEZONE_IA"];
+
 fn check_class(class: Option<&TransitionStorageClass>) -> Result<&str, S3Error> {
-    const CLASSES: [&str; 6] =
-        ["STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR", "DEEP_ARCHIVE"];
     let class = class.map(TransitionStorageClass::as_str).ok_or_else(malformed)?;
     if CLASSES.contains(&class) { Ok(class) } else { Err(malformed()) }
 }
@@ -319,7 +372,7 @@ fn check_days(days: i32, class: &str, action: &str) -> Result<(), S3Error> {
     if days < 0 {
         return Err(argument(&format!("'Days' in {action} action must be nonnegative")));
     }
-    if ["STANDARD_IA", "ONEZONE_IA"].contains(&class) && days < INFREQUENT_DAYS_MIN {
+    if INFREQUENT.contains(&class) && days < INFREQUENT_DAYS_MIN {
         let least = INFREQUENT_DAYS_MIN;
         let message =
             format!("'Days' in {action} action must be greater than or equal to {least} for storageClass '{class}'");
@@ -452,6 +505,32 @@ mod tests {
         for (rules, code) in table {
             assert_eq!(parse(&rules).unwrap_err().code, code, "{rules}");
         }
+        let step = |days: i32, class: &str| {
+            format!("<Transition><Days>{days}</Days><StorageClass>{class}</StorageClass></Transition>")
+        };
+        for (steps, expected) in [
+            (&[(30, "STANDARD_IA"), (60, "GLACIER")][..], None),
+            (&[(60, "GLACIER"), (30, "STANDARD_IA")], None),
+            (&[(30, "STANDARD_IA"), (59, "GLACIER")], Some(InvalidArgument)),
+            (&[(60, "STANDARD_IA"), (30, "GLACIER")], Some(InvalidArgument)),
+            (&[(0, "GLACIER"), (1, "DEEP_ARCHIVE")], None),
+            (&[(1, "GLACIER"), (1, "DEEP_ARCHIVE")], Some(InvalidArgument)),
+            (&[(1, "GLACIER"), (2, "GLACIER")], Some(InvalidRequest)),
+        ] {
+            let steps: String = steps.iter().map(|(days, class)| step(*days, class)).collect();
+            assert_eq!(parse(&with(ALL, &steps)).err().map(|error| error.code), expected, "{steps}");
+            let steps =
+                steps.replace("Transition>", "NoncurrentVersionTransition>").replace("Days>", "NoncurrentDays>");
+            assert_eq!(parse(&with(ALL, &steps)).err().map(|error| error.code), expected, "{steps}");
+        }
+        let ends = |days: i32| {
+            format!(
+                "<NoncurrentVersionTransition><NoncurrentDays>5</NoncurrentDays><StorageClass>GLACIER</StorageClass></NoncurrentVersionTransition>\
+                <NoncurrentVersionExpiration><NoncurrentDays>{days}</NoncurrentDays></NoncurrentVersionExpiration>"
+            )
+        };
+        assert_eq!(parse(&with(ALL, &ends(5))).unwrap_err().code, InvalidArgument);
+        assert!(parse(&with(ALL, &ends(6))).is_ok());
         assert!(parse(&transition("<Days>0</Days><StorageClass>GLACIER</StorageClass>")).is_ok());
         let many: String =
             (0..1001).map(|number| rule(&[ALL, DAY].concat()).replace("<ID>r", &format!("<ID>{number}"))).collect();

@@ -35,10 +35,6 @@ pub(crate) struct Response {
 /// `InvalidArgument`.
 pub(crate) async fn run(ops: &Ops, account: &Account, request: Request) -> Result<Response, S3Error> {
     let max = request.max.unwrap_or(BUCKETS_MAX);
-    if !(1..=BUCKETS_MAX).contains(&max) {
-        let message = "Argument max-buckets must be an integer between 1 and 10000";
-        return Err(S3Error::argument("max-buckets", &max.to_string(), message));
-    }
     let after = request.token.as_deref().map(token::decode).transpose()?;
     let regions =
         request.prefix.is_some() || request.token.is_some() || request.max.is_some() || request.region.is_some();

@@ -51,6 +51,10 @@ pub(crate) fn requested(ops: &Ops, call: &Call, owners: Owners<'_>) -> Result<Op
     if !call.has.extensions {
         return Ok(None);
     }
+    let canned = call.header(CANNED)?;
+    if canned.is_some() && GRANT_HEADERS.iter().any(|(header, _)| call.headers().contains_key(*header)) {
+        return Err(S3Error::request("Specifying both Canned ACLs and Header Grants is not allowed"));
+    }
     let mut grants = Vec::new();
     for (header, permission) in GRANT_HEADERS {
         // Over all its lines, of which none is left out.
@@ -62,12 +66,9 @@ pub(crate) fn requested(ops: &Ops, call: &Call, owners: Owners<'_>) -> Result<Op
         }
     }
     check_count(grants.len())?;
-    match call.header(CANNED)? {
+    match canned {
         None if grants.is_empty() => Ok(None),
         None => Ok(Some(Acl::new(grants))),
-        Some(_) if !grants.is_empty() => {
-            Err(S3Error::request("Specifying both Canned ACLs and Header Grants is not allowed"))
-        }
         Some(name) => {
             let acl = Acl::canned(name, owners);
             acl.map(Some).ok_or_else(|| S3Error::argument(CANNED, name, S3Code::InvalidArgument.message()))
@@ -115,34 +116,58 @@ fn of_document(ops: &Ops, document: &[u8], owner: &str) -> Result<Acl, S3Error> 
     let malformed = || S3Error::new(S3Code::MalformedACLError);
     let policy = parse_acl(document).map_err(|_| malformed())?;
     let said = policy.owner.and_then(|owner| owner.id).ok_or_else(malformed)?;
+    let grants = policy.grants.ok_or_else(malformed)?;
+    check_count(grants.len())?;
+    // What is no list is refused before anybody is looked for.
+    let read = grants.into_iter().map(|grant| named_in_document(grant).ok_or_else(malformed));
+    let read: Vec<(Named, Permission)> = read.collect::<Result<_, _>>()?;
     if said != owner {
+        by_id(ops, &said)?;
         // The owner can not be changed.
         return Err(S3Code::AccessDenied.into());
     }
-    let grants = policy.grants.ok_or_else(malformed)?;
-    check_count(grants.len())?;
-    let grant = |grant: dto::Grant| {
-        let permission = grant.permission.as_ref().and_then(|name| Permission::parse(name.as_str()));
-        let grantee = grant.grantee.ok_or_else(malformed)?;
-        let grantee = match (grantee.id, grantee.email_address, grantee.uri) {
-            (Some(id), None, None) => by_id(ops, &id)?,
-            (None, Some(email), None) => by_email(ops, &email)?,
-            (None, None, Some(uri)) => by_uri(&uri)?,
-            _ => return Err(malformed()),
+    let grant = |(named, permission)| {
+        let grantee = match named {
+            Named::Id(id) => by_id(ops, &id)?,
+            Named::Email(email) => by_email(ops, &email)?,
+            Named::Uri(uri) => by_uri(&uri)?,
         };
-        Ok(Grant { grantee, permission: permission.ok_or_else(malformed)? })
+        Ok(Grant { grantee, permission })
     };
-    Ok(Acl::new(grants.into_iter().map(grant).collect::<Result<_, S3Error>>()?))
+    Ok(Acl::new(read.into_iter().map(grant).collect::<Result<_, S3Error>>()?))
+}
+
+/// How a document names a grantee.
+enum Named {
+    Id(String),
+    Email(String),
+    Uri(String),
+}
+
+/// Whom a grant of a document names in the way of its type, and what it grants; nothing when it is none.
+fn named_in_document(grant: dto::Grant) -> Option<(Named, Permission)> {
+    let permission = Permission::parse(grant.permission.as_ref()?.as_str())?;
+    let grantee = grant.grantee?;
+    let named = match (grantee.type_.as_str(), grantee.id, grantee.email_address, grantee.uri) {
+        (dto::Type::CANONICAL_USER, Some(id), None, None) => Named::Id(id),
+        (dto::Type::AMAZON_CUSTOMER_BY_EMAIL, None, Some(email), None) => Named::Email(email),
+        (dto::Type::GROUP, None, None, Some(uri)) => Named::Uri(uri),
+        _ => return None,
+    };
+    Some((named, permission))
 }
 
 /// The list that a request for a change of one asks for, in its headers or its document.
 async fn asked(ops: &Ops, call: &mut Call, owners: Owners<'_>) -> Result<Acl, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
-    match (requested(ops, call, owners)?, document.is_empty()) {
-        (Some(acl), true) => Ok(acl),
-        (None, false) => of_document(ops, &document, owners.own),
-        (Some(_), false) => Err(S3Code::UnexpectedContent.into()),
-        (None, true) => Err(S3Error::new(S3Code::MissingSecurityHeader).detail("MissingHeaderName", CANNED)),
+    let in_headers = [CANNED].into_iter().chain(GRANT_HEADERS.map(|(header, _)| header));
+    if !document.is_empty() && in_headers.into_iter().any(|header| call.headers().contains_key(header)) {
+        return Err(S3Code::UnexpectedContent.into());
+    }
+    match requested(ops, call, owners)? {
+        Some(acl) => Ok(acl),
+        None if !document.is_empty() => of_document(ops, &document, owners.own),
+        None => Err(S3Error::new(S3Code::MissingSecurityHeader).detail("MissingHeaderName", CANNED)),
     }
 }
 
@@ -193,6 +218,20 @@ pub(super) fn attributes_of_new(ops: &Ops, call: &Call) -> Result<Attributes, S3
     let bucket = call.named_bucket().ok_or(S3Code::InvalidBucketName)?;
     let ObjectAccess { owner, acl } = of_new_object(ops, call, bucket)?;
     Ok(Attributes { owner, acl, creator: quota::creator(call.caller()), ..attributes::read(call)? })
+}
+
+/// What is said where ACLs do not count of one that is none: that they do not count.
+fn disabled(error: S3Error) -> S3Error {
+    let is_of_list = matches!(
+        error.code,
+        S3Code::AccessDenied
+            | S3Code::InvalidArgument
+            | S3Code::InvalidRequest
+            | S3Code::MalformedACLError
+            | S3Code::UnexpectedContent
+            | S3Code::UnresolvableGrantByEmailAddress
+    );
+    if is_of_list { S3Code::AccessControlListNotSupported.into() } else { error }
 }
 
 /// Where ACLs do not count, those are let through that say what is so anyway; `private`, which says it too, only where nobody said that they
@@ -253,11 +292,12 @@ pub(super) async fn get_of_bucket(ops: &Ops, call: &Call) -> Result<Response<Bod
 pub(super) async fn put_of_bucket(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let bucket = call.bucket()?;
     let (settings, owner) = owned(ops, &bucket)?;
-    let acl = asked(ops, call, Owners { own: &owner, bucket: &owner }).await?;
+    let acl = asked(ops, call, Owners { own: &owner, bucket: &owner }).await;
     if !settings.access.ownership.ownership(ops.object_ownership).has_acls() {
-        check_unneeded(call, &settings.access, &acl, &owner)?;
+        check_unneeded(call, &settings.access, &acl.map_err(disabled)?, &owner)?;
         return Ok(answer::empty(StatusCode::OK));
     }
+    let acl = acl?;
     refuse_public(&settings.access, &acl)?;
     keep(ops, bucket, &owner, &acl).await?;
     Ok(answer::empty(StatusCode::OK))
@@ -294,11 +334,12 @@ pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response
     let has_acls = settings.access.ownership.ownership(ops.object_ownership).has_acls();
     let owner = attributes.owner.filter(|_| has_acls).unwrap_or_else(|| bucket_owner.clone());
     let owners = Owners { own: &owner, bucket: &bucket_owner };
-    let acl = asked(ops, call, owners).await?;
+    let acl = asked(ops, call, owners).await;
     if !has_acls {
-        check_unneeded(call, &settings.access, &acl, &bucket_owner)?;
+        check_unneeded(call, &settings.access, &acl.map_err(disabled)?, &bucket_owner)?;
         return Ok(answer::empty(StatusCode::OK));
     }
+    let acl = acl?;
     refuse_public(&settings.access, &acl)?;
     let stored = (acl != Acl::private(&owner)).then(|| acl.encode());
     let change = move |attributes: &mut Attributes| {

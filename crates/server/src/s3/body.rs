@@ -103,6 +103,15 @@ fn too_long() -> S3Error {
     S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", DOCUMENT_BYTES_MAX.to_string())
 }
 
+/// Reads a document that must be there.
+///
+/// # Errors
+/// `MissingRequestBodyError`; else as [`document`].
+pub(super) async fn required(call: &mut Call) -> Result<Bytes, S3Error> {
+    let document = document(call, DocumentDigests::Any).await?;
+    if document.is_empty() { Err(S3Code::MissingRequestBodyError.into()) } else { Ok(document) }
+}
+
 /// Reads a document to its end.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use s3s::{Body, dto};
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::xml::{Xml, parse_encryption};
 use crate::error::{S3Code, S3Error};
@@ -95,7 +95,7 @@ impl BucketEncryption {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let document = BucketEncryption::read(parse_encryption(&document)?)?.document();
     ops.store.put_config(ConfigScope::Bucket(call.bucket()?), DOCUMENT, Bytes::from(document)).await?;
     Ok(answer::empty(StatusCode::OK))

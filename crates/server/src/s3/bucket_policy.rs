@@ -23,7 +23,21 @@ impl From<PolicyError> for S3Error {
     }
 }
 
+/// Policies are a matter of the bucket's account, whomever they let in.
+///
+/// # Errors
+/// `MethodNotAllowed`.
+fn check_account(ops: &Ops, call: &Call, method: &'static str) -> Result<(), S3Error> {
+    let caller = call.caller();
+    if caller.is_anonymous() || call.settings(ops)?.access.owner.as_ref() != Some(&caller.account.canonical_id) {
+        let error = S3Error::new(S3Code::MethodNotAllowed);
+        return Err(error.detail("Method", method).detail("ResourceType", "BUCKETPOLICY"));
+    }
+    Ok(())
+}
+
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    check_account(ops, call, "GET")?;
     let bucket = call.bucket()?;
     let configs = ops.store.bucket_configs(&bucket)?;
     let stored = configs.get(access::POLICY);
@@ -35,6 +49,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+    check_account(ops, call, "PUT")?;
     let document = body::document(call, DocumentDigests::Any).await?;
     let bucket = call.bucket()?;
     let policy = Policy::parse(&document)?;
@@ -49,6 +64,7 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    check_account(ops, call, "DELETE")?;
     ops.store.delete_config(ConfigScope::Bucket(call.bucket()?), access::POLICY).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use s3s::Body;
 use s3s::dto;
 
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::configs;
 use super::tags::{self, Of};
@@ -27,7 +27,7 @@ pub(super) fn of_creation(tag_set: Vec<dto::Tag>) -> Result<Option<String>, S3Er
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let tags = tags::of_document(parse_tagging(&document)?, Of::Bucket)?;
     if tags.is_empty() {
         return configs::delete(ops, call, NAME).await;

@@ -1,6 +1,8 @@
 //! Adapters of the operations on buckets themselves.
 
-use gabion_store::ConfigScope;
+use gabion_store::{ConfigScope, Versioning};
+use gabion_types::BucketName;
+use gabion_types::limits::BUCKETS_MAX;
 use http::header::LOCATION;
 use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
@@ -16,6 +18,7 @@ use crate::access::settings::OwnershipControls;
 use crate::error::{S3Code, S3Error};
 use crate::ops::{Ops, bucket, create_bucket, list_buckets};
 
+const BUCKET_ARN: HeaderName = HeaderName::from_static("x-amz-bucket-arn");
 const BUCKET_REGION: HeaderName = HeaderName::from_static("x-amz-bucket-region");
 const ACCESS_POINT_ALIAS: HeaderName = HeaderName::from_static("x-amz-access-point-alias");
 /// The region that GetBucketLocation shows as nothing.
@@ -27,7 +30,7 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     let request = list_buckets::Request {
         prefix: text("prefix")?,
         token: text("continuation-token")?,
-        max: query.count("max-buckets")?,
+        max: query.get("max-buckets")?.filter(|text| !text.is_empty()).map(max_buckets).transpose()?,
         region: text("bucket-region")?,
     };
     let account = &call.caller.account;
@@ -55,6 +58,16 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     })))
 }
 
+/// How many buckets a page may have.
+///
+/// # Errors
+/// `InvalidArgument`.
+fn max_buckets(text: &str) -> Result<usize, S3Error> {
+    let max = text.parse().ok().filter(|max| (1..=BUCKETS_MAX).contains(max));
+    let message = "Argument max-buckets must be an integer between 1 and 10000.";
+    max.ok_or_else(|| S3Error::argument("max-buckets", text, message))
+}
+
 pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(call, DocumentDigests::Any).await?;
     let mut tags = None;
@@ -70,7 +83,6 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     };
     let locks = object_lock::of_creation(call)?;
     let bucket = call.bucket()?;
-    let path = format!("/{bucket}");
     let owner = call.caller.account.canonical_id.clone();
     let said = ownership::requested(call)?;
     let acl = acl::requested(ops, call, Owners { own: &owner, bucket: &owner })?;
@@ -85,7 +97,7 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         }
         let is_so = said.is_none_or(|said| access.ownership == OwnershipControls::Said(said));
         return if is_so && access.acl == acl && tags.is_none() {
-            Ok(created(answer::empty(StatusCode::OK), &path))
+            Ok(created(answer::empty(StatusCode::OK), &bucket))
         } else {
             Err(S3Error::new(S3Code::BucketAlreadyExists).detail("BucketName", bucket.as_str()))
         };
@@ -94,7 +106,7 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         ownership::set(ops, ConfigScope::Bucket(bucket.clone()), said.as_str()).await?;
     }
     if let Some(acl) = acl {
-        acl::keep(ops, bucket, &owner, &acl).await?;
+        acl::keep(ops, bucket.clone(), &owner, &acl).await?;
     }
     if locks {
         object_lock::enable(ops, call).await?;
@@ -103,17 +115,24 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
         Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,
         None => answer::empty(StatusCode::OK),
     };
-    Ok(created(response, &path))
+    Ok(created(response, &bucket))
 }
 
-fn created(mut response: Response<Body>, path: &str) -> Response<Body> {
-    answer::set(&mut response, LOCATION, path);
+fn created(mut response: Response<Body>, bucket: &BucketName) -> Response<Body> {
+    answer::set(&mut response, LOCATION, format!("/{bucket}"));
+    answer::set(&mut response, BUCKET_ARN, arn(bucket));
     response
 }
 
+fn arn(bucket: &BucketName) -> String {
+    format!("arn:aws:s3:::{bucket}")
+}
+
 pub(super) async fn head(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let bucket = bucket::head(ops, &call.bucket()?).await?;
+    let name = call.bucket()?;
+    let bucket = bucket::head(ops, &name).await?;
     let mut response = answer::empty(StatusCode::OK);
+    answer::set(&mut response, BUCKET_ARN, arn(&name));
     answer::set(&mut response, BUCKET_REGION, &bucket.region);
     answer::set(&mut response, ACCESS_POINT_ALIAS, "false");
     Ok(response)
@@ -129,6 +148,12 @@ pub(super) async fn location(ops: &Ops, call: &Call) -> Result<Response<Body>, S
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    bucket::delete(ops, &call.bucket()?).await?;
-    Ok(answer::empty(StatusCode::NO_CONTENT))
+    match bucket::delete(ops, &call.bucket()?).await {
+        Err(error) if error.code == S3Code::BucketNotEmpty => {
+            let keeps_versions = call.settings(ops)?.versioning != Versioning::Never;
+            let message = format!("{} You must delete all versions in the bucket.", error.message);
+            Err(if keeps_versions { S3Error { message: message.into(), ..error } } else { error })
+        }
+        outcome => outcome.map(|()| answer::empty(StatusCode::NO_CONTENT)),
+    }
 }

@@ -101,6 +101,11 @@ impl Call {
         std::mem::replace(self, left)
     }
 
+    /// The operation, if it is one.
+    pub(crate) fn operation(&self) -> Option<Operation> {
+        self.routed.operation.as_ref().ok().copied()
+    }
+
     /// What is configured for the bucket that the request names; looked up once.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! answer to a request with an `Origin` says what the rules say, refusals too. Who sends no `Origin` pays nothing.
 //! Source: AWS, "Using cross-origin resource sharing (CORS)"; Fetch, "CORS protocol".
 
+use gabion_types::BucketName;
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
@@ -14,7 +15,7 @@ use s3s::Body;
 use s3s::dto::CORSConfiguration;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::configs;
 use super::xml::{self, parse_cors};
@@ -25,6 +26,8 @@ use crate::ops::Ops;
 pub(super) const NAME: &str = "cors";
 /// Most rules of a bucket.
 const RULES_MAX: usize = 100;
+/// Most characters of what can be no name of a header, in what is said about it.
+const NAME_CHARS_SHOWN_MAX: usize = 128;
 /// Longest id of a rule, in characters.
 const ID_CHARS_MAX: usize = 255;
 const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
@@ -51,8 +54,8 @@ pub(super) struct Asked {
     origin: HeaderValue,
     /// Of the request to come, or of this one.
     method: String,
-    /// In lower case; nothing when the list has what can be no name.
-    headers: Option<Vec<String>>,
+    /// In lower case; or the first that can be no name.
+    headers: Result<Vec<String>, String>,
 }
 
 impl Asked {
@@ -62,9 +65,13 @@ impl Asked {
         let asked = headers.get(ACCESS_CONTROL_REQUEST_METHOD).and_then(|method| method.to_str().ok());
         let method = asked.unwrap_or(method.as_str()).to_owned();
         let lines = headers.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter();
-        let names = lines.flat_map(|line| line.to_str().unwrap_or("?,").split(',')).map(str::trim);
-        let lower = |name: &str| HeaderName::from_bytes(name.as_bytes()).ok().map(|name| name.as_str().to_owned());
-        let headers = names.filter(|name| !name.is_empty()).map(lower).collect();
+        let lines: Vec<_> = lines.map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+        let names = lines.iter().flat_map(|line| line.split(',')).filter(|name| !name.trim().is_empty());
+        let lower = |name: &str| match HeaderName::from_bytes(name.trim().as_bytes()) {
+            Ok(name) => Ok(name.as_str().to_owned()),
+            Err(_) => Err(name.to_owned()),
+        };
+        let headers = names.map(lower).collect();
         Some(Self { origin, method, headers })
     }
 }
@@ -168,8 +175,8 @@ impl Rule {
         let origin = asked.origin.to_str().ok()?;
         let allowed = self.origins.iter().find(|pattern| matches(pattern, origin))?;
         let has_header = |header: &String| self.headers.iter().any(|pattern| matches(pattern, header));
-        let allows = self.methods.contains(&asked.method)
-            && asked.headers.as_ref().is_some_and(|all| all.iter().all(has_header));
+        let allows =
+            self.methods.contains(&asked.method) && asked.headers.as_ref().is_ok_and(|all| all.iter().all(has_header));
         allows.then_some(allowed == "*")
     }
 }
@@ -183,7 +190,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Adds what the rules of a bucket say to the answer to a request from a page.
-pub(super) fn show(ops: &Ops, bucket: &gabion_types::BucketName, asked: &Asked, headers: &mut HeaderMap) {
+pub(super) fn show(ops: &Ops, bucket: &BucketName, asked: &Asked, headers: &mut HeaderMap) {
     // Rules that can not be read allow nothing: the answer itself is not theirs to spoil.
     if let Ok(settings) = ops.settings(bucket)
         && let Some(Ok(rules)) = &settings.cors
@@ -192,22 +199,38 @@ pub(super) fn show(ops: &Ops, bucket: &gabion_types::BucketName, asked: &Asked, 
     }
 }
 
-/// The question of a browser whether it may send a request.
-pub(super) fn preflight(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let forbidden = |message: &'static str| S3Error::with(S3Code::AccessForbidden, message);
-    let Some(asked) = Asked::of(&http::Method::OPTIONS, call.headers()) else {
+/// The question of a browser whether it may send a request; `is_of_object` says what it would be about.
+///
+/// # Errors
+/// `BadRequest`, `AccessForbidden`.
+pub(super) fn preflight(
+    ops: &Ops,
+    bucket: &BucketName,
+    headers: &HeaderMap,
+    is_of_object: bool,
+) -> Result<Response<Body>, S3Error> {
+    let Some(asked) = Asked::of(&http::Method::OPTIONS, headers) else {
         let message = "Insufficient information. Origin request header needed.";
         return Err(S3Error::with(S3Code::BadRequest, message));
     };
     if !METHODS.contains(&asked.method.as_str()) {
-        let method = call.headers().get(ACCESS_CONTROL_REQUEST_METHOD).map_or("null", |_| asked.method.as_str());
+        let method = headers.get(ACCESS_CONTROL_REQUEST_METHOD).map_or("null", |_| asked.method.as_str());
         return Err(S3Error::with(S3Code::BadRequest, format!("Invalid Access-Control-Request-Method: {method}")));
     }
-    if asked.headers.is_none() {
-        let message = "Access-Control-Request-Headers contains invalid character.";
+    if let Err(name) = &asked.headers {
+        let name: String = name.chars().take(NAME_CHARS_SHOWN_MAX).collect();
+        let message = format!("Access-Control-Request-Headers \"{name}\" contains invalid character.");
         return Err(S3Error::with(S3Code::BadRequest, message));
     }
-    let settings = ops.settings(&call.bucket()?)?;
+    let forbidden = |message: &'static str| {
+        let kind = if is_of_object { "OBJECT" } else { "BUCKET" };
+        let error = S3Error::with(S3Code::AccessForbidden, message);
+        error.detail("Method", asked.method.clone()).detail("ResourceType", kind)
+    };
+    let settings = ops.settings(bucket)?;
+    if settings.access.owner.is_none() {
+        return Err(forbidden("CORSResponse: Bucket not found"));
+    }
     let Some(rules) = &settings.cors else {
         return Err(forbidden("CORSResponse: CORS is not enabled for this bucket."));
     };
@@ -222,7 +245,7 @@ pub(super) fn preflight(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let (_, canonical) = CorsRules::parse(&document)?;
     configs::put(ops, call, NAME, canonical).await
 }

@@ -85,11 +85,6 @@ impl S3Route for Dispatch {
     }
 }
 
-/// Whether it is about the form of a request.
-fn is_of_http(code: S3Code) -> bool {
-    matches!(code, S3Code::MethodNotAllowed | S3Code::PreconditionFailed)
-}
-
 impl Dispatch {
     /// Who sent a request that s3s has verified. The token was looked at before; what it says now counts.
     fn caller(&self, request: &S3Request<Body>, routed: &Routed) -> Result<Arc<Identity>, S3Error> {
@@ -162,8 +157,8 @@ impl Dispatch {
     /// Those of the operation, and `AccessDenied`.
     pub(super) async fn run(&self, call: &mut Call) -> Result<Response<Body>, S3Error> {
         let operation = match &call.routed.operation {
-            // To nobody nothing is told that is not the same for all buckets.
-            Err(error) if call.caller.is_anonymous() && !is_of_http(error.code) => {
+            // Nobody is not told what there is, only what is no request at all.
+            Err(error) if call.caller.is_anonymous() && error.code == S3Code::NotImplemented => {
                 return Err(S3Code::AccessDenied.into());
             }
             operation => operation.clone()?,
@@ -179,6 +174,15 @@ impl Dispatch {
             Err(error) if standing == Standing::Granted => Err(Box::pin(auth::hide(ops, call, operation, error)).await),
             outcome => outcome,
         }
+    }
+
+    /// Reads a page of a website. Whoever may read it is told when it is not there, also if he may not list the bucket, as on AWS.
+    ///
+    /// # Errors
+    /// As [`Dispatch::run`].
+    pub(super) async fn read_page(&self, call: &mut Call, operation: Operation) -> Result<Response<Body>, S3Error> {
+        auth::authorize(&self.ops, call, operation).await?;
+        self.perform(call, operation).await
     }
 
     /// Runs an operation that was allowed.
@@ -237,7 +241,9 @@ impl Dispatch {
             Operation::GetObjectTagging => Box::pin(tags::get(ops, call)).await,
             Operation::PutObjectTagging => Box::pin(tags::put(ops, call)).await,
             Operation::DeleteObjectTagging => Box::pin(tags::delete(ops, call)).await,
-            Operation::PreflightRequest => cors::preflight(ops, call),
+            Operation::PreflightRequest => {
+                cors::preflight(ops, &call.bucket()?, call.headers(), call.routed.key.is_some())
+            }
             Operation::GetBucketCors => Box::pin(cors::get(ops, call)).await,
             Operation::PutBucketCors => Box::pin(cors::put(ops, call)).await,
             Operation::DeleteBucketCors => Box::pin(cors::delete(ops, call)).await,

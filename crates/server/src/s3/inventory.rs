@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use s3s::Body;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::configs;
 use super::xml::Xml;
@@ -33,7 +33,7 @@ fn id(call: &Call) -> Result<&str, S3Error> {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let (inventory, kept) = Inventory::parse(&document)?;
     if kept.len() > DOCUMENT_BYTES_MAX {
         return Err(S3Error::request(format!("An inventory must not be longer than {DOCUMENT_BYTES_MAX} bytes.")));

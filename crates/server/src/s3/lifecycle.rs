@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
 
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::{answer, configs, date};
 use crate::error::{S3Code, S3Error};
@@ -100,7 +100,7 @@ pub(super) fn show_abortion(ops: &Ops, call: &Call, begun_ms: u64, headers: &mut
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let (_, kept) = LifecycleRules::parse(&document)?;
     let smallest = match call.header(SMALLEST_TO_MOVE.as_str())? {
         None => SIZES[0],

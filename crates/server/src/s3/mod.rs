@@ -446,6 +446,7 @@ impl S3Service {
         Some(Visit {
             bucket,
             path,
+            query: parts.uri.query().map(str::to_owned),
             method: parts.method.clone(),
             headers: parts.headers.clone(),
             caller: Arc::clone(&self.inner.nobody),
@@ -465,12 +466,14 @@ impl S3Service {
     ) -> Option<Box<(BucketName, cors::Asked)>> {
         let path = route::decoded_path(&parts.uri).ok()?;
         let asked = cors::Asked::of(&parts.method, &parts.headers)?;
+        // A preflight says it all by itself.
+        if parts.method == Method::OPTIONS {
+            return None;
+        }
         if let Some(visit) = visit {
             return Some(Box::new((BucketName::new(&visit.bucket).ok()?, asked)));
         }
-        // A preflight says it all by itself.
-        let routed =
-            Routed::new(parts, &path, &self.inner.domains, peer).ok().filter(|_| parts.method != Method::OPTIONS)?;
+        let routed = Routed::new(parts, &path, &self.inner.domains, peer).ok()?;
         Some(Box::new((routed.bucket?, asked)))
     }
 

@@ -13,14 +13,15 @@ use gabion_types::ObjectKey;
 use http::header::{HeaderMap, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
-use s3s::dto::{ObjectLockConfiguration, ObjectLockRetention};
+use s3s::dto::{ObjectLockConfiguration, ObjectLockRetention, Timestamp};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::date;
+use super::route::Operation;
 use super::xml::{Xml, parse_legal_hold, parse_lock, parse_retention};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
@@ -279,7 +280,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     bucket::head(ops, &call.bucket()?).await?;
     let rule = LockRule::parse(&document)?;
     let scope = ConfigScope::Bucket(call.bucket()?);
@@ -312,17 +313,29 @@ pub(super) async fn get_retention(ops: &Ops, call: &Call) -> Result<Response<Bod
     })))
 }
 
+/// Unix time in milliseconds; the beginning for what was before it.
+fn unix_ms(moment: Timestamp) -> u64 {
+    u64::try_from(OffsetDateTime::from(moment).unix_timestamp_nanos() / 1_000_000).unwrap_or(0)
+}
+
 pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
-    require(ops, call).await?;
+    let document = body::required(call).await?;
     let malformed = || S3Error::new(S3Code::MalformedXML);
     let ObjectLockRetention { mode: given, retain_until_date } = parse_retention(&document)?;
     let now_ms = ops.clock.now_ms();
+    let mut said = Vec::new();
+    if let (Some(mode), Some(until)) = (&given, &retain_until_date) {
+        let until_ms = unix_ms(until.clone());
+        said.push(("s3:object-lock-mode", mode.as_str().to_owned()));
+        said.push(("s3:object-lock-retain-until-date", date::iso(until_ms).to_string()));
+        said.push((auth::REMAINING_DAYS, auth::remaining_days(until_ms, now_ms).to_string()));
+    }
+    auth::authorize_lock(ops, call, Operation::PutObjectRetention, &said).await?;
+    require(ops, call).await?;
     let retention = match (given, retain_until_date) {
         (Some(given), Some(until)) => {
             let mode = mode(given.as_str()).ok_or_else(malformed)?;
-            let until = OffsetDateTime::from(until).unix_timestamp_nanos() / 1_000_000;
-            let until_ms = u64::try_from(until).unwrap_or(0);
+            let until_ms = unix_ms(until);
             Some(in_future(Retention { mode, until_ms }, now_ms)?)
         }
         (None, None) => None,
@@ -354,9 +367,12 @@ pub(super) async fn get_legal_hold(ops: &Ops, call: &Call) -> Result<Response<Bo
 }
 
 pub(super) async fn put_legal_hold(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
+    let asked = parse_legal_hold(&document)?.status;
+    let said = asked.as_ref().map(|status| ("s3:object-lock-legal-hold", status.as_str().to_owned()));
+    auth::authorize_lock(ops, call, Operation::PutObjectLegalHold, said.as_slice()).await?;
     require(ops, call).await?;
-    let hold = match parse_legal_hold(&document)?.status.as_ref().map(|status| status.as_str()) {
+    let hold = match asked.as_ref().map(|status| status.as_str()) {
         Some("ON") => true,
         Some("OFF") => false,
         _ => return Err(S3Code::MalformedXML.into()),

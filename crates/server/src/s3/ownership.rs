@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use s3s::Body;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::xml::{Xml, parse_ownership_controls};
 use crate::access::acl::{Acl, Owners};
@@ -24,7 +24,7 @@ use crate::ops::Ops;
 pub(super) fn requested(call: &Call) -> Result<Option<Ownership>, S3Error> {
     const HEADER: &str = "x-amz-object-ownership";
     let Some(name) = call.header(HEADER)? else { return Ok(None) };
-    let invalid = || S3Error::argument(HEADER, name, "Invalid x-amz-object-ownership header");
+    let invalid = || S3Error::argument(HEADER, name, format!("Invalid x-amz-object-ownership header: {name}"));
     Ownership::parse(name).map(Some).ok_or_else(invalid)
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let bucket = call.bucket()?;
     let malformed = || S3Error::new(S3Code::MalformedXML);
     let ownership = match &parse_ownership_controls(&document)?.rules[..] {

@@ -7,7 +7,7 @@ use s3s::Body;
 use s3s::dto::RequestPaymentConfiguration;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::configs;
 use super::xml::{Xml, parse_payment};
@@ -55,7 +55,7 @@ fn document(payer: &str) -> String {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let sent = body::document(call, DocumentDigests::Any).await?;
+    let sent = body::required(call).await?;
     let payer = if requesters_pay(&sent)? { "Requester" } else { "BucketOwner" };
     configs::put(ops, call, NAME, document(payer)).await
 }

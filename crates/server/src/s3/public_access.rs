@@ -6,9 +6,10 @@ use bytes::Bytes;
 use gabion_store::ConfigScope;
 use http::{Response, StatusCode};
 use s3s::Body;
+use s3s::dto::PublicAccessBlockConfiguration;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::xml::{Xml, parse_public_access_block};
 use crate::access::PUBLIC_ACCESS;
@@ -28,8 +29,12 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
-    let block = PublicAccessBlock::new(&parse_public_access_block(&document)?);
+    let document = body::required(call).await?;
+    let asked = parse_public_access_block(&document)?;
+    if asked == PublicAccessBlockConfiguration::default() {
+        return Err(S3Error::request("Must specify at least one configuration."));
+    }
+    let block = PublicAccessBlock::new(&asked);
     let scope = ConfigScope::Bucket(call.bucket()?);
     ops.store.put_config(scope, PUBLIC_ACCESS, Bytes::from(block.encode())).await?;
     Ok(answer::empty(StatusCode::OK))

@@ -270,18 +270,26 @@ fn asked(
     query: &Query,
     copies: bool,
 ) -> Result<Operation, S3Error> {
-    let (asked, resource) = match (has_bucket, has_key) {
-        (false, _) => (on_service(&parts.method), "SERVICE"),
+    if copies && takes_no_source(&parts.method, query) {
+        return Err(S3Error::argument(
+            COPY_SOURCE.as_str(),
+            parts.headers.get(COPY_SOURCE).and_then(|source| source.to_str().ok()).unwrap_or_default(),
+            "You can only specify a copy source header for copy requests.",
+        ));
+    }
+    match (has_bucket, has_key) {
+        (false, _) => on_service(&parts.method),
         // The question of a browser is about a bucket, whatever else it names.
-        (true, _) if parts.method == Method::OPTIONS => (Ok(Operation::PreflightRequest), "BUCKET"),
-        (true, false) if is_post_of_form(parts, query) => (Ok(Operation::PostObject), "BUCKET"),
-        (true, false) => (on_bucket(&parts.method, query), "BUCKET"),
-        (true, true) => (on_object(&parts.method, query, copies), "OBJECT"),
-    };
-    asked.map_err(|error| match error.code {
-        S3Code::MethodNotAllowed => error.detail("Method", parts.method.as_str()).detail("ResourceType", resource),
-        _ => error,
-    })
+        (true, _) if parts.method == Method::OPTIONS => Ok(Operation::PreflightRequest),
+        (true, false) if is_post_of_form(parts, query) => Ok(Operation::PostObject),
+        (true, false) => on_bucket(&parts.method, query),
+        (true, true) => on_object(&parts.method, query, copies),
+    }
+}
+
+/// Whether a request can be no copy, whatever it is about.
+fn takes_no_source(method: &Method, query: &Query) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::DELETE) || *method == Method::POST && query.has("uploadId")
 }
 
 /// Whether a browser uploads an object. Its form says who it is, so that it has neither a signed head nor sub-resources.
@@ -364,10 +372,43 @@ fn supported(query: &Query) -> Result<(), S3Error> {
     }
 }
 
+/// What AWS calls some of the sub-resources.
+const RESOURCE_TYPES: &[(&str, &str)] = &[
+    ("acl", "ACL"),
+    ("cors", "CORS"),
+    ("delete", "MULTI_OBJECT_DELETE"),
+    ("encryption", "ENCRYPTION"),
+    ("lifecycle", "LIFECYCLE"),
+    ("location", "LOCATION"),
+    ("logging", "LOGGING_STATUS"),
+    ("notification", "NOTIFICATION"),
+    ("object-lock", "OBJECT_LOCK_CONFIGURATION"),
+    ("ownershipControls", "OWNERSHIP_CONTROLS"),
+    ("policy", "BUCKETPOLICY"),
+    ("policyStatus", "POLICY_STATUS"),
+    ("publicAccessBlock", "PUBLIC_ACCESS_BLOCK"),
+    ("requestPayment", "REQUEST_PAYMENT"),
+    ("restore", "OBJECT_RESTORE"),
+    ("tagging", "TAGGING"),
+    ("uploads", "UPLOADS"),
+    ("versioning", "VERSIONING"),
+    ("versions", "BUCKETVERSIONS"),
+    ("website", "WEBSITE"),
+];
+
+fn resource_type(name: &str) -> &'static str {
+    RESOURCE_TYPES.iter().find(|(known, _)| *known == name).map_or("BUCKET", |(_, kind)| kind)
+}
+
+/// A method that what a request names has not.
+fn not_allowed(method: &Method, resource: &'static str) -> S3Error {
+    S3Error::new(S3Code::MethodNotAllowed).detail("Method", method.as_str()).detail("ResourceType", resource)
+}
+
 fn on_service(method: &Method) -> Result<Operation, S3Error> {
     match *method {
         Method::GET => Ok(Operation::ListBuckets),
-        _ => Err(S3Code::MethodNotAllowed.into()),
+        _ => Err(not_allowed(method, "SERVICE")),
     }
 }
 
@@ -453,9 +494,12 @@ fn on_inventory(method: &Method, query: &Query) -> Result<Operation, S3Error> {
         Method::GET => Ok(Operation::ListBucketInventoryConfigurations),
         Method::PUT => Ok(Operation::PutBucketInventoryConfiguration),
         Method::DELETE => Ok(Operation::DeleteBucketInventoryConfiguration),
-        _ => Err(S3Code::MethodNotAllowed.into()),
+        _ => Err(not_allowed(method, "INVENTORY")),
     }
 }
+
+/// Sub-resources of buckets that are no configurations of three methods.
+const OTHERS_OF_BUCKETS: [&str; 6] = ["versioning", "object-lock", "versions", "location", "uploads", "delete"];
 
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     if method == Method::GET
@@ -469,23 +513,24 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     }
     supported(query)?;
     if query.has("renameObject") {
-        return Err(S3Code::MethodNotAllowed.into());
+        return Err(not_allowed(method, "BUCKET"));
     }
-    if let Some((_, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
+    if let Some((name, operations)) = CONFIGURATIONS.iter().find(|(name, _)| query.has(name)) {
         let at = [Method::GET, Method::PUT, Method::DELETE].iter().position(|known| known == method);
-        return at.and_then(|at| operations[at]).ok_or_else(|| S3Code::MethodNotAllowed.into());
+        return at.and_then(|at| operations[at]).ok_or_else(|| not_allowed(method, resource_type(name)));
     }
+    let other = OTHERS_OF_BUCKETS.iter().find(|name| query.has(name));
     match *method {
         Method::GET if query.has("versioning") => Ok(Operation::GetBucketVersioning),
         Method::PUT if query.has("versioning") => Ok(Operation::PutBucketVersioning),
         Method::GET if query.has("object-lock") => Ok(Operation::GetObjectLockConfiguration),
         Method::PUT if query.has("object-lock") => Ok(Operation::PutObjectLockConfiguration),
         Method::GET if query.has("versions") => Ok(Operation::ListObjectVersions),
-        _ if ["versioning", "object-lock", "versions"].iter().any(|name| query.has(name)) => {
-            Err(S3Code::MethodNotAllowed.into())
-        }
         Method::GET if query.has("location") => Ok(Operation::GetBucketLocation),
         Method::GET if query.has("uploads") => Ok(Operation::ListMultipartUploads),
+        Method::POST if query.has("delete") => Ok(Operation::DeleteObjects),
+        // Else who asks for one of them would make or delete the bucket.
+        _ if other.is_some() => Err(not_allowed(method, other.map_or("BUCKET", |name| resource_type(name)))),
         Method::GET => match query.get("list-type")? {
             None | Some("1") => Ok(Operation::ListObjects),
             Some("2") => Ok(Operation::ListObjectsV2),
@@ -494,12 +539,11 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
         Method::HEAD => Ok(Operation::HeadBucket),
         Method::PUT => Ok(Operation::CreateBucket),
         Method::DELETE => Ok(Operation::DeleteBucket),
-        Method::POST if query.has("delete") => Ok(Operation::DeleteObjects),
         Method::POST => {
             let condition = "Bucket POST must be of the enclosure-type multipart/form-data";
             Err(S3Error::new(S3Code::PreconditionFailed).detail("Condition", condition))
         }
-        _ => Err(S3Code::MethodNotAllowed.into()),
+        _ => Err(not_allowed(method, "BUCKET")),
     }
 }
 
@@ -512,22 +556,28 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
     let upload = query.has("uploadId");
     match *method {
         Method::PUT if query.has("renameObject") => Ok(Operation::RenameObject),
-        _ if query.has("renameObject") => Err(S3Code::MethodNotAllowed.into()),
+        _ if query.has("renameObject") => Err(not_allowed(method, "OBJECT")),
         Method::GET if query.has("acl") => Ok(Operation::GetObjectAcl),
         Method::PUT if query.has("acl") => Ok(Operation::PutObjectAcl),
-        _ if query.has("acl") => Err(S3Code::MethodNotAllowed.into()),
+        _ if query.has("acl") => Err(not_allowed(method, resource_type("acl"))),
         Method::GET if query.has("tagging") => Ok(Operation::GetObjectTagging),
         Method::PUT if query.has("tagging") => Ok(Operation::PutObjectTagging),
         Method::DELETE if query.has("tagging") => Ok(Operation::DeleteObjectTagging),
-        _ if query.has("tagging") => Err(S3Code::MethodNotAllowed.into()),
+        _ if query.has("tagging") => Err(not_allowed(method, resource_type("tagging"))),
         Method::GET if query.has("retention") => Ok(Operation::GetObjectRetention),
         Method::PUT if query.has("retention") => Ok(Operation::PutObjectRetention),
         Method::GET if query.has("legal-hold") => Ok(Operation::GetObjectLegalHold),
         Method::PUT if query.has("legal-hold") => Ok(Operation::PutObjectLegalHold),
-        _ if query.has("retention") || query.has("legal-hold") => Err(S3Code::MethodNotAllowed.into()),
+        _ if query.has("retention") || query.has("legal-hold") => Err(not_allowed(method, "OBJECT_LOCK")),
         Method::POST if query.has("restore") => Ok(Operation::RestoreObject),
-        _ if query.has("restore") => Err(S3Code::MethodNotAllowed.into()),
+        _ if query.has("restore") => Err(not_allowed(method, resource_type("restore"))),
         Method::GET if query.has("attributes") => Ok(Operation::GetObjectAttributes),
+        Method::GET if query.has("uploads") => {
+            Err(S3Error::request("Key is not expected for the GET method ?uploads subresource"))
+        }
+        Method::GET if query.has("versions") => {
+            Err(S3Error::request("There is no such thing as the ?versions sub-resource for a key"))
+        }
         Method::GET if upload => Ok(Operation::ListParts),
         Method::GET => Ok(Operation::GetObject),
         Method::HEAD => Ok(Operation::HeadObject),
@@ -536,13 +586,18 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
             (true, true, true) => Ok(Operation::UploadPartCopy),
             (false, false, false) => Ok(Operation::PutObject),
             (false, false, true) => Ok(Operation::CopyObject),
-            _ => Err(S3Error::with(S3Code::InvalidArgument, "partNumber and uploadId must be given together")),
+            (false, true, _) => Err(S3Error::argument(
+                "partNumber",
+                query.text("partNumber")?,
+                "This operation does not accept partNumber without uploadId",
+            )),
+            (true, false, _) => Err(not_allowed(method, "UPLOAD")),
         },
         Method::DELETE if upload => Ok(Operation::AbortMultipartUpload),
         Method::DELETE => Ok(Operation::DeleteObject),
         Method::POST if query.has("uploads") => Ok(Operation::CreateMultipartUpload),
         Method::POST if upload => Ok(Operation::CompleteMultipartUpload),
-        _ => Err(S3Code::MethodNotAllowed.into()),
+        _ => Err(not_allowed(method, "OBJECT")),
     }
 }
 
@@ -580,6 +635,18 @@ mod tests {
             ("GET", "/bkt?list-type=3", &[], "400"),
             ("GET", "/bkt?location", &[], "GetBucketLocation"),
             ("GET", "/bkt?uploads", &[], "ListMultipartUploads"),
+            ("PUT", "/bkt?uploads", &[], "405"),
+            ("DELETE", "/bkt?location", &[], "405"),
+            ("PUT", "/bkt?versions", &[], "405"),
+            ("GET", "/bkt?delete", &[], "405"),
+            ("DELETE", "/bkt?delete", &[], "405"),
+            ("GET", "/bkt/k?uploads", &[], "400"),
+            ("GET", "/bkt/k?versions", &[], "400"),
+            ("GET", "/bkt/k", copy, "400"),
+            ("HEAD", "/bkt", copy, "400"),
+            ("DELETE", "/bkt/k", copy, "400"),
+            ("POST", "/bkt/k?uploadId=1", copy, "400"),
+            ("POST", "/bkt/k?uploads", copy, "CreateMultipartUpload"),
             ("GET", "/bkt?encryption", &[], "GetBucketEncryption"),
             ("PUT", "/bkt?encryption", &[], "PutBucketEncryption"),
             ("DELETE", "/bkt?encryption", &[], "DeleteBucketEncryption"),
@@ -634,7 +701,7 @@ mod tests {
             ("PUT", "/bkt/k", copy, "CopyObject"),
             ("PUT", "/bkt/k?uploadId=1&partNumber=1", &[], "UploadPart"),
             ("PUT", "/bkt/k?uploadId=1&partNumber=1", copy, "UploadPartCopy"),
-            ("PUT", "/bkt/k?uploadId=1", &[], "400"),
+            ("PUT", "/bkt/k?uploadId=1", &[], "405"),
             ("PUT", "/bkt/k?partNumber=1", &[], "400"),
             ("PUT", "/bkt/k?annotation=x", &[], "501"),
             ("PUT", "/bkt/k?retention", &[], "PutObjectRetention"),

@@ -8,7 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::Body;
 use s3s::dto::Tagging;
 
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::query::Query;
 use super::xml::{Xml, parse_tagging};
@@ -33,10 +33,10 @@ pub(super) enum Of {
 }
 
 impl Of {
-    const fn most(self) -> (usize, &'static str) {
+    const fn most(self) -> (usize, S3Code, &'static str) {
         match self {
-            Of::Object => (10, "Object tags cannot be greater than 10"),
-            Of::Bucket => (50, "Bucket tag count cannot be greater than 50"),
+            Of::Object => (10, S3Code::InvalidTag, "Object tags cannot be greater than 10"),
+            Of::Bucket => (50, S3Code::BadRequest, "Bucket tag count cannot be greater than 50"),
         }
     }
 }
@@ -122,9 +122,9 @@ pub(super) fn of_document(tagging: Tagging, of: Of) -> Result<Tags, S3Error> {
 /// `InvalidTag` for too many, for keys and values that are too long or have characters that tags may not have, and for keys that are
 /// empty or reserved.
 fn check(tags: &[(String, String)], of: Of) -> Result<(), S3Error> {
-    let (most, message) = of.most();
+    let (most, code, message) = of.most();
     if tags.len() > most {
-        return Err(S3Error::with(S3Code::InvalidTag, message));
+        return Err(S3Error::with(code, message));
     }
     let is_allowed = |text: &str, chars_max: usize| {
         text.chars().count() <= chars_max
@@ -134,7 +134,11 @@ fn check(tags: &[(String, String)], of: Of) -> Result<(), S3Error> {
     };
     for (key, value) in tags {
         let is_reserved = key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED));
-        if key.is_empty() || is_reserved || !is_allowed(key, KEY_CHARS_MAX) {
+        if is_reserved {
+            let message = "System tags cannot be added/updated by requester";
+            return Err(S3Error::with(S3Code::InvalidTag, message));
+        }
+        if key.is_empty() || !is_allowed(key, KEY_CHARS_MAX) {
             let message = "The TagKey you have provided is invalid";
             return Err(S3Error::with(S3Code::InvalidTag, message).detail("TagKey", key.clone()));
         }
@@ -172,7 +176,7 @@ pub(super) fn as_document(tags: &Tags) -> String {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let tags = of_document(parse_tagging(&document)?, Of::Object)?;
     auth::authorize_tags(ops, call, &tags).await?;
     replace(ops, call, tags, StatusCode::OK, EventName::TaggingPut).await

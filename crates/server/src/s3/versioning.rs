@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 use s3s::Body;
 
 use super::answer;
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::listing::{Names, Owners, STANDARD, owner};
 use super::xml::{Xml, parse_versioning};
@@ -50,7 +50,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
     let configuration = parse_versioning(&document)?;
     if configuration.mfa_delete.is_some_and(|mfa| mfa.as_str() == "Enabled") {
         return Err(S3Error::unsupported("MfaDelete"));

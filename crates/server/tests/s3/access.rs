@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gabion_platform::{Clock, SystemClock};
 use gabion_policy::Policy;
 use gabion_server::credentials::{
     Account, AccountName, Credential, CredentialStore, Identity, NoCredential, Principal, SecretKey,
@@ -300,6 +301,59 @@ async fn nobody_locks_his_root_out_whatever_he_says() {
 }
 
 #[tokio::test]
+async fn what_is_no_policy_of_the_bucket_is_refused() {
+    let s3 = server().await;
+    let table = [
+        (allow("'*'", "s3:GetObject", "bkt", ""), "Action does not apply to any resource(s) in statement"),
+        (allow("'*'", "s3:ListBucket", "bkt/*", ""), "Action does not apply to any resource(s) in statement"),
+        (allow("'*'", "s3:GetObject", "other/*", ""), "Policy has invalid resource"),
+        (allow("'*'", "s3:GetObject", "bkt/*", "").replace("arn:aws:s3:::bkt/*", "*"), "Policy has invalid resource"),
+        (allow("'*'", "s3:Frobnicate", "bkt/*", ""), "Policy has invalid action"),
+        (allow("'nobody'", "s3:GetObject", "bkt/*", ""), "Invalid principal in policy"),
+        (statement("Maybe", "'*'", "s3:GetObject", "bkt/*", ""), "Invalid effect: Maybe"),
+        (
+            allow("'*'", "s3:GetObject", "bkt/*", "'StringEquals':{'s3:nonsense':'x'}"),
+            "Policy has an invalid condition key",
+        ),
+        (
+            allow("'*'", "s3:GetObject", "bkt/*", "'StringEquals':{'s3:prefix':'x'}"),
+            "Conditions do not apply to combination of actions and resources in statement",
+        ),
+        (allow("'*'", "s3:GetObject", "bkt/*", "'Equals':{'s3:prefix':'x'}"), "Invalid Condition type : Equals"),
+        (String::new(), "Policies must be valid JSON and the first byte must be '{'"),
+    ];
+    for (policy, message) in table {
+        let answer = put_policy(&s3, &policy).await.refused(400, "MalformedPolicy");
+        assert_eq!(answer.element("Message").as_deref(), Some(message), "{policy}");
+    }
+    s3.get("/bkt?policy").send(&s3).await.refused(404, "NoSuchBucketPolicy");
+}
+
+#[tokio::test]
+async fn policies_are_a_matter_of_the_buckets_account() {
+    let s3 = server().await;
+    put_policy(&s3, &allow("'*'", "s3:*", "bkt*", "")).await.expect(204);
+    for who in [ALT, ""] {
+        by(who, s3.get("/bkt?tagging")).send(&s3).await.refused(404, "NoSuchTagSet");
+        let policy = allow("'*'", "s3:*", "bkt*", "").replace('\'', "\"");
+        for call in [s3.get("/bkt?policy"), s3.put("/bkt?policy").body(policy), s3.delete("/bkt?policy")] {
+            by(who, call).send(&s3).await.refused(405, "MethodNotAllowed");
+        }
+    }
+    by(USER, s3.get("/bkt?policy")).send(&s3).await.expect(200);
+    // Whatever is allowed to everybody, nobody in particular does some things.
+    for call in [
+        s3.post("/bkt/k?uploads"),
+        s3.put("/bkt/k2").header("x-amz-copy-source", "/bkt/k"),
+        s3.put("/bkt?acl").header("x-amz-acl", "private"),
+        s3.get("/bkt?ownershipControls"),
+    ] {
+        by("", call).send(&s3).await.refused(403, "AccessDenied");
+    }
+    by("", s3.put("/bkt/k2").body("x")).send(&s3).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_renaming_reads_deletes_and_puts() {
     let s3 = server().await;
     let rename =
@@ -384,6 +438,48 @@ async fn tags_of_objects_and_requests_decide() {
 }
 
 #[tokio::test]
+async fn what_locks_is_looked_at_in_headers_and_documents() {
+    let s3 = S3::for_users(Arc::new(Users::new())).await;
+    s3.put("/bkt").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let long = "'NumericGreaterThan':{'s3:object-lock-remaining-retention-days':'10'}";
+    let hold = "'StringEquals':{'s3:object-lock-legal-hold':'ON'}";
+    let mode = "'StringEquals':{'s3:object-lock-mode':'COMPLIANCE'}";
+    let statement = |effect: &str, condition: &str| {
+        format!(
+            "{{'Effect':'{effect}','Principal':{},'Action':'s3:*','Resource':'arn:aws:s3:::bkt/*','Condition':{{{condition}}}}}",
+            user_arn("user")
+        )
+    };
+    let statements =
+        [statement("Allow", ""), statement("Deny", long), statement("Deny", hold), statement("Deny", mode)];
+    put_policy(&s3, &format!("{{'Version':'2012-10-17','Statement':[{}]}}", statements.join(","))).await.expect(204);
+    let in_days = |days: i64| {
+        let now_s = i64::try_from(SystemClock.now_ms() / 1000).unwrap();
+        let at = time::OffsetDateTime::from_unix_timestamp(now_s + days * 86_400 - 60).unwrap();
+        at.format(&time::format_description::well_known::Rfc3339).unwrap()
+    };
+    for (mode, days, status) in [("GOVERNANCE", 10, 200), ("GOVERNANCE", 11, 403), ("COMPLIANCE", 1, 403)] {
+        let document =
+            format!("<Retention><Mode>{mode}</Mode><RetainUntilDate>{}</RetainUntilDate></Retention>", in_days(days));
+        s3.put(&format!("/bkt/{mode}{days}")).body("x").send(&s3).await.expect(200);
+        let put = s3.put(&format!("/bkt/{mode}{days}?retention")).body(document).md5();
+        assert_eq!(by(USER, put).send(&s3).await.status, status, "{mode} {days}");
+        let put = s3.put("/bkt/new").body("x").header("x-amz-object-lock-mode", mode).md5();
+        let put = put.header("x-amz-object-lock-retain-until-date", in_days(days));
+        assert_eq!(by(USER, put).send(&s3).await.status, status, "{mode} {days}");
+    }
+    for (hold, status) in [("OFF", 200), ("ON", 403)] {
+        let document = format!("<LegalHold><Status>{hold}</Status></LegalHold>");
+        let put = s3.put("/bkt/k?legal-hold").body(document).md5();
+        assert_eq!(by(USER, put).send(&s3).await.status, status, "{hold}");
+    }
+    // Without such a condition the document is not read for it.
+    s3.delete("/bkt?policy").send(&s3).await.expect(204);
+    by(ALT, s3.put("/bkt/k?legal-hold").body("x")).send(&s3).await.refused(403, "AccessDenied");
+}
+
+#[tokio::test]
 async fn public_access_is_blocked() {
     let s3 = server_with_acls().await;
     s3.get("/bkt?publicAccessBlock").send(&s3).await.refused(404, "NoSuchPublicAccessBlockConfiguration");
@@ -456,6 +552,16 @@ async fn ownership_is_enforced_unless_said_otherwise() {
     for call in unsupported {
         call.send(&s3).await.refused(400, "AccessControlListNotSupported");
     }
+    // Nor do lists that are none.
+    let more: [Call; 3] = [
+        s3.put("/bkt?acl").header("x-amz-acl", "private").header("x-amz-grant-read", "id=nobody"),
+        s3.put("/bkt?acl").header("x-amz-acl", "nonsense"),
+        s3.put("/bkt?acl").body("<Nonsense/>"),
+    ];
+    for call in more {
+        call.send(&s3).await.refused(400, "AccessControlListNotSupported");
+    }
+    s3.put("/bkt?acl").send(&s3).await.refused(400, "MissingSecurityHeader");
     let copy = s3.put("/bkt/n").header("x-amz-copy-source", "/bkt/k");
     copy.clone().header("x-amz-acl", "private").send(&s3).await.refused(400, "AccessControlListNotSupported");
     copy.header("x-amz-acl", "bucket-owner-full-control").send(&s3).await.expect(200);
@@ -515,7 +621,12 @@ async fn acls_are_put_and_shown() {
             .filter(|grant| !grant.is_empty())
             .map(|grant| {
                 let (permission, grantee) = grant.split_once(' ').unwrap();
-                format!("<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\">{grantee}</Grantee><Permission>{permission}</Permission></Grant>")
+                let kind = match grantee.get(..4) {
+                    Some("<URI") => "Group",
+                    Some("<Ema") => "AmazonCustomerByEmail",
+                    _ => "CanonicalUser",
+                };
+                format!("<Grant><Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"{kind}\">{grantee}</Grantee><Permission>{permission}</Permission></Grant>")
             })
             .collect();
         let owner = canonical("own");
@@ -574,6 +685,14 @@ async fn acls_are_put_and_shown() {
             (s3.put(target).body("<AccessControlPolicy/>"), 400, "MalformedACLError"),
             (s3.put(target).body(grants(&format!("LOOK {}", id("alt")))), 400, "MalformedACLError"),
             (s3.put(target).body(grants("").replace(&canonical("own"), &canonical("alt"))), 403, "AccessDenied"),
+            (s3.put(target).body(grants("").replace(&canonical("own"), "nobody")), 400, "InvalidArgument"),
+            // What is no list is refused before it is asked whose it is.
+            (s3.put(target).body(grants("READ ").replace(&canonical("own"), "nobody")), 400, "MalformedACLError"),
+            (
+                s3.put(target).body(grants(&format!("READ {}", id("alt"))).replace("CanonicalUser", "Group")),
+                400,
+                "MalformedACLError",
+            ),
         ];
         for (call, status, code) in refused {
             call.send(&s3).await.refused(status, code);

@@ -9,11 +9,18 @@ async fn buckets_live_and_die() {
     let s3 = S3::new().await;
     let created = s3.put("/bkt").send(&s3).await.expect(200);
     assert_eq!(created.header("location"), Some("/bkt"));
+    assert_eq!(created.header("x-amz-bucket-arn"), Some("arn:aws:s3:::bkt"));
     let head = s3.head("/bkt").send(&s3).await.expect(200);
     assert_eq!(head.header("x-amz-bucket-region"), Some("us-east-1"));
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     s3.delete("/bkt").send(&s3).await.refused(409, "BucketNotEmpty");
     s3.delete("/bkt/k").send(&s3).await.expect(204);
+    let versions = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    s3.put("/other").send(&s3).await.expect(200);
+    s3.put("/other?versioning").body(versions).send(&s3).await.expect(200);
+    s3.delete("/other/k").send(&s3).await.expect(204);
+    let refused = s3.delete("/other").send(&s3).await.refused(409, "BucketNotEmpty");
+    assert!(refused.element("Message").unwrap().ends_with("You must delete all versions in the bucket."));
     s3.delete("/bkt").send(&s3).await.expect(204);
     s3.delete("/bkt").send(&s3).await.refused(404, "NoSuchBucket");
     assert!(s3.head("/bkt").send(&s3).await.expect(404).body.is_empty());
@@ -79,6 +86,11 @@ async fn buckets_are_listed_in_pages() {
     let page = s3.get(&format!("/?prefix=a&max-buckets=2&continuation-token={token}")).send(&s3).await.expect(200);
     assert_eq!((page.elements("Name"), page.element("ContinuationToken")), (vec!["abc".to_owned()], None));
     assert!(s3.get("/?bucket-region=eu-west-1").send(&s3).await.expect(200).elements("Name").is_empty());
-    s3.get("/?max-buckets=0").send(&s3).await.refused(400, "InvalidArgument");
+    for max in ["0", "-3", "10001", "many"] {
+        let refused = s3.get(&format!("/?max-buckets={max}")).send(&s3).await.refused(400, "InvalidArgument");
+        let message = "Argument max-buckets must be an integer between 1 and 10000.";
+        assert_eq!(refused.element("Message").as_deref(), Some(message));
+        assert_eq!(refused.element("ArgumentValue").as_deref(), Some(max));
+    }
     s3.get("/?continuation-token=rubbish").send(&s3).await.refused(400, "InvalidArgument");
 }

@@ -13,7 +13,7 @@ async fn buckets_have_tags() {
     s3.get("/bkt?tagging").send(&s3).await.refused(404, "NoSuchTagSet");
     s3.put("/bkt?tagging").body(tags(50)).md5().send(&s3).await.expect(204);
     assert_eq!(s3.get("/bkt?tagging").send(&s3).await.expect(200).elements("Key").len(), 50);
-    s3.put("/bkt?tagging").body(tags(51)).send(&s3).await.refused(400, "InvalidTag");
+    s3.put("/bkt?tagging").body(tags(51)).send(&s3).await.refused(400, "BadRequest");
     let twice = "<Tagging><TagSet><Tag><Key>a</Key><Value/></Tag><Tag><Key>a</Key><Value/></Tag></TagSet></Tagging>";
     s3.put("/bkt?tagging").body(twice).send(&s3).await.refused(400, "InvalidTag");
     s3.put("/bkt?tagging").body("<Tagging/>").send(&s3).await.refused(400, "MalformedXML");
@@ -73,6 +73,29 @@ async fn what_no_bucket_has_is_not_there() {
     for query in ["replication", "accelerate", "abac", "metrics"] {
         s3.get(&format!("/none?{query}")).send(&s3).await.refused(404, "NoSuchBucket");
     }
+}
+
+#[tokio::test]
+async fn documents_must_be_there() {
+    let s3 = S3::with_bucket().await;
+    for query in [
+        "cors",
+        "encryption",
+        "inventory&id=x",
+        "lifecycle",
+        "logging",
+        "notification",
+        "object-lock",
+        "ownershipControls",
+        "publicAccessBlock",
+        "requestPayment",
+        "tagging",
+        "versioning",
+        "website",
+    ] {
+        s3.put(&format!("/bkt?{query}")).send(&s3).await.refused(400, "MissingRequestBodyError");
+    }
+    s3.put("/bkt?acl").send(&s3).await.refused(400, "MissingSecurityHeader");
 }
 
 #[tokio::test]

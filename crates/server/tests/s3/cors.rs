@@ -79,7 +79,14 @@ async fn browsers_ask_before_without_a_signature() {
     }
     s3.put("/other").send(&s3).await.expect(200);
     preflight(&s3, "/other/k", "https://a.page.test", "GET", "").await.refused(403, "AccessForbidden");
-    preflight(&s3, "/none/k", "https://a.page.test", "GET", "").await.refused(403, "AccessForbidden");
+    for (target, kind) in [("/none/k", "OBJECT"), ("/none", "BUCKET")] {
+        let answer = preflight(&s3, target, "https://a.page.test", "GET", "").await.refused(403, "AccessForbidden");
+        let told = ["Message", "Method", "ResourceType"].map(|name| answer.element(name).unwrap());
+        assert_eq!(told, ["CORSResponse: Bucket not found", "GET", kind]);
+    }
+    let bad = preflight(&s3, "/bkt/k", "https://a.page.test", "PUT", "x-amz-date,a b").await.refused(400, "BadRequest");
+    let message = "Access-Control-Request-Headers &quot;a b&quot; contains invalid character.";
+    assert!(bad.text().contains(message), "{}", bad.text());
 }
 
 #[tokio::test]

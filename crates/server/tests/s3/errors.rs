@@ -60,6 +60,42 @@ async fn what_is_not_served_is_not_implemented() {
 }
 
 #[tokio::test]
+async fn what_is_no_request_is_told_to_everybody() {
+    let s3 = S3::with_bucket().await;
+    let table: [(&str, &str, &str, u16, &str); 11] = [
+        ("POST", "/", "", 405, "MethodNotAllowed"),
+        ("POST", "/bkt/k", "", 405, "MethodNotAllowed"),
+        ("DELETE", "/bkt?location", "", 405, "MethodNotAllowed"),
+        ("PUT", "/bkt?delete", "", 405, "MethodNotAllowed"),
+        ("PUT", "/bkt/k?uploadId=x", "", 405, "MethodNotAllowed"),
+        ("PUT", "/bkt/k?partNumber=1", "", 400, "InvalidArgument"),
+        ("GET", "/bkt/k?uploads", "", 400, "InvalidRequest"),
+        ("GET", "/bkt/k?versions", "", 400, "InvalidRequest"),
+        ("GET", "/bkt/k", "bkt/other", 400, "InvalidArgument"),
+        ("POST", "/bkt", "", 412, "PreconditionFailed"),
+        // But not what there is.
+        ("PUT", "/bkt?replication", "", 403, "AccessDenied"),
+    ];
+    for sign in [Sign::Not, Sign::Header] {
+        for (method, target, source, status, code) in table {
+            let call = s3.call(method, target).sign(sign);
+            let call = if source.is_empty() { call } else { call.header("x-amz-copy-source", source) };
+            let answer = call.send(&s3).await;
+            match (sign, code) {
+                (Sign::Header, "AccessDenied") => answer.refused(501, "NotImplemented"),
+                _ => answer.refused(status, code),
+            };
+        }
+    }
+    let answer = s3.call("PATCH", "/bkt?acl").send(&s3).await.refused(405, "MethodNotAllowed");
+    assert_eq!(
+        (answer.element("Method").as_deref(), answer.element("ResourceType").as_deref()),
+        (Some("PATCH"), Some("ACL"))
+    );
+    s3.head("/bkt").send(&s3).await.expect(200);
+}
+
+#[tokio::test]
 async fn headers_that_are_not_served_are_not_ignored() {
     let s3 = S3::with_bucket().await;
     let put = |name: &str, value: &str| s3.put("/bkt/k").body("x").header(name, value).send(&s3);

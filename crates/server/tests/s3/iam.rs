@@ -114,6 +114,55 @@ async fn users_live_and_die() {
 }
 
 #[tokio::test]
+async fn tools_find_what_they_look_for() {
+    let s3 = S3::with_iam().await;
+    let (root, ann) = (Signer::root(), user(&s3, "ann").await);
+    let trust =
+        r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}}"#;
+    root.iam(&s3, "CreateRole", &[("RoleName", "r"), ("AssumeRolePolicyDocument", trust)]).await.expect(200);
+    let (policy, tag) = (allow("s3:*"), ("Tags.member.1.Key", "team"));
+    let made = root.iam(&s3, "CreatePolicy", &[("PolicyName", "p"), ("PolicyDocument", &policy)]).await.expect(200);
+    let arn = made.element("Arn").unwrap();
+    let of_policy = [("PolicyArn", arn.as_str())];
+    let none = root.iam(&s3, "ListEntitiesForPolicy", &of_policy).await.expect(200);
+    assert_eq!((none.elements("UserName").len(), none.elements("RoleName").len()), (0, 0));
+    root.iam(&s3, "AttachUserPolicy", &[("UserName", "ann"), of_policy[0]]).await.expect(200);
+    root.iam(&s3, "PutRolePermissionsBoundary", &[("RoleName", "r"), ("PermissionsBoundary", &arn)]).await.expect(200);
+    let attached = root.iam(&s3, "ListEntitiesForPolicy", &of_policy).await.expect(200);
+    assert_eq!((attached.elements("UserName"), attached.elements("RoleName").len()), (vec!["ann".to_owned()], 0));
+    let bounds = [of_policy[0], ("PolicyUsageFilter", "PermissionsBoundary")];
+    let bounds = root.iam(&s3, "ListEntitiesForPolicy", &bounds).await.expect(200);
+    assert_eq!((bounds.elements("UserName").len(), bounds.elements("RoleName")), (0, vec!["r".to_owned()]));
+    let roles = [of_policy[0], ("EntityFilter", "Role")];
+    assert_eq!(root.iam(&s3, "ListEntitiesForPolicy", &roles).await.expect(200).elements("UserName").len(), 0);
+    root.iam(&s3, "ListEntitiesForPolicy", &[("PolicyArn", "arn:aws:iam::1:policy/no")])
+        .await
+        .refused(404, "NoSuchEntity");
+
+    root.iam(&s3, "TagPolicy", &[of_policy[0], tag, ("Tags.member.1.Value", "a")]).await.expect(200);
+    assert_eq!(root.iam(&s3, "ListPolicyTags", &of_policy).await.expect(200).elements("Key"), ["team"]);
+    root.iam(&s3, "UntagPolicy", &[of_policy[0], ("TagKeys.member.1", "team")]).await.expect(200);
+    assert!(root.iam(&s3, "ListPolicyTags", &of_policy).await.expect(200).elements("Key").is_empty());
+
+    let used = root.iam(&s3, "GetAccessKeyLastUsed", &[("AccessKeyId", ann.access_key)]).await.expect(200);
+    assert_eq!((used.element("UserName").as_deref(), used.element("Region").as_deref()), (Some("ann"), Some("N/A")));
+    root.iam(&s3, "GetAccessKeyLastUsed", &[("AccessKeyId", "AKNONE")]).await.refused(404, "NoSuchEntity");
+    let of_ann = [("UserName", "ann")];
+    for action in ["ListMFADevices", "ListSSHPublicKeys", "ListSigningCertificates", "ListServiceSpecificCredentials"] {
+        root.iam(&s3, action, &of_ann).await.expect(200);
+        root.iam(&s3, action, &[("UserName", "none")]).await.refused(404, "NoSuchEntity");
+        ann.iam(&s3, action, &of_ann).await.refused(403, "AccessDenied");
+    }
+    root.iam(&s3, "ListInstanceProfilesForRole", &[("RoleName", "r")]).await.expect(200);
+    root.iam(&s3, "ListAccountAliases", &[]).await.expect(200);
+    for (action, fields) in
+        [("GetLoginProfile", &of_ann[..]), ("DeleteLoginProfile", &of_ann), ("GetAccountPasswordPolicy", &[])]
+    {
+        root.iam(&s3, action, fields).await.refused(404, "NoSuchEntity");
+    }
+}
+
+#[tokio::test]
 async fn what_no_policy_allows_is_refused() {
     let s3 = S3::with_iam().await;
     let (root, ann) = (Signer::root(), user(&s3, "ann").await);

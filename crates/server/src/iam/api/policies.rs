@@ -10,7 +10,7 @@ use super::super::state::Tenant;
 use super::super::{Iam, builtin, ids};
 use super::managed::{own, uses};
 use super::names::{Kind, check_document};
-use super::{Ask, Reply, encoded, names, nothing, page, roles, tenant, write_tags};
+use super::{Ask, Reply, add_tags, encoded, names, nothing, page, remove_tags, roles, tags_page, tenant, write_tags};
 use crate::s3::{Xml, date};
 
 /// Most managed policies of an account, as on AWS.
@@ -225,6 +225,32 @@ pub(super) async fn delete_version(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, I
             return Err(IamError::delete_conflict("Cannot delete the default version of a policy."));
         }
         policy.versions.retain(|version| version.number != number);
+        Ok(())
+    })
+    .await?;
+    Ok(nothing())
+}
+
+pub(super) async fn list_tags(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
+    let arn = ask.form.required("PolicyArn")?;
+    ask.authorize("iam:ListPolicyTags", arn)?;
+    let (_, tenant) = tenant(iam, ask)?;
+    if builtin::find(arn).is_some() {
+        return Ok(tags_page(&[]));
+    }
+    Ok(tags_page(&tenant.policy(arn)?.named.tags))
+}
+
+pub(super) async fn tag(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
+    let tags = ask.form.tags("Tags")?;
+    change(iam, ask, "iam:TagPolicy", move |policy, _| add_tags(&mut policy.named.tags, tags)).await?;
+    Ok(nothing())
+}
+
+pub(super) async fn untag(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, IamError> {
+    let keys = ask.form.list("TagKeys");
+    change(iam, ask, "iam:UntagPolicy", move |policy, _| {
+        remove_tags(&mut policy.named.tags, &keys);
         Ok(())
     })
     .await?;

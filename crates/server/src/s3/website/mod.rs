@@ -10,7 +10,7 @@ mod serve;
 use http::{HeaderName, Response};
 use s3s::Body;
 
-use super::body::{self, DocumentDigests};
+use super::body;
 use super::call::Call;
 use super::configs;
 use crate::error::{S3Code, S3Error};
@@ -23,6 +23,8 @@ pub(super) use serve::{Visit, serve};
 pub(super) const NAME: &str = "website";
 /// Where an object sends those who read it on a website.
 pub(super) const REDIRECT_LOCATION: HeaderName = HeaderName::from_static("x-amz-website-redirect-location");
+/// Largest document, in bytes.
+const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
 /// Longest place to which an object may send a browser, in bytes.
 const REDIRECT_BYTES_MAX: usize = 2048;
 
@@ -43,7 +45,11 @@ pub(super) fn redirect_location(call: &Call) -> Result<Option<String>, S3Error> 
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::required(call).await?;
+    if document.len() > DOCUMENT_BYTES_MAX {
+        let most = DOCUMENT_BYTES_MAX.to_string();
+        return Err(S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", most));
+    }
     let (_, kept) = Website::parse(&document)?;
     configs::put(ops, call, NAME, kept).await
 }

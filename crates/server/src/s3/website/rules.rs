@@ -96,6 +96,11 @@ fn malformed() -> S3Error {
     S3Code::MalformedXML.into()
 }
 
+/// A status in a document.
+fn number(text: &str) -> Result<u16, S3Error> {
+    text.parse().map_err(|_| malformed())
+}
+
 impl Website {
     /// Reads and checks a document; gives it as it is kept, too.
     ///
@@ -154,8 +159,8 @@ impl RoutingRule {
         let (prefix, error) = match &rule.condition {
             None => (None, None),
             Some(condition) => {
-                let error = condition.http_error_code_returned_equals.as_deref().map(|code| match code.parse() {
-                    Ok(code @ 400..=599) => Ok(code),
+                let error = condition.http_error_code_returned_equals.as_deref().map(|code| match number(code)? {
+                    code @ (400..=417 | 500..=505) => Ok(code),
                     _ => {
                         let message =
                             format!("The provided HTTP error code ({code}) is not valid. Valid codes are 4XX or 5XX.");
@@ -182,8 +187,8 @@ impl RoutingRule {
         };
         let code = match redirect.http_redirect_code.as_deref() {
             None => StatusCode::MOVED_PERMANENTLY,
-            Some(text) => match text.parse::<u16>() {
-                Ok(code @ 301..=399) => StatusCode::from_u16(code).map_err(|_| malformed())?,
+            Some(text) => match number(text)? {
+                code @ (301..=305 | 307 | 308) => StatusCode::from_u16(code).map_err(|_| malformed())?,
                 _ => {
                     let message = format!(
                         "The provided HTTP redirect code ({text}) is not valid. Valid codes are 3XX except 300."
@@ -279,7 +284,15 @@ mod tests {
                 "<HostName>h</HostName>",
                 InvalidRequest,
             ),
+            (
+                "<HttpErrorCodeReturnedEquals>418</HttpErrorCodeReturnedEquals>",
+                "<HostName>h</HostName>",
+                InvalidRequest,
+            ),
+            ("<HttpErrorCodeReturnedEquals>4xx</HttpErrorCodeReturnedEquals>", "<HostName>h</HostName>", MalformedXML),
             ("", "<HttpRedirectCode>300</HttpRedirectCode>", InvalidRequest),
+            ("", "<HttpRedirectCode>306</HttpRedirectCode>", InvalidRequest),
+            ("", "<HttpRedirectCode>3xx</HttpRedirectCode>", MalformedXML),
             ("", "<ReplaceKeyWith>a</ReplaceKeyWith><ReplaceKeyPrefixWith>b</ReplaceKeyPrefixWith>", InvalidRequest),
             ("", "<Protocol>gopher</Protocol>", InvalidRequest),
         ] {

@@ -15,6 +15,7 @@ use crate::http::Peer;
 use crate::s3::answer;
 use crate::s3::call::Call;
 use crate::s3::content::Content;
+use crate::s3::cors;
 use crate::s3::dispatch::Dispatch;
 use crate::s3::query::Query;
 use crate::s3::route::{Operation, Routed};
@@ -33,6 +34,8 @@ pub(crate) struct Visit {
     pub(crate) bucket: String,
     /// The path, decoded.
     pub(crate) path: String,
+    /// The query, as it was sent: it goes along where a browser is sent elsewhere.
+    pub(crate) query: Option<String>,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     /// Who reads: nobody.
@@ -58,11 +61,15 @@ pub(crate) async fn serve(dispatch: &Dispatch, visit: Visit) -> Response<Body> {
 }
 
 async fn answered(dispatch: &Dispatch, visit: &Visit) -> Result<Response<Body>, S3Error> {
-    if ![Method::GET, Method::HEAD].contains(&visit.method) {
-        return Err(S3Code::MethodNotAllowed.into());
-    }
     let bucket = BucketName::new(&visit.bucket)
         .map_err(|_| S3Error::new(S3Code::NoSuchBucket).detail("BucketName", visit.bucket.clone()))?;
+    if visit.method == Method::OPTIONS {
+        return cors::preflight(&dispatch.ops, &bucket, &visit.headers, true);
+    }
+    if ![Method::GET, Method::HEAD].contains(&visit.method) {
+        let error = S3Error::new(S3Code::MethodNotAllowed).detail("Method", visit.method.as_str());
+        return Err(error.detail("ResourceType", "OBJECT"));
+    }
     let settings = dispatch.ops.settings(&bucket)?;
     let website = match &settings.website {
         Some(website) => website.as_ref().map_err(Clone::clone)?,
@@ -144,8 +151,9 @@ async fn read(
     head_only: bool,
 ) -> Result<Response<Body>, S3Error> {
     let key = ObjectKey::new(key).map_err(|_| S3Error::new(S3Code::NoSuchKey))?;
+    let operation = if head_only { Operation::HeadObject } else { Operation::GetObject };
     let routed = Routed {
-        operation: Ok(if head_only { Operation::HeadObject } else { Operation::GetObject }),
+        operation: Ok(operation),
         bucket: Some(bucket.clone()),
         key: Some(key.clone()),
         query: Query::default(),
@@ -164,7 +172,7 @@ async fn read(
         }
     }
     let mut call = Call::new(routed, Arc::clone(&visit.caller), headers, Content::default(), None);
-    let outcome = dispatch.run(&mut call).await;
+    let outcome = dispatch.read_page(&mut call, operation).await;
     outcome.map_err(|error| if error.code == S3Code::NoSuchKey { error.detail("Key", key.as_str()) } else { error })
 }
 
@@ -172,7 +180,9 @@ fn sent_to(target: &Target, visit: &Visit) -> Response<Body> {
     let scheme = target.protocol.map_or(visit.scheme(), |protocol| protocol.as_str());
     let host = target.host.as_deref().or_else(|| visit.host.to_str().ok()).unwrap_or_default();
     let mut response = answer::empty(target.code);
-    answer::set(&mut response, LOCATION, format!("{scheme}://{host}/{}", utf8_percent_encode(&target.key, PATH)));
+    let query = visit.query.as_deref().map(|query| format!("?{query}")).unwrap_or_default();
+    let key = utf8_percent_encode(&target.key, PATH);
+    answer::set(&mut response, LOCATION, format!("{scheme}://{host}/{key}{query}"));
     response
 }
 
