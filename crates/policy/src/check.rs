@@ -148,7 +148,7 @@ const S3_KEYS: &[&str] = &[
 fn is_known_key(key: &str) -> bool {
     let Some(name) = key.strip_prefix("s3:") else { return true };
     let is_one = |known: &&str| if known.ends_with('/') { name.starts_with(*known) } else { name == *known };
-    name.starts_with("x-amz-") || S3_KEYS.iter().any(|known| is_one(&known))
+    name.starts_with("x-amz-") || S3_KEYS.iter().any(is_one)
 }
 
 /// Whether a pattern may name a bucket, or an object: what holds a slash names no bucket, and what can not hold one no object.
