@@ -90,7 +90,7 @@ async fn they_are_refused_as_on_aws() {
     put(document(&[("aws:k", "")])).await.refused(400, "InvalidTag");
     put(document(&[("a", "1"), ("a", "2")])).await.refused(400, "InvalidTag");
     put("<Tagging>".into()).await.refused(400, "MalformedXML");
-    put(String::new()).await.refused(400, "MalformedXML");
+    put(String::new()).await.refused(400, "MissingRequestBodyError");
     assert_eq!(shown(&s3, "/bkt/k?tagging").await.len(), 10);
     let with = |header: &str| s3.put("/bkt/new").body("x").header("x-amz-tagging", header).send(&s3);
     with("a=1&a=2").await.refused(400, "InvalidArgument");
