@@ -1,6 +1,6 @@
 //! Adapters of the operations on buckets themselves.
 
-use gabion_store::{ConfigScope, Versioning};
+use gabion_store::ConfigScope;
 use gabion_types::BucketName;
 use gabion_types::limits::BUCKETS_MAX;
 use http::header::LOCATION;
@@ -148,12 +148,6 @@ pub(super) async fn location(ops: &Ops, call: &Call) -> Result<Response<Body>, S
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    match bucket::delete(ops, &call.bucket()?).await {
-        Err(error) if error.code == S3Code::BucketNotEmpty => {
-            let keeps_versions = call.settings(ops)?.versioning != Versioning::Never;
-            let message = format!("{} You must delete all versions in the bucket.", error.message);
-            Err(if keeps_versions { S3Error { message: message.into(), ..error } } else { error })
-        }
-        outcome => outcome.map(|()| answer::empty(StatusCode::NO_CONTENT)),
-    }
+    bucket::delete(ops, &call.bucket()?).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT))
 }
