@@ -278,5 +278,5 @@ def test_tags(s3, bucket):
     s3.delete_object_tagging(Bucket=bucket, Key="k")
     assert shown("k") == {} and s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"x"
     many = {"TagSet": [{"Key": str(number), "Value": ""} for number in range(11)]}
-    assert refusal(s3.put_object_tagging, Bucket=bucket, Key="k", Tagging=many) == (400, "InvalidTag")
+    assert refusal(s3.put_object_tagging, Bucket=bucket, Key="k", Tagging=many) == (400, "BadRequest")
     assert refusal(s3.get_object_tagging, Bucket=bucket, Key="none") == (404, "NoSuchKey")

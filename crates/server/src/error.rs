@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use gabion_store::{BodyError, DigestKind, KeyError, StoreError};
+use gabion_store::{BodyError, DigestKind, KeyError, StoreError, VersionId};
 use http::header::{ALLOW, CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 
@@ -295,6 +295,7 @@ impl From<StoreError> for S3Error {
         match error {
             StoreError::NoSuchBucket => Self::new(S3Code::NoSuchBucket),
             StoreError::NoSuchKey => Self::new(S3Code::NoSuchKey),
+            StoreError::NoSuchVersion(VersionId::ELSEWHERE) => Self::new(S3Code::NoSuchVersion),
             StoreError::NoSuchVersion(version) => {
                 Self::new(S3Code::NoSuchVersion).detail("VersionId", version.to_string())
             }
@@ -342,6 +343,12 @@ impl From<StoreError> for S3Error {
                 S3Code::BadDigest,
                 format!("The {algorithm} you specified did not match the calculated checksum."),
             ),
+            StoreError::BadDigest(DigestKind::PartChecksum(algorithm, part_number)) => {
+                let algorithm = algorithm.as_str().to_ascii_lowercase();
+                let message =
+                    format!("The {algorithm} you specified for part {part_number} did not match what we received.");
+                Self::with(S3Code::BadDigest, message)
+            }
             StoreError::InvalidRequest(message) => Self::request(message),
             StoreError::Body(error) => error.into(),
             StoreError::Key(error) => error.into(),
@@ -370,7 +377,7 @@ impl From<StoreError> for S3Error {
 
 #[cfg(test)]
 mod tests {
-    use gabion_store::{ChecksumAlgorithm, Etag, VersionId};
+    use gabion_store::{ChecksumAlgorithm, Etag};
 
     use super::*;
 
@@ -407,6 +414,7 @@ mod tests {
             (StoreError::IdempotencyMismatch, 400, "IdempotencyParameterMismatch"),
             (StoreError::BadDigest(DigestKind::Md5), 400, "BadDigest"),
             (StoreError::BadDigest(DigestKind::Checksum(ChecksumAlgorithm::Crc32)), 400, "BadDigest"),
+            (StoreError::BadDigest(DigestKind::PartChecksum(ChecksumAlgorithm::Sha256, 1)), 400, "BadDigest"),
             (StoreError::InvalidRequest("text".into()), 400, "InvalidRequest"),
             (StoreError::Body(BodyError::Incomplete), 400, "IncompleteBody"),
             (StoreError::Body(BodyError::Sha256Mismatch), 400, "XAmzContentSHA256Mismatch"),

@@ -203,6 +203,8 @@ pub enum DigestKind {
     Md5,
     /// `x-amz-checksum-*`.
     Checksum(gabion_erasure::ChecksumAlgorithm),
+    /// That of a part, which a completion names by its number: the part has none of the kind.
+    PartChecksum(gabion_erasure::ChecksumAlgorithm, u16),
 }
 
 impl std::fmt::Display for DigestKind {
@@ -210,6 +212,7 @@ impl std::fmt::Display for DigestKind {
         match self {
             DigestKind::Md5 => f.write_str("Content-MD5"),
             DigestKind::Checksum(algorithm) => f.write_str(algorithm.as_str()),
+            DigestKind::PartChecksum(algorithm, part_number) => write!(f, "{algorithm} of part {part_number}"),
         }
     }
 }

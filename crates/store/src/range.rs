@@ -1,7 +1,7 @@
 //! Byte ranges of reads, as pure functions.
 //!
 //! Source: RFC 9110 §14.1.2, and AWS S3 where it is narrower: a header that asks for several ranges, or that is
-//! malformed, is ignored and the whole object is sent.
+//! malformed (white space among the numbers included), is ignored and the whole object is sent; so are the last bytes of an empty object.
 
 use crate::StoreError;
 
@@ -44,11 +44,10 @@ impl RangeRequest {
     #[must_use]
     pub fn parse(value: &str) -> Option<Self> {
         let (unit, spec) = value.trim().split_once('=')?;
-        if !unit.trim().eq_ignore_ascii_case("bytes") || spec.contains(',') {
+        if !unit.eq_ignore_ascii_case("bytes") || spec.contains(',') {
             return None;
         }
-        let (first, last) = spec.trim().split_once('-')?;
-        match (first.trim(), last.trim()) {
+        match spec.split_once('-')? {
             ("", count) => Some(RangeRequest::Last(number(count)?)),
             (first, "") => Some(RangeRequest::From(number(first)?)),
             (first, last) => {
@@ -66,18 +65,19 @@ impl RangeRequest {
         (first <= last).then_some(ByteRange { first, last })
     }
 
-    /// The bytes of an object of `size` bytes that it means.
+    /// The bytes of an object of `size` bytes that it means; nothing when all of it is to be sent as if no range was asked for.
     ///
     /// # Errors
     /// `InvalidRange` when there are none.
-    pub fn resolve(self, size: u64) -> Result<ByteRange, StoreError> {
+    pub fn resolve(self, size: u64) -> Result<Option<ByteRange>, StoreError> {
         let (first, last) = match self {
             RangeRequest::Between(first, last) => (first, last.min(size.wrapping_sub(1))),
             RangeRequest::From(first) => (first, size.wrapping_sub(1)),
             RangeRequest::Last(0) => return Err(StoreError::InvalidRange { size }),
+            RangeRequest::Last(_) if size == 0 => return Ok(None),
             RangeRequest::Last(count) => (size.saturating_sub(count), size.wrapping_sub(1)),
         };
-        if first >= size { Err(StoreError::InvalidRange { size }) } else { Ok(ByteRange { first, last }) }
+        if first >= size { Err(StoreError::InvalidRange { size }) } else { Ok(Some(ByteRange { first, last })) }
     }
 }
 
@@ -105,10 +105,20 @@ mod tests {
             ("bytes=-99", 10, "0-9"),
             ("bytes=-0", 10, "416"),
             ("bytes=0-", 0, "416"),
-            ("bytes=-1", 0, "416"),
+            ("bytes=0-0", 0, "416"),
+            ("bytes=-1", 0, "all"),
+            ("bytes=-0", 0, "416"),
             ("bytes=0-99999999999999999999999", 10, "0-9"),
             ("BYTES=1-2", 10, "1-2"),
-            ("bytes = 1-2", 10, "1-2"),
+            (" bytes=1-2 ", 10, "1-2"),
+            ("bytes=00-01", 10, "0-1"),
+            ("bytes = 1-2", 10, "all"),
+            ("bytes= -1", 10, "all"),
+            ("bytes=0 -1", 10, "all"),
+            ("bytes=1- 2", 10, "all"),
+            ("bytes=--1", 10, "all"),
+            ("bytes=0--1", 10, "all"),
+            ("bytes=,", 10, "all"),
             ("bytes=5-2", 10, "all"),
             ("bytes=0-1,3-4", 10, "all"),
             ("bytes=-", 10, "all"),
@@ -120,8 +130,8 @@ mod tests {
         ];
         for (header, size, expected) in table {
             let got = match RangeRequest::parse(header).map(|range| range.resolve(size)) {
-                None => "all".into(),
-                Some(Ok(range)) => format!("{}-{}", range.first, range.last),
+                None | Some(Ok(None)) => "all".into(),
+                Some(Ok(Some(range))) => format!("{}-{}", range.first, range.last),
                 Some(Err(_)) => "416".into(),
             };
             assert_eq!(got, expected, "{header} of {size}");

@@ -70,7 +70,7 @@ pub(crate) async fn many(ops: &Ops, request: Request) -> Result<Response, S3Erro
             }
         };
         let version = object.version.as_deref().map(str::parse::<VersionId>).transpose();
-        let version = version.map_err(|_| S3Error::with(S3Code::NoSuchVersion, "Invalid version id specified"));
+        let version = version.map_err(|_| S3Error::from(S3Code::NoSuchVersion));
         let refused = match (named, version) {
             (Ok(key), Ok(version)) => {
                 deletes.push(DeleteObject {

@@ -1,6 +1,6 @@
 //! GetObject and HeadObject.
 
-use gabion_store::{GetObject, ObjectRead};
+use gabion_store::{ChecksumKind, GetObject, ObjectRead};
 
 use super::Ops;
 use super::checksums::{ShownChecksum, shown};
@@ -18,7 +18,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) read: ObjectRead,
-    /// Checksums of exactly the bytes that are sent: of a range there is none.
+    /// Checksums of exactly the bytes that are sent: of a range that is not all there is none, nor of a part whose object has one of all its bytes.
     pub(crate) checksums: Vec<ShownChecksum>,
     /// `x-amz-mp-parts-count`, when a part was asked for.
     pub(crate) parts_count: Option<u32>,
@@ -52,12 +52,19 @@ fn check(request: &Request) -> Result<(), S3Error> {
 }
 
 fn response(read: ObjectRead, checksums: bool) -> Response {
-    let checksums = match (&read.part, read.range) {
-        _ if !checksums => Vec::new(),
-        (Some(part), _) if read.info.parts_count.is_some() => shown(&part.checksums, None),
-        (None, Some(_)) => Vec::new(),
-        _ => shown(&read.info.checksums, read.info.parts_count),
-    };
+    let checksums = if checksums { checksums_of(&read) } else { Vec::new() };
     let parts_count = read.part.as_ref().and(read.info.parts_count);
     Response { read, checksums, parts_count }
+}
+
+fn checksums_of(read: &ObjectRead) -> Vec<ShownChecksum> {
+    let kind = read.info.checksums.first().map(|checksum| checksum.kind);
+    match &read.part {
+        Some(part) if kind == Some(ChecksumKind::Composite) => {
+            let of_part = shown(&part.checksums, None);
+            of_part.into_iter().map(|checksum| ShownChecksum { kind: ChecksumKind::Composite, ..checksum }).collect()
+        }
+        _ if read.len == read.info.size => shown(&read.info.checksums, read.info.parts_count),
+        _ => Vec::new(),
+    }
 }

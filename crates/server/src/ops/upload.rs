@@ -1,13 +1,14 @@
 //! CreateMultipartUpload, CompleteMultipartUpload, AbortMultipartUpload.
 
 use gabion_store::{
-    ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, Encrypt, Encryption, PutResult, SecretKey, UploadRef,
+    ChecksumAlgorithm, ChecksumKind, CompleteUpload, CreateUpload, Encrypt, Encryption, ListParts, PutResult,
+    SecretKey, UploadRef,
 };
 use gabion_types::UploadId;
 
 use super::Ops;
 use super::checksums::kind_name;
-use crate::error::S3Error;
+use crate::error::{S3Code, S3Error};
 
 /// An upload that was begun.
 #[derive(Debug)]
@@ -73,6 +74,20 @@ pub(crate) async fn complete(
 /// `NoSuchUpload`.
 pub(crate) async fn abort(ops: &Ops, target: UploadRef) -> Result<(), S3Error> {
     Ok(ops.store.abort_upload(target).await?)
+}
+
+/// AbortMultipartUpload of an upload that must have been begun in a given second.
+///
+/// # Errors
+/// `NoSuchUpload`, `PreconditionFailed`.
+pub(crate) async fn abort_if_initiated(ops: &Ops, target: UploadRef, initiated_ms: u64) -> Result<(), S3Error> {
+    // When it was begun never changes: nothing comes between the look and the deed.
+    let look = ListParts { target: target.clone(), after: 0, max: 0 };
+    let upload = ops.store.list_parts(look).await?.upload;
+    if upload.created_ms / 1000 != initiated_ms / 1000 {
+        return Err(S3Error::new(S3Code::PreconditionFailed).detail("Condition", "x-amz-if-match-initiated-time"));
+    }
+    abort(ops, target).await
 }
 
 #[cfg(test)]

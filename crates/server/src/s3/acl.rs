@@ -330,7 +330,8 @@ pub(super) async fn get_of_object(ops: &Ops, call: &Call) -> Result<Response<Bod
 pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let (bucket, key, version) = (call.bucket()?, call.key()?, call.version()?);
     let (settings, bucket_owner) = owned(ops, &bucket)?;
-    let attributes = ops.store.object_info(&bucket, &key, version).await?.attributes;
+    let info = ops.store.object_info(&bucket, &key, version).await;
+    let attributes = info.map_err(versioning::marker_is_told)?.attributes;
     let has_acls = settings.access.ownership.ownership(ops.object_ownership).has_acls();
     let owner = attributes.owner.filter(|_| has_acls).unwrap_or_else(|| bucket_owner.clone());
     let owners = Owners { own: &owner, bucket: &bucket_owner };
@@ -346,7 +347,8 @@ pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response
         attributes.acl = stored;
         Ok(())
     };
-    let info = ops.store.update_attributes(bucket, key, version, change).await?;
+    let info = ops.store.update_attributes(bucket, key, version, change).await;
+    let info = info.map_err(versioning::marker_is_told)?;
     if call.watch.is_some() {
         let version = versioning::shown(ops, call, info.version)?;
         let told = notifications::described(EventName::AclPut, call.key()?.as_str(), &info.etag, version);

@@ -1,7 +1,7 @@
 //! System headers, user metadata and tags of an object, both ways.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use std::borrow::Cow;
+
 use gabion_store::Attributes;
 use gabion_types::limits::USER_METADATA_BYTES_MAX;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPIRES};
@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::call::Call;
 use super::query::Query;
-use super::{tags, website};
+use super::{rfc2047, tags, website};
 use crate::error::{S3Code, S3Error};
 
 const USER: &str = "x-amz-meta-";
@@ -31,7 +31,7 @@ pub(super) fn read(call: &Call) -> Result<Attributes, S3Error> {
         content_language: system(call, "content-language")?,
         expires: system(call, "expires")?,
         website_redirect: website::redirect_location(call)?,
-        user: user(call.headers())?,
+        user: user(call.headers(), call.form.is_some())?,
         tags: tags::of_header(call)?,
         ..Attributes::default()
     })
@@ -59,8 +59,16 @@ fn without_framing(coding: &str) -> Option<String> {
     (!kept.is_empty()).then(|| kept.join(", "))
 }
 
-/// `x-amz-meta-*`; what comes in several lines is joined by commas, as HTTP has it.
-fn user(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Error> {
+/// Whether user metadata is short enough, also where it does not count (in a copy that has its source's).
+///
+/// # Errors
+/// `MetadataTooLarge`, `InvalidArgument`.
+pub(super) fn check_user(call: &Call) -> Result<(), S3Error> {
+    user(call.headers(), false).map(drop)
+}
+
+/// `x-amz-meta-*`; what comes in several lines is joined by commas, as HTTP has it. Fields of forms have no need of encoded words.
+fn user(headers: &HeaderMap, is_form: bool) -> Result<Vec<(String, String)>, S3Error> {
     let mut user = Vec::new();
     let mut bytes = 0;
     for name in headers.keys() {
@@ -74,7 +82,11 @@ fn user(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Error> {
         }
         let value = lines.join(",");
         bytes += short.len() + value.len();
-        user.push((short.to_owned(), value));
+        let text = match rfc2047::decoded(&value) {
+            Cow::Owned(text) if !is_form => Some(text),
+            _ => None,
+        };
+        user.push((short.to_owned(), text.unwrap_or(value)));
     }
     if bytes > USER_METADATA_BYTES_MAX {
         return Err(S3Error::new(S3Code::MetadataTooLarge)
@@ -88,7 +100,8 @@ fn user(headers: &HeaderMap) -> Result<Vec<(String, String)>, S3Error> {
 /// Puts attributes into the headers of an answer.
 pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
     let mut show = |name: HeaderName, value: &Option<String>| {
-        if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
+        // Not `from_str`: what is not ASCII goes out as it came in.
+        if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok()) {
             headers.insert(name, value);
         }
     };
@@ -105,18 +118,9 @@ pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
     }
     for (name, value) in &attributes.user {
         let name = HeaderName::from_bytes(format!("{USER}{name}").as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&encoded(value))) {
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&rfc2047::encoded(value))) {
             headers.insert(name, value);
         }
-    }
-}
-
-/// Header values are ASCII; anything else goes as RFC 2047 has it, as on AWS.
-fn encoded(value: &str) -> std::borrow::Cow<'_, str> {
-    if value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte)) {
-        value.into()
-    } else {
-        format!("=?UTF-8?B?{}?=", BASE64_STANDARD.encode(value)).into()
     }
 }
 
@@ -179,18 +183,28 @@ mod tests {
 
     #[test]
     fn user_metadata_is_bounded_sorted_and_joined() {
-        let read =
-            user(&headers(&[("x-amz-meta-b", "2"), ("x-amz-meta-a", " 1 "), ("x-amz-meta-b", "3"), ("etag", "x")]));
+        let read = user(
+            &headers(&[("x-amz-meta-b", "2"), ("x-amz-meta-a", " 1 "), ("x-amz-meta-b", "3"), ("etag", "x")]),
+            false,
+        );
         assert_eq!(read.unwrap(), [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2,3".to_owned())]);
-        assert!(user(&headers(&[("x-amz-meta-a", &"v".repeat(2047))])).is_ok());
-        let error = user(&headers(&[("x-amz-meta-a", &"v".repeat(2048))])).unwrap_err();
+        assert!(user(&headers(&[("x-amz-meta-a", &"v".repeat(2047))]), false).is_ok());
+        let error = user(&headers(&[("x-amz-meta-a", &"v".repeat(2048))]), false).unwrap_err();
         assert_eq!(error.code, S3Code::MetadataTooLarge);
+    }
+
+    #[test]
+    fn encoded_words_are_read_but_in_forms() {
+        let given = headers(&[("x-amz-meta-a", "=?UTF-8?B?YWJj?=")]);
+        assert_eq!(user(&given, false).unwrap()[0].1, "abc");
+        assert_eq!(user(&given, true).unwrap()[0].1, "=?UTF-8?B?YWJj?=");
     }
 
     #[test]
     fn attributes_come_back() {
         let attributes = Attributes {
             cache_control: Some("no-cache".into()),
+            content_disposition: Some("filename=\"grün\"".into()),
             user: vec![("a".into(), "1".into()), ("ü".into(), "x".into()), ("c".into(), "grün".into())],
             ..Attributes::default()
         };
@@ -199,8 +213,9 @@ mod tests {
         assert_eq!(shown["content-type"], "binary/octet-stream");
         assert_eq!(shown["cache-control"], "no-cache");
         assert_eq!(shown["x-amz-meta-a"], "1");
-        assert_eq!(shown["x-amz-meta-c"], "=?UTF-8?B?Z3LDvG4=?=");
-        assert_eq!(shown.len(), 4);
+        assert_eq!(shown["x-amz-meta-c"], "=?UTF-8?Q?gr=C3=BCn?=");
+        assert_eq!(shown["content-disposition"].as_bytes(), "filename=\"grün\"".as_bytes());
+        assert_eq!(shown.len(), 5);
     }
 
     #[test]

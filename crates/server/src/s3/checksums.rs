@@ -88,7 +88,7 @@ impl BodyDigests {
     }
 }
 
-/// The one `x-amz-checksum-*` header that carries a value, with its text.
+/// The one `x-amz-checksum-*` header that carries a value, with its text; an empty one is there as well, and is no checksum.
 pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3Error> {
     let mut found = None;
     if !call.has.extensions {
@@ -101,7 +101,7 @@ pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3
             }
             return Err(S3Error::request("The algorithm type you specified in x-amz-checksum- header is invalid."));
         };
-        if let Some(text) = call.header(name)?
+        if let Some(text) = call.present(name)?
             && found.replace((algorithm, text)).is_some()
         {
             return Err(S3Error::request(ONE_CHECKSUM));
@@ -110,13 +110,29 @@ pub(super) fn value(call: &Call) -> Result<Option<(ChecksumAlgorithm, &str)>, S3
     Ok(found)
 }
 
+/// The value of a header of CompleteMultipartUpload, and the number of parts that a composite one may come with.
+///
+/// # Errors
+/// `InvalidRequest` when it is none.
+pub(super) fn parse_whole(algorithm: ChecksumAlgorithm, text: &str) -> Result<(Checksum, Option<usize>), S3Error> {
+    let Some((bare, parts)) = text.split_once('-') else { return Ok((parse(algorithm, text)?, None)) };
+    let is_number = !parts.is_empty() && parts.bytes().all(|byte| byte.is_ascii_digit());
+    match parts.parse() {
+        Ok(parts) if is_number => Ok((parse(algorithm, bare)?, Some(parts))),
+        _ => Err(invalid(algorithm)),
+    }
+}
+
 /// The value of a header.
 ///
 /// # Errors
 /// `InvalidRequest` when it is none.
 pub(super) fn parse(algorithm: ChecksumAlgorithm, text: &str) -> Result<Checksum, S3Error> {
-    Checksum::from_base64(algorithm, text)
-        .map_err(|_| S3Error::request(format!("Value for {} header is invalid.", header_name(algorithm))))
+    Checksum::from_base64(algorithm, text).map_err(|_| invalid(algorithm))
+}
+
+fn invalid(algorithm: ChecksumAlgorithm) -> S3Error {
+    S3Error::request(format!("Value for {} header is invalid.", header_name(algorithm)))
 }
 
 /// Reads `Content-MD5`.
@@ -195,11 +211,11 @@ pub(super) fn algorithm(call: &Call, header: &'static str) -> Result<Option<Chec
 /// # Errors
 /// `InvalidRequest`.
 pub(super) fn kind(call: &Call) -> Result<Option<ChecksumKind>, S3Error> {
-    match call.header("x-amz-checksum-type")? {
-        None => Ok(None),
-        Some("COMPOSITE") => Ok(Some(ChecksumKind::Composite)),
-        Some("FULL_OBJECT") => Ok(Some(ChecksumKind::FullObject)),
-        Some(_) => Err(S3Error::request("Value for x-amz-checksum-type header is invalid.")),
+    let Some(name) = call.header("x-amz-checksum-type")? else { return Ok(None) };
+    let kinds = [ChecksumKind::Composite, ChecksumKind::FullObject];
+    match kinds.into_iter().find(|kind| kind_name(*kind).eq_ignore_ascii_case(name)) {
+        Some(kind) => Ok(Some(kind)),
+        None => Err(S3Error::request("Value for x-amz-checksum-type header is invalid.")),
     }
 }
 
@@ -232,6 +248,17 @@ mod tests {
     fn elements_stand_at_the_index_of_their_algorithm() {
         for algorithm in ChecksumAlgorithm::ALL {
             assert_eq!(ELEMENTS[usize::from(algorithm.index())].0, algorithm);
+        }
+    }
+
+    #[test]
+    fn composite_checksums_may_say_of_how_many_parts() {
+        let crc32 = ChecksumAlgorithm::Crc32;
+        for (text, parts) in [("AAAAAA==", None), ("AAAAAA==-3", Some(3)), ("AAAAAA==-03", Some(3))] {
+            assert_eq!(parse_whole(crc32, text).unwrap().1, parts, "{text}");
+        }
+        for bad in ["", "-3", "AAAA-3", "AAAAAA==-", "AAAAAA==-x", "AAAAAA==-+3", "AAAAAA==--3", "AAAAAA==-1-2"] {
+            assert_eq!(parse_whole(crc32, bad).unwrap_err().code, S3Code::InvalidRequest, "{bad}");
         }
     }
 

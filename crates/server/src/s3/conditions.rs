@@ -5,10 +5,11 @@ use gabion_store::{EtagMatch, ReadConditions, WriteConditions};
 use super::call::Call;
 use super::date;
 use crate::error::S3Error;
+use crate::ops::Ops;
 
 /// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
-/// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it.
-pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
+/// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it; so is, as on AWS, a modification since a time that is still to come.
+pub(super) fn read(ops: &Ops, call: &Call, prefix: &str) -> ReadConditions {
     if prefix.is_empty() && !call.has.conditions {
         return ReadConditions::default();
     }
@@ -18,7 +19,7 @@ pub(super) fn read(call: &Call, prefix: &str) -> ReadConditions {
     ReadConditions {
         if_match: tags("if-match"),
         if_none_match: tags("if-none-match"),
-        if_modified_since_ms: date("if-modified-since"),
+        if_modified_since_ms: date("if-modified-since").filter(|since| *since <= ops.clock.now_ms()),
         if_unmodified_since_ms: date("if-unmodified-since"),
     }
 }

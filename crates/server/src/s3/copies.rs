@@ -1,8 +1,8 @@
 //! Adapters of CopyObject and UploadPartCopy.
 
 use gabion_store::{
-    Attributes, CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef, VersionId,
-    Versioning,
+    Attributes, ByteRange, CopyMetadata, CopyObject, CopySource, Encrypt, RangeRequest, UploadPartCopy, UploadRef,
+    VersionId, Versioning,
 };
 use gabion_types::{BucketName, ObjectKey};
 use http::{HeaderName, Response};
@@ -12,12 +12,13 @@ use s3s::Body;
 use super::acl::{self, ObjectAccess};
 use super::answer;
 use super::call::Call;
+use super::query::is_encoded;
 use super::xml::Xml;
 use super::{
     attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, quota, tags,
     versioning, website,
 };
-use crate::error::{S3Code, S3Error};
+use crate::error::S3Error;
 use crate::notifications::EventName;
 use crate::ops::checksums::{ShownChecksum, kind_name, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
@@ -27,6 +28,7 @@ const SOURCE_VERSION_ID: HeaderName = HeaderName::from_static("x-amz-copy-source
 pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let metadata = match call.header("x-amz-metadata-directive")? {
         None | Some("COPY") => {
+            attributes::check_user(call)?;
             let mut own = Attributes { website_redirect: website::redirect_location(call)?, ..Attributes::default() };
             object_lock::of_put(ops, call, &mut own).await?;
             CopyMetadata::Copy { own: Box::new(own) }
@@ -41,7 +43,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         }
     };
     let ObjectAccess { owner, acl } = acl::of_new_object(ops, call, &call.bucket()?)?;
-    let (source, from) = named(ops, source(call)?).await?;
+    let (source, from) = named(ops, source(ops, call)?).await?;
     let request = CopyObject {
         source,
         bucket: call.bucket()?,
@@ -63,7 +65,10 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     }
     let checksums = shown(&result.checksums, result.parts_count);
     let mut response = document("CopyObjectResult", result.modified_ms, &result.etag, &checksums);
-    versioning::show(result.version, false, response.headers_mut());
+    // A put to a bucket that keeps versions no more does not tell of the null version, a copy does.
+    let is_suspended = call.settings(ops)?.versioning == Versioning::Suspended;
+    let version = result.version.or(is_suspended.then_some(VersionId::Null));
+    versioning::show(version, false, response.headers_mut());
     show_source(from, &mut response);
     if let Some(encryption) = &result.encryption {
         encryption::show(encryption, md5, true, response.headers_mut());
@@ -72,16 +77,29 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
     Ok(response)
 }
 
-pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let range = match call.header("x-amz-copy-source-range")? {
-        None => None,
-        Some(text) => Some(RangeRequest::parse_copy_source(text).ok_or_else(|| {
-            let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last \
-                are the zero-based offsets of the first and last bytes to copy";
-            S3Error::argument("x-amz-copy-source-range", text, message)
-        })?),
+/// Whether an UploadPartCopy makes sense: AWS says so before it looks whether there is a source.
+///
+/// # Errors
+/// `InvalidArgument`.
+pub(super) fn check_part(call: &Call) -> Result<(), S3Error> {
+    part_number(call.query().text("partNumber")?)?;
+    range(call).map(drop)
+}
+
+/// `x-amz-copy-source-range`.
+fn range(call: &Call) -> Result<Option<ByteRange>, S3Error> {
+    let Some(text) = call.header("x-amz-copy-source-range")? else { return Ok(None) };
+    let malformed = || {
+        let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last \
+            are the zero-based offsets of the first and last bytes to copy";
+        S3Error::argument("x-amz-copy-source-range", text, message)
     };
-    let (source, from) = named(ops, source(call)?).await?;
+    RangeRequest::parse_copy_source(text).ok_or_else(malformed).map(Some)
+}
+
+pub(super) async fn copy_part(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    let range = range(call)?;
+    let (source, from) = named(ops, source(ops, call)?).await?;
     let request = UploadPartCopy {
         target: UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? },
         part_number: part_number(call.query().text("partNumber")?)?,
@@ -127,7 +145,7 @@ async fn named(ops: &Ops, mut source: CopySource) -> Result<(CopySource, Option<
 }
 
 fn show_source(version: Option<VersionId>, response: &mut Response<Body>) {
-    if let Some(version) = version {
+    if let Some(version) = version.filter(|version| *version != VersionId::Null) {
         answer::set(response, SOURCE_VERSION_ID, version.to_string());
     }
 }
@@ -136,9 +154,9 @@ fn show_source(version: Option<VersionId>, response: &mut Response<Body>) {
 ///
 /// # Errors
 /// `InvalidArgument` and others when the header names nothing.
-pub(super) fn source(call: &Call) -> Result<CopySource, S3Error> {
+fn source(ops: &Ops, call: &Call) -> Result<CopySource, S3Error> {
     let (bucket, key, version) = parse_source(call.header("x-amz-copy-source")?.unwrap_or_default())?;
-    Ok(CopySource { bucket, key, version, conditions: conditions::read(call, "x-amz-copy-source-") })
+    Ok(CopySource { bucket, key, version, conditions: conditions::read(ops, call, "x-amz-copy-source-") })
 }
 
 /// What is copied.
@@ -159,33 +177,36 @@ pub(crate) fn source_name(call: &Call) -> Result<SourceName, S3Error> {
 }
 
 /// Reads `[/]bucket/key[?versionId=…]`, encoded as in a URL.
+///
+/// # Errors
+/// `InvalidArgument`, as AWS says of each: how it is encoded, the bucket, the key, the version.
 pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey, Option<VersionId>), S3Error> {
-    let invalid = |message: &'static str| S3Error::argument("x-amz-copy-source", text, message);
+    const HEADER: &str = "x-amz-copy-source";
+    let invalid = |message: &'static str| S3Error::argument(HEADER, text, message);
+    // AWS shows no value here but the header's own name.
+    let no_key = || S3Error::argument(HEADER, HEADER, "Invalid copy source object key");
     let (path, version) = match text.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),
         None => (text, None),
     };
-    let version = version.map(|id| id.parse().map_err(|_| invalid("Invalid version id specified"))).transpose()?;
+    let not_a_version = |id| S3Error::argument("versionId", id, "Invalid version id specified");
+    let version = version.map(|id| id.parse().map_err(|_| not_a_version(id))).transpose()?;
     if path.starts_with("arn:") {
         return Err(S3Error::unsupported("x-amz-copy-source"));
     }
-    let path = percent_decode_str(path)
-        .decode_utf8()
-        .map_err(|_| invalid("The x-amz-copy-source header must be valid and URL encoded"))?;
+    let path = is_encoded(path).then(|| percent_decode_str(path).decode_utf8().ok()).flatten();
+    let path = path.ok_or_else(|| invalid("Invalid copy source encoding"))?;
     let path = path.strip_prefix('/').unwrap_or(&path);
-    let (bucket, key) = path
-        .split_once('/')
-        .ok_or_else(|| invalid("Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
-    let bucket = BucketName::new(bucket)
-        .map_err(|_| S3Error::new(S3Code::InvalidBucketName).detail("BucketName", bucket.to_owned()))?;
-    let key = ObjectKey::new(key)
-        .map_err(|_| invalid("Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
+    let (bucket, key) = path.split_once('/').ok_or_else(no_key)?;
+    let bucket = BucketName::new(bucket).map_err(|_| invalid("Invalid copy source bucket name"))?;
+    let key = ObjectKey::new(key).map_err(|_| no_key())?;
     Ok((bucket, key, version))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::S3Code;
 
     #[test]
     fn sources_are_bucket_and_key() {
@@ -203,8 +224,12 @@ mod tests {
             ("bkt/", Err(S3Code::InvalidArgument)),
             ("", Err(S3Code::InvalidArgument)),
             ("bkt/%ff", Err(S3Code::InvalidArgument)),
-            ("B/k", Err(S3Code::InvalidBucketName)),
-            ("../k", Err(S3Code::InvalidBucketName)),
+            ("bkt/%ZZ", Err(S3Code::InvalidArgument)),
+            ("bkt/k%", Err(S3Code::InvalidArgument)),
+            ("bkt/k%1", Err(S3Code::InvalidArgument)),
+            ("B/k", Err(S3Code::InvalidArgument)),
+            ("../k", Err(S3Code::InvalidArgument)),
+            ("192.168.1.1/k", Err(S3Code::InvalidArgument)),
         ];
         for (text, expected) in table {
             let got = parse_source(text).map(|(bucket, key, _)| format!("{bucket} {key}")).map_err(|error| error.code);

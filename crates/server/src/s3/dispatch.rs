@@ -165,6 +165,9 @@ impl Dispatch {
         };
         let ops = &*self.ops;
         unsupported::check(call)?;
+        if operation == Operation::UploadPartCopy {
+            copies::check_part(call)?;
+        }
         let standing = match operation {
             // Who sends a form, and for what, stands in the form; and it is read first whether or not there is such a bucket, as on AWS.
             Operation::PostObject => Standing::Granted,

@@ -33,7 +33,7 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn of(query: &Query) -> Result<Self, S3Error> {
         match query.get("encoding-type")? {
-            None | Some("") => Ok(Self { encoded: false }),
+            None => Ok(Self { encoded: false }),
             Some("url") => Ok(Self { encoded: true }),
             Some(other) => {
                 Err(S3Error::argument("encoding-type", other, "Invalid Encoding Method specified in Request"))
@@ -155,7 +155,8 @@ pub(super) async fn objects_v2(ops: &Ops, call: &Call) -> Result<Response<Body>,
         names.write(xml, "Prefix", query.text("prefix").unwrap_or_default());
         xml.optional("ContinuationToken", token);
         xml.optional("NextContinuationToken", page.next_token.as_deref());
-        if !start_after.is_empty() {
+        // Where a token counts this does not.
+        if !start_after.is_empty() && token.is_none_or(str::is_empty) {
             names.write(xml, "StartAfter", start_after);
         }
         xml.value("KeyCount", page.listed.entries.len() + page.listed.common_prefixes.len());
@@ -219,12 +220,17 @@ pub(super) async fn uploads(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
     Ok(answer::document(Xml::document("ListMultipartUploadsResult", |xml| {
         xml.text("Bucket", asked.bucket.as_str());
         names.write(xml, "KeyMarker", asked.key_marker.as_deref().unwrap_or_default());
-        xml.text("UploadIdMarker", asked.upload_id_marker.as_deref().unwrap_or_default());
-        if let (Some(next), true) = (&page.listed.next_key_marker, page.listed.truncated) {
-            names.write(xml, "NextKeyMarker", next);
-            let upload = page.listed.next_upload_id_marker.map(|id| id.to_string()).unwrap_or_default();
-            xml.text("NextUploadIdMarker", upload);
-        }
+        // Without a key it does not count.
+        let has_key = asked.key_marker.as_deref().is_some_and(|key| !key.is_empty());
+        xml.text("UploadIdMarker", asked.upload_id_marker.as_deref().filter(|_| has_key).unwrap_or_default());
+        // AWS gives the last upload of a page also where no page follows.
+        let last = page.listed.uploads.last();
+        let (key, upload) = match page.listed.truncated {
+            true => (page.listed.next_key_marker.as_deref(), page.listed.next_upload_id_marker),
+            false => (last.map(|upload| upload.key.as_str()), last.map(|upload| upload.upload)),
+        };
+        names.write(xml, "NextKeyMarker", key.unwrap_or_default());
+        xml.text("NextUploadIdMarker", upload.map(|id| id.to_string()).unwrap_or_default());
         names.write(xml, "Prefix", &asked.prefix);
         if let Some(delimiter) = asked.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()) {
             names.write(xml, "Delimiter", delimiter);
@@ -270,6 +276,8 @@ mod tests {
     fn the_only_encoding_is_url() {
         assert!(Names::of(&Query::parse("").unwrap()).is_ok_and(|names| !names.encoded));
         assert!(Names::of(&Query::parse("encoding-type=url").unwrap()).is_ok_and(|names| names.encoded));
-        assert!(Names::of(&Query::parse("encoding-type=base64").unwrap()).is_err());
+        for other in ["encoding-type=base64", "encoding-type=", "encoding-type"] {
+            assert!(Names::of(&Query::parse(other).unwrap()).is_err(), "{other}");
+        }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) mod quota;
 mod received;
 mod renames;
 mod request_id;
+mod rfc2047;
 mod route;
 mod settings;
 pub(crate) mod tags;

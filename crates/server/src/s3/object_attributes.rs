@@ -45,7 +45,8 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
             xml.element("ObjectParts", |xml| {
                 xml.value("PartsCount", page.total);
                 xml.value("PartNumberMarker", found.parts_after);
-                xml.value("NextPartNumberMarker", page.next);
+                let last = page.parts.last().map_or(0, |part| part.part_number);
+                xml.value("NextPartNumberMarker", last);
                 xml.value("MaxParts", found.parts_max);
                 xml.value("IsTruncated", page.truncated);
                 for part in &page.parts {

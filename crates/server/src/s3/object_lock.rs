@@ -6,7 +6,8 @@
 //! Source: AWS, "Locking objects with Object Lock".
 
 use gabion_store::{
-    Attributes, ConfigScope, Configs, Retention, RetentionMode, StoreError, VERSIONING, VersionId, Versioning,
+    Attributes, ConfigScope, Configs, ObjectInfo, Retention, RetentionMode, StoreError, VERSIONING, VersionId,
+    Versioning,
 };
 use gabion_types::BucketName;
 use gabion_types::ObjectKey;
@@ -20,9 +21,9 @@ use time::format_description::well_known::Rfc3339;
 use super::answer;
 use super::body;
 use super::call::Call;
-use super::date;
 use super::route::Operation;
 use super::xml::{Xml, parse_legal_hold, parse_lock, parse_retention};
+use super::{date, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
 use crate::ops::{Ops, bucket};
@@ -152,51 +153,69 @@ pub(super) async fn enable(ops: &Ops, call: &Call) -> Result<(), S3Error> {
 /// What an object that is made by a request is kept by: what the request says, or the rule of its bucket.
 ///
 /// # Errors
-/// `InvalidRequest` for a bucket without locks, `InvalidArgument` for headers that say nothing sensible.
+/// `InvalidArgument` for headers that say nothing sensible, `InvalidRequest` for a bucket without locks.
 pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) -> Result<(), S3Error> {
-    let (mode_given, until, hold) = match call.has.extensions {
-        true => (call.header(MODE.as_str())?, call.header(UNTIL.as_str())?, call.header(HOLD.as_str())?),
-        false => (None, None, None),
+    let said = match call.has.extensions {
+        true => Said::of(ops, call)?,
+        false => Said::default(),
     };
     let settings = call.settings(ops)?;
     let rule = match &settings.object_lock {
-        None if mode_given.is_none() && until.is_none() && hold.is_none() => return Ok(()),
-        None => return Err(no_lock()),
+        None if said == Said::default() => return Ok(()),
+        // AWS's own words for it, here without spaces.
+        None => return Err(S3Error::request("Bucket is missing ObjectLockConfiguration")),
         Some(rule) => rule.clone()?,
     };
     for (is_said, action) in
-        [(mode_given.or(until).is_some(), "s3:PutObjectRetention"), (hold.is_some(), "s3:PutObjectLegalHold")]
+        [(said.retention.is_some(), "s3:PutObjectRetention"), (said.hold.is_some(), "s3:PutObjectLegalHold")]
     {
         if is_said && !auth::may(ops, call, action, Some(&call.key()?), None).await? {
             return Err(S3Code::AccessDenied.into());
         }
     }
-    let now_ms = ops.clock.now_ms();
-    attributes.retention = match (mode_given, until) {
-        (None, None) => rule.retention(now_ms),
-        (Some(given), Some(until)) => {
-            let unknown = || S3Error::argument(MODE.as_str(), given, "Unknown wormMode directive.");
-            let mode = mode(given).ok_or_else(unknown)?;
-            let invalid = || {
-                S3Error::argument(UNTIL.as_str(), until, "The retain until date must be provided in ISO 8601 format")
-            };
-            let until_ms = parse_iso(until).ok_or_else(invalid)?;
-            Some(in_future(Retention { mode, until_ms }, now_ms)?)
-        }
-        _ => {
-            let message = "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied";
-            return Err(S3Error::with(S3Code::InvalidArgument, message));
-        }
-    };
-    attributes.legal_hold = match hold {
-        None => None,
-        Some("ON") => Some(true),
-        Some("OFF") => Some(false),
-        Some(other) => {
-            return Err(S3Error::argument(HOLD.as_str(), other, "Legal Hold must be either of 'ON' or 'OFF'"));
-        }
-    };
+    attributes.retention = said.retention.or_else(|| rule.retention(ops.clock.now_ms()));
+    attributes.legal_hold = said.hold;
     Ok(())
+}
+
+/// What the headers of a request that makes an object say.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Said {
+    retention: Option<Retention>,
+    hold: Option<bool>,
+}
+
+impl Said {
+    /// Reads them; they must make sense whatever the bucket is.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    fn of(ops: &Ops, call: &Call) -> Result<Self, S3Error> {
+        let retention = match (call.header(MODE.as_str())?, call.header(UNTIL.as_str())?) {
+            (None, None) => None,
+            (Some(given), Some(until)) => {
+                let unknown = || S3Error::argument(MODE.as_str(), given, "Unknown wormMode directive.");
+                let mode = mode(given).ok_or_else(unknown)?;
+                let message = "The retain until date must be provided in ISO 8601 format";
+                let until_ms = parse_iso(until).ok_or_else(|| S3Error::argument(UNTIL.as_str(), until, message))?;
+                Some(in_future(Retention { mode, until_ms }, ops.clock.now_ms(), UNTIL.as_str())?)
+            }
+            (mode, _) => {
+                let missing = if mode.is_some() { UNTIL } else { MODE };
+                let message = "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied";
+                return Err(S3Error::argument(missing.as_str(), "", message));
+            }
+        };
+        let hold = match call.header(HOLD.as_str())? {
+            None => None,
+            Some("ON") => Some(true),
+            Some("OFF") => Some(false),
+            Some(other) => {
+                return Err(S3Error::argument(HOLD.as_str(), other, "Legal Hold must be either of 'ON' or 'OFF'"));
+            }
+        };
+        Ok(Self { retention, hold })
+    }
 }
 
 /// What an object is kept by that the server itself puts in a bucket: the bucket's rule.
@@ -209,20 +228,17 @@ pub(super) fn by_default(ops: &Ops, bucket: &BucketName) -> Result<Option<Retent
     Ok(rule.clone()?.retention(ops.clock.now_ms()))
 }
 
-fn in_future(retention: Retention, now_ms: u64) -> Result<Retention, S3Error> {
+fn in_future(retention: Retention, now_ms: u64, argument: &str) -> Result<Retention, S3Error> {
     if retention.until_ms > now_ms {
         return Ok(retention);
     }
-    Err(S3Error::with(S3Code::InvalidArgument, "The retain until date must be in the future!"))
+    let until = date::iso_ms(retention.until_ms).to_string();
+    Err(S3Error::argument(argument, &until, "The retain until date must be in the future!"))
 }
 
 fn parse_iso(text: &str) -> Option<u64> {
     let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
-}
-
-fn no_lock() -> S3Error {
-    S3Error::request("Bucket is missing Object Lock Configuration")
 }
 
 /// Shows what an object is kept by.
@@ -253,7 +269,8 @@ pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
     }
 }
 
-/// Whether a request is to delete or to change what is governed.
+/// Whether a request is to delete or to change what is governed. In a bucket without locks that says nothing; AWS refuses it there, but many
+/// clients send it whatever the bucket is.
 ///
 /// # Errors
 /// For a header that is none.
@@ -295,15 +312,22 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     Ok(answer::empty(StatusCode::OK))
 }
 
-/// The bucket has locks.
-async fn require(ops: &Ops, call: &Call) -> Result<(), S3Error> {
-    bucket::head(ops, &call.bucket()?).await?;
-    if call.settings(ops)?.object_lock.is_some() { Ok(()) } else { Err(no_lock()) }
+/// The object, in a bucket that has locks.
+///
+/// # Errors
+/// `NoSuchBucket`, `NoSuchKey`, `NoSuchVersion`, `MethodNotAllowed` for a delete marker; then `InvalidRequest` for a bucket without locks.
+async fn lockable(ops: &Ops, call: &Call) -> Result<ObjectInfo, S3Error> {
+    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await;
+    let info = info.map_err(versioning::marker_is_told)?;
+    if call.settings(ops)?.object_lock.is_some() {
+        Ok(info)
+    } else {
+        Err(S3Error::request("Bucket is missing Object Lock Configuration"))
+    }
 }
 
 pub(super) async fn get_retention(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    require(ops, call).await?;
-    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let info = lockable(ops, call).await?;
     let Some(Retention { mode, until_ms }) = info.attributes.retention else {
         return Err(S3Code::NoSuchObjectLockConfiguration.into());
     };
@@ -331,16 +355,16 @@ pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response
         said.push((auth::REMAINING_DAYS, auth::remaining_days(until_ms, now_ms).to_string()));
     }
     auth::authorize_lock(ops, call, Operation::PutObjectRetention, &said).await?;
-    require(ops, call).await?;
     let retention = match (given, retain_until_date) {
         (Some(given), Some(until)) => {
             let mode = mode(given.as_str()).ok_or_else(malformed)?;
             let until_ms = unix_ms(until);
-            Some(in_future(Retention { mode, until_ms }, now_ms)?)
+            Some(in_future(Retention { mode, until_ms }, now_ms, "RetainUntilDate")?)
         }
         (None, None) => None,
         _ => return Err(malformed()),
     };
+    lockable(ops, call).await?;
     let bypass = bypasses(ops, call).await?;
     let change = move |attributes: &mut Attributes| {
         if let Some(before) = attributes.retention.filter(|before| before.until_ms > now_ms) {
@@ -358,8 +382,7 @@ pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response
 }
 
 pub(super) async fn get_legal_hold(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    require(ops, call).await?;
-    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let info = lockable(ops, call).await?;
     let Some(hold) = info.attributes.legal_hold else {
         return Err(S3Code::NoSuchObjectLockConfiguration.into());
     };
@@ -371,12 +394,12 @@ pub(super) async fn put_legal_hold(ops: &Ops, call: &mut Call) -> Result<Respons
     let asked = parse_legal_hold(&document)?.status;
     let said = asked.as_ref().map(|status| ("s3:object-lock-legal-hold", status.as_str().to_owned()));
     auth::authorize_lock(ops, call, Operation::PutObjectLegalHold, said.as_slice()).await?;
-    require(ops, call).await?;
     let hold = match asked.as_ref().map(|status| status.as_str()) {
         Some("ON") => true,
         Some("OFF") => false,
         _ => return Err(S3Code::MalformedXML.into()),
     };
+    lockable(ops, call).await?;
     let change = move |attributes: &mut Attributes| {
         attributes.legal_hold = Some(hold);
         Ok(())

@@ -2,6 +2,7 @@
 
 use gabion_store::{
     AppendObject, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
+    VersionId,
 };
 use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
@@ -17,7 +18,7 @@ use super::logging::{Also, AlsoDone};
 use super::xml::{Xml, parse_delete};
 use super::{attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, versioning};
 use crate::auth;
-use crate::error::{S3Code, S3Error};
+use crate::error::{S3Code, S3Error, VERSION_ID};
 use crate::notifications::EventName;
 use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
@@ -99,7 +100,7 @@ fn stored(result: &PutResult) -> Response<Body> {
 
 /// GetObject.
 pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, shown) = asked(call)?;
+    let (request, shown) = asked(ops, call)?;
     let found = get_object::get(ops, request).await?;
     let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
@@ -111,7 +112,7 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 
 /// HeadObject.
 pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, shown) = asked(call)?;
+    let (request, shown) = asked(ops, call)?;
     let found = get_object::head(ops, request).await?;
     let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
@@ -145,7 +146,7 @@ struct Shown {
 }
 
 /// What a GetObject or HeadObject asks for, and what it wants to see.
-fn asked(call: &Call) -> Result<(get_object::Request, Shown), S3Error> {
+fn asked(ops: &Ops, call: &Call) -> Result<(get_object::Request, Shown), S3Error> {
     let overrides = attributes::overrides(call.query())?;
     if !overrides.is_empty() && call.caller.is_anonymous() {
         let message = "Request specific response headers cannot be used for anonymous GET requests.";
@@ -159,7 +160,7 @@ fn asked(call: &Call) -> Result<(get_object::Request, Shown), S3Error> {
         version: call.version()?,
         range: if call.has.range { range(call) } else { None },
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
-        conditions: conditions::read(call, ""),
+        conditions: conditions::read(ops, call, ""),
         customer: customer.map(|customer| customer.key),
     };
     let checksums = call.has.extensions
@@ -245,6 +246,10 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     }
     let mut response = answer::empty(StatusCode::NO_CONTENT);
     versioning::show(deleted.version, deleted.is_marker, response.headers_mut());
+    if deleted.version == Some(VersionId::ELSEWHERE) {
+        // It is told as it was named.
+        answer::set(&mut response, VERSION_ID, call.query().text("versionId")?);
+    }
     Ok(response)
 }
 

@@ -87,6 +87,12 @@ pub(crate) fn count(name: &str, value: Option<&str>) -> Result<Option<usize>, S3
     }
 }
 
+/// Whether every percent sign begins an encoded byte.
+pub(super) fn is_encoded(text: &str) -> bool {
+    let is_byte = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
+    text.split('%').skip(1).all(is_byte)
+}
+
 fn decode(text: &str) -> Result<String, S3Error> {
     let spaced = text.replace('+', " ");
     match percent_decode(spaced.as_bytes()).decode_utf8() {
@@ -109,6 +115,21 @@ mod tests {
         assert!(query.has("c") && !query.has("C"));
         assert!(Query::parse("a=%ff").is_err());
         assert!(Query::parse("a=1&a=2").unwrap().get("a").is_err());
+    }
+
+    #[test]
+    fn percent_signs_begin_bytes() {
+        for (text, expected) in [
+            ("", true),
+            ("a%2Fb%2f", true),
+            ("%", false),
+            ("a%2", false),
+            ("%zz", false),
+            ("%2Fü%", false),
+            ("%ü", false),
+        ] {
+            assert_eq!(is_encoded(text), expected, "{text}");
+        }
     }
 
     #[test]

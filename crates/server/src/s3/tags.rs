@@ -10,7 +10,7 @@ use s3s::dto::Tagging;
 
 use super::body;
 use super::call::Call;
-use super::query::Query;
+use super::query::{Query, is_encoded};
 use super::xml::{Xml, parse_tagging};
 use super::{answer, notifications, versioning};
 use crate::auth;
@@ -33,10 +33,18 @@ pub(super) enum Of {
 }
 
 impl Of {
-    const fn most(self) -> (usize, S3Code, &'static str) {
+    const fn most(self) -> (usize, &'static str) {
         match self {
-            Of::Object => (10, S3Code::InvalidTag, "Object tags cannot be greater than 10"),
-            Of::Bucket => (50, S3Code::BadRequest, "Bucket tag count cannot be greater than 50"),
+            Of::Object => (10, "Object tags cannot be greater than 10"),
+            Of::Bucket => (50, "Bucket tag count cannot be greater than 50"),
+        }
+    }
+
+    /// What is said of keys that AWS keeps for itself.
+    const fn reserved(self) -> &'static str {
+        match self {
+            Of::Object => "Your TagKey cannot be prefixed with aws:",
+            Of::Bucket => "System tags cannot be added/updated by requester",
         }
     }
 }
@@ -60,12 +68,16 @@ pub(crate) fn of_header(call: &Call) -> Result<Tags, S3Error> {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.";
         S3Error::argument(HEADER, header, message)
     };
-    let query = Query::parse(header).map_err(|_| malformed())?;
-    let mut tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    check(&tags, Of::Object)?;
-    if has_duplicates(&tags) {
+    let is_pair = |pair: &str| !pair.starts_with('=') && pair.matches('=').count() <= 1;
+    if !is_encoded(header) || !header.split('&').all(is_pair) {
         return Err(malformed());
     }
+    let query = Query::parse(header).map_err(|_| malformed())?;
+    let mut tags: Tags = query.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    if duplicate(&tags).is_some() {
+        return Err(malformed());
+    }
+    check(&tags, Of::Object)?;
     // Their order in a query says nothing.
     tags.sort_unstable();
     Ok(tags)
@@ -110,8 +122,8 @@ pub(super) fn of_document(tagging: Tagging, of: Of) -> Result<Tags, S3Error> {
     let pair = |tag: s3s::dto::Tag| tag.key.zip(tag.value).ok_or(S3Error::new(S3Code::MalformedXML));
     let tags: Tags = tagging.tag_set.into_iter().map(pair).collect::<Result<_, _>>()?;
     check(&tags, of)?;
-    if has_duplicates(&tags) {
-        return Err(S3Error::with(S3Code::InvalidTag, "Cannot provide multiple Tags with the same key"));
+    if let Some(key) = duplicate(&tags) {
+        return Err(invalid("Cannot provide multiple Tags with the same key", key));
     }
     Ok(tags)
 }
@@ -119,13 +131,9 @@ pub(super) fn of_document(tagging: Tagging, of: Of) -> Result<Tags, S3Error> {
 /// Whether an object or a bucket may have these tags.
 ///
 /// # Errors
-/// `InvalidTag` for too many, for keys and values that are too long or have characters that tags may not have, and for keys that are
-/// empty or reserved.
+/// `InvalidTag` for keys and values that are too long or have characters that tags may not have, and for keys that are empty or reserved;
+/// then `BadRequest` for too many.
 fn check(tags: &[(String, String)], of: Of) -> Result<(), S3Error> {
-    let (most, code, message) = of.most();
-    if tags.len() > most {
-        return Err(S3Error::with(code, message));
-    }
     let is_allowed = |text: &str, chars_max: usize| {
         text.chars().count() <= chars_max
             && text
@@ -135,27 +143,32 @@ fn check(tags: &[(String, String)], of: Of) -> Result<(), S3Error> {
     for (key, value) in tags {
         let is_reserved = key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED));
         if is_reserved {
-            let message = "System tags cannot be added/updated by requester";
-            return Err(S3Error::with(S3Code::InvalidTag, message));
+            return Err(invalid(of.reserved(), key));
         }
         if key.is_empty() || !is_allowed(key, KEY_CHARS_MAX) {
-            let message = "The TagKey you have provided is invalid";
-            return Err(S3Error::with(S3Code::InvalidTag, message).detail("TagKey", key.clone()));
+            return Err(invalid("The TagKey you have provided is invalid", key));
         }
         if !is_allowed(value, VALUE_CHARS_MAX) {
-            let message = "The TagValue you have provided is invalid";
-            return Err(S3Error::with(S3Code::InvalidTag, message).detail("TagValue", value.clone()));
+            return Err(invalid("The TagValue you have provided is invalid", key).detail("TagValue", value.clone()));
         }
     }
-    Ok(())
+    let (most, message) = of.most();
+    if tags.len() > most { Err(S3Error::with(S3Code::BadRequest, message)) } else { Ok(()) }
 }
 
-fn has_duplicates(tags: &[(String, String)]) -> bool {
-    tags.iter().enumerate().any(|(at, (key, _))| tags[..at].iter().any(|(before, _)| before == key))
+fn invalid(message: &'static str, key: &str) -> S3Error {
+    S3Error::with(S3Code::InvalidTag, message).detail("TagKey", key)
+}
+
+/// A key that is there more than once.
+fn duplicate(tags: &[(String, String)]) -> Option<&str> {
+    let mut all = tags.iter().enumerate();
+    all.find(|(at, (key, _))| tags[..*at].iter().any(|(before, _)| before == key)).map(|(_, (key, _))| key.as_str())
 }
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await?;
+    let info = ops.store.object_info(&call.bucket()?, &call.key()?, call.version()?).await;
+    let info = info.map_err(versioning::marker_is_told)?;
     let mut response = answer::document(as_document(&info.attributes.tags));
     versioning::show(versioning::shown(ops, call, info.version)?, false, response.headers_mut());
     Ok(response)
@@ -193,7 +206,8 @@ async fn replace(
         attributes.tags = tags;
         Ok(())
     };
-    let info = ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await?;
+    let info = ops.store.update_attributes(call.bucket()?, call.key()?, call.version()?, change).await;
+    let info = info.map_err(versioning::marker_is_told)?;
     let version = versioning::shown(ops, call, info.version)?;
     if call.watch.is_some() {
         let told = notifications::described(event, call.key()?.as_str(), &info.etag, version);
@@ -223,7 +237,7 @@ mod tests {
         let many: Vec<_> = (0..11).map(|number| (number.to_string(), String::new())).collect();
         assert!(check(&tags(&[(&long_key, &long_value), ("a B_.:/=+-@", ""), ("Ключ", "値")])).is_ok());
         assert!(check(&many[..10]).is_ok());
-        assert_eq!(check(&many).unwrap_err().code, S3Code::InvalidTag);
+        assert_eq!(check(&many).unwrap_err().code, S3Code::BadRequest);
         assert!(super::check(&many, Of::Bucket).is_ok());
         for (key, value) in
             [("", ""), ("aws:x", ""), ("AWS:x", ""), ("a&b", ""), ("a", "<"), ("a\u{0}", ""), ("a", "\n")]

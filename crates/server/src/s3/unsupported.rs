@@ -7,11 +7,13 @@ use super::route::Operation;
 use crate::error::{S3Code, S3Error};
 
 /// Headers that are refused whatever they say.
-const REFUSED: &[&str] =
-    &["x-amz-annotation-directive", "x-amz-bucket-namespace", "x-amz-if-match-initiated-time", "x-amz-mfa"];
+const REFUSED: &[&str] = &["x-amz-annotation-directive", "x-amz-bucket-namespace", "x-amz-mfa"];
 /// Headers that one operation alone knows.
-const OF_ONE: &[(&str, Operation)] =
-    &[("x-amz-rename-source", Operation::RenameObject), ("x-amz-write-offset-bytes", Operation::PutObject)];
+const OF_ONE: &[(&str, Operation)] = &[
+    ("x-amz-if-match-initiated-time", Operation::AbortMultipartUpload),
+    ("x-amz-rename-source", Operation::RenameObject),
+    ("x-amz-write-offset-bytes", Operation::PutObject),
+];
 
 /// Checks the headers, storage class and version of any request.
 ///

@@ -1,7 +1,8 @@
 //! Adapters of multipart uploads.
 
 use gabion_store::{
-    Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, Encrypt, UploadPart, UploadRef,
+    Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CreateUpload, DigestKind, Encrypt, StoreError,
+    UploadPart, UploadRef,
 };
 use gabion_types::limits::PART_NUMBER_MAX;
 use http::header::ETAG;
@@ -21,6 +22,8 @@ use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
 
 const CHECKSUM_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
 const CHECKSUM_TYPE: HeaderName = HeaderName::from_static("x-amz-checksum-type");
+const OBJECT_SIZE: &str = "x-amz-mp-object-size";
+const IF_INITIATED: &str = "x-amz-if-match-initiated-time";
 
 fn target(call: &Call) -> Result<UploadRef, S3Error> {
     Ok(UploadRef { bucket: call.bucket()?, key: call.key()?, upload: call.upload()? })
@@ -78,21 +81,10 @@ pub(super) async fn part(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S
 }
 
 pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let checksum = match checksums::value(call)? {
-        // A composite checksum may come with its number of parts.
-        Some((algorithm, text)) => {
-            let bare = text.split_once('-').map_or(text, |(bare, _)| bare);
-            Some(checksums::parse(algorithm, bare)?)
-        }
-        None => None,
-    };
-    let expected_size = match call.header("x-amz-mp-object-size")? {
-        None => None,
-        Some(size) => Some(
-            size.parse()
-                .map_err(|_| S3Error::argument("x-amz-mp-object-size", size, "The size is not a number of bytes."))?,
-        ),
-    };
+    let given = checksums::value(call)?;
+    let whole = given.map(|(algorithm, text)| checksums::parse_whole(algorithm, text)).transpose()?;
+    let (checksum, parts_said) = (whole.map(|(checksum, _)| checksum), whole.and_then(|(_, parts)| parts));
+    let expected_size = call.header(OBJECT_SIZE)?.map(object_size).transpose()?;
     let mut request = CompleteUpload {
         target: target(call)?,
         parts: Vec::new(),
@@ -107,6 +99,9 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         return Err(S3Code::MalformedXML.into());
     }
     request.parts = parts.iter().map(completed_part).collect::<Result<_, _>>()?;
+    if let Some(checksum) = checksum.filter(|_| parts_said.is_some_and(|said| said != request.parts.len())) {
+        return Err(StoreError::BadDigest(DigestKind::Checksum(checksum.algorithm())).into());
+    }
     let UploadRef { bucket, key, .. } = request.target.clone();
     let customer = encryption::of_part(call)?;
     let md5 = customer.as_ref().map(encryption::Customer::md5);
@@ -141,11 +136,22 @@ pub(super) fn location(call: &Call) -> String {
     format!("{}://{host}{bucket}/{}", call.routed.scheme, url_encoded(key))
 }
 
+/// `x-amz-mp-object-size`, in bytes.
+fn object_size(text: &str) -> Result<u64, S3Error> {
+    text.parse().map_err(|_| match text.parse::<i64>() {
+        Ok(negative) => S3Error::request(format!("Value for {OBJECT_SIZE} header is less than zero: '{negative}'")),
+        Err(_) => S3Error::request(format!("Value for {OBJECT_SIZE} header is invalid: '{}'", text.escape_debug())),
+    })
+}
+
 fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {
-    let number = part.part_number.and_then(|number| u16::try_from(number).ok());
-    let (Some(part_number @ 1..=PART_NUMBER_MAX), Some(etag)) = (number, &part.e_tag) else {
+    let (Some(number), Some(etag)) = (part.part_number, &part.e_tag) else {
         return Err(S3Code::MalformedXML.into());
     };
+    if number < 1 {
+        return Err(S3Error::argument("PartNumber", &number.to_string(), "PartNumber must be >= 1"));
+    }
+    let part_number = part_number(&number.to_string())?;
     let given = [
         (ChecksumAlgorithm::Crc32, &part.checksum_crc32),
         (ChecksumAlgorithm::Crc32c, &part.checksum_crc32c),
@@ -158,16 +164,38 @@ fn completed_part(part: &dto::CompletedPart) -> Result<CompletedPart, S3Error> {
         (ChecksumAlgorithm::XxHash3, &part.checksum_xxhash3),
         (ChecksumAlgorithm::XxHash128, &part.checksum_xxhash128),
     ];
-    let checksums = given.into_iter().filter_map(|(algorithm, text)| {
-        // A checksum that is none can not be the part's.
-        text.as_deref().map(|text| Checksum::from_base64(algorithm, text).map_err(|_| S3Code::InvalidPart.into()))
-    });
-    let checksums = checksums.collect::<Result<_, S3Error>>()?;
+    let given: Vec<_> = given.iter().filter_map(|(algorithm, text)| Some((*algorithm, text.as_deref()?))).collect();
+    let checksums = match given[..] {
+        [] => Vec::new(),
+        [(algorithm, text)] => vec![Checksum::from_base64(algorithm, text).map_err(|_| no_one_checksum(&given))?],
+        _ => return Err(no_one_checksum(&given)),
+    };
     Ok(CompletedPart { part_number, etag: etag.value().to_owned(), checksums })
 }
 
+/// Of a part that is named with what is no checksum, or with several.
+fn no_one_checksum(given: &[(ChecksumAlgorithm, &str)]) -> S3Error {
+    let value = match given {
+        [(_, text)] => (*text).to_owned(),
+        all => all.iter().map(|(algorithm, text)| format!("{algorithm}:{text};")).collect(),
+    };
+    S3Error::argument("Checksum", &value, "Invalid Base64 or multiple checksums present in request")
+}
+
+/// AbortMultipartUpload. As on AWS, where directory buckets alone have it, an upload is aborted only if it was begun when a condition says,
+/// and one that is not there meets it.
 pub(super) async fn abort(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    upload::abort(ops, target(call)?).await?;
+    let Some(text) = call.header(IF_INITIATED)? else {
+        upload::abort(ops, target(call)?).await?;
+        return Ok(answer::empty(StatusCode::NO_CONTENT));
+    };
+    let initiated_ms =
+        date::parse_http(text).ok_or_else(|| S3Error::argument(IF_INITIATED, text, "The time is no date of HTTP."))?;
+    match upload::abort_if_initiated(ops, target(call)?, initiated_ms).await {
+        Ok(()) => {}
+        Err(error) if error.code == S3Code::NoSuchUpload => {}
+        Err(error) => return Err(error),
+    }
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }
 
@@ -203,7 +231,9 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
                 xml.value("PartNumber", part.part_number);
                 xml.value("LastModified", date::iso(part.modified_ms));
                 xml.text("ETag", format!("\"{}\"", part.etag));
-                checksums::show_elements(&shown(&part.checksums, None), xml);
+                if page.listed.upload.checksum.is_some() {
+                    checksums::show_elements(&shown(&part.checksums, None), xml);
+                }
                 xml.value("Size", part.size);
             });
         }

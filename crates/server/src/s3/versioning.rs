@@ -40,6 +40,16 @@ pub(super) fn shown(ops: &Ops, call: &Call, version: VersionId) -> Result<Option
     Ok(is_told.then_some(version))
 }
 
+/// A delete marker is told as such, whether it was named or is the newest version: of all that belongs to versions AWS says so, but for reads.
+pub(super) fn marker_is_told(error: StoreError) -> S3Error {
+    match error {
+        StoreError::DeleteMarker { version, modified_ms, .. } => {
+            StoreError::DeleteMarker { version, modified_ms, is_named: true }.into()
+        }
+        error => error.into(),
+    }
+}
+
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     bucket::head(ops, &call.bucket()?).await?;
     let status = match call.settings(ops)?.versioning {
@@ -96,7 +106,9 @@ pub(super) async fn list(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         marker => Some(
             marker
                 .parse::<VersionId>()
-                .map_err(|_| S3Error::argument("version-id-marker", marker, "Invalid version id specified"))?,
+                .ok()
+                .filter(|version| *version != VersionId::ELSEWHERE)
+                .ok_or_else(|| S3Error::argument("version-id-marker", marker, "Invalid version id specified"))?,
         ),
     };
     let max = query.count("max-keys")?.unwrap_or(LIST_KEYS_MAX).min(LIST_KEYS_MAX);

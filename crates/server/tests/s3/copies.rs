@@ -34,7 +34,12 @@ async fn copies_are_refused_as_on_aws() {
     let copy = |source: &str| s3.put("/bkt/c").header("x-amz-copy-source", source);
     copy("/bkt/none").send(&s3).await.refused(404, "NoSuchKey");
     copy("/none/k").send(&s3).await.refused(404, "NoSuchBucket");
-    copy("/bkt").send(&s3).await.refused(400, "InvalidArgument");
+    for source in ["/bkt", "/bkt/", "BKT/k", "192.168.1.1/k", "bkt/%zz", "bkt/k%"] {
+        copy(source).send(&s3).await.refused(400, "InvalidArgument");
+    }
+    // Metadata that does not count has its bound all the same.
+    let long = copy("/bkt/k").header("x-amz-meta-m", "v".repeat(2048));
+    long.send(&s3).await.refused(400, "MetadataTooLarge");
     copy("/bkt/k?versionId=1").send(&s3).await.refused(400, "InvalidArgument");
     copy("/bkt/k?versionId=null").send(&s3).await.expect(200);
     copy("/bkt/k").header("x-amz-metadata-directive", "MERGE").send(&s3).await.refused(400, "InvalidArgument");

@@ -342,7 +342,7 @@ async fn parts_need_the_key_of_their_upload() {
     for algorithm in [None, Some("CRC32C")] {
         let mut begin = How::Customer(1).put(s3.post("/bkt/l?uploads"));
         if let Some(algorithm) = algorithm {
-            begin = begin.header("x-amz-checksum-algorithm", algorithm);
+            begin = begin.header("x-amz-checksum-algorithm", algorithm).header("x-amz-checksum-type", "FULL_OBJECT");
         }
         let upload = begin.send(&s3).await.expect(200).element("UploadId").unwrap();
         let target = format!("/bkt/l?partNumber=1&uploadId={upload}");

@@ -93,7 +93,12 @@ async fn uploads_have_the_crc_of_all_their_bytes() {
         }
         let upload = begin.send(&s3).await.expect(200).element("UploadId").unwrap();
         let put = |number: u16, body: &'static str| {
-            s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body).send(&s3)
+            let put = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(body);
+            let put = match algorithm {
+                Some(_) => put.header("x-amz-checksum-sha256", checksum(ChecksumAlgorithm::Sha256, body.as_bytes())),
+                None => put,
+            };
+            put.send(&s3)
         };
         let (one, two) = (put(1, "123456789123").await.expect(200), put(2, "123456789").await.expect(200));
         assert_eq!(two.header("etag"), Some(TAG));

@@ -76,7 +76,14 @@ async fn names_are_encoded_on_demand() {
     assert_eq!(page.elements("Key"), ["c%20d%2B"]);
     assert_eq!(page.element("Prefix").as_deref(), Some("c%20"));
     assert_eq!(page.element("EncodingType").as_deref(), Some("url"));
-    s3.get("/bkt?encoding-type=rot13").send(&s3).await.refused(400, "InvalidArgument");
+    for other in [
+        "/bkt?encoding-type=rot13",
+        "/bkt?encoding-type=",
+        "/bkt?uploads&encoding-type=",
+        "/bkt?versions&encoding-type",
+    ] {
+        s3.get(other).send(&s3).await.refused(400, "InvalidArgument");
+    }
 }
 
 /// s3s's own writer would answer 500 here, for every page that holds such a key.

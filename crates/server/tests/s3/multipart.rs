@@ -76,9 +76,21 @@ async fn uploads_are_listed_and_aborted() {
     );
     let rest = s3.get(&format!("/bkt?uploads&key-marker=a%2Fb&upload-id-marker={upload}")).send(&s3).await.expect(200);
     assert_eq!(rest.elements("Key"), ["c"]);
+    // The last of a page is told also where none follows, as on AWS; without a key the id of an upload says nothing.
+    let last = |page: &Answer| (page.element("NextKeyMarker").unwrap(), page.element("NextUploadIdMarker").unwrap());
+    assert_eq!(last(&rest), ("c".to_owned(), rest.element("UploadId").unwrap()));
+    let none = s3.get("/bkt?uploads&prefix=none").send(&s3).await.expect(200);
+    assert_eq!(last(&none), (String::new(), String::new()));
+    let all = s3.get(&format!("/bkt?uploads&upload-id-marker={upload}")).send(&s3).await.expect(200);
+    assert_eq!((all.elements("Key").len(), all.element("UploadIdMarker").as_deref()), (2, Some("")));
     s3.get("/bkt?uploads&key-marker=a&upload-id-marker=x").send(&s3).await.refused(400, "InvalidArgument");
-    s3.delete(&format!("/bkt/a/b?uploadId={upload}")).send(&s3).await.expect(204);
-    s3.delete(&format!("/bkt/a/b?uploadId={upload}")).send(&s3).await.refused(404, "NoSuchUpload");
+    let abort = || s3.delete(&format!("/bkt/a/b?uploadId={upload}"));
+    let initiated = |when: &str| abort().header("x-amz-if-match-initiated-time", when);
+    initiated("Thu, 01 Dec 1994 16:00:00 GMT").send(&s3).await.refused(412, "PreconditionFailed");
+    initiated("yesterday").send(&s3).await.refused(400, "InvalidArgument");
+    abort().send(&s3).await.expect(204);
+    abort().send(&s3).await.refused(404, "NoSuchUpload");
+    initiated("Thu, 01 Dec 1994 16:00:00 GMT").send(&s3).await.expect(204);
     s3.delete("/bkt/a?uploadId=rubbish").send(&s3).await.refused(404, "NoSuchUpload");
     assert_eq!(s3.get("/bkt?uploads").send(&s3).await.expect(200).elements("Key"), ["c"]);
 }
@@ -96,13 +108,18 @@ async fn completions_are_refused_as_on_aws() {
     let small = complete(&s3, &upload, &[(2, &two), (3, &three)]).send(&s3).await.refused(400, "EntityTooSmall");
     assert_eq!(small.element("ProposedSize").as_deref(), Some("3"));
     complete(&s3, &upload, &[]).send(&s3).await.refused(400, "MalformedXML");
-    complete(&s3, &upload, &[(0, &one)]).send(&s3).await.refused(400, "MalformedXML");
+    complete(&s3, &upload, &[(0, &one)]).send(&s3).await.refused(400, "InvalidArgument");
+    complete(&s3, &upload, &[(10_001, &one)]).send(&s3).await.refused(400, "InvalidArgument");
     complete(&s3, &upload, &[(1, &one)]).body("rubbish").send(&s3).await.refused(400, "MalformedXML");
-    complete(&s3, &upload, &[(1, &one)])
-        .header("x-amz-mp-object-size", "9")
-        .send(&s3)
-        .await
-        .refused(400, "InvalidRequest");
+    for size in ["9", "-1", "x"] {
+        let call = complete(&s3, &upload, &[(1, &one)]).header("x-amz-mp-object-size", size);
+        call.send(&s3).await.refused(400, "InvalidRequest");
+    }
+    // It was begun without a checksum.
+    for kind in ["FULL_OBJECT", "COMPOSITE"] {
+        let call = complete(&s3, &upload, &[(1, &one)]).header("x-amz-checksum-type", kind);
+        call.send(&s3).await.refused(400, "InvalidRequest");
+    }
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     complete(&s3, &upload, &[(1, &one)])
         .header("if-none-match", "*")
@@ -125,8 +142,9 @@ async fn completions_are_refused_as_on_aws() {
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     complete(&s3, &upload, &[(1, &one), (3, &three)]).send(&s3).await.refused(404, "NoSuchUpload");
     for number in ["0", "10001", "x", ""] {
-        let call = s3.put(&format!("/bkt/k?partNumber={number}&uploadId={}", "0".repeat(32)));
-        call.send(&s3).await.refused(400, "InvalidArgument");
+        let call = || s3.put(&format!("/bkt/k?partNumber={number}&uploadId={}", "0".repeat(32)));
+        call().send(&s3).await.refused(400, "InvalidArgument");
+        call().header("x-amz-copy-source", "none/k").send(&s3).await.refused(400, "InvalidArgument");
     }
 }
 
@@ -241,7 +259,11 @@ async fn parts_are_copied() {
     for bad in ["bytes=2-", "2-4", "bytes=4-2"] {
         copy(3).header("x-amz-copy-source-range", bad).send(&s3).await.refused(400, "InvalidArgument");
     }
-    copy(3).header("x-amz-copy-source-range", "bytes=2-99").send(&s3).await.refused(416, "InvalidRange");
+    for (beyond, code) in
+        [("bytes=2-99", "InvalidArgument"), ("bytes=0-16", "InvalidArgument"), ("bytes=16-20", "InvalidRequest")]
+    {
+        copy(3).header("x-amz-copy-source-range", beyond).send(&s3).await.refused(400, code);
+    }
     copy(3).header("x-amz-copy-source-if-match", "\"x\"").send(&s3).await.refused(412, "PreconditionFailed");
     let document = format!(
         "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{one}</ETag></Part><Part><PartNumber>2</PartNumber>\

@@ -90,8 +90,17 @@ async fn without_lock_there_is_none() {
     s3.get("/bkt?object-lock").send(&s3).await.refused(404, "ObjectLockConfigurationNotFoundError");
     let document = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled></ObjectLockConfiguration>";
     s3.put("/bkt?object-lock").body(document).send(&s3).await.refused(409, "InvalidBucketState");
+    s3.get("/bkt/k?retention").send(&s3).await.refused(404, "NoSuchKey");
+    s3.get("/bkt/k?legal-hold").send(&s3).await.refused(404, "NoSuchKey");
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     s3.get("/bkt/k?retention").send(&s3).await.refused(400, "InvalidRequest");
+    s3.put("/bkt/k?legal-hold")
+        .body("<LegalHold><Status>MAYBE</Status></LegalHold>")
+        .send(&s3)
+        .await
+        .refused(400, "MalformedXML");
+    // It would be refused on AWS; here it says nothing.
+    s3.delete("/bkt/none").header("x-amz-bypass-governance-retention", "true").send(&s3).await.expect(204);
     s3.put("/bkt/k?legal-hold")
         .body("<LegalHold><Status>ON</Status></LegalHold>")
         .send(&s3)
@@ -107,18 +116,46 @@ async fn without_lock_there_is_none() {
         }
         put.send(&s3).await.refused(400, "InvalidRequest");
     }
-    let s3 = with_lock().await;
-    for headers in [
-        &[("x-amz-object-lock-mode", "GOVERNANCE")][..],
-        &[("x-amz-object-lock-mode", "governance"), ("x-amz-object-lock-retain-until-date", FAR)],
-        &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", "tomorrow")],
-        &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", "2001-01-01T00:00:00Z")],
-        &[("x-amz-object-lock-legal-hold", "on")],
-    ] {
-        let mut put = s3.put("/bkt/k").body("x");
-        for (name, value) in headers {
-            put = put.header(name, *value);
+    // What makes no sense is refused whatever the bucket is.
+    for s3 in [s3, with_lock().await] {
+        for headers in [
+            &[("x-amz-object-lock-mode", "GOVERNANCE")][..],
+            &[("x-amz-object-lock-retain-until-date", FAR)],
+            &[("x-amz-object-lock-mode", "governance"), ("x-amz-object-lock-retain-until-date", FAR)],
+            &[("x-amz-object-lock-mode", "GOVERNANCE"), ("x-amz-object-lock-retain-until-date", "tomorrow")],
+            &[
+                ("x-amz-object-lock-mode", "GOVERNANCE"),
+                ("x-amz-object-lock-retain-until-date", "2001-01-01T00:00:00Z"),
+            ],
+            &[("x-amz-object-lock-legal-hold", "on")],
+        ] {
+            for mut call in [s3.put("/bkt/k").body("x"), s3.post("/bkt/k?uploads")] {
+                for (name, value) in headers {
+                    call = call.header(name, *value);
+                }
+                call.send(&s3).await.refused(400, "InvalidArgument");
+            }
         }
-        put.send(&s3).await.refused(400, "InvalidArgument");
     }
+}
+
+#[tokio::test]
+async fn delete_markers_are_told_as_such() {
+    let s3 = with_lock().await;
+    put(&s3, &[]).await;
+    let marker = s3.delete("/bkt/k").send(&s3).await.expect(204).header("x-amz-version-id").unwrap().to_owned();
+    let tags = "<Tagging><TagSet/></Tagging>";
+    for target in ["/bkt/k?".to_owned(), format!("/bkt/k?versionId={marker}&")] {
+        for (call, body) in [
+            (s3.get(&format!("{target}retention")), ""),
+            (s3.get(&format!("{target}legal-hold")), ""),
+            (s3.get(&format!("{target}tagging")), ""),
+            (s3.delete(&format!("{target}tagging")), ""),
+            (s3.put(&format!("{target}tagging")), tags),
+            (s3.put(&format!("{target}retention")), "<Retention/>"),
+        ] {
+            call.body(body).send(&s3).await.refused(405, "MethodNotAllowed");
+        }
+    }
+    s3.get("/bkt/k?attributes").header("x-amz-object-attributes", "ETag").send(&s3).await.refused(404, "NoSuchKey");
 }

@@ -73,6 +73,13 @@ async fn a_suspended_bucket_has_one_null_version() {
     assert_eq!(put(&s3, "k", "two").await, None);
     assert_eq!(s3.get("/bkt/k").send(&s3).await.header("x-amz-version-id"), Some("null"));
     assert_eq!(listed(&s3, "").await.len(), 2);
+    // As on AWS, a copy tells of the null version that it makes, but not of the one that it reads.
+    let copied = s3.put("/bkt/k").header("x-amz-copy-source", "/bkt/k").header("x-amz-metadata-directive", "REPLACE");
+    let copied = copied.send(&s3).await.expect(200);
+    assert_eq!(
+        (copied.header("x-amz-version-id"), copied.header("x-amz-copy-source-version-id")),
+        (Some("null"), None)
+    );
     let deleted = s3.delete("/bkt/k").send(&s3).await.expect(204);
     assert_eq!(deleted.header("x-amz-version-id"), Some("null"));
     let rows: Vec<_> = listed(&s3, "").await.into_iter().map(|(_, id, latest)| (id, latest)).collect();
@@ -135,6 +142,14 @@ async fn copies_tags_and_attributes_name_them() {
     s3.get(&format!("/bkt/k?versionId={old}")).send(&s3).await.refused(404, "NoSuchVersion");
     s3.put("/bkt/x").header("x-amz-copy-source", &source).send(&s3).await.refused(404, "NoSuchVersion");
     s3.get("/bkt/k?versionId=nonsense").send(&s3).await.refused(400, "InvalidArgument");
+    // Ids of the forms that other servers give are of versions that are not here.
+    for elsewhere in ["01BX5ZZKBKACTAV9WEVGEMMVRZ", "f5b1a4a2-0f0a-4a53-9d1e-3b0e7a1c2d4e"] {
+        let target = format!("/bkt/k?versionId={elsewhere}");
+        let missing = s3.get(&target).send(&s3).await.refused(404, "NoSuchVersion");
+        assert!(!missing.text().contains("ffffffff"), "{}", missing.text());
+        let deleted = s3.delete(&target).send(&s3).await.expect(204);
+        assert_eq!(deleted.header("x-amz-version-id"), Some(elsewhere));
+    }
     s3.get("/bkt/k?versionId=").send(&s3).await.refused(400, "InvalidArgument");
 }
 

@@ -15,6 +15,9 @@ pub enum VersionId {
 }
 
 impl VersionId {
+    /// No version here: what ids are read as that other servers make. No commit ever has this number.
+    pub const ELSEWHERE: VersionId = VersionId::Of(Seq::from_u64(u64::MAX));
+
     /// That of a row.
     pub(crate) fn of(row: &ObjectRow) -> Self {
         if VersionKind::is_null(row.kind) { VersionId::Null } else { VersionId::Of(row.seq) }
@@ -47,9 +50,26 @@ impl FromStr for VersionId {
                 let seq = u64::from_str_radix(text, 16).map_err(|_| VersionIdError)?;
                 Ok(VersionId::Of(Seq::from_u64(seq)))
             }
+            _ if is_ulid(text) || is_uuid(text) => Ok(VersionId::ELSEWHERE),
             _ => Err(VersionIdError),
         }
     }
+}
+
+/// Whether a text has the form in which versitygw names versions.
+fn is_ulid(text: &str) -> bool {
+    let is_digit =
+        |byte: &u8| matches!(byte, b'0'..=b'9' | b'A'..=b'H' | b'J' | b'K' | b'M' | b'N' | b'P'..=b'T' | b'V'..=b'Z');
+    text.len() == 26 && text.as_bytes()[0] <= b'7' && text.as_bytes().iter().all(is_digit)
+}
+
+/// Whether a text has the form in which MinIO names versions.
+fn is_uuid(text: &str) -> bool {
+    let is_right = |(at, byte): (usize, &u8)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.as_bytes().iter().enumerate().all(is_right)
 }
 
 #[cfg(test)]
@@ -63,6 +83,24 @@ mod tests {
         }
         for text in ["", "Null", "0", "00000000000000AB", "+000000000000000", "00000000000000000", "ü000000000000000"]
         {
+            assert!(text.parse::<VersionId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_of_other_servers_are_of_no_version_here() {
+        for text in ["01G65Z755AFWAKHE12NY0CQ9FH", "f5b1a4a2-0f0a-4a53-9d1e-3b0e7a1c2d4E"] {
+            assert_eq!(text.parse(), Ok(VersionId::ELSEWHERE), "{text}");
+        }
+        for text in [
+            "01G65Z755AFWAKHE12NY0CQ9FI",
+            "81G65Z755AFWAKHE12NY0CQ9FH",
+            "01g65z755afwakhe12ny0cq9fh",
+            "f5b1a4a2-0f0a-4a53-9d1e-3b0e7a1c2d4g",
+            "f5b1a4a200f0a-4a53-9d1e-3b0e7a1c2d4e",
+            "HPniJFCxqTsMuIH9KX8K8wEjNUgmABCD",
+            "invalid_versionId",
+        ] {
             assert!(text.parse::<VersionId>().is_err(), "{text}");
         }
     }

@@ -140,9 +140,8 @@ impl Inner {
             read.len = len;
             read.range = len.checked_sub(1).map(|last| ByteRange { first: start, last: start + last });
         } else if let Some(range) = request.range {
-            let range = range.resolve(row.size)?;
-            read.len = range.len();
-            read.range = Some(range);
+            read.range = range.resolve(row.size)?;
+            read.len = read.range.map_or(row.size, ByteRange::len);
         }
         Ok(read)
     }

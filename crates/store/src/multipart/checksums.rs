@@ -60,11 +60,22 @@ impl Wanted {
         if !self.is_asked || algorithm == self.algorithm {
             return Ok(());
         }
-        Err(StoreError::InvalidRequest(format!(
-            "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
-            self.algorithm.as_str().to_ascii_lowercase(),
-            algorithm.as_str().to_ascii_lowercase()
-        )))
+        Err(self.mismatch(&algorithm.as_str().to_ascii_lowercase()))
+    }
+
+    /// Whether a part may come without a checksum: not where the object's is made of theirs.
+    ///
+    /// # Errors
+    /// `InvalidRequest`.
+    pub(crate) fn check_without(self) -> Result<(), StoreError> {
+        if self.is_asked && self.kind == ChecksumKind::Composite { Err(self.mismatch("null")) } else { Ok(()) }
+    }
+
+    fn mismatch(self, actual: &str) -> StoreError {
+        StoreError::InvalidRequest(format!(
+            "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {actual}",
+            self.algorithm.as_str().to_ascii_lowercase()
+        ))
     }
 
     /// The checksum of the object made of `parts`, in order.

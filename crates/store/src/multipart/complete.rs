@@ -218,12 +218,11 @@ fn check_whole(
             "The provided 'x-amz-mp-object-size' header value {expected} does not match what was computed: {size}"
         )));
     }
-    if let Some(kind) = request.checksum_kind
-        && kind != wanted.kind
-    {
+    let mode = wanted.is_asked.then_some(wanted.kind);
+    if request.checksum_kind.is_some() && request.checksum_kind != mode {
         return Err(StoreError::InvalidRequest(format!(
             "The upload was created using the {} checksum mode. The complete request must use the same checksum mode.",
-            kind_name(wanted.kind)
+            mode.map_or("null", kind_name)
         )));
     }
     let checksum = wanted.of_object(parts);

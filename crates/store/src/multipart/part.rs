@@ -27,8 +27,20 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `InvalidPartNumber`, `InvalidRequest`, and as [`Store::put_object`].
-    pub async fn upload_part(&self, request: UploadPart, mut body: ObjectBody) -> Result<PartResult, StoreError> {
-        let (wanted, encryption) = self.inner.check_part(&request)?;
+    pub async fn upload_part(&self, request: UploadPart, body: ObjectBody) -> Result<PartResult, StoreError> {
+        let checked = self.inner.check_part(&request)?;
+        if body.checksums.is_empty() && body.compute.is_empty() {
+            checked.0.check_without()?;
+        }
+        self.store_part(request, body, checked).await
+    }
+
+    async fn store_part(
+        &self,
+        request: UploadPart,
+        mut body: ObjectBody,
+        (wanted, encryption): (Wanted, Option<Box<Encryption>>),
+    ) -> Result<PartResult, StoreError> {
         let customer = body.encrypt.take().and_then(|encrypt| encrypt.customer);
         let seal = match &encryption {
             None if customer.is_some() => return Err(KeyError::NotApplicable.into()),
@@ -56,12 +68,27 @@ impl Store {
         self.copy_encrypted_part(request, CopyKeys::default()).await
     }
 
-    /// Stores a part from an object, where one of them may be encrypted with a customer's key.
+    /// Stores a part from an object, where one of them may be encrypted with a customer's key. The result has only those checksums that the
+    /// upload asked for.
     ///
     /// # Errors
     /// As [`Store::upload_part_copy`]; `Key`.
     pub async fn copy_encrypted_part(&self, request: UploadPartCopy, keys: CopyKeys) -> Result<PartResult, StoreError> {
         let part = UploadPart { target: request.target.clone(), part_number: request.part_number };
+        let (wanted, _) = self.inner.check_part(&part)?;
+        let mut result = self.copied_part(part, request, keys).await?;
+        if !wanted.is_asked {
+            result.checksums.clear();
+        }
+        Ok(result)
+    }
+
+    async fn copied_part(
+        &self,
+        part: UploadPart,
+        request: UploadPartCopy,
+        keys: CopyKeys,
+    ) -> Result<PartResult, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let (wanted, encryption) = self.inner.check_part(&part)?;
             let source = self.copy_source(&request.source).await?;
@@ -122,7 +149,8 @@ impl Store {
     ) -> Result<PartResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
         let (body, _) = self.source_body(&request.source, range, keys.source).await?;
-        self.upload_part(part, ObjectBody { encrypt: keys.target.map(Box::new), ..body }).await
+        let checked = self.inner.check_part(&part)?;
+        self.store_part(part, ObjectBody { encrypt: keys.target.map(Box::new), ..body }, checked).await
     }
 }
 

@@ -7,12 +7,12 @@ use gabion_metadata::rows::{ChecksumKind, PartRow, PartTag};
 use gabion_types::limits::{OBJECT_BYTES_MAX, PART_NUMBER_MAX};
 
 use super::{Wanted, checksums::checksum_of};
-use crate::{CompletedPart, StoreError, conditions::bare_etag};
+use crate::{CompletedPart, DigestKind, StoreError, conditions::bare_etag};
 
 /// Checks `named` against the parts that were uploaded; returns the rows in order.
 ///
 /// # Errors
-/// `InvalidRequest`, `InvalidPartOrder`, `InvalidPart`, `EntityTooSmall`, `EntityTooLarge`.
+/// `InvalidRequest`, `InvalidPartOrder`, `InvalidPart`, `BadDigest`, `EntityTooSmall`, `EntityTooLarge`.
 pub(super) fn check(
     named: &[CompletedPart],
     wanted: Wanted,
@@ -59,6 +59,15 @@ fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(),
     if !is_tag(part, row.tag) {
         return Err(StoreError::InvalidPart);
     }
+    for given in &part.checksums {
+        match checksum_of(&row.checksums, given.algorithm()) {
+            Some(found) if found == *given => {}
+            None if wanted.is_asked => {
+                return Err(StoreError::BadDigest(DigestKind::PartChecksum(given.algorithm(), part.part_number)));
+            }
+            _ => return Err(StoreError::InvalidPart),
+        }
+    }
     let is_composite = wanted.is_asked && wanted.kind == ChecksumKind::Composite;
     if is_composite && !part.checksums.iter().any(|checksum| checksum.algorithm() == wanted.algorithm) {
         return Err(StoreError::InvalidRequest(format!(
@@ -68,9 +77,7 @@ fn check_part(part: &CompletedPart, row: &PartRow, wanted: Wanted) -> Result<(),
             part.part_number
         )));
     }
-    let differs =
-        part.checksums.iter().any(|checksum| checksum_of(&row.checksums, checksum.algorithm()) != Some(*checksum));
-    if differs { Err(StoreError::InvalidPart) } else { Ok(()) }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -157,5 +164,9 @@ mod tests {
         assert_eq!(outcome(&[checksum], composite), "[1]");
         assert_eq!(outcome(&[other_checksum], composite), "InvalidPart");
         assert_eq!(outcome(&[named(1)], composite), "InvalidRequest");
+        let crc = Checksum::new(ChecksumAlgorithm::Crc32, &[1; 4]).unwrap();
+        let other_algorithm = CompletedPart { checksums: vec![crc], ..named(1) };
+        assert_eq!(outcome(std::slice::from_ref(&other_algorithm), composite), "BadDigest");
+        assert_eq!(outcome(&[other_algorithm], any), "InvalidPart");
     }
 }

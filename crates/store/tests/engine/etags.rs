@@ -49,7 +49,7 @@ async fn copied(store: &Store, target: &UploadRef, part_number: u16, from: &str,
 }
 
 fn between(range: RangeRequest) -> gabion_store::ByteRange {
-    range.resolve(u64::MAX).unwrap()
+    range.resolve(u64::MAX).unwrap().unwrap()
 }
 
 async fn complete(store: &Store, target: &UploadRef, etags: &[&Etag]) -> PutResult {

@@ -225,7 +225,7 @@ fn copied(ops: &Ops, call: &Call) -> Result<Option<(BucketName, Logging, Also)>,
         _ => return Ok(None),
     };
     // One that is none is refused, in a line of its own.
-    let Ok(source) = copies::source(call) else { return Ok(None) };
+    let Ok(source) = copies::source_name(call) else { return Ok(None) };
     let Some(Ok(logging)) = &ops.settings(&source.bucket)?.logging else { return Ok(None) };
     let version = source.version.map(|version| version.to_string());
     let also = Also { operation, key: source.key.to_string(), version, status: StatusCode::OK, error: None };
