@@ -442,6 +442,8 @@ mod tests {
             (rule(&[ALL, DAY].concat()).replace("Enabled", "enabled"), MalformedXML),
             (with(ALL, "<Expiration><Days>0</Days></Expiration>"), InvalidArgument),
             (with(ALL, "<Expiration><Days>-1</Days></Expiration>"), InvalidArgument),
+            (with(ALL, "<Expiration><Days>1.5</Days></Expiration>"), MalformedXML),
+            (with(ALL, "<Expiration><Days>5x</Days></Expiration>"), MalformedXML),
             (with(ALL, "<Expiration/>"), MalformedXML),
             (with(ALL, "<Expiration><Date>20200101</Date></Expiration>"), MalformedXML),
             (with(ALL, "<Expiration><Date>2020-01-01T00:00:01Z</Date></Expiration>"), InvalidArgument),

@@ -501,7 +501,29 @@ fn on_inventory(method: &Method, query: &Query) -> Result<Operation, S3Error> {
 /// Sub-resources of buckets that are no configurations of three methods.
 const OTHERS_OF_BUCKETS: [&str; 6] = ["versioning", "object-lock", "versions", "location", "uploads", "delete"];
 
+/// Refuses what names more than one sub-resource: which of them was meant, nobody can know.
+///
+/// # Errors
+/// `InvalidArgument`.
+fn one_of<'a>(query: &Query, known: impl Iterator<Item = &'a str>) -> Result<(), S3Error> {
+    if query.pairs().len() < 2 {
+        return Ok(());
+    }
+    let mut named: Vec<&str> = known.filter(|name| query.has(name)).collect();
+    named.sort_unstable();
+    named.dedup();
+    match named[..] {
+        [first, _, ..] => {
+            let message = format!("Conflicting query string parameters: {}", named.join(", "));
+            Err(S3Error::argument("ResourceType", first, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
+    let configurations = CONFIGURATIONS.iter().map(|(name, _)| *name).chain(ABSENT.iter().map(|(name, ..)| *name));
+    one_of(query, configurations.chain(OTHERS_OF_BUCKETS).chain(["inventory"]))?;
     if method == Method::GET
         && !query.is_empty()
         && let Some((_, all, one)) = ABSENT.iter().find(|(name, ..)| query.has(name))
@@ -547,7 +569,12 @@ fn on_bucket(method: &Method, query: &Query) -> Result<Operation, S3Error> {
     }
 }
 
+/// Sub-resources of objects.
+const OF_OBJECTS: [&str; 9] =
+    ["acl", "attributes", "legal-hold", "renameObject", "restore", "retention", "tagging", "torrent", "uploads"];
+
 fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, S3Error> {
+    one_of(query, OF_OBJECTS.into_iter())?;
     supported(query)?;
     if query.has("encryption") {
         // UpdateObjectEncryption.
@@ -636,6 +663,11 @@ mod tests {
             ("GET", "/bkt?location", &[], "GetBucketLocation"),
             ("GET", "/bkt?uploads", &[], "ListMultipartUploads"),
             ("PUT", "/bkt?uploads", &[], "405"),
+            ("GET", "/bkt?acl&policy", &[], "400"),
+            ("DELETE", "/bkt?cors&replication", &[], "400"),
+            ("GET", "/bkt?versions&prefix=acl", &[], "ListObjectVersions"),
+            ("PUT", "/bkt/k?acl&tagging", &[], "400"),
+            ("GET", "/bkt/k?acl&versionId=x", &[], "GetObjectAcl"),
             ("DELETE", "/bkt?location", &[], "405"),
             ("PUT", "/bkt?versions", &[], "405"),
             ("GET", "/bkt?delete", &[], "405"),

@@ -129,6 +129,26 @@ fn parse<T: for<'xml> s3s::xml::Deserialize<'xml>>(document: &[u8]) -> Result<T,
     Ok(value)
 }
 
+/// Refuses numbers that are none, and those with fractions: s3s reads them as far as they have digits.
+fn whole_numbers(document: &[u8]) -> Result<(), S3Error> {
+    const NUMBERS: [&str; 8] = [
+        "Days",
+        "DaysAfterInitiation",
+        "MaxAgeSeconds",
+        "NewerNoncurrentVersions",
+        "NoncurrentDays",
+        "ObjectSizeGreaterThan",
+        "ObjectSizeLessThan",
+        "Years",
+    ];
+    let text = std::str::from_utf8(document).map_err(|_| S3Error::new(S3Code::MalformedXML))?;
+    let is_one = |element: &str| match element.split_once('>') {
+        Some((name, number)) if NUMBERS.contains(&name) => number.trim().parse::<i64>().is_ok(),
+        _ => true,
+    };
+    if text.split('<').all(is_one) { Ok(()) } else { Err(S3Code::MalformedXML.into()) }
+}
+
 /// Reads the document of CreateBucket.
 pub(crate) fn parse_create_bucket(document: &[u8]) -> Result<dto::CreateBucketConfiguration, S3Error> {
     parse(document)
@@ -146,11 +166,13 @@ pub(crate) fn parse_tagging(document: &[u8]) -> Result<dto::Tagging, S3Error> {
 
 /// Reads the document of PutBucketCors.
 pub(crate) fn parse_cors(document: &[u8]) -> Result<dto::CORSConfiguration, S3Error> {
+    whole_numbers(document)?;
     parse(document)
 }
 
 /// Reads the document of PutBucketLifecycleConfiguration.
 pub(crate) fn parse_lifecycle(document: &[u8]) -> Result<dto::BucketLifecycleConfiguration, S3Error> {
+    whole_numbers(document)?;
     parse(document)
 }
 
@@ -237,6 +259,7 @@ pub(crate) fn parse_versioning(document: &[u8]) -> Result<dto::VersioningConfigu
 
 /// Reads the document of PutObjectLockConfiguration.
 pub(crate) fn parse_lock(document: &[u8]) -> Result<dto::ObjectLockConfiguration, S3Error> {
+    whole_numbers(document)?;
     parse(document)
 }
 
