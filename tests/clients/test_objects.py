@@ -236,6 +236,22 @@ def test_completions(plain, bucket, named, whole, expected):
         assert plain.complete_multipart_upload(**complete)["ChecksumSHA256"] == f"{SHA_OF_ALL}-1"
 
 
+def test_checksums_that_were_not_asked_for(s3, bucket):
+    """Parts come with the CRC32 that boto3 computes, where the upload is to have none in particular."""
+    s3.meta.events.register("before-call.s3.CreateMultipartUpload", without_algorithm)
+    try:
+        parts_of(s3, bucket, "k", [b"a" * 5 * MIB, b"b"])
+    finally:
+        s3.meta.events.unregister("before-call.s3.CreateMultipartUpload", without_algorithm)
+    part = s3.head_object(Bucket=bucket, Key="k", PartNumber=2, ChecksumMode="ENABLED")
+    assert not any(name.startswith("Checksum") for name in part)
+    assert s3.head_object(Bucket=bucket, Key="k", ChecksumMode="ENABLED")["ChecksumType"] == "FULL_OBJECT"
+
+
+def without_algorithm(params, **_):
+    params["headers"].pop("x-amz-checksum-algorithm", None)
+
+
 def parts_of(s3, bucket, key, bodies, **begun):
     begun = s3.create_multipart_upload(Bucket=bucket, Key=key, **begun)
     upload = {"Bucket": bucket, "Key": key, "UploadId": begun["UploadId"]}
@@ -252,8 +268,8 @@ def parts_of(s3, bucket, key, bodies, **begun):
     "begun, of_part, of_only_part",
     [
         ({"ChecksumAlgorithm": "CRC32", "ChecksumType": "COMPOSITE"}, "COMPOSITE", "COMPOSITE"),
-        ({"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}, None, "FULL_OBJECT"),
-        ({}, None, "FULL_OBJECT"),
+        ({"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"}, "FULL_OBJECT", "FULL_OBJECT"),
+        ({}, "FULL_OBJECT", "FULL_OBJECT"),
     ],
 )
 def test_checksums_by_number_of_part(plain, bucket, begun, of_part, of_only_part):

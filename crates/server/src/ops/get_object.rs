@@ -18,7 +18,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) read: ObjectRead,
-    /// Checksums of exactly the bytes that are sent: of a range that is not all there is none, nor of a part whose object has one of all its bytes.
+    /// Checksums of exactly the bytes that are sent: of a range that is not all there is none.
     pub(crate) checksums: Vec<ShownChecksum>,
     /// `x-amz-mp-parts-count`, when a part was asked for.
     pub(crate) parts_count: Option<u32>,
@@ -58,13 +58,16 @@ fn response(read: ObjectRead, checksums: bool) -> Response {
 }
 
 fn checksums_of(read: &ObjectRead) -> Vec<ShownChecksum> {
-    let kind = read.info.checksums.first().map(|checksum| checksum.kind);
-    match &read.part {
-        Some(part) if kind == Some(ChecksumKind::Composite) => {
-            let of_part = shown(&part.checksums, None);
-            of_part.into_iter().map(|checksum| ShownChecksum { kind: ChecksumKind::Composite, ..checksum }).collect()
+    let whole = || shown(&read.info.checksums, read.info.parts_count);
+    let is_all = read.len == read.info.size;
+    match (&read.part, read.info.checksums.first()) {
+        (Some(part), Some(object)) if object.kind == ChecksumKind::Composite || !is_all => {
+            // A part that came with another checksum than the object's is of an upload that asked for none: as on AWS nothing is told of it.
+            let is_asked = part.checksums.iter().all(|checksum| checksum.algorithm == object.algorithm);
+            let of_part = if is_asked { shown(&part.checksums, None) } else { Vec::new() };
+            of_part.into_iter().map(|checksum| ShownChecksum { kind: object.kind, ..checksum }).collect()
         }
-        _ if read.len == read.info.size => shown(&read.info.checksums, read.info.parts_count),
+        _ if is_all => whole(),
         _ => Vec::new(),
     }
 }
