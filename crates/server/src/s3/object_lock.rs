@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::answer;
-use super::body;
+use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::route::Operation;
 use super::xml::{Xml, parse_legal_hold, parse_lock, parse_retention};
@@ -343,7 +343,7 @@ fn unix_ms(moment: Timestamp) -> u64 {
 }
 
 pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::document(call, DocumentDigests::Any).await?;
     let malformed = || S3Error::new(S3Code::MalformedXML);
     let ObjectLockRetention { mode: given, retain_until_date } = parse_retention(&document)?;
     let now_ms = ops.clock.now_ms();
@@ -390,7 +390,7 @@ pub(super) async fn get_legal_hold(ops: &Ops, call: &Call) -> Result<Response<Bo
 }
 
 pub(super) async fn put_legal_hold(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::document(call, DocumentDigests::Any).await?;
     let asked = parse_legal_hold(&document)?.status;
     let said = asked.as_ref().map(|status| ("s3:object-lock-legal-hold", status.as_str().to_owned()));
     auth::authorize_lock(ops, call, Operation::PutObjectLegalHold, said.as_slice()).await?;

@@ -61,6 +61,9 @@ async fn a_held_version_stays_until_the_hold_is_taken_back() {
     assert_eq!(s3.get("/bkt/k?legal-hold").send(&s3).await.expect(200).element("Status").as_deref(), Some("ON"));
     s3.delete(&format!("/bkt/k?versionId={version}")).send(&s3).await.refused(403, "AccessDenied");
     s3.put("/bkt/k?legal-hold").body(hold("MAYBE")).send(&s3).await.refused(400, "MalformedXML");
+    for empty in ["/bkt/k?legal-hold", "/bkt/k?retention"] {
+        s3.put(empty).send(&s3).await.refused(400, "MalformedXML");
+    }
     s3.put("/bkt/k?legal-hold").body(hold("OFF")).send(&s3).await.expect(200);
     s3.delete(&format!("/bkt/k?versionId={version}")).send(&s3).await.expect(204);
 }
