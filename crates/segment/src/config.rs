@@ -56,6 +56,8 @@ pub struct LogConfig {
     pub target_reserve_bytes: u64,
     /// Most decoded chunk headers in memory (each under 2 KiB in usual geometries).
     pub header_cache_entries: usize,
+    /// Memory for small objects that are read again and again, in bytes; 0: none.
+    pub warm_bytes: u64,
     /// Most shard files that reads keep open.
     pub open_files_max: usize,
     /// Most entries of the repair queue; beyond it, damage is only counted.
@@ -136,6 +138,7 @@ impl LogConfig {
             reserve_bytes: None,
             target_reserve_bytes: 1 << 30,
             header_cache_entries: 16 * 1024,
+            warm_bytes: 0,
             open_files_max: 1024,
             repair_queue_max: 64 * 1024,
             reprobe_ms: 30_000,

@@ -42,6 +42,7 @@ mod stripe_buffer;
 mod target;
 mod together;
 mod upkeep;
+mod warm;
 
 pub use applier::{
     AppliedRecord, AppliedStripe, Applier, ApplyError, Committed, Companion, NewRecord, RecordBody, RecordHome,

@@ -24,6 +24,7 @@ use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
 use crate::target::TargetSet;
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE};
+use crate::warm::Warm;
 
 /// A bug on purpose, which the simulator must find (docs/TESTING.md).
 pub(crate) const VERIFIES_NOTHING: bool = cfg!(feature = "planted-skip-verify");
@@ -38,6 +39,7 @@ pub(crate) struct Media {
     pub(crate) clock: Arc<dyn Clock>,
     files: Cache<(SegmentId, u8, TargetId), Arc<dyn DiskFile>>,
     headers: Cache<(SegmentId, u64, u8), Arc<ChunkHeader>>,
+    pub(crate) warm: Warm,
     codecs: Mutex<Vec<Codec>>,
     /// See [`rebuild_memory`].
     pub(crate) rebuilds: Arc<Semaphore>,
@@ -72,6 +74,7 @@ impl Media {
             clock,
             files: Cache::new(config.open_files_max),
             headers: Cache::new(config.header_cache_entries),
+            warm: Warm::new(config.warm_bytes),
             codecs: Mutex::default(),
             rebuilds: rebuild_memory(),
             reads_failed: AtomicBool::new(false),

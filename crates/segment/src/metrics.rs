@@ -113,6 +113,8 @@ metrics! {
         reads,
         /// Bytes returned by reads.
         read_bytes,
+        /// Extents read that were still in memory.
+        warm_reads,
         /// Reads that had to reconstruct a range.
         degraded_reads,
         /// Chunks that failed their checks.

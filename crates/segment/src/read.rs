@@ -14,6 +14,7 @@ use crate::error::LogError;
 use crate::format::chunk_header_bytes;
 use crate::media::{ChunkError, Media, VERIFIES_NOTHING, check_blocks};
 use crate::segment_info::{LaneKind, SegmentInfo};
+use crate::warm::PiecePlace;
 
 /// What was read of one chunk: whole cells from the start of `range`, which are whole checksum blocks.
 struct Run {
@@ -35,7 +36,17 @@ impl Media {
         self.metrics.read_bytes.add(range.len() as u64);
         match (extent.place, info.kind) {
             (Place::Chunk { shard, start }, LaneKind::Small) if usize::from(shard) < info.geometry.data() => {
-                let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
+                let bytes = match self.warm_piece(info, extent) {
+                    Some(bytes) => bytes,
+                    None => {
+                        let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
+                        // Named anew, not kept in the future, which is moved about.
+                        if let Some(place) = PiecePlace::of(info.id, extent) {
+                            self.warm.keep(place, &bytes);
+                        }
+                        bytes
+                    }
+                };
                 // A slice is shared, which costs an allocation of its own.
                 Ok(vec![if range.len() == bytes.len() { bytes } else { bytes.slice(range) }])
             }
@@ -47,6 +58,14 @@ impl Media {
             }
             _ => Err(LogError::Invalid(format!("{extent:?} does not fit its segment"))),
         }
+    }
+
+    /// A piece in one chunk, if it was read before. An extent that says otherwise than the one before is read, and found wrong.
+    fn warm_piece(&self, info: &SegmentInfo, extent: &Extent) -> Option<Bytes> {
+        let bytes =
+            self.warm.get(&PiecePlace::of(info.id, extent)?).filter(|piece| piece.len() == extent.len as usize)?;
+        self.metrics.warm_reads.add(1);
+        Some(bytes)
     }
 
     /// A piece in one chunk: one read of exactly its bytes.

@@ -214,9 +214,11 @@ settings! {
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
         "Memory for bodies of small objects; a request waits for its share before its body is read.";
     "memory.read_bytes" => memory_read_bytes: ByteCount = "768MiB",
-        "Memory for downloads: half for what clients need next, 1MiB each, half for what is read ahead while it is free.";
+        "Memory for downloads: half for what clients need next, 512KiB each, half for what is read ahead while it is free.";
     "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
         "Stripes that a download of a large object reads ahead.";
+    "memory.warm_bytes" => memory_warm_bytes: ByteCount = "64MiB",
+        "Memory for objects of up to 16KiB that are read again and again; 0: none.";
     "memory.wait" => memory_wait: Span = "20s",
         "Longest wait for a share of this memory; then the client is told SlowDown.";
     "index.reserve_bytes" => index_reserve_bytes: ByteCount = "512MiB",

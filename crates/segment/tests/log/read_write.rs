@@ -96,6 +96,31 @@ fn a_small_read_is_one_read_of_one_target() {
     });
 }
 
+#[test]
+fn what_is_warm_needs_no_target() {
+    let mut world = World::new("2+1", 5);
+    world.config.warm_bytes = 1 << 20;
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let [read_before, never_read, long] = [put(&log, 1, 4096), put(&log, 2, 4096), put(&log, 3, 20_000)];
+        let (read_before, never_read, long) =
+            (read_before.await.unwrap(), never_read.await.unwrap(), long.await.unwrap());
+        assert_eq!(read(&log, &read_before.extents[0], 0..4096).await.unwrap(), pattern(1, 4096));
+        assert_eq!(read(&log, &long.extents[0], 0..20_000).await.unwrap(), pattern(3, 20_000));
+        assert_eq!(log.metrics().warm_reads.get(), 0);
+        world.disks.iter().for_each(|disk| disk.offline(true));
+        assert_eq!(read(&log, &read_before.extents[0], 0..4096).await.unwrap(), pattern(1, 4096));
+        assert_eq!(read(&log, &read_before.extents[0], 100..200).await.unwrap(), pattern(1, 4096)[100..200]);
+        assert_eq!(log.metrics().warm_reads.get(), 2);
+        assert!(read(&log, &never_read.extents[0], 0..4096).await.is_err());
+        assert!(read(&log, &long.extents[0], 0..20_000).await.is_err());
+        // Another extent that claims to lie there is not answered with it.
+        let other = gabion_types::Extent { len: 4095, ..read_before.extents[0] };
+        assert!(read(&log, &other, 0..4095).await.is_err());
+    });
+}
+
 fn shard_of(place: &Place) -> u8 {
     if let Place::Chunk { shard, .. } = place { *shard } else { panic!("not in a chunk") }
 }
