@@ -151,7 +151,7 @@ impl Inner {
             check_lock(&row.attributes, self.env.clock.now_ms(), request.bypass_governance)?;
         }
         let seq = match version {
-            _ if !existed && !self.is_uncertain() => None,
+            _ if !existed && (version == VersionId::ELSEWHERE || !self.is_uncertain()) => None,
             VersionId::Null => Some(self.delete_null(bucket, request, kept).await?),
             VersionId::Of(seq) => {
                 let mutation = Mutation::DeleteVersion(DeleteVersionMutation {

@@ -391,7 +391,6 @@ impl<'a> Judge<'a> {
         let account = ops.account_id(&owner);
         context.add_optional("s3:ResourceAccount", account.clone());
         context.add_optional("aws:ResourceAccount", account);
-        context.add_optional("s3:ResourceAccount", ops.account_id(&owner));
         Ok(Self { ops, call, bucket: bucket.clone(), owner, settings, names, context })
     }
 

@@ -35,13 +35,15 @@ const HEADERS: [&str; 17] = [
 ];
 
 /// Headers that are keys by another name.
-const RENAMED_HEADERS: [(&str, &str); 5] = [
+const RENAMED_HEADERS: [(&str, &str); 2] = [("if-match", "s3:if-match"), ("if-none-match", "s3:if-none-match")];
+
+/// The same of those that say how a new object is locked. To what makes none they say nothing: what changes a lock says so in its document.
+const LOCK_HEADERS: [(&str, &str); 3] = [
     ("x-amz-object-lock-legal-hold", "s3:object-lock-legal-hold"),
     ("x-amz-object-lock-mode", "s3:object-lock-mode"),
-    ("x-amz-object-lock-retain-until-date", "s3:object-lock-retain-until-date"),
-    ("if-match", "s3:if-match"),
-    ("if-none-match", "s3:if-none-match"),
+    (UNTIL, "s3:object-lock-retain-until-date"),
 ];
+const UNTIL: &str = "x-amz-object-lock-retain-until-date";
 
 /// Query parameters that are keys.
 const PARAMETERS: [(&str, &str); 4] = [
@@ -155,8 +157,13 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     for (name, key) in RENAMED_HEADERS {
         context.add_optional(key, call.header(name)?);
     }
-    if let Some(until) = call.header("x-amz-object-lock-retain-until-date")?.and_then(moment) {
-        context.add(REMAINING_DAYS, remaining_days(until, ops.clock.now_ms()).to_string());
+    if call.operation().is_some_and(locks_what_it_makes) {
+        for (name, key) in LOCK_HEADERS {
+            context.add_optional(key, call.header(name)?);
+        }
+        if let Some(until) = call.header(UNTIL)?.and_then(moment) {
+            context.add(REMAINING_DAYS, remaining_days(until, ops.clock.now_ms()).to_string());
+        }
     }
     for (name, key) in PARAMETERS {
         context.add_optional(key, call.query().get(name)?);
@@ -168,6 +175,12 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
         add_request_tag(&mut context, &key, value);
     }
     Ok(context)
+}
+
+/// Whether the headers of an operation say how the object that it makes, or begins, is locked.
+fn locks_what_it_makes(operation: Operation) -> bool {
+    use Operation::{CopyObject, CreateMultipartUpload, PostObject, PutObject};
+    matches!(operation, PutObject | CopyObject | CreateMultipartUpload | PostObject)
 }
 
 /// Whether an operation makes an object; one that begins or continues an upload in parts does not yet.

@@ -111,7 +111,7 @@ impl FormKeys {
         let Credential { secret, identity } = self.credential(access_key, form)?;
         let key = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, &self.region, "s3");
         let expected = hex::encode(s3s_sigv4::calculate_signature_with_key(policy, &key));
-        compare(&expected, signature, access_key, policy)?;
+        compare(&expected, signature, access_key, policy, form.token)?;
         Ok(identity)
     }
 
@@ -127,7 +127,7 @@ impl FormKeys {
         let Credential { secret, identity } = self.credential(access_key, form)?;
         let mut mac = Hmac::<Sha1>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
         mac.update(policy.as_bytes());
-        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature, access_key, policy)?;
+        compare(&BASE64_STANDARD.encode(mac.finalize().into_bytes()), signature, access_key, policy, form.token)?;
         Ok(identity)
     }
 
@@ -149,11 +149,11 @@ fn present<'a>(name: &str, value: Option<&'a str>) -> Result<&'a str, S3Error> {
     })
 }
 
-/// What is signed is the policy.
-fn compare(expected: &str, sent: &str, access_key: &str, policy: &str) -> Result<(), S3Error> {
+/// What is signed is the policy, which is told again unless a token stands in it.
+fn compare(expected: &str, sent: &str, access_key: &str, policy: &str, token: Option<&str>) -> Result<(), S3Error> {
     if expected.as_bytes().ct_eq(sent.as_bytes()).into() {
         return Ok(());
     }
     let error = S3Error::new(S3Code::SignatureDoesNotMatch).detail("AWSAccessKeyId", echo(access_key));
-    Err(explain(error, sent, policy))
+    Err(if token.is_none() { explain(error, sent, policy) } else { error })
 }

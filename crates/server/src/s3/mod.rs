@@ -555,10 +555,11 @@ impl S3Service {
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         let verifier = self.inner.verifier.as_ref().filter(|_| frequent);
-        // Nothing hashes to nothing else: that is for the check below to say.
+        // Nothing hashes to nothing else, and objects alone come in chunks: that is for the check below to say.
         let may_be = |verified: &Verified| match verified.framing {
             Framing::Plain { sha256: Some(sha256), .. } => body_bytes != Some(0) || sha256 == auth::EMPTY_SHA256,
-            _ => true,
+            Framing::Plain { sha256: None, .. } => true,
+            Framing::Chunked { .. } => routed.operation.as_ref().is_ok_and(|operation| operation.is_streamed()),
         };
         let signed = verifier.and_then(|verifier| verifier.signed(parts, &path, &routed.query)).filter(may_be);
         if signed.is_some() {

@@ -88,6 +88,10 @@ fn unquoted(text: &str) -> Option<Vec<u8>> {
             b'_' => b' ',
             b'=' => {
                 let digits = [left.next()?, left.next()?];
+                // A sign is no digit, though it is read with them.
+                if !digits.iter().all(u8::is_ascii_hexdigit) {
+                    return None;
+                }
                 u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
             }
             byte => byte,
@@ -129,6 +133,7 @@ mod tests {
             ("=?UTF-8?B?=GGG?=", "=?UTF-8?B?=GGG?="),
             ("=?UTF-8?Q?=E9?=", "=?UTF-8?Q?=E9?="),
             ("=?UTF-8?Q?=4?=", "=?UTF-8?Q?=4?="),
+            ("=?UTF-8?Q?=+1?=", "=?UTF-8?Q?=+1?="),
             ("=?UTF-8?Q?a?b?=", "=?UTF-8?Q?a?b?="),
             ("=?KOI8-R?Q?a?=", "=?KOI8-R?Q?a?="),
             ("=?UTF-8?X?a?=", "=?UTF-8?X?a?="),

@@ -33,6 +33,11 @@ macro_rules! operations {
                 matches!(self, GetObject | HeadObject | PutObject | DeleteObject | UploadPart)
             }
 
+            /// Whether its body may come in chunks.
+            pub(crate) const fn is_streamed(self) -> bool {
+                matches!(self, Operation::PutObject | Operation::UploadPart)
+            }
+
             /// Whether it may be about a version of an object.
             pub(crate) const fn takes_version(self) -> bool {
                 use Operation::{

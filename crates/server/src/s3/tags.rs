@@ -2,6 +2,8 @@
 //!
 //! Source: AWS, "Categorizing your storage using tags", "PutObjectTagging".
 
+use std::collections::HashSet;
+
 use gabion_store::Attributes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -162,8 +164,8 @@ fn invalid(message: &'static str, key: &str) -> S3Error {
 
 /// A key that is there more than once.
 fn duplicate(tags: &[(String, String)]) -> Option<&str> {
-    let mut all = tags.iter().enumerate();
-    all.find(|(at, (key, _))| tags[..*at].iter().any(|(before, _)| before == key)).map(|(_, (key, _))| key.as_str())
+    let mut before = HashSet::new();
+    tags.iter().map(|(key, _)| key.as_str()).find(|key| !before.insert(*key))
 }
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

@@ -2,6 +2,8 @@
 //!
 //! s3s's writer refuses control characters, which keys may hold; AWS writes them as character references, and so does this.
 
+use std::borrow::Cow;
+
 use s3s::dto;
 
 use crate::error::{S3Code, S3Error};
@@ -146,7 +148,18 @@ fn whole_numbers(document: &[u8]) -> Result<(), S3Error> {
         Some((name, number)) if NUMBERS.contains(&name) => number.trim().parse::<i64>().is_ok(),
         _ => true,
     };
-    if text.split('<').all(is_one) { Ok(()) } else { Err(S3Code::MalformedXML.into()) }
+    if without_comments(text).split('<').all(is_one) { Ok(()) } else { Err(S3Code::MalformedXML.into()) }
+}
+
+fn without_comments(text: &str) -> Cow<'_, str> {
+    let Some((before, mut rest)) = text.split_once("<!--") else { return text.into() };
+    let mut kept = before.to_owned();
+    while let Some((_, behind)) = rest.split_once("-->") {
+        let (before, comment) = behind.split_once("<!--").unwrap_or((behind, ""));
+        kept += before;
+        rest = comment;
+    }
+    kept.into()
 }
 
 /// Reads the document of CreateBucket.

@@ -413,6 +413,22 @@ async fn copies_need_both_ends_and_deletions_each_key() {
     s3.head("/bkt/b1").send(&s3).await.expect(200);
 }
 
+/// A variable has a value only where its key has one value.
+#[tokio::test]
+async fn variables_stand_for_accounts() {
+    let s3 = server().await;
+    let key = format!("/bkt/{}/k", account("own").id);
+    s3.put(&key).body("x").send(&s3).await.expect(200);
+    for variable in ["s3:ResourceAccount", "aws:ResourceAccount"] {
+        let deny = r#"{"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::bkt/${VARIABLE}/*"}}"#;
+        s3.delete("/bkt?policy").send(&s3).await.expect(204);
+        by(READER, s3.get(&key)).send(&s3).await.expect(200);
+        s3.put("/bkt?policy").body(deny.replace("VARIABLE", variable)).send(&s3).await.expect(204);
+        by(READER, s3.get(&key)).send(&s3).await.refused(403, "AccessDenied");
+        by(READER, s3.get("/bkt/k")).send(&s3).await.expect(200);
+    }
+}
+
 #[tokio::test]
 async fn tags_of_objects_and_requests_decide() {
     let s3 = server().await;

@@ -288,3 +288,15 @@ async fn a_body_is_not_asked_for_in_vain() {
         answer.expect(status);
     }
 }
+
+/// Whichever path it takes: it must not matter which of them knows the operation.
+#[tokio::test]
+async fn objects_alone_come_in_chunks() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    for call in [s3.delete("/bkt/k"), s3.get("/bkt/k"), s3.put("/bkt/k?tagging")] {
+        let chunks = Payload::SignedChunks { chunk_bytes: 8192, trailer: None };
+        call.payload(chunks).send(&s3).await.refused(400, "InvalidRequest");
+    }
+    s3.get("/bkt/k").send(&s3).await.expect(200);
+}

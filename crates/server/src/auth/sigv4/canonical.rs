@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
             count += 1;
         }
         // An empty token is for s3s to judge.
-        (hosts > 0 && token != Some("")).then_some(Self {
+        (hosts == 1 && token != Some("")).then_some(Self {
             all,
             count,
             authorization: authorization?,

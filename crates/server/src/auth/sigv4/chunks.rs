@@ -282,8 +282,8 @@ impl<S> Chunks<S> {
 fn parse_size(line: &[u8]) -> Option<(usize, Option<[u8; 64]>)> {
     let line = line.strip_suffix(b"\r\n")?;
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    // Eight digits are 4 GiB, as much as s3s reads.
-    if !(1..=8).contains(&digits) {
+    // An unsigned chunk may be the whole body.
+    if !(1..=16).contains(&digits) {
         return None;
     }
     let size = usize::from_str_radix(std::str::from_utf8(&line[..digits]).ok()?, 16).ok()?;

@@ -21,6 +21,21 @@ use crate::s3::{Query, decoded_path, echo};
 const TEXT_BYTES_MAX: usize = 4096;
 /// Headers and parameters in whose texts secrets stand.
 const SECRET: [&str; 2] = ["x-amz-security-token", "-customer-key"];
+/// Beginnings of headers that clients send and may be told again. Others may have been added on the way, or by a browser, and be none of their business.
+const CLIENTS: [&str; 12] = [
+    "accept",
+    "amz-sdk-",
+    "cache-control",
+    "content-",
+    "date",
+    "expect",
+    "expires",
+    "host",
+    "if-",
+    "range",
+    "user-agent",
+    "x-amz-",
+];
 
 /// The head of a request, kept until s3s has verified it.
 pub(crate) struct Said {
@@ -60,8 +75,7 @@ impl Said {
         let day = date.get(..DAY_BYTES).unwrap_or_default();
         let text = format!("{ALGORITHM}\n{date}\n{day}/{region}/{SERVICE}/aws4_request\n{hash}");
         error = explain(error, &signed.signature, &text);
-        let lower = canonical.to_ascii_lowercase();
-        if canonical.len() <= TEXT_BYTES_MAX && !SECRET.iter().any(|name| lower.contains(name)) {
+        if canonical.len() <= TEXT_BYTES_MAX && may_be_told(&canonical) {
             let bytes = in_bytes(&canonical);
             error = error.detail("CanonicalRequest", canonical).detail("CanonicalRequestBytes", bytes);
         }
@@ -98,6 +112,14 @@ impl Said {
             canonical: text,
         })
     }
+}
+
+/// Whether nothing in a canonical request could be a secret.
+fn may_be_told(canonical: &str) -> bool {
+    let lower = canonical.to_ascii_lowercase();
+    let names = lower.rsplit('\n').nth(1).unwrap_or_default();
+    !SECRET.iter().any(|name| lower.contains(name))
+        && names.split(';').all(|name| CLIENTS.iter().any(|begins| name.starts_with(begins)))
 }
 
 /// Adds which text we have signed instead of what gave `signature`.

@@ -303,15 +303,15 @@ fn lengths_are_plain(headers: &HeaderMap) -> bool {
     plain(&CONTENT_LENGTH) && plain(&AMZ_DECODED_CONTENT_LENGTH)
 }
 
-/// Names and values of the headers that are signed. Nothing when one is missing or no text, or when an `x-amz-*` header is
-/// not among them: what is not signed could have been added on the way.
+/// Names and values of the headers that are signed. Nothing when one is missing or no text, when there are more names than headers, or when an
+/// `x-amz-*` header is not among them: what is not signed could have been added on the way.
 fn signed_lines<'a>(headers: &'a HeaderMap, names: &[&'a str]) -> Option<Vec<(&'a str, &'a str)>> {
     let unsigned = |name: &HeaderName| {
         name.as_str().starts_with("x-amz-")
             && name != AMZ_CONTENT_SHA256
             && !names.iter().any(|signed| signed.eq_ignore_ascii_case(name.as_str()))
     };
-    if headers.keys().any(unsigned) {
+    if names.len() > headers.keys_len() || headers.keys().any(unsigned) {
         return None;
     }
     let mut lines = Vec::with_capacity(names.len());
