@@ -127,7 +127,7 @@ codes! {
     NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found",
     NoSuchUpload 404 "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.",
     NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration",
-    NotImplemented 501 "A header or query you provided implies functionality that is not implemented",
+    NotImplemented 501 "A header you provided implies functionality that is not implemented",
     NotModified 304 "Not Modified",
     OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found",
     PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold",
@@ -249,7 +249,9 @@ impl From<BodyError> for S3Error {
             BodyError::SmallChunk { number, bytes } => Self::new(S3Code::InvalidChunkSizeError)
                 .detail("Chunk", number.to_string())
                 .detail("BadChunkSize", bytes.to_string()),
-            BodyError::Sha256Mismatch => Self::new(S3Code::XAmzContentSHA256Mismatch),
+            BodyError::Sha256Mismatch { found } => {
+                Self::new(S3Code::XAmzContentSHA256Mismatch).detail("S3ComputedContentSHA256", hex::encode(found))
+            }
             BodyError::BadChunkSignature => Self::new(S3Code::SignatureDoesNotMatch),
             BodyError::TooLarge => Self::new(S3Code::EntityTooLarge),
             BodyError::TimedOut => Self::new(S3Code::RequestTimeout),
@@ -417,7 +419,7 @@ mod tests {
             (StoreError::BadDigest(DigestKind::PartChecksum(ChecksumAlgorithm::Sha256, 1)), 400, "BadDigest"),
             (StoreError::InvalidRequest("text".into()), 400, "InvalidRequest"),
             (StoreError::Body(BodyError::Incomplete), 400, "IncompleteBody"),
-            (StoreError::Body(BodyError::Sha256Mismatch), 400, "XAmzContentSHA256Mismatch"),
+            (StoreError::Body(BodyError::Sha256Mismatch { found: [0; 32] }), 400, "XAmzContentSHA256Mismatch"),
             (StoreError::Body(BodyError::BadChunkSignature), 403, "SignatureDoesNotMatch"),
             (StoreError::Body(BodyError::TooLarge), 400, "EntityTooLarge"),
             (StoreError::Body(BodyError::TimedOut), 400, "RequestTimeout"),

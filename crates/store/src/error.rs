@@ -152,7 +152,10 @@ pub enum BodyError {
     },
     /// The SHA-256 that was signed is not that of the body.
     #[error("the SHA-256 of the body does not match")]
-    Sha256Mismatch,
+    Sha256Mismatch {
+        /// What it is.
+        found: [u8; 32],
+    },
     /// The signature of a chunk is wrong.
     #[error("the signature of a chunk does not match")]
     BadChunkSignature,

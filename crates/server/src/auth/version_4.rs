@@ -263,13 +263,15 @@ fn streamed(parts: &Parts, asked: &Asked<'_>) -> Result<(), S3Error> {
 /// What hash nothing has is known before it has come.
 fn of_nothing(hash: &[u8; 32], value: &str, asked: &Asked<'_>) -> Result<(), S3Error> {
     if asked.body_bytes == Some(0) && *hash != EMPTY_SHA256 {
-        return Err(mismatch(value).detail("S3ComputedContentSHA256", hex::encode(EMPTY_SHA256)));
+        return Err(mismatch(value, asked));
     }
     Ok(())
 }
 
-fn mismatch(value: &str) -> S3Error {
-    S3Error::new(S3Code::XAmzContentSHA256Mismatch).detail("ClientComputedContentSHA256", echo(value))
+fn mismatch(value: &str, asked: &Asked<'_>) -> S3Error {
+    let error = S3Error::new(S3Code::XAmzContentSHA256Mismatch).detail("ClientComputedContentSHA256", echo(value));
+    let found = (asked.body_bytes == Some(0)).then(|| hex::encode(EMPTY_SHA256));
+    error.or_detail("S3ComputedContentSHA256", found)
 }
 
 /// Checks what a request says of its body that nobody has signed, as far as it says anything.
@@ -281,7 +283,7 @@ pub(super) fn anonymous(parts: &Parts, asked: &Asked<'_>) -> Result<(), S3Error>
         Ok(AmzContentSha256::StreamingUnsignedPayloadTrailer) => streamed(parts, asked),
         Ok(_) => Err(S3Error::request(NOT_SIGNED_AT_ALL)),
         // No body has such a hash.
-        Err(_) => Err(mismatch(value)),
+        Err(_) => Err(mismatch(value, asked)),
     }
 }
 

@@ -197,7 +197,7 @@ fn answer<H: Handler>(
     let request = Arriving::of(request).map(|body| RequestBody::new(body, &shared.limits, received));
     async move {
         let mut answer = if too_large {
-            Answer::from(head_too_large().map(Either::Left))
+            Answer::from(head_too_large(shared.limits.header_bytes_max).map(Either::Left))
         } else {
             let Answer { response, operation } = shared.handler.handle(request, peer).await;
             Answer { response: response.map(Either::Right), operation }
@@ -228,10 +228,12 @@ fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
 }
 
 /// AWS's answer to a request whose header section is too large.
-fn head_too_large() -> Response<Full<Bytes>> {
-    const BODY: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>RequestHeaderSectionTooLarge</Code>\
-        <Message>Your request header section exceeds the maximum allowed size.</Message></Error>";
-    let mut response = Response::new(Full::new(Bytes::from_static(BODY.as_bytes())));
+fn head_too_large(bytes_max: usize) -> Response<Full<Bytes>> {
+    let body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>RequestHeaderSectionTooLarge</Code><Message>Your request \
+         header section exceeds the maximum allowed size.</Message><MaxSizeAllowed>{bytes_max}</MaxSizeAllowed></Error>"
+    );
+    let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/xml"));

@@ -141,8 +141,9 @@ impl<S: Stream<Item = Result<Bytes, BodyError>> + Unpin> Stream for Hashed<S> {
             }
             (None, Some(_)) => {
                 let found = this.digester.take().map(Digester::finish);
-                if found.is_some_and(|found| found.checksums.iter().any(|sum| sum.as_bytes() != this.sha256)) {
-                    return Poll::Ready(Some(Err(BodyError::Sha256Mismatch)));
+                let found = found.and_then(|found| found.checksums.first()?.as_bytes().try_into().ok());
+                if let Some(found) = found.filter(|found| *found != this.sha256) {
+                    return Poll::Ready(Some(Err(BodyError::Sha256Mismatch { found })));
                 }
             }
             (Some(Err(_)), _) => this.digester = None,

@@ -145,7 +145,10 @@ async fn content_md5_is_checked() {
 async fn the_signed_hash_is_checked() {
     let s3 = S3::with_bucket().await;
     let wrong = Payload::Says(sha256_hex(b"other"));
-    s3.put("/bkt/k").body("hello").payload(wrong.clone()).send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
+    let refused = s3.put("/bkt/k").body("hello").payload(wrong.clone()).send(&s3).await;
+    let refused = refused.refused(400, "XAmzContentSHA256Mismatch");
+    assert_eq!(refused.element("ClientComputedContentSHA256"), Some(sha256_hex(b"other")));
+    assert_eq!(refused.element("S3ComputedContentSHA256"), Some(sha256_hex(b"hello")));
     let big = s3.put("/bkt/k").body(payload(3 << 20)).payload(wrong.clone());
     big.send(&s3).await.refused(400, "XAmzContentSHA256Mismatch");
     let document = s3.post("/bkt?delete").body("<Delete><Object><Key>k</Key></Object></Delete>").md5().payload(wrong);

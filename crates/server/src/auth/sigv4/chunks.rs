@@ -264,8 +264,12 @@ impl<S> Chunks<S> {
         trailers.sort_by(|a, b| a.0.cmp(&b.0));
         if let Some(signing) = &self.signing {
             let signature = signature.filter(|signature| from_hex(signature.as_bytes()).is_some());
+            let signature = signature.ok_or(BodyError::Incomplete)?;
+            if trailers.is_empty() {
+                return Err(malformed("there is none"));
+            }
             let canonical: String = trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
-            signing.verify_trailers(&canonical, signature.ok_or(BodyError::Incomplete)?)?;
+            signing.verify_trailers(&canonical, signature)?;
         } else if signature.is_some() {
             return Err(malformed("they are signed, where nothing else is"));
         }
