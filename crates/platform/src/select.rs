@@ -108,7 +108,10 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         DriverChoice::Auto => ring_where_it_pays(file_system, options),
     };
     let (data_path, driver, default_threads_max) = match ring {
-        Some(ring) => (DataPath::Uring(ring), "io_uring", WRITING_THREADS_MAX),
+        Some(ring) => {
+            let direct = matches!(file_system, FileSystem::Local(_));
+            (DataPath::Uring { ring, direct }, "io_uring", WRITING_THREADS_MAX)
+        }
         None => (DataPath::Threads, "threads", file_system.threads_max()),
     };
     let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);

@@ -141,8 +141,12 @@ fn together(jobs: &mut [Job]) {
 }
 
 impl Stream {
-    /// Takes it, with some of its bytes; nothing if somebody has it.
+    /// Takes it, with some of its bytes; nothing if somebody has it, or if nothing is left: who waited may have been seen to meanwhile, and be about
+    /// to finish.
     fn take(self: &Arc<Self>, state: &mut State) -> Option<Job> {
+        if state.left.is_empty() {
+            return None;
+        }
         let md5 = state.md5.take()?;
         let (mut pieces, mut room) = (VecDeque::new(), SLICE_BYTES);
         while room > 0
@@ -320,6 +324,25 @@ mod tests {
         other.update(&body(4, 7000)).await;
         assert_eq!((left_bytes(&other), md5s.waiting.lock().len()), (0, 0));
         assert_eq!(other.finish().await, alone(&[body(2, 7000), body(4, 7000)].concat()));
+    }
+
+    /// One that waits, and takes what it left itself when the others are gone, is not taken from it once more: it may be about to finish.
+    #[tokio::test]
+    async fn a_body_that_was_seen_to_is_nobody_elses() {
+        if Md5::lanes() == 1 {
+            return;
+        }
+        let md5s = Md5s::default();
+        let (mut one, other) = (md5s.begin(), md5s.begin());
+        one.update(&body(1, 5000)).await;
+        drop(other);
+        one.update(&body(2, 5000)).await;
+        assert_eq!((one.stream.state.lock().left_bytes, md5s.waiting.lock().len()), (0, 1));
+        let stream = Arc::clone(&one.stream);
+        assert!(stream.take(&mut stream.state.lock()).is_none());
+        md5s.work();
+        assert!(stream.state.lock().md5.is_some());
+        assert_eq!(one.finish().await, alone(&[body(1, 5000), body(2, 5000)].concat()));
     }
 
     #[tokio::test]

@@ -18,15 +18,21 @@ pub(crate) enum DataPath {
     /// By positioned reads and writes on the pool.
     Threads,
     /// Read through the target's ring, written on the pool.
-    Uring(Arc<Ring>),
+    Uring {
+        ring: Arc<Ring>,
+        /// Whether long writes go past the page cache: on file systems of this machine alone, elsewhere direct writes mean other things.
+        direct: bool,
+    },
 }
 
 impl DataPath {
     fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Arc<dyn DiskFile> {
         match self {
             DataPath::Threads => Arc::new(ThreadFile::new(HostFile::new(fd, path, pool))),
-            // On file systems of this machine alone: elsewhere direct writes mean other things.
-            DataPath::Uring(ring) => Arc::new(UringFile::new(HostFile::direct(fd, path, pool), Arc::clone(ring))),
+            DataPath::Uring { ring, direct } => {
+                let file = if *direct { HostFile::direct(fd, path, pool) } else { HostFile::new(fd, path, pool) };
+                Arc::new(UringFile::new(file, Arc::clone(ring)))
+            }
         }
     }
 }
