@@ -10,15 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from conftest import REGION
 from test_boto3 import refusal
-
-
-def outcome(call, **arguments):
-    """`ok`, or the code of the error."""
-    try:
-        call(**arguments)
-        return "ok"
-    except ClientError as error:
-        return error.response["Error"]["Code"]
+from test_users import outcome
 
 
 def rule(*transitions, **more):

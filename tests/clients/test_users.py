@@ -34,6 +34,7 @@ def of(server, service, key=None):
 
 
 def outcome(call, **arguments):
+    """`ok`, or the code of the error."""
     try:
         call(**arguments)
         return "ok"
