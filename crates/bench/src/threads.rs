@@ -3,6 +3,7 @@
 //! A thread has a runtime of its own, so that a worker never moves and no two threads meet: that costs the client less than a pool that steals work.
 
 use std::{
+    io,
     sync::{
         Arc, Barrier, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -12,8 +13,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use gabion_platform::schedule_as_batch;
 use parking_lot::Mutex;
-use tokio::{runtime::Builder, task::JoinSet};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinSet,
+};
 
 use crate::{
     clock::Stamp,
@@ -75,7 +80,7 @@ impl Threads<'_> {
                 let own: Vec<usize> = workers.iter().skip(index).step_by(count).copied().collect();
                 let (factory, load, ended) = (Arc::clone(self.factory), Arc::clone(load), ended.clone());
                 scope.spawn(move || {
-                    let runtime = Builder::new_current_thread().enable_all().build();
+                    let runtime = runtime();
                     let crew = runtime.map(|runtime| (runtime.block_on(connect(&factory, &own)), runtime));
                     connected.wait();
                     released.wait();
@@ -162,9 +167,7 @@ impl Threads<'_> {
                 let ended = ended.clone();
                 let own: Vec<usize> = (0..workers).skip(index).step_by(count).collect();
                 scope.spawn(move || {
-                    let outcome = Builder::new_current_thread()
-                        .enable_all()
-                        .build()
+                    let outcome = runtime()
                         .context("starting a thread of the client")
                         .and_then(|runtime| runtime.block_on(write_prepared(&factory, &own, &load, &next)));
                     if outcome.is_err() {
@@ -190,6 +193,14 @@ impl Threads<'_> {
             Ok(())
         })
     }
+}
+
+/// That of the calling thread, which is not to interrupt a server on the same machine at each of its answers, as a client elsewhere would not: it waits for its turn, and
+/// then takes all that have come.
+fn runtime() -> io::Result<Runtime> {
+    // Where the system does not know this, figures are lower.
+    let _ = schedule_as_batch();
+    Builder::new_current_thread().enable_all().build()
 }
 
 /// What all threads have counted until now.

@@ -1,12 +1,17 @@
 //! The floor of HTTP: a server that reads bodies and forgets them, and answers with bytes that it has at hand.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    io::{BufRead, BufReader, Read, Write, stdin, stdout},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::Context;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, Response, body::Bytes, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::net::TcpListener;
 
 use super::{FloorArgs, Layer, Measurement, Subject, endpoint::Endpoint};
 use crate::stats::Stats;
@@ -14,11 +19,14 @@ use crate::stats::Stats;
 /// Read buffer of a connection, in bytes; as the server has it.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// The server, and the client that drives it.
+/// Says to a process that it is the server.
+const VARIABLE: &str = "GABION_BENCH_HTTP_FLOOR";
+
+/// The server, and the client that drives it. The server is a process of its own, as one with storage is: where it lies in the memory of the client, changing from one to the
+/// other costs less.
 pub(super) struct HttpFloor {
     client: Endpoint,
-    /// Serves until it is dropped.
-    _server: Runtime,
+    server: Child,
 }
 
 impl HttpFloor {
@@ -27,19 +35,66 @@ impl HttpFloor {
     /// # Errors
     /// When there is none.
     pub(super) fn start(args: &FloorArgs) -> anyhow::Result<Self> {
-        let server = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(args.threads())
-            .enable_all()
-            .build()
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut server = Command::new(program)
+            .args(std::env::args_os().skip(1))
+            .env(VARIABLE, "1")
+            // What stops the client at the terminal is not to stop the server under it.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
             .context("starting the HTTP server of the floor")?;
-        let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
-        let address = listener.local_addr()?;
-        let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
-        let body = Bytes::from(vec![0x5a; size]);
-        server.spawn(serve(listener, body));
-        let client = Endpoint::without_storage(args, &format!("http://{address}"))?;
-        Ok(Self { client, _server: server })
+        let mut address = String::new();
+        let said = server.stdout.take().context("its output is a pipe")?;
+        let client = BufReader::new(said)
+            .read_line(&mut address)
+            .context("listening to the HTTP server of the floor")
+            .and_then(|_| Endpoint::without_storage(args, &format!("http://{}", address.trim_end())));
+        match client {
+            Ok(client) => Ok(Self { client, server }),
+            Err(error) => {
+                stop(&mut server);
+                Err(error)
+            }
+        }
     }
+}
+
+impl Drop for HttpFloor {
+    fn drop(&mut self) {
+        stop(&mut self.server);
+    }
+}
+
+/// Both fail only if it has ended.
+fn stop(server: &mut Child) {
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+/// Whether this process is the server: then it has served until its parent ended.
+///
+/// # Errors
+/// When there is no port to listen on.
+pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
+    if std::env::var_os(VARIABLE).is_none() {
+        return Ok(false);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(args.threads())
+        .enable_all()
+        .build()
+        .context("starting the HTTP server of the floor")?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
+    let mut out = stdout().lock();
+    writeln!(out, "{}", listener.local_addr()?)?;
+    out.flush()?;
+    let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
+    runtime.spawn(serve(listener, Bytes::from(vec![0x5a; size])));
+    // Nothing is said to it: its input ends with its parent.
+    stdin().lock().read_to_end(&mut Vec::new())?;
+    Ok(true)
 }
 
 impl Subject for HttpFloor {

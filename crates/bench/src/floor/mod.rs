@@ -98,6 +98,9 @@ trait Subject {
 /// `Usage` when flags do not go together; `Failed` when something can not be measured.
 pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     args.check().map_err(BenchError::Usage)?;
+    if http::was_server(args)? {
+        return Ok(());
+    }
     stop_when_asked(&[SignalKind::interrupt(), SignalKind::terminate()])?;
     let table = measure_all(args)?;
     if let Some(path) = &args.json {
