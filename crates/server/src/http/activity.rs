@@ -56,6 +56,11 @@ impl Activity {
         InFlight(Arc::clone(self))
     }
 
+    /// Whether a request is in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
     /// Bytes have come in.
     pub(super) fn received(&self) {
         if self.in_flight.load(Ordering::Acquire) == 0 && self.head_since_ms.load(Ordering::Relaxed) == NEVER {

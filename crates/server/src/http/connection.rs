@@ -4,18 +4,21 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as _;
 use http_body_util::{Either, Full};
-use hyper::body::{Body as _, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, Expired};
+use super::direct::{self, Outcome};
 use super::limits::BUFFER_BYTES_MIN;
 use super::observe::{ByteCount, ObservedBody, Observer, Pending};
 use super::seldom::Seldom;
@@ -34,6 +37,10 @@ pub(super) struct Shared<H> {
     /// The connection is closed at once.
     pub(super) cut: CancellationToken,
     pub(super) http: auto::Builder<TokioExecutor>,
+    /// The same for connections that have spoken HTTP/1 before.
+    pub(super) http1: auto::Builder<TokioExecutor>,
+    /// Whether plain requests are answered without hyper.
+    pub(super) direct: bool,
 }
 
 /// Bytes of an HTTP/2 stream that a client may send ahead of the server's reading.
@@ -115,9 +122,7 @@ async fn serve<H: Handler>(
         }
     };
     let activity = Activity::new();
-    let io = TokioIo::new(Transport::new(channel, Arc::clone(&activity), &shared.limits));
-    let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, request));
-    let mut connection = pin!(shared.http.serve_connection(io, service));
+    let mut transport = Transport::new(channel, Arc::clone(&activity), &shared.limits);
     let mut end = pin!(Seldom::new(async {
         tokio::select! {
             () = shared.cut.cancelled() => End::Cut,
@@ -128,23 +133,66 @@ async fn serve<H: Handler>(
     let mut cut = pin!(Seldom::new(shared.cut.cancelled()));
     // What ends the connection from our side; the client may always be first.
     let mut reason = None;
+    let mut http = &shared.http;
+    if let Some(observer) = shared.observer.as_ref().filter(|_| shared.direct) {
+        let ending = AtomicBool::new(false);
+        let handed_over = {
+            let mut serving = pin!(direct::serve(shared, &*observer.clock, &activity, peer, &mut transport, &ending));
+            loop {
+                tokio::select! {
+                    // It is nearly always the one that woke the task.
+                    biased;
+                    outcome = serving.as_mut() => match outcome {
+                        Outcome::HandOver { unread, served } => break Some((unread, served)),
+                        Outcome::Closed => return reason.unwrap_or(Closed::Client),
+                        Outcome::Broken(error) => return reason.unwrap_or_else(|| broken(address, &error)),
+                    },
+                    end = end.as_mut(), if reason.is_none() => match closed_by(end, address) {
+                        Some(closed) => return closed,
+                        None if !activity.is_busy() => break None,
+                        None => {
+                            reason = Some(Closed::Shutdown);
+                            ending.store(true, Ordering::Relaxed);
+                        }
+                    },
+                    () = cut.as_mut(), if reason.is_some() => return Closed::Cut,
+                }
+            }
+        };
+        let Some((unread, served)) = handed_over else {
+            tokio::select! {
+                // It has nothing to lose.
+                _ = transport.shutdown() => {}
+                () = cut.as_mut() => {}
+            }
+            return Closed::Shutdown;
+        };
+        transport.unread(unread);
+        if served {
+            http = &shared.http1;
+        }
+    }
+    let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, Arriving::of(request)));
+    let mut connection = pin!(http.serve_connection(TokioIo::new(transport), service));
+    // Hyper has to see what was read before it hears that no more is to come.
+    let mut told = reason.is_none();
     loop {
         tokio::select! {
-            // It is nearly always the one that woke the task.
             biased;
-            outcome = connection.as_mut() => return reason.unwrap_or_else(|| ended(address, outcome)),
-            end = end.as_mut(), if reason.is_none() => match end {
-                // Between two requests nothing is lost.
-                End::Expired(Expired::Idle) => return Closed::Idle,
-                End::Expired(Expired::Header) => {
-                    tracing::debug!(%address, "closed: the head of a request took too long");
-                    return Closed::HeaderTimeout;
-                }
-                End::Closing => {
+            outcome = connection.as_mut() => {
+                let outcome = outcome.map_or_else(|error| broken(address, &*error), |()| Closed::Client);
+                return reason.unwrap_or(outcome);
+            }
+            () = std::future::ready(()), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            end = end.as_mut(), if reason.is_none() => match closed_by(end, address) {
+                Some(closed) => return closed,
+                None => {
                     reason = Some(Closed::Shutdown);
                     connection.as_mut().graceful_shutdown();
                 }
-                End::Cut => return Closed::Cut,
             },
             () = cut.as_mut(), if reason.is_some() => return Closed::Cut,
         }
@@ -159,10 +207,23 @@ enum End {
     Cut,
 }
 
-fn ended(address: SocketAddr, outcome: Result<(), Box<dyn std::error::Error + Send + Sync>>) -> Closed {
-    let Err(error) = outcome else { return Closed::Client };
-    tracing::debug!(%address, error = &*error, "connection ended with an error");
-    if is_stall(&*error) { Closed::Stalled } else { Closed::Error }
+/// Why a connection is closed at once; nothing if what is in flight is to be finished first.
+fn closed_by(end: End, address: SocketAddr) -> Option<Closed> {
+    match end {
+        // Between two requests nothing is lost.
+        End::Expired(Expired::Idle) => Some(Closed::Idle),
+        End::Expired(Expired::Header) => {
+            tracing::debug!(%address, "closed: the head of a request took too long");
+            Some(Closed::HeaderTimeout)
+        }
+        End::Cut => Some(Closed::Cut),
+        End::Closing => None,
+    }
+}
+
+fn broken(address: SocketAddr, error: &(dyn std::error::Error + 'static)) -> Closed {
+    tracing::debug!(%address, error, "connection ended with an error");
+    if is_stall(error) { Closed::Stalled } else { Closed::Error }
 }
 
 fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -180,12 +241,12 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
 
 type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
-/// As much as can be is done before the future is made: hyper moves it about.
-fn answer<H: Handler>(
+/// As much as can be is done before the future is made, which is moved about.
+pub(super) fn answer<H: Handler>(
     shared: Arc<Shared<H>>,
     activity: &Arc<Activity>,
     peer: Peer,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
 ) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H> {
     let in_flight = activity.begin(request.version() == Version::HTTP_2);
     let received = ByteCount::of(request.body());
@@ -194,7 +255,7 @@ fn answer<H: Handler>(
         shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
     let too_large = head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max;
-    let request = Arriving::of(request).map(|body| RequestBody::new(body, &shared.limits, received));
+    let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
     async move {
         let mut answer = if too_large {
             Answer::from(head_too_large(shared.limits.header_bytes_max).map(Either::Left))
@@ -214,7 +275,7 @@ fn answer<H: Handler>(
 
 /// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for
 /// empty files and misreads the next answer on the connection when the first one was final: it hangs until its timeout. Closing is its way out.
-fn answered_without_continue(request: &Request<Incoming>) -> bool {
+fn answered_without_continue(request: &Request<Arriving>) -> bool {
     let expects = request
         .headers()
         .get(header::EXPECT)

@@ -9,6 +9,7 @@
 
 mod activity;
 mod connection;
+mod direct;
 mod limits;
 mod observe;
 mod progress;

@@ -63,9 +63,9 @@ pub struct RequestFigures {
     pub received_bytes: u64,
     /// Bytes of the answer's body that were handed to the connection.
     pub sent_bytes: u64,
-    /// From the request's head to the answer's head, in nanoseconds.
+    /// From the request's head, or the end of a short body that was read with it, to the answer's head, in nanoseconds.
     pub first_byte_ns: u64,
-    /// From the request's head to the end of the answer, in nanoseconds.
+    /// From there to the end of the answer, in nanoseconds.
     pub total_ns: u64,
     /// Whether the whole answer was handed to the connection; otherwise the client hung up or the body failed.
     pub complete: bool,
@@ -221,6 +221,11 @@ impl<B: Body<Data = Bytes>> ObservedBody<B> {
             pending.finish(0, true);
         }
         Self { inner, in_flight: Some(in_flight), pending, sent_bytes: 0, ended }
+    }
+
+    /// Takes what holds the connection busy, for who knows when the answer has been sent.
+    pub(super) fn take_in_flight(&mut self) -> Option<InFlight> {
+        self.in_flight.take()
     }
 }
 

@@ -20,11 +20,19 @@ const DISCARDED_BYTES_MAX: u64 = 4 << 20;
 /// Longest time for it.
 const DISCARDING: Duration = Duration::from_secs(10);
 
-/// A body as hyper gives it. Dropped before its end, the rest is discarded.
+/// A body as it arrives. Dropped before its end, the rest is discarded.
 pub struct Arriving {
-    inner: Option<Incoming>,
+    inner: Inner,
     /// Whether there may be a rest that the client sends unasked.
     is_sent: bool,
+}
+
+enum Inner {
+    /// By hyper.
+    Incoming(Incoming),
+    /// All that there is of it, which is something.
+    Whole(Bytes),
+    Ended,
 }
 
 impl Arriving {
@@ -32,7 +40,13 @@ impl Arriving {
     /// does not send before he is.
     pub(super) fn of(request: Request<Incoming>) -> Request<Arriving> {
         let is_sent = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
-        request.map(|inner| Arriving { inner: Some(inner), is_sent })
+        request.map(|inner| Arriving { inner: Inner::Incoming(inner), is_sent })
+    }
+
+    /// A body that is here already.
+    pub(super) fn whole(bytes: Bytes) -> Self {
+        let inner = if bytes.is_empty() { Inner::Ended } else { Inner::Whole(bytes) };
+        Self { inner, is_sent: false }
     }
 }
 
@@ -41,26 +55,38 @@ impl Body for Arriving {
     type Error = hyper::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.inner {
-            Some(inner) => {
-                let frame = std::task::ready!(Pin::new(inner).poll_frame(cx));
-                // Bytes that came were asked for.
-                self.is_sent |= matches!(&frame, Some(Ok(_)));
-                if !matches!(&frame, Some(Ok(_))) {
-                    self.inner = None;
-                }
-                Poll::Ready(frame)
+        let incoming = match &mut self.inner {
+            Inner::Incoming(incoming) => incoming,
+            Inner::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.inner = Inner::Ended;
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            None => Poll::Ready(None),
+            Inner::Ended => return Poll::Ready(None),
+        };
+        let frame = std::task::ready!(Pin::new(incoming).poll_frame(cx));
+        // Bytes that came were asked for.
+        self.is_sent |= matches!(&frame, Some(Ok(_)));
+        if !matches!(&frame, Some(Ok(_))) {
+            self.inner = Inner::Ended;
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.as_ref().is_none_or(Body::is_end_stream)
+        match &self.inner {
+            Inner::Incoming(incoming) => incoming.is_end_stream(),
+            Inner::Whole(_) => false,
+            Inner::Ended => true,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        match &self.inner {
+            Inner::Incoming(incoming) => incoming.size_hint(),
+            Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Ended => SizeHint::with_exact(0),
+        }
     }
 }
 
@@ -69,8 +95,10 @@ impl Drop for Arriving {
         if !self.is_sent || self.is_end_stream() || self.size_hint().lower() > DISCARDED_BYTES_MAX {
             return;
         }
-        if let (Some(inner), Ok(runtime)) = (self.inner.take(), Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(DISCARDING, discard(inner)));
+        if let (Inner::Incoming(incoming), Ok(runtime)) =
+            (std::mem::replace(&mut self.inner, Inner::Ended), Handle::try_current())
+        {
+            runtime.spawn(tokio::time::timeout(DISCARDING, discard(incoming)));
         }
     }
 }

@@ -47,16 +47,28 @@ impl<H: Handler> HttpServer<H> {
     /// Serves until `stop` resolves, then finishes what is in flight for up to [`HttpLimits::drain_timeout`] and closes.
     /// When it returns, no connection is left.
     pub async fn serve(self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Drained {
+        self.serve_by(true, listeners, stop).await
+    }
+
+    /// Serves with hyper alone, or what is plain without it.
+    pub(super) async fn serve_by(
+        self,
+        direct: bool,
+        listeners: Vec<Listener>,
+        stop: impl Future<Output = ()>,
+    ) -> Drained {
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let drain_timeout = self.limits.drain_timeout;
         let permits = Arc::new(Semaphore::new(self.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
         let shared = Arc::new(Shared {
             http: connection::builder(&self.limits),
+            http1: connection::builder(&self.limits).http1_only(),
             handler: self.handler,
             limits: self.limits,
             observer: self.observer.map(Arc::new),
             closing: closing.clone(),
             cut: cut.clone(),
+            direct,
         });
         let connections = TaskTracker::new();
         let accepting = TaskTracker::new();

@@ -21,7 +21,11 @@ use crate::tls::{ReloadingTls, TlsFiles};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Answers by path: `/echo` sends the body back, `/hold` waits to be released, `/flood` sends without end.
+/// Whether plain requests are answered without hyper.
+const BOTH_WAYS: [bool; 2] = [true, false];
+
+/// Answers by path: `/echo` sends the body back, `/hold` waits to be released, `/flood` sends without end, `/pieces` sends some, whose number nobody says, `/lies/N` says
+/// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
 #[derive(Clone, Default)]
 struct Paths {
     held: Arc<Notify>,
@@ -50,6 +54,28 @@ impl Handler for Paths {
                 let frame = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(vec![0; 64 * 1024])));
                 let frames = futures::stream::iter(std::iter::repeat_with(frame));
                 Response::new(StreamBody::new(frames).boxed_unsync())
+            }
+            "/pieces" => {
+                let frame = |text: &'static str| Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(text)));
+                let frames = futures::stream::iter(["one", "", "three"].map(frame));
+                Response::new(StreamBody::new(frames).boxed_unsync())
+            }
+            "/late" => {
+                let (held, release) = (Arc::clone(&self.held), Arc::clone(&self.release));
+                let first = futures::stream::iter([Ok::<_, BoxError>(http_body::Frame::data(Bytes::from("early")))]);
+                let last = futures::stream::once(async move {
+                    held.notify_one();
+                    release.notified().await;
+                    Ok(http_body::Frame::data(Bytes::from("late")))
+                });
+                Response::new(StreamBody::new(futures::StreamExt::chain(first, last)).boxed_unsync())
+            }
+            "/none" => Response::builder().status(StatusCode::NO_CONTENT).body(full("")).unwrap(),
+            "/close" => Response::builder().header(header::CONNECTION, "close").body(full("closes")).unwrap(),
+            path if path.starts_with("/lies/") => {
+                let frame = Ok::<_, BoxError>(http_body::Frame::data(Bytes::from("bytes")));
+                let body = StreamBody::new(futures::stream::iter([frame])).boxed_unsync();
+                Response::builder().header(header::CONTENT_LENGTH, &path[6..]).body(body).unwrap()
             }
             _ => Response::new(full(if peer.tls { "tls" } else { "clear" })),
         };
@@ -101,13 +127,17 @@ fn limits() -> HttpLimits {
 }
 
 async fn start(limits: HttpLimits, tls: Option<Arc<ReloadingTls>>) -> Running {
+    start_by(true, limits, tls).await
+}
+
+async fn start_by(direct: bool, limits: HttpLimits, tls: Option<Arc<ReloadingTls>>) -> Running {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = tcp.local_addr().unwrap();
     let (paths, metrics) = (Paths::default(), ServerMetrics::new());
     let observer = Observer { clock: Arc::new(ManualClock::new(0)), metrics: Arc::clone(&metrics), access_log: None };
     let server = HttpServer { handler: paths.clone(), limits, observer: Some(observer) };
     let (stop, stopped) = oneshot::channel();
-    let server = tokio::spawn(server.serve(vec![Listener { tcp, tls }], async move {
+    let server = tokio::spawn(server.serve_by(direct, vec![Listener { tcp, tls }], async move {
         let _ = stopped.await;
     }));
     Running { address, paths, metrics, stop, server }
@@ -166,19 +196,21 @@ async fn a_client_that_trickles_its_head_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed_after_its_own_time() {
-    let server = start(limits(), None).await;
-    let mut stream = server.connect().await;
-    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
-    // Longer than a head may take, shorter than the idle time: it is still served.
-    tokio::time::sleep(Duration::from_secs(50)).await;
-    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
-    let began = Instant::now();
-    assert_eq!(until_closed(&mut stream).await, "");
-    assert_eq!(began.elapsed().as_secs(), 60);
-    let page = server.page();
-    assert!(page.contains("gabion_http_requests_total{operation=\"Test\",status=\"200\"} 2"), "{page}");
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
+        // Longer than a head may take, shorter than the idle time: it is still served.
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"));
+        let began = Instant::now();
+        assert_eq!(until_closed(&mut stream).await, "");
+        assert_eq!(began.elapsed().as_secs(), 60);
+        let page = server.page();
+        assert!(page.contains("gabion_http_requests_total{operation=\"Test\",status=\"200\"} 2"), "{page}");
+    }
 }
 
 /// One request in pieces, the answer to which comes before the body.
@@ -213,32 +245,36 @@ async fn too_much_after_an_early_answer_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_may_be_slow_but_not_stall() {
-    let server = start(HttpLimits { progress_bytes_min: 10, ..limits() }, None).await;
-    let mut stream = server.connect().await;
-    send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n").await;
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        send(&mut stream, "0123456789").await;
-    }
-    assert!(until(&mut stream, "0123456789").await.starts_with("HTTP/1.1 200 OK"));
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, HttpLimits { progress_bytes_min: 10, ..limits() }, None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n").await;
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            send(&mut stream, "0123456789").await;
+        }
+        assert!(until(&mut stream, "0123456789").await.starts_with("HTTP/1.1 200 OK"));
 
-    let mut stream = server.connect().await;
-    send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n0123456789").await;
-    let answer = until_closed(&mut stream).await;
-    assert!(answer.ends_with("failed: the client stopped sending or receiving"), "{answer}");
+        let mut stream = server.connect().await;
+        send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n0123456789").await;
+        let answer = until_closed(&mut stream).await;
+        assert!(answer.ends_with("failed: the client stopped sending or receiving"), "{answer}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_stops_taking_its_answer_is_cut() {
-    let server = start(limits(), None).await;
-    let mut stream = server.connect().await;
-    send(&mut stream, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    until(&mut stream, "\r\n\r\n").await;
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    let page = server.page();
-    assert!(page.contains("gabion_http_connections_closed_total{reason=\"stalled\"} 1"), "{page}");
-    assert!(page.contains("gabion_http_requests_aborted_total{operation=\"Test\"} 1"), "{page}");
-    assert!(page.contains("gabion_http_requests_in_flight 0"), "{page}");
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        until(&mut stream, "\r\n\r\n").await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let page = server.page();
+        assert!(page.contains("gabion_http_connections_closed_total{reason=\"stalled\"} 1"), "{page}");
+        assert!(page.contains("gabion_http_requests_aborted_total{operation=\"Test\"} 1"), "{page}");
+        assert!(page.contains("gabion_http_requests_in_flight 0"), "{page}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,35 +313,39 @@ async fn connections_beyond_the_limit_wait_for_their_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_finishes_what_is_in_flight_and_closes_the_rest() {
-    let server = start(limits(), None).await;
-    let mut idle = server.connect().await;
-    send(&mut idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    until(&mut idle, "clear").await;
-    let mut busy = server.connect().await;
-    send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    server.paths.held.notified().await;
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut idle = server.connect().await;
+        send(&mut idle, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        until(&mut idle, "clear").await;
+        let mut busy = server.connect().await;
+        send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        server.paths.held.notified().await;
 
-    let Running { address, paths, stop, server, .. } = server;
-    stop.send(()).unwrap();
-    assert_eq!(until_closed(&mut idle).await, "", "an idle connection is closed at once");
-    assert!(TcpStream::connect(address).await.is_err(), "nothing is accepted any more");
-    assert!(!server.is_finished());
-    paths.release.notify_one();
-    let answer = until_closed(&mut busy).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("released"), "{answer}");
-    assert_eq!(server.await.unwrap(), Drained { cut: 0 });
+        let Running { address, paths, stop, server, .. } = server;
+        stop.send(()).unwrap();
+        assert_eq!(until_closed(&mut idle).await, "", "an idle connection is closed at once");
+        assert!(TcpStream::connect(address).await.is_err(), "nothing is accepted any more");
+        assert!(!server.is_finished());
+        paths.release.notify_one();
+        let answer = until_closed(&mut busy).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("released"), "{answer}");
+        assert_eq!(server.await.unwrap(), Drained { cut: 0 });
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_ever() {
-    let server = start(limits(), None).await;
-    let mut busy = server.connect().await;
-    send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    server.paths.held.notified().await;
-    let began = Instant::now();
-    assert_eq!(server.stop().await, Drained { cut: 1 });
-    assert_eq!(began.elapsed().as_secs(), 30);
-    assert_eq!(until_closed(&mut busy).await, "");
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut busy = server.connect().await;
+        send(&mut busy, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        server.paths.held.notified().await;
+        let began = Instant::now();
+        assert_eq!(server.stop().await, Drained { cut: 1 });
+        assert_eq!(began.elapsed().as_secs(), 30);
+        assert_eq!(until_closed(&mut busy).await, "");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,4 +412,189 @@ async fn until_closed_lossy(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What comes back on a connection that these pieces are sent on, without dates; lines of heads in their order by name.
+async fn exchanged(direct: bool, pieces: &[&str]) -> String {
+    let server = start_by(direct, limits(), None).await;
+    let mut stream = server.connect().await;
+    for piece in pieces {
+        // The server may have closed.
+        let _ = stream.write_all(piece.as_bytes()).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let said = until_closed_lossy(&mut stream).await;
+    let mut out = Vec::new();
+    let mut head = Vec::new();
+    for line in said.split_inclusive("\r\n") {
+        match line {
+            "\r\n" => {
+                head.sort_unstable();
+                out.append(&mut head);
+                out.push(line);
+            }
+            line if line.starts_with("date: ") => {}
+            line if line.contains(": ") => head.push(line),
+            line => out.push(line),
+        }
+    }
+    out.append(&mut head);
+    out.concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_answered_without_hyper_is_what_hyper_answers() {
+    const END: &str = "GET /close HTTP/1.1\r\nHost: x\r\n\r\n";
+    let long = format!("PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: b\r\n".repeat(17));
+    let put = |headers: &str, body: &str| format!("PUT /echo HTTP/1.1\r\nHost: x\r\n{headers}\r\n{body}");
+    let (expects, both) = (
+        put("Expect: 100-continue\r\nContent-Length: 5\r\n", "hello"),
+        put("Content-Length: 5\r\nContent-Length: 5\r\n", "hello"),
+    );
+    let (chunked, signed) =
+        (put("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), put("Content-Length: +5\r\n", "hello"));
+    let (whole, huge) =
+        (put("Content-Length: 5\r\n", "hello"), put("Content-Length: 99999999999999999999\r\n", "hello"));
+    let table: &[&[&str]] = &[
+        &["GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["HEAD /pieces HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET /pieces HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET /none HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET /lies/5 HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["HEAD /lies/7 HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"],
+        &["GET / HTTP/1.0\r\nHost: x\r\n\r\n"],
+        &["GET / HTTP/1.1\nHost: x\n\n"],
+        &["\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET http://x/pieces HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["BREW / HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\n\r\n"],
+        &["G", "ET / HT", "TP/1.1\r\nHo", "st: x\r\n\r", "\n"],
+        &[&whole],
+        &[&whole, &whole, &whole],
+        &[&whole[..40], &whole[40..]],
+        &["PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", "he", "llo"],
+        &[
+            "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nHost: x\r\n\r\nGE",
+            "T /pieces HTTP/1.1\r\nHost: x\r\n\r\n",
+        ],
+        &["PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"],
+        &["PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"],
+        &[&long],
+        &[&expects],
+        &[&chunked],
+        &[&both],
+        // What is no request.
+        &[&signed],
+        &[&huge],
+        &[&many],
+        &["GET / HTTP/1.1\r\nHost : x\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: \u{7f}\r\n\r\n"],
+        &["GET /\u{fc} HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET HTTP/1.1\r\nHost: x\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+        &["GET / HTTP/3.0\r\nHost: x\r\n\r\n"],
+        &["\0\0\0"],
+        &[""],
+    ];
+    for pieces in table {
+        let pieces: Vec<&str> = pieces.iter().copied().chain([END]).collect();
+        let (direct, hyper) = (exchanged(true, &pieces).await, exchanged(false, &pieces).await);
+        assert_eq!(direct, hyper, "{pieces:?}");
+    }
+    // A body of another length than was announced breaks the connection: here also one that is too long, which hyper cuts off.
+    for path in ["/lies/4", "/lies/6"] {
+        let said = exchanged(true, &[&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"), END]).await;
+        assert!(!said.contains("closes"), "{path}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_far_behind_its_head_is_waited_for() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        for pause_s in [0, 1, 15] {
+            send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe").await;
+            tokio::time::sleep(Duration::from_secs(pause_s)).await;
+            send(&mut stream, "llo").await;
+            assert!(until(&mut stream, "hello").await.starts_with("HTTP/1.1 200 OK"), "{direct}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_takes_his_request_with_him() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        server.paths.held.notified().await;
+        drop(stream);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let page = server.page();
+        assert!(page.contains("gabion_http_requests_in_flight 0"), "{direct}: {page}");
+        assert!(
+            page.contains("gabion_http_requests_total{operation=\"Unknown\",status=\"499\"} 1"),
+            "{direct}: {page}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_in_the_middle_of_a_body_ends_with_it() {
+    for direct in BOTH_WAYS {
+        for request in ["GET /late HTTP/1.1\r\nHost: x\r\n\r\n", "GET /late HTTP/1.1\r\nHost: x\r\nUpgrade: no\r\n\r\n"]
+        {
+            let server = start_by(direct, limits(), None).await;
+            let mut stream = server.connect().await;
+            send(&mut stream, request).await;
+            server.paths.held.notified().await;
+            let paths = server.paths.clone();
+            let stopping = tokio::spawn(server.stop());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            paths.release.notify_one();
+            let began = Instant::now();
+            assert!(until_closed(&mut stream).await.ends_with("4\r\nlate\r\n0\r\n\r\n"), "{direct}");
+            assert_eq!((stopping.await.unwrap(), began.elapsed().as_secs()), (Drained { cut: 0 }, 0), "{direct}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_while_a_body_arrives_waits_for_it() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe").await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let stopping = tokio::spawn(server.stop());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        send(&mut stream, "llo").await;
+        let answer = until_closed(&mut stream).await;
+        assert!(answer.ends_with("hello"), "{direct}: {answer}");
+        assert_eq!(stopping.await.unwrap(), Drained { cut: 0 }, "{direct}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_in_the_middle_of_an_answer_is_noticed() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET /late HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        server.paths.held.notified().await;
+        drop(stream);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let page = server.page();
+        assert!(page.contains("gabion_http_requests_in_flight 0"), "{direct}: {page}");
+        assert!(page.contains("gabion_http_connections 0"), "{direct}: {page}");
+    }
 }

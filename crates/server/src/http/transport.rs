@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -24,11 +25,18 @@ pub(super) struct Transport {
     channel: Channel,
     activity: Arc<Activity>,
     writing: Window,
+    /// What was read and is to be read again, before all else.
+    unread: BytesMut,
 }
 
 impl Transport {
     pub(super) fn new(channel: Channel, activity: Arc<Activity>, limits: &HttpLimits) -> Self {
-        Self { channel, activity, writing: Window::new(limits) }
+        Self { channel, activity, writing: Window::new(limits), unread: BytesMut::new() }
+    }
+
+    /// Has these bytes read again.
+    pub(super) fn unread(&mut self, bytes: BytesMut) {
+        self.unread = bytes;
     }
 
     /// A TCP socket holds nothing back, so its flush is always done and says nothing of the client; TLS may wait here.
@@ -74,6 +82,17 @@ macro_rules! on_channel {
 
 impl AsyncRead for Transport {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            let bytes = self.unread.len().min(buf.remaining());
+            buf.put_slice(&self.unread[..bytes]);
+            self.unread.advance(bytes);
+            if self.unread.is_empty() {
+                // Its memory is not needed again.
+                self.unread = BytesMut::new();
+            }
+            self.activity.received();
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let outcome = on_channel!(self, stream => Pin::new(stream).poll_read(cx, buf));
         if buf.filled().len() > before {

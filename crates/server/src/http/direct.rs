@@ -1,0 +1,550 @@
+//! HTTP/1.1 as clients nearly always send it: a head in one piece, no body or a short one of a known length, a connection that stays.
+//!
+//! Such requests are read and answered here, by a loop with one buffer for what comes and one for heads that go. With whatever is not plain (HTTP/2, chunked or long
+//! bodies, `Expect`, `Connection: close`, heads that are malformed or too long) the connection goes to hyper, for good, with what has been read: so there is one judge of errors, and
+//! all that this loop may do wrong is to take what hyper would have refused. Answers are framed as hyper frames them; `http/tests.rs` compares the two.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::{Buf, Bytes, BytesMut};
+use gabion_platform::Clock;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use httpdate::HttpDate;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+
+use super::activity::Activity;
+use super::connection::{Shared, answer};
+use super::remainder::Arriving;
+use super::transport::Transport;
+use super::{Handler, HttpLimits, Peer};
+
+/// Longest head that is read here, in bytes.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most headers.
+const HEADERS_MAX: usize = 64;
+/// Longest body, in bytes. It is in memory before its request is looked at.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// How long a body may be behind its head; hyper knows how to wait longer.
+const BODY_WAIT: Duration = Duration::from_millis(200);
+/// Free room in the buffer before a read, in bytes.
+const READ_BYTES: usize = 8 * 1024;
+/// Most bytes of a body that are copied behind their head.
+const COPIED_BYTES_MAX: usize = 8 * 1024;
+/// Most pieces of a body that are sent at once, and their bytes.
+const PIECES_MAX: usize = 16;
+const PIECES_BYTES: usize = 512 * 1024;
+
+/// How it ended.
+pub(super) enum Outcome {
+    /// What was read of the next request is for hyper.
+    HandOver {
+        unread: BytesMut,
+        /// Whether there were requests before: then HTTP/1 it is.
+        served: bool,
+    },
+    /// The connection is to be closed.
+    Closed,
+    /// It broke.
+    Broken(io::Error),
+}
+
+/// Serves requests until one is not plain, or the connection ends. `ending` says that the next answer is the last.
+pub(super) async fn serve<H: Handler>(
+    shared: &Arc<Shared<H>>,
+    clock: &dyn Clock,
+    activity: &Arc<Activity>,
+    peer: Peer,
+    transport: &mut Transport,
+    ending: &AtomicBool,
+) -> Outcome {
+    let bounds = Bounds::new(&shared.limits);
+    let mut input = BytesMut::new();
+    let mut head = Vec::new();
+    let mut served = false;
+    loop {
+        let request = match next(bounds, activity, transport, &mut input).await {
+            Ok(Some(request)) => request,
+            Ok(None) if input.is_empty() => return close(transport).await,
+            Ok(None) => return Outcome::HandOver { unread: input, served },
+            Err(error) => return Outcome::Broken(error),
+        };
+        served = true;
+        let headless = *request.method() == Method::HEAD;
+        let answered = {
+            let mut answer = pin!(answer(Arc::clone(shared), activity, peer, request));
+            // A client that hangs up while it waits takes its request with it, as with hyper.
+            poll_fn(|cx| match answer.as_mut().poll(cx) {
+                Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Pending if is_gone(transport, &mut input, cx) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            })
+            .await
+        };
+        let Some(mut response) = answered else { return Outcome::Closed };
+        if ending.load(Ordering::Relaxed) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let stays = response.headers().get(CONNECTION).is_none_or(|value| value != "close");
+        let in_flight = response.body_mut().take_in_flight();
+        let way = Way { transport: &mut *transport, input: &mut input, pieces_bytes: bounds.pieces_bytes };
+        if let Err(error) = send(way, clock, headless, response, &mut head).await {
+            return Outcome::Broken(error);
+        }
+        drop(in_flight);
+        if !stays || ending.load(Ordering::Relaxed) {
+            return close(transport).await;
+        }
+    }
+}
+
+async fn close(transport: &mut Transport) -> Outcome {
+    let closed = poll_fn(|cx| Pin::new(&mut *transport).poll_shutdown(cx)).await;
+    closed.map_or_else(Outcome::Broken, |()| Outcome::Closed)
+}
+
+/// How much is taken in, and sent at once.
+#[derive(Clone, Copy)]
+struct Bounds {
+    headers: usize,
+    head_bytes: usize,
+    body_bytes: usize,
+    pieces_bytes: usize,
+}
+
+impl Bounds {
+    fn new(limits: &HttpLimits) -> Self {
+        let most = |bytes: usize| bytes.min(limits.buffer_bytes_max);
+        Self {
+            headers: limits.header_count_max.min(HEADERS_MAX),
+            head_bytes: most(HEAD_BYTES_MAX),
+            body_bytes: most(BODY_BYTES_MAX),
+            pieces_bytes: most(PIECES_BYTES),
+        }
+    }
+}
+
+/// The next request. Nothing when there is none, or one that is not plain: then the input is as it came.
+async fn next(
+    bounds: Bounds,
+    activity: &Arc<Activity>,
+    transport: &mut Transport,
+    input: &mut BytesMut,
+) -> io::Result<Option<Request<Arriving>>> {
+    loop {
+        match Taken::from(input, bounds) {
+            Taken::Request(request) => return Ok(Some(request)),
+            Taken::Other => return Ok(None),
+            Taken::HeadIsMissing if input.len() >= bounds.head_bytes => return Ok(None),
+            Taken::HeadIsMissing => {
+                if poll_fn(|cx| poll_more(transport, input, READ_BYTES, cx)).await? == 0 {
+                    return Ok(None);
+                }
+            }
+            Taken::BodyIsMissing(whole) => {
+                // The head is complete: it is not for that that the client is waited for.
+                let _in_flight = activity.begin(false);
+                // Hyper counts what breaks off here, too.
+                if !matches!(tokio::time::timeout(BODY_WAIT, fill(transport, input, whole)).await, Ok(Ok(true))) {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+/// Reads until there are so many bytes, and says whether they came.
+async fn fill(transport: &mut Transport, input: &mut BytesMut, bytes: usize) -> io::Result<bool> {
+    while input.len() < bytes {
+        let room = bytes - input.len();
+        if poll_fn(|cx| poll_more(transport, input, room, cx)).await? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Reads once, and says how many bytes came.
+fn poll_more(
+    transport: &mut Transport,
+    input: &mut BytesMut,
+    room: usize,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if input.capacity() - input.len() < room.div_ceil(2) {
+        input.reserve(room);
+    }
+    // It keeps nothing between two looks at it.
+    pin!(transport.read_buf(input)).poll(cx)
+}
+
+/// Whether the client has closed the connection. What it sent instead is kept.
+fn is_gone(transport: &mut Transport, input: &mut BytesMut, cx: &mut Context<'_>) -> bool {
+    while input.len() < HEAD_BYTES_MAX {
+        match poll_more(transport, input, READ_BYTES, cx) {
+            Poll::Ready(Ok(bytes)) if bytes > 0 => {}
+            Poll::Ready(_) => return true,
+            Poll::Pending => return false,
+        }
+    }
+    false
+}
+
+/// What there is at the beginning of the input.
+enum Taken {
+    /// A request, which is not there any more.
+    Request(Request<Arriving>),
+    HeadIsMissing,
+    /// There must be so many bytes.
+    BodyIsMissing(usize),
+    /// Something that is for hyper.
+    Other,
+}
+
+/// Where something lies in the input: its first byte, and the one behind it.
+type Place = (usize, usize);
+
+impl Taken {
+    fn from(input: &mut BytesMut, bounds: Bounds) -> Self {
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut parsed = httparse::Request::new(&mut []);
+        let head_bytes = match parsed.parse_with_uninit_headers(input, &mut headers) {
+            Ok(httparse::Status::Complete(bytes)) => bytes,
+            Ok(httparse::Status::Partial) => return Taken::HeadIsMissing,
+            Err(_) => return Taken::Other,
+        };
+        let (Some(1), Some(method), Some(target)) = (parsed.version, parsed.method, parsed.path) else {
+            return Taken::Other;
+        };
+        let body_bytes = body_bytes(parsed.headers).filter(|bytes| *bytes <= bounds.body_bytes);
+        let (Ok(method), Some(body_bytes)) = (Method::from_bytes(method.as_bytes()), body_bytes) else {
+            return Taken::Other;
+        };
+        if head_bytes > bounds.head_bytes || parsed.headers.len() > bounds.headers || method == Method::CONNECT {
+            return Taken::Other;
+        }
+        if input.len() < head_bytes + body_bytes {
+            return Taken::BodyIsMissing(head_bytes + body_bytes);
+        }
+        let start = input.as_ptr().addr();
+        let place = |text: &[u8]| (text.as_ptr().addr() - start, text.as_ptr().addr() - start + text.len());
+        let mut places = [(Place::default(), Place::default()); HEADERS_MAX];
+        for (slot, header) in places.iter_mut().zip(&*parsed.headers) {
+            *slot = (place(header.name.as_bytes()), place(header.value));
+        }
+        let (count, target) = (parsed.headers.len(), place(target.as_bytes()));
+        let head = input.split_to(head_bytes).freeze();
+        let Some((target, headers)) = target_and_headers(&head, target, &places[..count]) else {
+            let rest = std::mem::replace(input, BytesMut::from(&*head));
+            input.unsplit(rest);
+            return Taken::Other;
+        };
+        let body = match body_bytes {
+            0 => Bytes::new(),
+            bytes => input.split_to(bytes).freeze(),
+        };
+        let mut request = Request::new(Arriving::whole(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = target;
+        *request.headers_mut() = headers;
+        Taken::Request(request)
+    }
+}
+
+/// How long the body is. Nothing if it is not plain what the headers say of it or of the connection.
+fn body_bytes(headers: &[httparse::Header<'_>]) -> Option<usize> {
+    let mut length = None;
+    for header in headers {
+        let is = |name: HeaderName| header.name.eq_ignore_ascii_case(name.as_str());
+        match header.name.len() {
+            14 if is(CONTENT_LENGTH) => {
+                let digits = std::str::from_utf8(header.value).ok().filter(|digits| !digits.starts_with('+'))?;
+                if length.replace(digits.parse().ok()?).is_some() {
+                    return None;
+                }
+            }
+            10 if is(CONNECTION) && !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
+            17 if is(TRANSFER_ENCODING) => return None,
+            6 if is(EXPECT) => return None,
+            7 if is(UPGRADE) => return None,
+            _ => {}
+        }
+    }
+    Some(length.unwrap_or(0))
+}
+
+fn target_and_headers(head: &Bytes, target: Place, places: &[(Place, Place)]) -> Option<(Uri, HeaderMap)> {
+    let target = Uri::from_maybe_shared(head.slice(target.0..target.1)).ok()?;
+    let mut headers = HeaderMap::with_capacity(places.len());
+    for (name, value) in places {
+        let name = HeaderName::from_bytes(head.get(name.0..name.1)?).ok()?;
+        headers.append(name, HeaderValue::from_maybe_shared(head.slice(value.0..value.1)).ok()?);
+    }
+    Some((target, headers))
+}
+
+/// How a body is told where it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    /// There is none.
+    Nothing,
+    /// By a length that the head says.
+    Length,
+    /// By chunks.
+    Chunked,
+}
+
+/// What an answer is sent on.
+struct Way<'a> {
+    transport: &'a mut Transport,
+    /// Takes what the client sends meanwhile.
+    input: &'a mut BytesMut,
+    /// How much of the body is sent at once.
+    pieces_bytes: usize,
+}
+
+/// Sends an answer to its end.
+async fn send<B>(
+    way: Way<'_>,
+    clock: &dyn Clock,
+    headless: bool,
+    response: Response<B>,
+    head: &mut Vec<u8>,
+) -> io::Result<()>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let Way { transport, input, pieces_bytes } = way;
+    let (parts, body) = response.into_parts();
+    let exact = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
+    head.clear();
+    let framing = push_head(head, parts.status, &parts.headers, exact, headless);
+    push_date(head, clock.now_ms());
+    let mut body = pin!(body);
+    let mut pieces: VecDeque<Bytes> = VecDeque::new();
+    let mut at = 0;
+    let mut ended = framing == Framing::Nothing;
+    // What the head has announced and the body has not brought.
+    let mut left = match framing {
+        Framing::Length => announced(&parts.headers).or(exact),
+        Framing::Nothing if !headless && !is_bodiless(parts.status) => announced(&parts.headers),
+        Framing::Nothing | Framing::Chunked => None,
+    };
+    loop {
+        // As much as is there goes together.
+        let mut bytes = 0;
+        while !ended && pieces.len() < PIECES_MAX && bytes < pieces_bytes {
+            let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
+                Poll::Pending if at < head.len() || !pieces.is_empty() => Poll::Ready(Ok(None)),
+                Poll::Pending => look_around(transport, input, cx).map(Err),
+                Poll::Ready(frame) => Poll::Ready(Ok(Some(frame))),
+            });
+            let Some(frame) = frame.await? else { break };
+            match frame {
+                None => ended = true,
+                Some(Err(error)) => return Err(io::Error::other(error)),
+                Some(Ok(frame)) => {
+                    // Nothing that is served has trailers.
+                    if let Ok(data) = frame.into_data()
+                        && !data.is_empty()
+                    {
+                        bytes += data.len();
+                        if let Some(left) = &mut left {
+                            let rest = left.checked_sub(data.len() as u64);
+                            *left = rest.ok_or_else(|| io::Error::other("the body is longer than was announced"))?;
+                        }
+                        push_piece(&mut pieces, data, framing);
+                    }
+                    ended = framing == Framing::Length && body.is_end_stream();
+                }
+            }
+            if ended && framing == Framing::Chunked {
+                pieces.push_back(Bytes::from_static(b"0\r\n\r\n"));
+            }
+        }
+        if at == 0 && bytes <= COPIED_BYTES_MAX {
+            // One buffer costs the kernel less than a list of two.
+            pieces.drain(..).for_each(|piece| head.extend_from_slice(&piece));
+        }
+        write(transport, &head[at..], &mut pieces).await?;
+        at = head.len();
+        if ended && left.is_some_and(|left| left > 0) {
+            return Err(io::Error::other("the body is shorter than was announced"));
+        }
+        if ended {
+            return poll_fn(|cx| Pin::new(&mut *transport).poll_flush(cx)).await;
+        }
+    }
+}
+
+/// While there is nothing to send: what TLS still has goes out, and a client that hangs up is noticed.
+fn look_around(transport: &mut Transport, input: &mut BytesMut, cx: &mut Context<'_>) -> Poll<io::Error> {
+    if let Poll::Ready(Err(error)) = Pin::new(&mut *transport).poll_flush(cx) {
+        return Poll::Ready(error);
+    }
+    match is_gone(transport, input, cx) {
+        true => Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
+        false => Poll::Pending,
+    }
+}
+
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn push_piece(pieces: &mut VecDeque<Bytes>, data: Bytes, framing: Framing) {
+    if framing == Framing::Length {
+        return pieces.push_back(data);
+    }
+    pieces.push_back(Bytes::from(format!("{:X}\r\n", data.len())));
+    pieces.push_back(data);
+    pieces.push_back(Bytes::from_static(b"\r\n"));
+}
+
+/// Writes all of these.
+async fn write(transport: &mut Transport, head: &[u8], pieces: &mut VecDeque<Bytes>) -> io::Result<()> {
+    let mut head = head;
+    poll_fn(|cx| {
+        while !head.is_empty() || !pieces.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 3 * PIECES_MAX + 2];
+            let all = std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces.iter().map(|piece| &**piece));
+            let count = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
+            let mut written = ready!(Pin::new(&mut *transport).poll_write_vectored(cx, &slices[..count]))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_head = written.min(head.len());
+            head = &head[of_head..];
+            written -= of_head;
+            while let Some(piece) = pieces.front_mut().filter(|_| written > 0) {
+                let of_piece = written.min(piece.len());
+                written -= of_piece;
+                piece.advance(of_piece);
+                if piece.is_empty() {
+                    pieces.pop_front();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    })
+    .await
+}
+
+/// Writes the head but for the date and its end, and says how the body is framed; as hyper does it.
+fn push_head(
+    head: &mut Vec<u8>,
+    status: StatusCode,
+    headers: &HeaderMap,
+    exact: Option<u64>,
+    headless: bool,
+) -> Framing {
+    head.extend_from_slice(b"HTTP/1.1 ");
+    head.extend_from_slice(status.as_str().as_bytes());
+    head.push(b' ');
+    head.extend_from_slice(status.canonical_reason().unwrap_or("<none>").as_bytes());
+    head.extend_from_slice(b"\r\n");
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let bodiless = is_bodiless(status);
+    let framing = match exact {
+        _ if bodiless || headless => Framing::Nothing,
+        Some(0) => Framing::Nothing,
+        Some(_) => Framing::Length,
+        None if headers.contains_key(CONTENT_LENGTH) => Framing::Length,
+        None => Framing::Chunked,
+    };
+    if !headers.contains_key(CONTENT_LENGTH) && !bodiless {
+        match exact {
+            // Nobody knows how long the body would be.
+            Some(0) if headless => {}
+            None if headless => {}
+            Some(length) => {
+                // A vector takes all that is written to it.
+                let _ = write!(head, "content-length: {length}\r\n");
+            }
+            None => head.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        }
+    }
+    framing
+}
+
+/// Whether answers of this status have no body, whatever the request was.
+fn is_bodiless(status: StatusCode) -> bool {
+    status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+thread_local! {
+    /// The second that was last written as a date, and how.
+    static DATE_LINE: RefCell<(u64, Vec<u8>)> = const { RefCell::new((u64::MAX, Vec::new())) };
+}
+
+/// Writes the date and the end of the head.
+fn push_date(head: &mut Vec<u8>, now_ms: u64) {
+    DATE_LINE.with_borrow_mut(|(second, line)| {
+        if *second != now_ms / 1000 {
+            *second = now_ms / 1000;
+            let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(now_ms / 1000));
+            *line = format!("{DATE}: {date}\r\n\r\n").into_bytes();
+        }
+        head.extend_from_slice(line);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces that heads are made of, and what does not belong there.
+    fn head() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            Just(b"GET / HTTP/1.1\r\n".to_vec()),
+            Just(b"PUT /a%20b?x HTTP/1.1\r\n".to_vec()),
+            Just(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec()),
+            Just(b"Host: x\r\n".to_vec()),
+            Just(b"\r\n".to_vec()),
+            Just(b"Expect: 100-continue\r\n".to_vec()),
+            Just(b"Connection: close\r\n".to_vec()),
+            Just(b"Transfer-Encoding: chunked\r\n".to_vec()),
+            (0u64..200_000).prop_map(|length| format!("Content-Length: {length}\r\n").into_bytes()),
+            prop::collection::vec(any::<u8>(), 0..40),
+        ];
+        prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_makes_it_panic_or_lose_a_byte(bytes in head(), headers_max in 0usize..8) {
+            let mut input = BytesMut::from(&*bytes);
+            let limits = HttpLimits { header_count_max: headers_max, ..HttpLimits::default() };
+            match Taken::from(&mut input, Bounds::new(&limits)) {
+                Taken::Request(request) => {
+                    let body = request.body().size_hint().exact().unwrap();
+                    prop_assert!(body <= BODY_BYTES_MAX as u64 && request.headers().len() <= headers_max);
+                    prop_assert!(bytes.ends_with(&input));
+                    let taken = &bytes[..bytes.len() - input.len() - body as usize];
+                    prop_assert!(taken.ends_with(b"\n"), "the head ends with its last line");
+                }
+                Taken::BodyIsMissing(whole) => {
+                    prop_assert_eq!(&*input, &*bytes);
+                    prop_assert!(whole > bytes.len() && whole <= bytes.len() + BODY_BYTES_MAX);
+                }
+                Taken::HeadIsMissing | Taken::Other => prop_assert_eq!(&*input, &*bytes),
+            }
+        }
+    }
+}
