@@ -201,6 +201,7 @@ fn is_gone(transport: &mut Transport, input: &mut BytesMut, cx: &mut Context<'_>
 }
 
 /// What there is at the beginning of the input.
+#[allow(clippy::large_enum_variant, reason = "it lives once per request, and nearly always is the large one")]
 enum Taken {
     /// A request, which is not there any more.
     Request(Request<Arriving>),
@@ -392,10 +393,7 @@ fn look_around(transport: &mut Transport, input: &mut BytesMut, cx: &mut Context
     if let Poll::Ready(Err(error)) = Pin::new(&mut *transport).poll_flush(cx) {
         return Poll::Ready(error);
     }
-    match is_gone(transport, input, cx) {
-        true => Poll::Ready(io::ErrorKind::ConnectionAborted.into()),
-        false => Poll::Pending,
-    }
+    if is_gone(transport, input, cx) { Poll::Ready(io::ErrorKind::ConnectionAborted.into()) } else { Poll::Pending }
 }
 
 fn announced(headers: &HeaderMap) -> Option<u64> {
