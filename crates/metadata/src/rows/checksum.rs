@@ -27,3 +27,14 @@ pub enum ChecksumKind {
     #[n(1)]
     Composite,
 }
+
+impl ChecksumKind {
+    /// As S3 writes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ChecksumKind::FullObject => "FULL_OBJECT",
+            ChecksumKind::Composite => "COMPOSITE",
+        }
+    }
+}

@@ -25,14 +25,6 @@ pub(crate) fn shown(stored: &[StoredChecksum], parts: Option<u32>) -> Vec<ShownC
     stored.iter().filter_map(show).collect()
 }
 
-/// The name of a kind in S3's API.
-pub(crate) const fn kind_name(kind: ChecksumKind) -> &'static str {
-    match kind {
-        ChecksumKind::FullObject => "FULL_OBJECT",
-        ChecksumKind::Composite => "COMPOSITE",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,6 @@ use gabion_store::{
 use gabion_types::UploadId;
 
 use super::Ops;
-use super::checksums::kind_name;
 use crate::error::{S3Code, S3Error};
 
 /// An upload that was begun.
@@ -44,7 +43,7 @@ fn kind_of(algorithm: ChecksumAlgorithm, kind: Option<ChecksumKind>) -> Result<C
     };
     match (algorithm, kind) {
         (_, Some(kind)) if !is_possible => {
-            let kind = kind_name(kind);
+            let kind = kind.name();
             let algorithm = algorithm.as_str().to_ascii_lowercase();
             Err(S3Error::request(format!(
                 "The {kind} checksum type cannot be used with the {algorithm} checksum algorithm."

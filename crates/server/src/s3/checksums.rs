@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::call::Call;
 use super::content::TakeTrailers;
 use crate::error::{S3Code, S3Error};
-use crate::ops::checksums::{ShownChecksum, kind_name};
+use crate::ops::checksums::ShownChecksum;
 
 /// Elements in documents, in the order in which AWS writes them.
 const ELEMENTS: [(ChecksumAlgorithm, &str, &str); 10] = [
@@ -213,7 +213,7 @@ pub(super) fn algorithm(call: &Call, header: &'static str) -> Result<Option<Chec
 pub(super) fn kind(call: &Call) -> Result<Option<ChecksumKind>, S3Error> {
     let Some(name) = call.header("x-amz-checksum-type")? else { return Ok(None) };
     let kinds = [ChecksumKind::Composite, ChecksumKind::FullObject];
-    match kinds.into_iter().find(|kind| kind_name(*kind).eq_ignore_ascii_case(name)) {
+    match kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name)) {
         Some(kind) => Ok(Some(kind)),
         None => Err(S3Error::request("Value for x-amz-checksum-type header is invalid.")),
     }
@@ -228,7 +228,7 @@ pub(super) fn show_headers(checksums: &[ShownChecksum], headers: &mut HeaderMap)
         }
     }
     if let Some(first) = checksums.first() {
-        let kind = HeaderValue::from_static(kind_name(first.kind));
+        let kind = HeaderValue::from_static(first.kind.name());
         headers.insert(HeaderName::from_static("x-amz-checksum-type"), kind);
     }
 }

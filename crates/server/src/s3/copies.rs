@@ -20,7 +20,7 @@ use super::{
 };
 use crate::error::S3Error;
 use crate::notifications::EventName;
-use crate::ops::checksums::{ShownChecksum, kind_name, shown};
+use crate::ops::checksums::{ShownChecksum, shown};
 use crate::ops::{Ops, copy_object, part_number, upload_part};
 
 const SOURCE_VERSION_ID: HeaderName = HeaderName::from_static("x-amz-copy-source-version-id");
@@ -124,7 +124,7 @@ fn document(root: &str, modified_ms: u64, etag: &gabion_store::Etag, checksums: 
         xml.text("ETag", format!("\"{etag}\""));
         checksums::show_elements(checksums, xml);
         if let (Some(first), "CopyObjectResult") = (checksums.first(), root) {
-            xml.text("ChecksumType", kind_name(first.kind));
+            xml.text("ChecksumType", first.kind.name());
         }
     }))
 }

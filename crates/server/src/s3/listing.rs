@@ -15,7 +15,6 @@ use super::query::Query;
 use super::xml::Xml;
 use crate::credentials::AccountName;
 use crate::error::{S3Code, S3Error};
-use crate::ops::checksums::kind_name;
 use crate::ops::list_objects::{self, From};
 use crate::ops::{Ops, list_uploads};
 
@@ -190,7 +189,7 @@ fn contents(xml: &mut Xml, names: Names, page: &list_objects::Response, owners: 
             for (algorithm, _) in &entry.checksums {
                 xml.text("ChecksumAlgorithm", algorithm.as_str());
             }
-            xml.optional("ChecksumType", entry.checksums.first().map(|(_, kind)| kind_name(*kind)));
+            xml.optional("ChecksumType", entry.checksums.first().map(|(_, kind)| kind.name()));
             xml.value("Size", entry.size);
             if let Some(owners) = owners {
                 owner(xml, "Owner", &owners.named(entry.owner.as_deref()));
@@ -249,7 +248,7 @@ pub(super) async fn uploads(ops: &Ops, call: &Call) -> Result<Response<Body>, S3
                 xml.value("Initiated", date::iso(upload.created_ms));
                 if let Some((algorithm, kind)) = upload.checksum {
                     xml.text("ChecksumAlgorithm", algorithm.as_str());
-                    xml.text("ChecksumType", kind_name(kind));
+                    xml.text("ChecksumType", kind.name());
                 }
             });
         }

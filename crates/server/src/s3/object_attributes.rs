@@ -12,7 +12,7 @@ use super::xml::Xml;
 use super::{checksums, date, encryption, versioning};
 use crate::error::S3Error;
 use crate::ops::Ops;
-use crate::ops::checksums::{kind_name, shown};
+use crate::ops::checksums::shown;
 use crate::ops::object_attributes::{Request, Wanted, run};
 
 pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
@@ -38,7 +38,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
         if let (true, Some(first)) = (wanted.checksum, checksums.first()) {
             xml.element("Checksum", |xml| {
                 checksums::show_elements(&checksums, xml);
-                xml.text("ChecksumType", kind_name(first.kind));
+                xml.text("ChecksumType", first.kind.name());
             });
         }
         if let (true, Some(page)) = (wanted.parts, &found.attributes.parts) {

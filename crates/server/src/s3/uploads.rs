@@ -17,7 +17,7 @@ use super::xml::{Xml, parse_complete};
 use super::{acl, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, versioning};
 use crate::error::{S3Code, S3Error};
 use crate::notifications::EventName;
-use crate::ops::checksums::{kind_name, shown};
+use crate::ops::checksums::shown;
 use crate::ops::{Ops, list_parts, part_number, upload, upload_part};
 
 const CHECKSUM_ALGORITHM: HeaderName = HeaderName::from_static("x-amz-checksum-algorithm");
@@ -57,7 +57,7 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     lifecycle::show_abortion(ops, call, ops.clock.now_ms(), response.headers_mut())?;
     if let Some((algorithm, kind)) = created.checksum {
         answer::set(&mut response, CHECKSUM_ALGORITHM, algorithm.as_str());
-        answer::set(&mut response, CHECKSUM_TYPE, kind_name(kind));
+        answer::set(&mut response, CHECKSUM_TYPE, kind.name());
     }
     Ok(response)
 }
@@ -117,7 +117,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         xml.text("Key", key.as_str());
         xml.text("ETag", format!("\"{}\"", result.etag));
         checksums::show_elements(&shown, xml);
-        xml.optional("ChecksumType", shown.first().map(|checksum| kind_name(checksum.kind)));
+        xml.optional("ChecksumType", shown.first().map(|checksum| checksum.kind.name()));
     }));
     versioning::show(result.version, false, response.headers_mut());
     if let Some(encryption) = &result.encryption {
@@ -224,7 +224,7 @@ pub(super) async fn parts(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Er
         xml.value("IsTruncated", page.listed.truncated);
         if let Some((algorithm, kind)) = page.listed.upload.checksum {
             xml.text("ChecksumAlgorithm", algorithm.as_str());
-            xml.text("ChecksumType", kind_name(kind));
+            xml.text("ChecksumType", kind.name());
         }
         for part in &page.listed.parts {
             xml.element("Part", |xml| {

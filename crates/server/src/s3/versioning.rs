@@ -18,7 +18,6 @@ use super::listing::{Names, Owners, STANDARD, owner};
 use super::xml::{Xml, parse_versioning};
 use super::{date, object_lock};
 use crate::error::{DELETE_MARKER, S3Code, S3Error, VERSION_ID};
-use crate::ops::checksums::kind_name;
 use crate::ops::{Ops, bucket};
 
 /// Shows the id of what was made, read or deleted.
@@ -158,7 +157,7 @@ fn version_of(owners: &Owners<'_>, names: Names, entry: &VersionSummary, xml: &m
         for (algorithm, _) in &object.checksums {
             xml.text("ChecksumAlgorithm", algorithm.as_str());
         }
-        xml.optional("ChecksumType", object.checksums.first().map(|(_, kind)| kind_name(*kind)));
+        xml.optional("ChecksumType", object.checksums.first().map(|(_, kind)| kind.name()));
         xml.value("Size", object.size);
         xml.text("StorageClass", object.storage_class.as_deref().unwrap_or(STANDARD));
     }

@@ -38,7 +38,7 @@ impl Wanted {
         }
         Err(StoreError::InvalidRequest(format!(
             "The {} checksum type cannot be used with the {} checksum algorithm.",
-            kind_name(kind),
+            kind.name(),
             algorithm.as_str().to_ascii_lowercase()
         )))
     }
@@ -103,14 +103,6 @@ impl Wanted {
 pub(crate) fn checksum_of(checksums: &[StoredChecksum], algorithm: ChecksumAlgorithm) -> Option<Checksum> {
     let found = checksums.iter().find(|checksum| checksum.algorithm == algorithm.index())?;
     Checksum::new(algorithm, &found.value).ok()
-}
-
-/// As S3 writes it.
-pub(crate) fn kind_name(kind: ChecksumKind) -> &'static str {
-    match kind {
-        ChecksumKind::FullObject => "FULL_OBJECT",
-        ChecksumKind::Composite => "COMPOSITE",
-    }
 }
 
 #[cfg(test)]

@@ -5,14 +5,10 @@ use std::sync::Arc;
 use gabion_erasure::{Checksum, Md5, crc64_combine};
 use gabion_metadata::{
     Table, keys,
-    rows::{Attributes, Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
+    rows::{Attributes, ChecksumKind, Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
 };
 
-use super::{
-    Wanted,
-    checksums::{checksum_of, kind_name},
-    rules,
-};
+use super::{Wanted, checksums::checksum_of, rules};
 use crate::{
     CompleteUpload, DigestKind, PutResult, SecretKey, Store, StoreError, UploadRef, VersionId,
     copy::{crc64_of, extents_of},
@@ -222,7 +218,7 @@ fn check_whole(
     if request.checksum_kind.is_some() && request.checksum_kind != mode {
         return Err(StoreError::InvalidRequest(format!(
             "The upload was created using the {} checksum mode. The complete request must use the same checksum mode.",
-            mode.map_or("null", kind_name)
+            mode.map_or("null", ChecksumKind::name)
         )));
     }
     let checksum = wanted.of_object(parts);
