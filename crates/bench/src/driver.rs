@@ -300,7 +300,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// A load that did nothing right, or read wrong bytes, is no measurement.
-fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
+pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
     let (mut mismatches, mut succeeded, mut in_vain) = (0, 0, false);
     for stats in phases {
         let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));

@@ -10,7 +10,7 @@ use crate::{
     cli::Payload,
     clock::Stamp,
     content::Content,
-    driver::{clean_up, limited, run_folder},
+    driver::{clean_up, judge, limited, run_folder},
     factory::Factory,
     sizes::Sizes,
     stats::Stats,
@@ -34,26 +34,38 @@ pub(super) struct Endpoint {
     created: Option<bool>,
 }
 
+/// The load of a run.
+fn load(args: &FloorArgs, run: &str, verify: bool) -> Load {
+    Load {
+        content: Content::new(SEED),
+        prefix: format!("{PREFIX}{run}"),
+        run_len: run.len(),
+        sizes: Sizes::fixed(args.size),
+        seed: SEED,
+        workers: args.concurrency as usize,
+        payload: Payload::Unsigned,
+        verify,
+        prepared: args.objects(),
+        progress: (0..args.concurrency).map(|_| 0.into()).collect(),
+        ..Load::empty(Share::WHOLE)
+    }
+}
+
 impl Endpoint {
-    fn new(args: &FloorArgs, durability: Durability, url: &str, verify: bool) -> anyhow::Result<Self> {
+    fn new(args: &FloorArgs, durability: Durability, url: &str) -> anyhow::Result<Self> {
         let factory = Factory::new(&args.access, &[url.to_owned()], &args.bucket)?;
         let run = run_folder();
-        let load = Load {
-            content: Content::new(SEED),
-            prefix: format!("{PREFIX}{run}"),
-            run_len: run.len(),
-            sizes: Sizes::fixed(args.size),
-            seed: SEED,
-            workers: args.concurrency as usize,
-            payload: Payload::Unsigned,
-            verify,
-            prepared: args.objects(),
-            progress: (0..args.concurrency).map(|_| 0.into()).collect(),
-            ..Load::empty(Share::WHOLE)
-        };
         let name = format!("{url} ({durability})");
         let threads = args.threads();
-        Ok(Self { name, durability, factory: Arc::new(factory), threads, load: Arc::new(load), run, created: None })
+        Ok(Self {
+            name,
+            durability,
+            factory: Arc::new(factory),
+            threads,
+            load: Arc::new(load(args, &run, false)),
+            run,
+            created: None,
+        })
     }
 
     /// A server that keeps nothing: what is read is not what was written.
@@ -65,7 +77,7 @@ impl Endpoint {
         // It takes any signature; the client signs as it does elsewhere.
         args.access.access_key.get_or_insert_with(|| "floor".to_owned());
         args.access.secret_key.get_or_insert_with(|| "floor".to_owned());
-        Self::new(&args, Durability::Sync, url, false)
+        Self::new(&args, Durability::Sync, url)
     }
 
     /// Makes the bucket and writes the objects that are read.
@@ -73,14 +85,25 @@ impl Endpoint {
     /// # Errors
     /// When the endpoint can not be reached or refuses.
     pub(super) fn prepare(args: &FloorArgs, durability: Durability, url: &str) -> anyhow::Result<Self> {
-        let mut this = Self::new(args, durability, url, true)?;
+        let mut this = Self::new(args, durability, url)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut client = this.factory.client(0);
         let created = limited(&runtime, &this.factory, client.create_bucket())
             .with_context(|| format!("preparing the bucket {:?} at {url}", args.bucket))?;
         this.created = Some(created);
         this.threads().prepare(&this.load, &mut |_| {}).context("writing the objects that are read")?;
+        this.check(args)?;
         Ok(this)
+    }
+
+    /// Reads as many objects as there are, and compares them with what was written. The measurement does not: what the floor answers with was never
+    /// written, and the client is to do as much with an endpoint's answers, and no more.
+    fn check(&self, args: &FloorArgs) -> anyhow::Result<()> {
+        let load = Arc::new(load(args, &self.run, true));
+        let phase = Phase { name: "", goal: Goal::Any(Action::Get), timed: true };
+        let begin = || Ok((Stamp::now(), End::After(load.prepared)));
+        let stats = self.threads().run(&load, phase, begin, &mut |_| {})?.stats;
+        judge([&stats].into_iter()).with_context(|| format!("reading what was written to {}", self.name))
     }
 
     fn threads(&self) -> Threads<'_> {
