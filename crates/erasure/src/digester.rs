@@ -7,7 +7,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
-use crate::{Checksum, ChecksumAlgorithm, Md5};
+use crate::{Checksum, ChecksumAlgorithm, Crc64, Md5};
 
 /// Bytes that every digest takes before the next ones come: they stay in the second cache meanwhile.
 const BLOCK_BYTES: usize = 32 * 1024;
@@ -69,7 +69,8 @@ impl Digests {
 /// One checksum under way.
 #[derive(Clone)]
 enum Running {
-    Crc(ChecksumAlgorithm, Box<crc_fast::Digest>),
+    Crc32(ChecksumAlgorithm, Box<crc_fast::Digest>),
+    Crc64(Crc64),
     Sha1(Sha1),
     Sha256(Sha256),
     Sha512(Box<Sha512>),
@@ -81,11 +82,11 @@ enum Running {
 
 impl Running {
     fn new(algorithm: ChecksumAlgorithm) -> Self {
-        let crc = |kind| Self::Crc(algorithm, Box::new(crc_fast::Digest::new(kind)));
+        let crc32 = |kind| Self::Crc32(algorithm, Box::new(crc_fast::Digest::new(kind)));
         match algorithm {
-            ChecksumAlgorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
-            ChecksumAlgorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
-            ChecksumAlgorithm::Crc64Nvme => crc(CrcAlgorithm::Crc64Nvme),
+            ChecksumAlgorithm::Crc32 => crc32(CrcAlgorithm::Crc32IsoHdlc),
+            ChecksumAlgorithm::Crc32c => crc32(CrcAlgorithm::Crc32Iscsi),
+            ChecksumAlgorithm::Crc64Nvme => Self::Crc64(Crc64::new()),
             ChecksumAlgorithm::Sha1 => Self::Sha1(Sha1::new()),
             ChecksumAlgorithm::Sha256 => Self::Sha256(Sha256::new()),
             ChecksumAlgorithm::Sha512 => Self::Sha512(Box::default()),
@@ -98,7 +99,8 @@ impl Running {
 
     fn update(&mut self, bytes: &[u8]) {
         match self {
-            Self::Crc(_, crc) => crc.update(bytes),
+            Self::Crc32(_, crc) => crc.update(bytes),
+            Self::Crc64(crc) => crc.update(bytes),
             Self::Sha1(sha1) => sha1.update(bytes),
             Self::Sha256(sha256) => sha256.update(bytes),
             Self::Sha512(sha512) => sha512.update(bytes),
@@ -112,7 +114,8 @@ impl Running {
     fn finish(self) -> Checksum {
         let of = |algorithm, digest: &[u8]| Checksum::new(algorithm, digest).expect("a digest has its length");
         match self {
-            Self::Crc(algorithm, crc) => Checksum::from_crc(algorithm, crc.finalize()),
+            Self::Crc32(algorithm, crc) => Checksum::from_crc(algorithm, crc.finalize()),
+            Self::Crc64(crc) => Checksum::from_crc(ChecksumAlgorithm::Crc64Nvme, crc.finish()),
             Self::Sha1(sha1) => of(ChecksumAlgorithm::Sha1, &sha1.finalize()),
             Self::Sha256(sha256) => of(ChecksumAlgorithm::Sha256, &sha256.finalize()),
             Self::Sha512(sha512) => of(ChecksumAlgorithm::Sha512, &sha512.finalize()),

@@ -31,6 +31,17 @@ impl Ring {
         ring
     }
 
+    /// x^`exponent`.
+    pub(crate) const fn power(&self, exponent: u32) -> u64 {
+        let mut power = 1 << (self.bits - 1);
+        let mut i = 0;
+        while i < exponent {
+            power = (power >> 1) ^ (self.polynomial & (power & 1_u64).wrapping_neg());
+            i += 1;
+        }
+        power
+    }
+
     /// `a·b`, about 0.1 µs for 64 bits.
     const fn multiply(&self, a: u64, mut b: u64) -> u64 {
         let (mut sum, mut i) = (0, 0);

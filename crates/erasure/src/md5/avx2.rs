@@ -1,4 +1,4 @@
-//! Eight streams in vectors of 32 bytes (AVX2).
+//! Eight streams in vectors of 32 bytes, or sixteen in two of them (AVX2).
 
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_castsi128_si256,
@@ -8,9 +8,7 @@ use std::arch::x86_64::{
 };
 
 use super::lanes::{Lanes, compress};
-use super::{Block, Kernel, State, scalar};
-
-const LANES: usize = 8;
+use super::{Block, Kernel, LANES_MAX, State, scalar};
 
 /// The kernel, if this machine has its instructions.
 pub(super) fn detect() -> Option<&'static dyn Kernel> {
@@ -28,15 +26,18 @@ impl Kernel for Avx2 {
     }
 
     fn lanes(&self) -> usize {
-        LANES
+        LANES_MAX
     }
 
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]) {
-        for (states, blocks) in states.chunks_mut(LANES).zip(blocks.chunks(LANES)) {
-            match states.len() {
-                1 => scalar::KERNEL.compress(states, blocks),
-                // SAFETY: `self` proves that the machine has the feature.
-                _ => unsafe { eight(*self, states, blocks) },
+        for (states, blocks) in states.chunks_mut(LANES_MAX).zip(blocks.chunks(LANES_MAX)) {
+            // SAFETY: `self` proves that the machine has the feature.
+            unsafe {
+                match states.len() {
+                    1 => scalar::KERNEL.compress(states, blocks),
+                    2..=8 => eight(*self, states, blocks),
+                    _ => sixteen(*self, states, blocks),
+                }
             }
         }
     }
@@ -44,10 +45,15 @@ impl Kernel for Avx2 {
 
 #[target_feature(enable = "avx2")]
 fn eight(simd: Avx2, states: &mut [State], blocks: &[&[Block]]) {
-    compress::<LANES, _>(simd, states, blocks);
+    compress::<8, _>(simd, states, blocks);
 }
 
-impl Lanes<LANES> for Avx2 {
+#[target_feature(enable = "avx2")]
+fn sixteen(simd: Avx2, states: &mut [State], blocks: &[&[Block]]) {
+    compress::<16, _>(Two(simd), states, blocks);
+}
+
+impl Lanes<8> for Avx2 {
     type Word = __m256i;
 
     #[inline(always)]
@@ -57,20 +63,20 @@ impl Lanes<LANES> for Avx2 {
     }
 
     #[inline(always)]
-    fn load(self, words: &[u32; LANES]) -> __m256i {
+    fn load(self, words: &[u32; 8]) -> __m256i {
         // SAFETY: as above; the reference is good for 32 bytes, unaligned.
         unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
     }
 
     #[inline(always)]
-    fn store(self, word: __m256i, words: &mut [u32; LANES]) {
+    fn store(self, word: __m256i, words: &mut [u32; 8]) {
         // SAFETY: as above; the reference is good for 32 bytes, unaligned.
         unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), word) }
     }
 
     /// Streams `i` and `i + 4` share a register; four words of them at a time.
     #[inline(always)]
-    fn transpose(self, blocks: [&Block; LANES]) -> [__m256i; 16] {
+    fn transpose(self, blocks: [&Block; 8]) -> [__m256i; 16] {
         let mut words = [self.splat(0); 16];
         for quarter in 0..4 {
             // SAFETY: as above; each reference is good for 64 bytes, of which the quarter's 16 are read.
@@ -130,4 +136,58 @@ impl Lanes<LANES> for Avx2 {
         // SAFETY: as above.
         unsafe { _mm256_add_epi32(sum, _mm256_xor_si256(c, _mm256_or_si256(b, _mm256_xor_si256(d, ones)))) }
     }
+}
+
+/// Two vectors in turn: a step of one fills the time in which the other waits for its step before.
+#[derive(Clone, Copy)]
+struct Two(Avx2);
+
+macro_rules! both {
+    ($($f:ident),*) => {$(
+        #[inline(always)]
+        fn $f(self, sum: Self::Word, b: Self::Word, c: Self::Word, d: Self::Word) -> Self::Word {
+            [self.0.$f(sum[0], b[0], c[0], d[0]), self.0.$f(sum[1], b[1], c[1], d[1])]
+        }
+    )*};
+}
+
+impl Lanes<16> for Two {
+    type Word = [__m256i; 2];
+
+    #[inline(always)]
+    fn splat(self, value: u32) -> Self::Word {
+        [self.0.splat(value); 2]
+    }
+
+    #[inline(always)]
+    fn load(self, words: &[u32; 16]) -> Self::Word {
+        let (halves, _) = words.as_chunks();
+        [self.0.load(&halves[0]), self.0.load(&halves[1])]
+    }
+
+    #[inline(always)]
+    fn store(self, word: Self::Word, words: &mut [u32; 16]) {
+        let (halves, _) = words.as_chunks_mut();
+        self.0.store(word[0], &mut halves[0]);
+        self.0.store(word[1], &mut halves[1]);
+    }
+
+    #[inline(always)]
+    fn transpose(self, blocks: [&Block; 16]) -> [Self::Word; 16] {
+        let (halves, _) = blocks.as_chunks();
+        let (first, second) = (self.0.transpose(halves[0]), self.0.transpose(halves[1]));
+        std::array::from_fn(|at| [first[at], second[at]])
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::Word, b: Self::Word) -> Self::Word {
+        [self.0.add(a[0], b[0]), self.0.add(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn rotate<const LEFT: i32, const RIGHT: i32>(self, word: Self::Word) -> Self::Word {
+        [self.0.rotate::<LEFT, RIGHT>(word[0]), self.0.rotate::<LEFT, RIGHT>(word[1])]
+    }
+
+    both!(add_f, add_g, add_h, add_i);
 }
