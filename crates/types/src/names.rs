@@ -53,7 +53,7 @@ impl BucketName {
             // All other rules are about dots and hyphens.
             return Ok(Self(name.into()));
         }
-        if ["..", ".-", "-."].iter().any(|pair| name.contains(pair)) {
+        if bytes.windows(2).any(|pair| matches!(pair, b".." | b".-" | b"-.")) {
             return refuse("a dot must stand between letters or digits");
         }
         if name.parse::<std::net::Ipv4Addr>().is_ok() {

@@ -33,6 +33,8 @@ use super::{Handler, HttpLimits, Peer};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers.
 const HEADERS_MAX: usize = 64;
+/// Headers of an answer for which there is room at once: the map of the request's serves for them.
+const ANSWER_HEADERS: usize = 12;
 /// Longest body, in bytes. It is in memory before its request is looked at.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long a body may be behind its head; hyper knows how to wait longer.
@@ -286,12 +288,24 @@ fn body_bytes(headers: &[httparse::Header<'_>]) -> Option<usize> {
 
 fn target_and_headers(head: &Bytes, target: Place, places: &[(Place, Place)]) -> Option<(Uri, HeaderMap)> {
     let target = Uri::from_maybe_shared(head.slice(target.0..target.1)).ok()?;
-    let mut headers = HeaderMap::with_capacity(places.len());
+    let mut headers = HeaderMap::with_capacity(places.len().max(ANSWER_HEADERS));
     for (name, value) in places {
-        let name = HeaderName::from_bytes(head.get(name.0..name.1)?).ok()?;
-        headers.append(name, HeaderValue::from_maybe_shared(head.slice(value.0..value.1)).ok()?);
+        headers.append(
+            header_name(head.get(name.0..name.1)?)?,
+            HeaderValue::from_maybe_shared(head.slice(value.0..value.1)).ok()?,
+        );
     }
     Some((target, headers))
+}
+
+/// The name of a header; for those that `http` does not know and every signed request has, without an allocation.
+fn header_name(name: &[u8]) -> Option<HeaderName> {
+    static SIGNED: [HeaderName; 2] =
+        [HeaderName::from_static("x-amz-date"), HeaderName::from_static("x-amz-content-sha256")];
+    match SIGNED.iter().find(|signed| name.eq_ignore_ascii_case(signed.as_str().as_bytes())) {
+        Some(signed) => Some(signed.clone()),
+        None => HeaderName::from_bytes(name).ok(),
+    }
 }
 
 /// How a body is told where it ends.
