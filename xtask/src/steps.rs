@@ -74,7 +74,10 @@ impl Step {
             }
             Step::Unit => {
                 let mut command = cargo("test")?;
-                test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)
+                test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)?;
+                // Each benchmark once, so that it still runs when it is wanted.
+                let benches = ["-p", "gabion-benches", "--bench", "erasure", "--bench", "requests"];
+                if arguments.is_empty() { one(cargo("test")?.args(benches), tally) } else { Ok(()) }
             }
             Step::Fuzz => {
                 if let [target, seconds] = arguments {

@@ -33,7 +33,7 @@ trait Kernel: Send + Sync {
     #[cfg(test)]
     fn name(&self) -> &'static str;
 
-    /// Streams that cost as much as one.
+    /// Streams that are best taken together.
     fn lanes(&self) -> usize;
 
     fn compress(&self, states: &mut [State], blocks: &[&[Block]]);
@@ -82,7 +82,7 @@ impl Md5 {
         Self::update_many(&mut [(self, bytes)]);
     }
 
-    /// How many streams this machine takes together: 16 with AVX-512 or AVX2, 4 with NEON, else 1.
+    /// How many streams are best taken together: 16 with AVX-512 or AVX2, 8 with NEON, else 1.
     #[must_use]
     pub fn lanes() -> usize {
         available()[0].lanes()

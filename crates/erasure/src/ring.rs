@@ -21,7 +21,7 @@ pub(crate) static CRC64_NVME: Ring = Ring::new(64, 0x9a6c_9329_ac4b_c9b5);
 impl Ring {
     const fn new(bits: u32, polynomial: u64) -> Self {
         let mut ring = Self { bits, polynomial, powers: [0; 64] };
-        let mut power = 1 << (bits - 1 - 8);
+        let mut power = ring.power(8);
         let mut i = 0;
         while i < 64 {
             ring.powers[i] = power;

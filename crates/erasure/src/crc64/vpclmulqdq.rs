@@ -1,6 +1,6 @@
 //! CRC-64/NVME by carry-less products of two 64-bit pairs at a time (VPCLMULQDQ with 256 bits).
 //!
-//! `crc-fast` has this for 512 bits, and 128 bits for all other x86. In between are AMD's Zen 3 and Intel's client processors, where two products cost what one does.
+//! `crc-fast` has this for 512 bits, and 128 bits for all other x86. In between are AMD's Zen 3 and Intel's client processors since Alder Lake, where two products cost what one does.
 //! Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.
 
 use std::arch::x86_64::{
@@ -15,6 +15,8 @@ use crate::ring::CRC64_NVME;
 const VECTORS: usize = 4;
 /// Bytes that are taken in at a time.
 pub(super) const STEP_BYTES: usize = VECTORS * 32;
+/// Bytes that steps are folded to.
+pub(super) const FOLDED_BYTES: usize = 16;
 
 /// What moves 16 bytes past `bits` more: the factors of their first and their second half. A product of two reflected polynomials is short of one power of x.
 const fn past(bits: u32) -> (i64, i64) {
@@ -45,21 +47,21 @@ impl Folding {
         present.then_some(Self(()))
     }
 
-    /// Sixteen bytes that lead a register of zero to where `steps` lead `register`.
+    /// The bytes that lead a register of zero to where `steps` lead `register`.
     ///
     /// # Panics
     /// When there is no step.
-    pub(super) fn fold(self, register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; 16] {
+    pub(super) fn fold(self, register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; FOLDED_BYTES] {
         // SAFETY: `self` proves that the machine has the features.
         unsafe { fold(register, steps) }
     }
 }
 
 #[target_feature(enable = "avx2,vpclmulqdq,pclmulqdq")]
-fn fold(register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; 16] {
+fn fold(register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; FOLDED_BYTES] {
     let (first, others) = steps.split_first().expect("there is a step");
     // No closures: instructions in them become calls.
-    let mut sums = [vector(first, 0), vector(first, 1), vector(first, 2), vector(first, 3)];
+    let mut sums: [__m256i; VECTORS] = [vector(first, 0), vector(first, 1), vector(first, 2), vector(first, 3)];
     sums[0] = _mm256_xor_si256(sums[0], _mm256_set_epi64x(0, 0, 0, register.cast_signed()));
     let factors = _mm256_broadcastsi128_si256(factors(PAST_A_STEP));
     for step in others {
@@ -83,7 +85,7 @@ fn fold(register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; 16] {
         folded = _mm_xor_si128(folded, product(half, PAST[at]));
         at += 1;
     }
-    let mut bytes = [0; 16];
+    let mut bytes = [0; FOLDED_BYTES];
     // SAFETY: the array has the 16 bytes that are written, at any address.
     unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), folded) };
     bytes

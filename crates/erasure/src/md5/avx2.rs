@@ -176,7 +176,14 @@ impl Lanes<16> for Two {
     fn transpose(self, blocks: [&Block; 16]) -> [Self::Word; 16] {
         let (halves, _) = blocks.as_chunks();
         let (first, second) = (self.0.transpose(halves[0]), self.0.transpose(halves[1]));
-        std::array::from_fn(|at| [first[at], second[at]])
+        let mut words = [self.splat(0); 16];
+        let mut at = 0;
+        // No closure: what has no vectors enabled would move them.
+        while at < words.len() {
+            words[at] = [first[at], second[at]];
+            at += 1;
+        }
+        words
     }
 
     #[inline(always)]

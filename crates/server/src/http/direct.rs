@@ -27,14 +27,12 @@ use super::activity::Activity;
 use super::connection::{Shared, answer};
 use super::remainder::Arriving;
 use super::transport::Transport;
-use super::{Handler, HttpLimits, Peer};
+use super::{ANSWER_HEADERS, Handler, HttpLimits, Peer};
 
 /// Longest head that is read here, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most headers.
 const HEADERS_MAX: usize = 64;
-/// Headers of an answer for which there is room at once: the map of the request's serves for them.
-const ANSWER_HEADERS: usize = 12;
 /// Longest body, in bytes. It is in memory before its request is looked at.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long a body may be behind its head; hyper knows how to wait longer.

@@ -34,6 +34,9 @@ pub use progress::{RequestBody, Stalled};
 pub use remainder::Arriving;
 pub use server::{Drained, HttpServer, Listener};
 
+/// As many headers as a get answers with: maps that answers are written to have room for them at once, those of requests too, which some are written to.
+pub(crate) const ANSWER_HEADERS: usize = 12;
+
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {

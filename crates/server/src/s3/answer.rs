@@ -10,6 +10,7 @@ use s3s::Body;
 
 use super::xml::Xml;
 use crate::error::S3Error;
+use crate::http::ANSWER_HEADERS;
 
 /// Bytes of the values that answers have: tags, dates, lengths.
 const VALUE_BYTES: usize = 64;
@@ -22,8 +23,8 @@ pub(super) struct Rendered;
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    // As many as a get answers with: the map would grow twice on the way.
-    *response.headers_mut() = HeaderMap::with_capacity(12);
+    // The map would grow twice on the way.
+    *response.headers_mut() = HeaderMap::with_capacity(ANSWER_HEADERS);
     response
 }
 
