@@ -99,9 +99,11 @@ fn javascript(programs: &Path) -> anyhow::Result<PathBuf> {
         npm.env("PATH", search).env("NODE_OPTIONS", "--use-system-ca").args([
             "install",
             "--fetch-retries=1",
+            // npm 11 refuses a longest pause that is below the shortest, which is 10 s if it is told nothing.
+            "--fetch-retry-mintimeout=1000",
             "--fetch-retry-maxtimeout=5000",
             "--fetch-timeout=60000",
-            "--silent",
+            "--loglevel=error",
             "--no-audit",
             "--no-fund",
             "--no-package-lock",
