@@ -28,7 +28,7 @@ cargo xtask COMMAND [ARGUMENTS]
   fmt                     cargo fmt --check
   lint                    clippy over all targets; warnings are errors
   doc                     rustdoc; warnings are errors
-  unit [FILTER]           unit, property and documentation tests of all crates
+  unit [FILTER]           unit, property and documentation tests of all crates; without a filter each benchmark once, too
   fuzz                    the decoders' and parsers' properties with many more cases, and each fuzz target for some seconds
   fuzz TARGET SECONDS     one fuzz target; what it finds new is kept in fuzz/corpus
   sim [OPTIONS]           the simulator: its own tests, every named regression and a minute of fresh seeds; with options, those
