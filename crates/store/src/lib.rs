@@ -68,8 +68,8 @@ pub use api::{
         VersionDetails, VersionSummary,
     },
     multipart::{
-        CompleteUpload, CompletedPart, CreateUpload, ListParts, ListUploads, ListedParts, ListedUploads, PartResult,
-        PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
+        CompleteUpload, CompletedPart, CreateUpload, CreatedUpload, ListParts, ListUploads, ListedParts, ListedUploads,
+        PartResult, PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
     },
     object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
     quota::{Holder, Holding, Limit, Limits, QuotaKeeper},

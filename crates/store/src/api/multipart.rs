@@ -31,6 +31,17 @@ pub struct CreateUpload {
     pub checksum: Option<(ChecksumAlgorithm, Option<ChecksumKind>)>,
 }
 
+/// An upload that was begun.
+#[derive(Debug)]
+pub struct CreatedUpload {
+    /// Its id.
+    pub upload: UploadId,
+    /// The checksum of the object to be, if the request named an algorithm.
+    pub checksum: Option<(ChecksumAlgorithm, ChecksumKind)>,
+    /// How its parts are encrypted, if they are.
+    pub encryption: Option<Box<Encryption>>,
+}
+
 /// Uploads a part.
 #[derive(Clone, Debug)]
 pub struct UploadPart {

@@ -122,6 +122,7 @@ mod tests {
             (Crc64Nvme, None, Some(FullObject)),
             (Crc32, Some(FullObject), Some(FullObject)),
             (Crc32c, Some(FullObject), Some(FullObject)),
+            (Crc32c, Some(Composite), Some(Composite)),
             (Crc64Nvme, Some(FullObject), Some(FullObject)),
             (Sha1, Some(FullObject), None),
             (Sha256, Some(FullObject), None),
@@ -130,10 +131,12 @@ mod tests {
             (Sha512, None, Some(Composite)),
             (Md5, None, Some(Composite)),
             (XxHash64, None, Some(Composite)),
+            (XxHash64, Some(Composite), Some(Composite)),
             (XxHash3, Some(Composite), Some(Composite)),
             (XxHash128, None, Some(Composite)),
             (Sha512, Some(FullObject), None),
             (XxHash3, Some(FullObject), None),
+            (XxHash128, Some(FullObject), None),
         ];
         for (algorithm, kind, expected) in table {
             let got = Wanted::asked(Some((algorithm, kind))).ok().flatten().map(|(_, kind)| kind);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use gabion_metadata::rows::{Attributes, Encryption};
+use gabion_metadata::rows::Attributes;
 use gabion_types::UploadId;
 
 use super::Wanted;
 use crate::{
-    CreateUpload, Encrypt, Store, StoreError, UploadRef,
+    CreateUpload, CreatedUpload, Encrypt, Store, StoreError, UploadRef,
     locks::{Lockable, Mode},
     mutation::{CreateUploadMutation, EndUploadMutation, Mutation},
     put::tidy,
@@ -20,10 +20,10 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `InvalidRequest`, `NoSpace`, `Busy`, `Unavailable`.
     pub async fn create_upload(&self, request: CreateUpload) -> Result<UploadId, StoreError> {
-        Ok(self.create_encrypted_upload(request, None).await?.0)
+        Ok(self.create_encrypted_upload(request, None).await?.upload)
     }
 
-    /// Begins an upload whose parts are encrypted, if `encrypt` says how. Also returns how they are.
+    /// Begins an upload whose parts are encrypted, if `encrypt` says how.
     ///
     /// # Errors
     /// As [`Store::create_upload`]; `Key`.
@@ -31,7 +31,7 @@ impl Store {
         &self,
         request: CreateUpload,
         encrypt: Option<&Encrypt>,
-    ) -> Result<(UploadId, Option<Box<Encryption>>), StoreError> {
+    ) -> Result<CreatedUpload, StoreError> {
         let checksum = Wanted::asked(request.checksum)?;
         let inner = Arc::clone(&self.inner);
         let encryption = match encrypt {
@@ -53,7 +53,7 @@ impl Store {
             let _guards = inner.locks.lock(&[(Lockable::Bucket(&request.bucket), Mode::Shared)]).await;
             inner.require_bucket(&request.bucket)?;
             inner.commit(&mutation).await?;
-            Ok((upload, encryption))
+            Ok(CreatedUpload { upload, checksum, encryption })
         };
         self.inner.run(work).await
     }

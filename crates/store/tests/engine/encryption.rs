@@ -39,7 +39,7 @@ async fn put_all(store: &Store) {
     let request =
         CreateUpload { bucket: bucket("bucket"), key: key("large"), attributes: Default::default(), checksum: None };
     let encrypt = Encrypt::with_customer(secret(1));
-    let (upload, _) = store.create_encrypted_upload(request, Some(&encrypt)).await.unwrap();
+    let upload = store.create_encrypted_upload(request, Some(&encrypt)).await.unwrap().upload;
     let target = UploadRef { bucket: bucket("bucket"), key: key("large"), upload };
     let mut parts = Vec::new();
     for (number, size) in (1..).zip(PARTS) {
@@ -116,7 +116,8 @@ async fn open_uploads_move_with_what_seals_them() {
     world.config.compaction.live_ratio_max = 1.0;
     let request =
         CreateUpload { bucket: bucket("bucket"), key: key("k"), attributes: Default::default(), checksum: None };
-    let (upload, _) = store.create_encrypted_upload(request, Some(&Encrypt::with_customer(secret(1)))).await.unwrap();
+    let encrypt = Encrypt::with_customer(secret(1));
+    let upload = store.create_encrypted_upload(request, Some(&encrypt)).await.unwrap().upload;
     let target = UploadRef { bucket: bucket("bucket"), key: key("k"), upload };
     let mut parts = Vec::new();
     for (number, size) in [(1_u16, 70_000), (2, 1_200_000), (3, 0)] {
