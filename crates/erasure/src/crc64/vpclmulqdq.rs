@@ -24,15 +24,15 @@ const fn past(bits: u32) -> (i64, i64) {
 }
 
 const PAST_A_STEP: (i64, i64) = past(STEP_BYTES as u32 * 8);
-/// Past so many times 16 bytes, but for the first.
-const PAST: [(i64, i64); 2 * VECTORS] = {
-    let mut past_each = [(0, 0); 2 * VECTORS];
-    let mut at = 1;
-    while at < past_each.len() {
-        past_each[at] = past(at as u32 * 128);
+/// Of each half of a vector but the last what moves it to the last.
+const PAST_HALVES: [(i64, i64); 2 * VECTORS - 1] = {
+    let mut halves = [(0, 0); 2 * VECTORS - 1];
+    let mut at = 0;
+    while at < halves.len() {
+        halves[at] = past((halves.len() - at) as u32 * 128);
         at += 1;
     }
-    past_each
+    halves
 };
 
 /// Made by [`Folding::detect`] only: a value proves that this machine has AVX2, VPCLMULQDQ and PCLMULQDQ.
@@ -65,25 +65,20 @@ fn fold(register: u64, steps: &[[u8; STEP_BYTES]]) -> [u8; FOLDED_BYTES] {
     sums[0] = _mm256_xor_si256(sums[0], _mm256_set_epi64x(0, 0, 0, register.cast_signed()));
     let factors = _mm256_broadcastsi128_si256(factors(PAST_A_STEP));
     for step in others {
-        let mut at = 0;
-        while at < VECTORS {
-            let first = _mm256_clmulepi64_epi128::<0x00>(sums[at], factors);
-            let second = _mm256_clmulepi64_epi128::<0x11>(sums[at], factors);
-            sums[at] = _mm256_xor_si256(_mm256_xor_si256(first, second), vector(step, at));
-            at += 1;
+        for (at, sum) in sums.iter_mut().enumerate() {
+            let first = _mm256_clmulepi64_epi128::<0x00>(*sum, factors);
+            let second = _mm256_clmulepi64_epi128::<0x11>(*sum, factors);
+            *sum = _mm256_xor_si256(_mm256_xor_si256(first, second), vector(step, at));
         }
     }
     let [.., last] = sums;
     let mut folded = _mm256_extracti128_si256::<1>(last);
-    let mut at = 1;
-    while at < PAST.len() {
-        let place = PAST.len() - 1 - at;
-        let half = match place % 2 {
-            0 => _mm256_castsi256_si128(sums[place / 2]),
-            _ => _mm256_extracti128_si256::<1>(sums[place / 2]),
+    for (at, past) in PAST_HALVES.into_iter().enumerate() {
+        let half = match at % 2 {
+            0 => _mm256_castsi256_si128(sums[at / 2]),
+            _ => _mm256_extracti128_si256::<1>(sums[at / 2]),
         };
-        folded = _mm_xor_si128(folded, product(half, PAST[at]));
-        at += 1;
+        folded = _mm_xor_si128(folded, product(half, past));
     }
     let mut bytes = [0; FOLDED_BYTES];
     // SAFETY: the array has the 16 bytes that are written, at any address.

@@ -177,11 +177,9 @@ impl Lanes<16> for Two {
         let (halves, _) = blocks.as_chunks();
         let (first, second) = (self.0.transpose(halves[0]), self.0.transpose(halves[1]));
         let mut words = [self.splat(0); 16];
-        let mut at = 0;
         // No closure: what has no vectors enabled would move them.
-        while at < words.len() {
-            words[at] = [first[at], second[at]];
-            at += 1;
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = [first[at], second[at]];
         }
         words
     }
