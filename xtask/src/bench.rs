@@ -28,7 +28,7 @@ use crate::{
 
 /// Figures that the server counts: what they are called on its metrics page.
 const SYNCS: &str = "gabion_log_syncs_total";
-const WRITTEN_BYTES: &str = "gabion_log_stored_bytes_total";
+const WRITTEN_BYTES: [&str; 2] = ["gabion_log_stored_bytes_total", "gabion_log_prewritten_bytes_total"];
 const READS: &str = "gabion_log_reads_total";
 
 pub(crate) const ACCESS_KEY: &str = "benchmark";
@@ -225,7 +225,7 @@ fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String
                 "| {count} × {size} | {clients} | {} | {:.3} | {:.0} | {:.2} | {files_before} → {files_after} |\n",
                 server.geometry,
                 per_object(SYNCS),
-                per_object(WRITTEN_BYTES),
+                WRITTEN_BYTES.map(per_object).iter().sum::<f64>(),
                 (sample_sum(&read, READS, "") - sample_sum(&after, READS, "")) / f64::from(count),
             );
         }

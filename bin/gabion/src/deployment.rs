@@ -80,6 +80,7 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     log.segment_payload_bytes = config.segment_payload_bytes.0;
     log.stripe_payload_bytes = config.segment_stripe_bytes.map_or(log.stripe_payload_bytes, ByteCount::in_memory);
     log.stripe_memory_bytes = config.memory_stripe_bytes.0;
+    log.prewrite_records_max = config.segment_prewrite_records;
     log.target_reserve_bytes = config.segment_target_reserve_bytes.0;
     log.warm_bytes = config.memory_warm_bytes.0;
     log.upkeep.repair_delay_ms = config.repair_delay.millis();

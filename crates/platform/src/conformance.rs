@@ -39,6 +39,7 @@ async fn all_laws(fresh: &dyn Fn() -> Shared) {
     gaps_read_as_zeros(fresh()).await;
     lengths_change(fresh()).await;
     holes_read_as_zeros(fresh()).await;
+    blocks_are_written_ahead(fresh()).await;
     creation_is_exclusive(fresh()).await;
     preallocated_space_is_writable_and_given_back(fresh()).await;
     directories_are_made_and_listed(fresh()).await;
@@ -158,6 +159,32 @@ async fn holes_read_as_zeros(disk: Shared) {
     file.write_at(8192, vec![pattern(2, 10)], Durable::Yes).await.unwrap();
     expected[8192..8202].copy_from_slice(&pattern(2, 10));
     assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
+}
+
+async fn blocks_are_written_ahead(disk: Shared) {
+    let file = disk.create("f", 1 << 20).await.unwrap();
+    for (offset, len) in [(1, 4096), (4096, 100), (4096, u64::MAX - 4095)] {
+        assert_eq!(kind(file.prewrite(offset, len).await), io::ErrorKind::InvalidInput);
+    }
+    file.prewrite(4096, 0).await.unwrap();
+    let mut expected = vec![0; 300 << 10];
+    let mut at = 8192;
+    // Two pieces, one behind the other, with writes before, within, across their border and beyond them, in whole blocks and not.
+    for (from, len, rounds) in [(32 << 10, 64 << 10, 14), (96 << 10, 64 << 10, 30)] {
+        file.prewrite(from, len).await.unwrap();
+        for round in 0..rounds {
+            let bytes = pattern(round, [4096, 12_288, 100, 3996][round as usize % 4]);
+            let durable = if round % 3 == 0 { Durable::No } else { Durable::Yes };
+            file.write_at(at as u64, vec![bytes.slice(..50), bytes.slice(50..)], durable).await.unwrap();
+            expected[at..at + bytes.len()].copy_from_slice(&bytes);
+            at += bytes.len();
+        }
+        assert!(if from == 32 << 10 { at < 96 << 10 } else { at > 160 << 10 }, "{at}");
+        assert_eq!(file.read_at(0, at).await.unwrap(), expected[..at]);
+    }
+    file.sync().await.unwrap();
+    let again = disk.open("f").await.unwrap();
+    assert_eq!(again.read_at(0, at).await.unwrap(), expected[..at]);
 }
 
 async fn creation_is_exclusive(disk: Shared) {

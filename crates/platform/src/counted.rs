@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, Space};
 
-/// Counts of one disk since it was wrapped. An operation counts when it begins, bytes read and errors when it ends.
+/// Counts of one disk since it was wrapped. An operation counts when it begins; bytes read, what is written ahead and errors when it ends.
 #[derive(Debug, Default)]
 pub struct IoCounters {
     reads: AtomicU64,
@@ -29,11 +29,11 @@ pub struct IoCounts {
     pub reads: u64,
     /// Bytes that reads returned.
     pub read_bytes: u64,
-    /// Writes, vectored ones as one; a file written whole is one.
+    /// Writes, vectored ones as one; a file written whole is one, and so are zeros written ahead.
     pub writes: u64,
     /// Bytes that writes were given.
     pub write_bytes: u64,
-    /// Syncs of files and directories, one for a durable write, two for a file written whole.
+    /// Syncs of files and directories, one for a durable write or zeros written ahead, two for a file written whole.
     pub syncs: u64,
     /// Files created, those written whole included.
     pub creates: u64,
@@ -180,6 +180,17 @@ impl DiskFile for CountedFile {
 
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
         count(&self.counters, self.inner.punch(offset, len), |_| {}, |_, ()| {})
+    }
+
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        let ended = move |c: &IoCounters, written: &bool| {
+            if *written {
+                add(&c.writes, 1);
+                add(&c.write_bytes, len);
+                add(&c.syncs, 1);
+            }
+        };
+        count(&self.counters, self.inner.prewrite(offset, len), |_| {}, ended)
     }
 
     fn len(&self) -> IoFuture<u64> {

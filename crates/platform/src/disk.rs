@@ -23,8 +23,8 @@ pub type IoFuture<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'stat
 /// Most bytes that one [`DiskFile::read_at`] may ask for; its buffer is allocated up front.
 pub const READ_BYTES_MAX: usize = 1 << 30;
 
-/// Unit of [`DiskFile::punch`], in bytes: the block of every file system that can.
-const PUNCH_ALIGN_BYTES: u64 = 4096;
+/// Unit of [`DiskFile::punch`] and [`DiskFile::prewrite`], in bytes: the block of every file system that can.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// A directory tree on one target.
 ///
@@ -138,6 +138,16 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// `Unsupported` where the file system can not; `InvalidInput` when the range is not aligned; any other: what the range holds is unknown.
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()>;
+
+    /// Writes zeros to `len` bytes at `offset`, past the page cache, where the file system overwrites in place: later durable writes that lie in what was
+    /// written so find blocks of which nothing is left to be noted, and a sync of them writes no metadata. Says whether they gain by it.
+    ///
+    /// For ranges that read as zeros (what was preallocated): neither a crash nor an error changes what is read then. `offset` and `len` are multiples of 4096, and
+    /// nothing else may write to the range meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the range is not aligned; any other: it reads as zeros still, if it did before.
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool>;
 }
 
 /// Whether a write is durable when it resolves.
@@ -201,10 +211,10 @@ pub(crate) fn check_write(offset: u64, parts: &[Bytes]) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Refuses holes that leave the range of file offsets or are not aligned.
-pub(crate) fn check_punch(offset: u64, len: u64) -> io::Result<()> {
-    if !offset.is_multiple_of(PUNCH_ALIGN_BYTES) || !len.is_multiple_of(PUNCH_ALIGN_BYTES) {
-        return Err(invalid(format!("a hole of {len} bytes at {offset} is not aligned")));
+/// Refuses ranges that leave the range of file offsets or are not whole blocks.
+pub(crate) fn check_blocks(offset: u64, len: u64) -> io::Result<()> {
+    if !offset.is_multiple_of(BLOCK_BYTES) || !len.is_multiple_of(BLOCK_BYTES) {
+        return Err(invalid(format!("{len} bytes at {offset} are not aligned")));
     }
     check_extent(offset, len)
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::error::explain;
-use crate::host::{DataPath, HostDisk, Namespace};
+use crate::host::{DataPath, HostDisk, Namespace, Writes};
 use crate::threads::Pool;
 use crate::uring::Ring;
 
-/// Threads for names and writes, where a ring reads: lanes write a stripe each, and repair a few.
+/// Threads for names and writes, where a ring reads: lanes write a stripe each, and the zeros ahead of it, and repair a few.
 const WRITING_THREADS_MAX: usize = 8;
 
 /// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
@@ -107,13 +107,11 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         })?),
         DriverChoice::Auto => ring_where_it_pays(file_system, options),
     };
-    let (data_path, driver, default_threads_max) = match ring {
-        Some(ring) => {
-            let direct = matches!(file_system, FileSystem::Local(_));
-            (DataPath::Uring { ring, direct }, "io_uring", WRITING_THREADS_MAX)
-        }
-        None => (DataPath::Threads, "threads", file_system.threads_max()),
+    let (driver, default_threads_max) = match ring {
+        Some(_) => ("io_uring", WRITING_THREADS_MAX),
+        None => ("threads", file_system.threads_max()),
     };
+    let data_path = DataPath { ring, writes: file_system.writes() };
     let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);
     let disk = Arc::new(HostDisk::new(namespace, pool, data_path));
     Ok(OpenedDisk { disk, driver, file_system: file_system.to_string() })
@@ -168,6 +166,15 @@ impl FileSystem {
         }
     }
 
+    fn writes(self) -> Writes {
+        match self {
+            // The others write elsewhere what is overwritten, or nowhere at all.
+            FileSystem::Local("ext4" | "XFS") => Writes::InPlace,
+            FileSystem::Local(_) => Writes::LongDirect,
+            FileSystem::Remote(_) | FileSystem::Unknown(_) => Writes::Cached,
+        }
+    }
+
     fn threads_max(self) -> usize {
         match self {
             FileSystem::Local(_) => 16,
@@ -205,6 +212,14 @@ mod tests {
         }
         assert_eq!(FileSystem::of_magic(0x0BD0_0BD0).to_string(), "Lustre");
         assert_eq!(FileSystem::of_magic(0x1234).to_string(), "unknown (0x00001234)");
+    }
+
+    #[test]
+    fn zeros_are_written_ahead_where_files_are_overwritten_in_place() {
+        let writes = |magic| FileSystem::of_magic(magic).writes();
+        assert_eq!([0xEF53, 0x5846_5342].map(writes), [Writes::InPlace; 2]);
+        assert_eq!([0x9123_683E, 0x2FC1_2FC1, 0xF2F5_2010, 0x794C_7630].map(writes), [Writes::LongDirect; 4]);
+        assert_eq!([0x0BD0_0BD0, 0x6969, 0x1234_5678].map(writes), [Writes::Cached; 3]);
     }
 
     #[test]

@@ -10,8 +10,6 @@ const KEPT_MAX: usize = 64;
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 /// Longer buffers are left to the allocator, in bytes.
 const KEPT_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
-/// Length of the shortest buffer that begins where drives can take it from, in bytes: short chunks go by the page cache.
-const ALIGNED_BYTES_MIN: usize = 256 * 1024;
 
 /// A bounded store of buffers.
 #[derive(Default)]
@@ -42,7 +40,7 @@ impl Buffers {
         buffer
     }
 
-    /// A buffer with room for `bytes`, as it was given back.
+    /// A buffer with room for `bytes` that begins where drives can take it from, as it was given back.
     fn used(&self, bytes: usize) -> BytesMut {
         let bytes = bytes.max(BUFFER_BYTES_MIN);
         // One more than twice as large would waste memory that the budget did not count. What came back last is warm.
@@ -52,9 +50,6 @@ impl Buffers {
             return kept.swap_remove(place);
         }
         drop(kept);
-        if bytes < ALIGNED_BYTES_MIN {
-            return BytesMut::with_capacity(bytes);
-        }
         let mut buffer = BytesMut::with_capacity(bytes + CHUNK_ALIGN_BYTES);
         let before = buffer.as_ptr().align_offset(CHUNK_ALIGN_BYTES);
         buffer.resize(before, 0);
@@ -112,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn long_buffers_begin_where_drives_can_take_them_from() {
+    fn buffers_begin_where_drives_can_take_them_from() {
         let buffers = Buffers::default();
-        for bytes in [ALIGNED_BYTES_MIN, 2 << 20, (2 << 20) + 4096] {
+        for bytes in [BUFFER_BYTES_MIN, 2 << 20, (2 << 20) + 4096] {
             for _ in 0..3 {
                 let buffer = buffers.zeroed(bytes);
                 assert!(buffer.as_ptr().addr().is_multiple_of(CHUNK_ALIGN_BYTES));

@@ -41,6 +41,11 @@ pub struct LogConfig {
     pub stripe_payload_bytes: usize,
     /// Memory for stripes of large objects that are being filled or written, parity included, in bytes.
     pub stripe_memory_bytes: u64,
+    /// Most records of a stripe ahead of which zeros are written: its sync then has no metadata to write. 0: none. Nothing where the file system does not
+    /// overwrite in place, or durability is relaxed.
+    pub prewrite_records_max: usize,
+    /// Length of a piece of such zeros, in bytes of a shard: a multiple of 4096, at least that.
+    pub prewrite_piece_bytes: u64,
     /// Most bytes (records and their data) in one group commit, unless a single record is larger.
     pub batch_bytes_max: usize,
     /// Most records in one group commit.
@@ -116,6 +121,10 @@ const STRIPE_PAYLOAD_AIM_BYTES: usize = 8 * 1024 * 1024;
 /// Largest default chunk payload, in bytes.
 const CHUNK_PAYLOAD_AIM_MAX_BYTES: usize = 4 * 1024 * 1024;
 
+/// Zeros that are written ahead at a time, in bytes of a shard. A longer piece holds up the stripes that are written meanwhile: with 1 MiB the 99th percentile of
+/// one client's puts was twice as long.
+const PREWRITE_PIECE_BYTES: u64 = 128 * 1024;
+
 impl LogConfig {
     /// Good defaults for `geometry`.
     #[must_use]
@@ -131,6 +140,8 @@ impl LogConfig {
             segment_payload_bytes: SEGMENT_PAYLOAD_BYTES_DEFAULT,
             stripe_payload_bytes: chunk * geometry.data(),
             stripe_memory_bytes: 512 * 1024 * 1024,
+            prewrite_records_max: 8,
+            prewrite_piece_bytes: PREWRITE_PIECE_BYTES,
             batch_bytes_max: 4 * 1024 * 1024,
             batch_records_max: 1024,
             queue_records_max: 4096,
@@ -168,6 +179,10 @@ impl LogConfig {
                 "segment_payload_bytes does not hold one stripe of a large object",
             ),
             (self.stripe_memory_bytes >= stripe_memory, "stripe_memory_bytes does not hold one stripe"),
+            (
+                self.prewrite_piece_bytes > 0 && self.prewrite_piece_bytes.is_multiple_of(CHUNK_ALIGN_BYTES as u64),
+                "prewrite_piece_bytes is no multiple of 4096",
+            ),
             (self.batch_bytes_max <= 5 << 20, "batch_bytes_max is above 5 MiB"),
             (self.batch_records_max >= 1 && self.queue_records_max >= 1, "batch and queue must take one record"),
         ];

@@ -93,6 +93,8 @@ metrics! {
         large_payload_bytes,
         /// Bytes written to shard files for stripes, parity and padding included.
         stored_bytes,
+        /// Bytes of zeros written to shard files ahead of short stripes, so that their syncs have no metadata to write.
+        prewritten_bytes,
         /// Chunk writes that included a data sync.
         syncs,
         /// Chunk writes or syncs that failed.

@@ -62,6 +62,9 @@ pub struct Params {
     pub is_relaxed: bool,
     /// What entity tags are.
     pub etag: EtagKind,
+    /// Most records ahead of which zeros are written, and how many bytes of them at a time.
+    prewrite_records_max: usize,
+    prewrite_piece_bytes: u64,
 }
 
 impl Params {
@@ -94,6 +97,8 @@ impl Params {
             spare_targets: pick(&mut dice, &[0, 0, 1, 3]),
             is_relaxed: dice.below(4) == 0,
             etag: pick(&mut dice, &[EtagKind::Md5, EtagKind::Md5, EtagKind::Crc64Nvme]),
+            prewrite_records_max: pick(&mut dice, &[0, 1, 8, 1024]),
+            prewrite_piece_bytes: pick(&mut dice, &[4 << 10, 8 << 10, 16 << 10, 32 << 10]),
             overrides,
         };
         params.ops = params.overrides.ops.unwrap_or(params.ops);
@@ -114,6 +119,8 @@ impl Params {
         let stripe_and_headers = log.stripe_payload_bytes + self.geometry.data() * 8192;
         log.segment_payload_bytes = self.segment_payload_bytes.max(stripe_and_headers as u64);
         log.batch_records_max = self.batch_records_max;
+        log.prewrite_records_max = self.prewrite_records_max;
+        log.prewrite_piece_bytes = self.prewrite_piece_bytes;
         log.target_reserve_bytes = 0;
         log.reprobe_ms = 100;
         log.epoch_interval_ms = 40;

@@ -47,6 +47,7 @@ fn defaults_are_those_of_the_crates_below() {
     let log = gabion_segment::LogConfig::new(gabion_types::Geometry::SINGLE);
     assert_eq!((config.lanes_small, config.lanes_large), (log.small_lanes, log.large_lanes));
     assert_eq!(config.segment_payload_bytes.0, log.segment_payload_bytes);
+    assert_eq!(config.segment_prewrite_records, log.prewrite_records_max);
     assert_eq!(config.segment_target_reserve_bytes.0, log.target_reserve_bytes);
     assert_eq!(config.memory_stripe_bytes.0, log.stripe_memory_bytes);
     assert_eq!(config.repair_delay.millis(), log.upkeep.repair_delay_ms);

@@ -6,33 +6,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{HostFile, Namespace};
+use super::{HostFile, Namespace, Writes};
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
 use crate::path;
 use crate::threads::{Pool, ThreadFile};
 use crate::uring::{Ring, UringFile};
 
-/// How the bytes of open files move.
+/// How the bytes of open files move: written on the pool, and read there, too, unless there is a ring.
 #[derive(Debug, Clone)]
-pub(crate) enum DataPath {
-    /// By positioned reads and writes on the pool.
-    Threads,
-    /// Read through the target's ring, written on the pool.
-    Uring {
-        ring: Arc<Ring>,
-        /// Whether long writes go past the page cache: on file systems of this machine alone, elsewhere direct writes mean other things.
-        direct: bool,
-    },
+pub(crate) struct DataPath {
+    pub(crate) ring: Option<Arc<Ring>>,
+    pub(crate) writes: Writes,
 }
 
 impl DataPath {
     fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Arc<dyn DiskFile> {
-        match self {
-            DataPath::Threads => Arc::new(ThreadFile::new(HostFile::new(fd, path, pool))),
-            DataPath::Uring { ring, direct } => {
-                let file = if *direct { HostFile::direct(fd, path, pool) } else { HostFile::new(fd, path, pool) };
-                Arc::new(UringFile::new(file, Arc::clone(ring)))
-            }
+        let file = HostFile::new(fd, path, pool, self.writes);
+        match &self.ring {
+            None => Arc::new(ThreadFile::new(file)),
+            Some(ring) => Arc::new(UringFile::new(file, Arc::clone(ring))),
         }
     }
 }

@@ -1,11 +1,13 @@
 //! An open file and the blocking calls on it.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, retry_on_intr};
 
@@ -21,22 +23,42 @@ use crate::threads::Pool;
 pub(crate) struct HostFile {
     /// Empty only while being dropped.
     fd: Option<OwnedFd>,
+    /// The same file for what goes past the page cache, kept once zeros were written ahead: the flag belongs to the open file, and reads want the page cache.
+    direct: OnceLock<OwnedFd>,
     path: Box<str>,
     pool: Arc<Pool>,
-    /// Whether long writes go past the page cache.
-    is_direct: AtomicBool,
+    writes: Writes,
+    /// The file system can not write past the page cache.
+    refuses_direct: AtomicBool,
+    /// Blocks that were written ahead, of which nothing is left to be noted.
+    prewritten: Mutex<Range<u64>>,
+    /// Held by a sync. Of two at a time on an ext4 without a journal the later one may find that the earlier one has its metadata in hand, and return before that is written.
+    sync_turn: Mutex<()>,
+}
+
+/// What writes to a file system may do besides going by the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// Nothing: behind a network or a user process direct writes mean other things.
+    Cached,
+    /// Long ones go past it.
+    LongDirect,
+    /// So do they, and short durable ones where blocks were written ahead: the file system overwrites in place.
+    InPlace,
 }
 
 impl HostFile {
-    pub(crate) fn new(fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Self {
-        Self { fd: Some(fd), path: path.into(), pool, is_direct: AtomicBool::new(false) }
-    }
-
-    /// The same, with long writes past the page cache, if the file system can do that.
-    pub(crate) fn direct(fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Self {
-        let file = Self::new(fd, path, pool);
-        file.is_direct.store(true, Ordering::Relaxed);
-        file
+    pub(crate) fn new(fd: OwnedFd, path: &str, pool: Arc<Pool>, writes: Writes) -> Self {
+        Self {
+            fd: Some(fd),
+            direct: OnceLock::new(),
+            path: path.into(),
+            pool,
+            writes,
+            refuses_direct: AtomicBool::new(false),
+            prewritten: Mutex::new(0..0),
+            sync_turn: Mutex::new(()),
+        }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -67,10 +89,19 @@ impl HostFile {
     }
 
     pub(crate) fn write_at(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
-        if self.is_direct.load(Ordering::Relaxed) && direct::takes(&parts) {
-            match direct::write(self.fd(), &mut parts).map_err(|error| self.explain(error, "write"))? {
-                direct::Outcome::Written => {}
-                direct::Outcome::Unsupported => self.is_direct.store(false, Ordering::Relaxed),
+        if self.goes_direct(&parts, durable) {
+            let opened;
+            let direct = match self.direct.get() {
+                Some(direct) => Some(direct),
+                None => {
+                    opened = self.open_direct();
+                    opened.as_ref()
+                }
+            };
+            if let Some(direct) = direct {
+                let outcome =
+                    direct::write(direct.as_fd(), &mut parts).map_err(|error| self.explain(error, "write"))?;
+                self.note(&outcome);
             }
         }
         write_at(self.fd(), parts).map_err(|error| self.explain(error, "write"))?;
@@ -81,8 +112,13 @@ impl HostFile {
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
+        self.sync_by(self.fd()).map_err(|errno| self.explain(errno, "sync"))
+    }
+
+    fn sync_by(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let _turn = self.sync_turn.lock();
         // Retrying an interrupted sync is safe: the kernel reports EINTR before it has taken any error off the file.
-        retry_on_intr(|| rustix::fs::fdatasync(self.fd())).map_err(|errno| self.explain(errno, "sync"))
+        retry_on_intr(|| rustix::fs::fdatasync(fd))
     }
 
     pub(crate) fn len(&self) -> io::Result<u64> {
@@ -105,6 +141,64 @@ impl HostFile {
         }
     }
 
+    pub(crate) fn prewrite(&self, offset: u64, len: u64) -> io::Result<bool> {
+        if self.writes != Writes::InPlace || len == 0 {
+            return Ok(false);
+        }
+        if self.direct.get().is_none()
+            && let Some(direct) = self.open_direct()
+        {
+            // Another one may have been quicker.
+            let _ = self.direct.set(direct);
+        }
+        let Some(direct) = self.direct.get() else { return Ok(false) };
+        let explain = |error: io::Error| self.explain(error, "write zeros ahead");
+        let outcome = direct::write_zeros(direct.as_fd(), offset, len).map_err(explain)?;
+        self.note(&outcome);
+        if outcome == direct::Outcome::Unsupported {
+            return Ok(false);
+        }
+        // By its own descriptor: an error of another write that the kernel tells it is told that write's sync, too.
+        self.sync_by(direct.as_fd()).map_err(|errno| explain(errno.into()))?;
+        let mut prewritten = self.prewritten.lock();
+        let goes_on = prewritten.end == offset;
+        *prewritten = if goes_on { prewritten.start } else { offset }..offset + len;
+        Ok(true)
+    }
+
+    fn is_prewritten(&self, parts: &Parts) -> bool {
+        let prewritten = self.prewritten.lock();
+        prewritten.start <= parts.offset() && parts.offset() + parts.bytes() as u64 <= prewritten.end
+    }
+
+    /// Whether a write is to go past the page cache.
+    fn goes_direct(&self, parts: &Parts, durable: Durable) -> bool {
+        let is_refused = || self.writes == Writes::Cached || self.refuses_direct.load(Ordering::Relaxed);
+        // A short one that would have to be copied first gains nothing.
+        let is_prewritten = || {
+            durable == Durable::Yes && direct::lies_in_blocks(parts) && self.is_prewritten(parts) && !parts.is_done()
+        };
+        direct::is_aligned(parts) && (direct::is_long(parts) || is_prewritten()) && !is_refused()
+    }
+
+    fn open_direct(&self) -> Option<OwnedFd> {
+        match direct::open(self.fd()) {
+            Ok(direct) => Some(direct),
+            Err(errno) => {
+                if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) {
+                    self.note(&direct::Outcome::Unsupported);
+                }
+                None
+            }
+        }
+    }
+
+    fn note(&self, outcome: &direct::Outcome) {
+        if *outcome == direct::Outcome::Unsupported {
+            self.refuses_direct.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn explain(&self, error: impl Into<io::Error>, action: &'static str) -> io::Error {
         explain(error, action, &self.path)
     }
@@ -112,8 +206,8 @@ impl HostFile {
 
 impl Drop for HostFile {
     fn drop(&mut self) {
-        let fd = self.fd.take();
-        self.pool.detach(move || drop(fd));
+        let fds = (self.fd.take(), self.direct.take());
+        self.pool.detach(move || drop(fds));
     }
 }
 
@@ -154,4 +248,59 @@ pub(super) fn write_at(fd: impl AsFd, mut parts: Parts) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+
+    fn file(writes: Writes) -> (tempfile::TempDir, HostFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
+        let file = HostFile::new(fd, "f", Pool::new(1, 1), writes);
+        file.set_len(1 << 20).unwrap();
+        (dir, file)
+    }
+
+    #[test]
+    fn what_is_durable_at_once_goes_past_the_page_cache_where_blocks_were_written_ahead() {
+        let (_dir, file) = file(Writes::InPlace);
+        if !file.prewrite(65_536, 65_536).unwrap() || !file.prewrite(131_072, 65_536).unwrap() {
+            return;
+        }
+        // It begins at a block of memory, as chunks do.
+        let memory = Bytes::from(vec![7; 3 * 4096]);
+        let before = memory.as_ptr().align_offset(4096);
+        let block = memory.slice(before..before + 8192);
+        for (offset, durable, is_direct) in [
+            (0, Durable::Yes, false),
+            (57_344, Durable::Yes, false),
+            (61_440, Durable::Yes, false),
+            (65_536, Durable::Yes, true),
+            (126_976, Durable::Yes, true),
+            (188_416, Durable::Yes, true),
+            (90_112, Durable::No, false),
+            (192_512, Durable::Yes, false),
+            (70_000, Durable::Yes, false),
+        ] {
+            let parts = || Parts::new(offset, vec![block.clone()]);
+            assert_eq!(file.goes_direct(&parts(), durable), is_direct, "{offset} {durable:?}");
+            file.write_at(parts(), durable).unwrap();
+            assert_eq!(file.read_at(offset, block.len()).unwrap(), block);
+        }
+        // What would have to be copied first goes by the page cache.
+        let elsewhere = Parts::new(98_304, vec![memory.slice(before + 1..before + 4097)]);
+        assert!(!file.goes_direct(&elsewhere, Durable::Yes));
+    }
+
+    #[test]
+    fn nothing_is_written_ahead_where_files_are_not_overwritten_in_place() {
+        for writes in [Writes::Cached, Writes::LongDirect] {
+            let (_dir, file) = file(writes);
+            assert!(!file.prewrite(0, 65_536).unwrap());
+            assert_eq!(*file.prewritten.lock(), 0..0);
+        }
+    }
 }

@@ -10,5 +10,5 @@ mod file;
 mod namespace;
 
 pub(crate) use disk::{DataPath, HostDisk};
-pub(crate) use file::HostFile;
+pub(crate) use file::{HostFile, Writes};
 pub(crate) use namespace::Namespace;

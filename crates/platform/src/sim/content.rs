@@ -57,6 +57,15 @@ impl Content {
         self.len = self.len.max(offset + bytes.len() as u64);
     }
 
+    /// Writes `len` zeros at `offset`, both multiples of a page. They take room, but are no place for rot.
+    pub(super) fn zero(&mut self, offset: u64, len: u64) {
+        for page in offset / PAGE_BYTES..(offset + len) / PAGE_BYTES {
+            self.pages.remove(&page);
+            self.holes.remove(&page);
+        }
+        self.len = self.len.max(offset + len);
+    }
+
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.pages.split_off(&len.div_ceil(PAGE_BYTES));

@@ -7,7 +7,9 @@ use bytes::Bytes;
 
 use super::SimDisk;
 use super::state::InodeRef;
-use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_punch, check_read, check_write, refused};
+use crate::disk::{
+    BLOCK_BYTES, DiskFile, Durable, IoFuture, check_blocks, check_len, check_read, check_write, refused,
+};
 
 /// A file and the disk it lies on; it outlives its name.
 #[derive(Debug)]
@@ -68,11 +70,24 @@ impl DiskFile for SimFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
-        if let Err(error) = check_punch(offset, len) {
+        if let Err(error) = check_blocks(offset, len) {
             return refused(error);
         }
         let inode = Arc::clone(&self.inode);
         self.disk.operation(move |state| state.punch(&inode, offset, len)).boxed()
+    }
+
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        if let Err(error) = check_blocks(offset, len) {
+            return refused(error);
+        }
+        // Block by block, in any order: it takes as long as many writes do.
+        let mut operation = self.disk.operation(|_| Ok(true));
+        for at in (offset..offset + len).step_by(BLOCK_BYTES as usize) {
+            let inode = Arc::clone(&self.inode);
+            operation = operation.after(move |state| state.prewrite(&inode, at, BLOCK_BYTES));
+        }
+        operation.boxed()
     }
 
     fn set_len(&self, len: u64) -> IoFuture<()> {

@@ -77,6 +77,14 @@ impl Inode {
         self.dirty.push(Change::Punch { offset, len });
     }
 
+    /// Zeros in the cache and on the medium, at once: whatever else lay there is gone.
+    pub(super) fn prewrite(&mut self, offset: u64, len: u64) {
+        self.cached.zero(offset, len);
+        self.synced.zero(offset, len);
+        let overlaps = |at: u64, bytes: &Bytes| at < offset + len && offset < at + bytes.len() as u64;
+        self.dirty.retain(|change| !matches!(change, Change::Write { offset: at, bytes } if overlaps(*at, bytes)));
+    }
+
     /// A write that fails midway: any of its sectors may be there.
     pub(super) fn write_torn(&mut self, offset: u64, bytes: &Bytes, dice: &mut Dice) {
         for (at, sector) in sectors(offset, bytes, SECTOR_BYTES) {

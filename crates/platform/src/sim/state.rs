@@ -321,6 +321,17 @@ impl State {
         Ok(())
     }
 
+    /// Zeros that are on the medium when this returns, and nothing of it if it fails.
+    pub(super) fn prewrite(&mut self, inode: &InodeRef, offset: u64, len: u64) -> io::Result<()> {
+        self.note(10, offset, len);
+        self.faults.writes.step()?;
+        self.rates.write_fails.strikes(&mut self.dice)?;
+        let growth = inode.lock().growth_bytes(offset, len);
+        self.check_room(growth)?;
+        inode.lock().prewrite(offset, len);
+        Ok(())
+    }
+
     pub(super) fn sync(&mut self, inode: &InodeRef) -> io::Result<()> {
         self.note(9, inode.lock().len(), 0);
         let stepped = self.faults.syncs.step().and_then(|()| self.rates.sync_fails.strikes(&mut self.dice));

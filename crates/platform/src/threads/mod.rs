@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::{DiskFile, Durable, IoFuture, check_len, check_punch, check_read, check_write, refused};
+use crate::disk::{DiskFile, Durable, IoFuture, check_blocks, check_len, check_read, check_write, refused};
 use crate::host::HostFile;
 use crate::parts::Parts;
 
@@ -61,11 +61,19 @@ impl DiskFile for ThreadFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
-        if let Err(error) = check_punch(offset, len) {
+        if let Err(error) = check_blocks(offset, len) {
             return refused(error);
         }
         let file = Arc::clone(&self.file);
         self.file.pool().run(move || file.punch(offset, len))
+    }
+
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        if let Err(error) = check_blocks(offset, len) {
+            return refused(error);
+        }
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.prewrite(offset, len))
     }
 
     fn set_len(&self, len: u64) -> IoFuture<()> {

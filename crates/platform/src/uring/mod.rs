@@ -8,7 +8,7 @@
 //! 4 KiB takes a third less of the server's CPU time that way (docs/BENCHMARKS.md).
 //!
 //! Writes go by threads, too. A sync always blocks, so that a ring hands it, with the write before it, to a worker of the kernel: submitter, driver, worker, driver, submitter are
-//! twice as many turns as submitter, thread, submitter, and took a fifth more of the server's CPU time per 4 KiB put. Few are in flight at a time: a lane writes one stripe after the other.
+//! twice as many turns as submitter, thread, submitter, and took a fifth more of the server's CPU time per 4 KiB put. Few are in flight at a time: a lane writes one stripe after the other, and the zeros ahead of them.
 //!
 //! Files and buffers are not registered. A registered file saves the kernel a reference count per operation, a
 //! registered buffer saves pinning pages, which only direct I/O does; both would bring a limited table to manage. This
@@ -80,6 +80,10 @@ impl DiskFile for UringFile {
         self.on_threads.punch(offset, len)
     }
 
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        self.on_threads.prewrite(offset, len)
+    }
+
     fn set_len(&self, len: u64) -> IoFuture<()> {
         self.on_threads.set_len(len)
     }
@@ -90,6 +94,7 @@ mod tests {
     use rustix::fs::{Advice, Mode, OFlags, fadvise};
 
     use super::*;
+    use crate::host::Writes;
     use crate::threads::Pool;
 
     #[tokio::test]
@@ -97,7 +102,7 @@ mod tests {
         let Ok(ring) = Ring::start(8) else { return };
         let dir = tempfile::tempdir().unwrap();
         let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
-        let file = UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1)), ring);
+        let file = UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached), ring);
         let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         file.write_at(0, vec![Bytes::from(content.clone())], Durable::Yes).await.unwrap();
         for (offset, len) in [(0, 1), (4095, 4098), (150_000, 40_000), (190_000, 20_000), (200_000, 5), (300_000, 5)] {

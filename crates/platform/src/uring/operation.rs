@@ -95,12 +95,13 @@ impl Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Writes;
     use crate::threads::Pool;
     use tokio::sync::Semaphore;
 
     fn read(len: usize) -> (Operation, oneshot::Receiver<io::Result<Bytes>>) {
         let fd = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
-        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1)));
+        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached));
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let (reply, answer) = oneshot::channel();
         (Operation::new(Request { file, offset: 0, len, reply, permit }), answer)

@@ -147,6 +147,7 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Writes;
     use crate::threads::Pool;
     use rustix::fs::{Mode, OFlags};
 
@@ -157,7 +158,7 @@ mod tests {
         let path = dir.path().join("f");
         std::fs::write(&path, b"bytes").unwrap();
         let fd = rustix::fs::open(&path, OFlags::RDONLY, Mode::empty()).unwrap();
-        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1)));
+        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached));
         // Polled once, so that they are on their way; some may be done already.
         let mut reads: Vec<_> = (0..4).map(|at| ring.read(Arc::clone(&file), at, 10)).collect();
         reads.iter_mut().for_each(|read| drop(futures::FutureExt::now_or_never(read)));

@@ -10,6 +10,7 @@ pub(crate) mod open;
 pub(crate) mod small;
 pub(crate) mod submit;
 pub(crate) mod writer;
+pub(crate) mod zeros;
 
 use std::sync::Arc;
 

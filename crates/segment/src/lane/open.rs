@@ -9,6 +9,7 @@ use futures::future::join_all;
 use gabion_platform::{DiskFile, Durable, is_exhausted};
 use gabion_types::{Seq, TargetId};
 
+use super::zeros::Zeros;
 use crate::config::Durability;
 use crate::core::Core;
 use crate::error::LogError;
@@ -54,6 +55,8 @@ pub(crate) struct OpenSegment {
     /// Where stripes with data end, and where all stripes end.
     data_limit: u64,
     limit: u64,
+    /// What is written ahead, where a client may wait for the sync of a short stripe.
+    pub(crate) zeros: Option<Zeros>,
 }
 
 impl OpenSegment {
@@ -213,7 +216,12 @@ impl Core {
             (LaneKind::Small, Purpose::Data) => limit.saturating_sub(reserve_bytes),
         };
         let end = Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
-        OpenSegment { segment, files, end, data_limit, limit }
+        let is_waited_for = info.kind == LaneKind::Small
+            && purpose == Purpose::Data
+            && self.config.durability == Durability::Sync
+            && self.config.prewrite_records_max > 0;
+        let zeros = is_waited_for.then(|| Zeros::new(Arc::clone(&files), limit, self.config.prewrite_piece_bytes));
+        OpenSegment { segment, files, end, data_limit, limit, zeros }
     }
 
     /// What a segment leaves on each of its targets, in bytes.

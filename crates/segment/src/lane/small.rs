@@ -109,6 +109,7 @@ pub(crate) async fn run_small_lane(
             write_part(&mut writer, part, &mut parts).await;
         }
     }
+    writer.finish().await;
     guard.finish();
 }
 
@@ -138,7 +139,7 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         let records: Vec<SequencedRecord<'_>> = batch.iter().map(sequenced).collect();
         let codec = core.media.codec(place.info.geometry);
         let (stripe, applied) = encode_records(&records, &layout, &place, &codec, &core.buffers);
-        let written = writer.write(&stripe).await;
+        let written = writer.write(&stripe, batch.len()).await;
         let shape = stripe.shape;
         drop(stripe.chunks);
         for chunk in stripe.backing {

@@ -57,6 +57,8 @@ impl Writer {
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be.
     pub(crate) async fn position(&mut self, stored_bytes: u64, has_data: bool) -> Position {
+        // Before shards are looked at: one that zeros could not be written to has failed.
+        self.keep_clear(stored_bytes).await;
         if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
             self.seal(SealReason::Degraded).await;
         }
@@ -134,8 +136,8 @@ impl Writer {
         self.open = Some(open);
     }
 
-    /// Writes a stripe at the position that was given for it.
-    pub(crate) async fn write(&mut self, stripe: &EncodedStripe) -> Written {
+    /// Writes a stripe of so many `records` at the position that was given for it.
+    pub(crate) async fn write(&mut self, stripe: &EncodedStripe, records: usize) -> Written {
         let core = &self.core;
         let files = Arc::clone(&self.open.as_ref().expect("a position was given").files);
         let start_ns = core.media.clock.monotonic_ns();
@@ -179,14 +181,32 @@ impl Writer {
                 LogError::Unavailable(format!("{written} chunks of a stripe became durable, which is too few"))
             });
         }
-        let end = &mut self.open.as_mut().expect("a position was given").end;
+        let open = self.open.as_mut().expect("a position was given");
+        let end = &mut open.end;
         debug_assert_eq!(offset, end.end_offset);
         end.stripes += 1;
         end.end_offset = stripe.shape.next_offset();
         end.written_bytes += stripe.shape.stripe_payload_bytes();
         end.min_seq = min_seq(end.min_seq, stripe.shape.min_seq);
         end.max_seq = end.max_seq.max(stripe.shape.max_seq);
+        if let Some(zeros) = open.zeros.as_mut().filter(|_| !files.any_poisoned()) {
+            let has_few_records = records <= core.config.prewrite_records_max;
+            zeros.wrote(has_few_records, stripe.shape.stored_bytes(), end.end_offset);
+        }
         Written::Durable
+    }
+
+    /// Waits until nothing is written ahead where the next `bytes` of a shard are to be.
+    async fn keep_clear(&mut self, bytes: u64) {
+        let Some(open) = &mut self.open else { return };
+        if let Some(zeros) = &mut open.zeros {
+            zeros.keep_clear(&self.core, open.end.end_offset.saturating_add(bytes)).await;
+        }
+    }
+
+    /// Waits for what is still written ahead, as for a stripe: whoever opens the files next has them alone.
+    pub(crate) async fn finish(&mut self) {
+        self.keep_clear(u64::MAX).await;
     }
 
     /// Hands a durable stripe on, and ends the segment if a shard failed.
@@ -217,6 +237,7 @@ impl Writer {
 
     /// Ends the open segment, if there is one; the index is to learn of it after the last stripe.
     async fn end(&mut self, reason: SealReason) -> Option<SegmentChange> {
+        self.finish().await;
         let open = self.open.take()?;
         let id = open.segment.id;
         let seal = open.end;
@@ -234,7 +255,7 @@ fn place(open: &OpenSegment) -> StripePlace {
 
 impl Core {
     /// Notes that a shard of a segment that is being written failed: it is never trusted again.
-    fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
+    pub(super) fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
         let Some(file) = &files.shards[shard] else { return };
         file.poison();
         self.media.metrics.chunk_failures.add(1);

@@ -199,6 +199,10 @@ mod tests {
             self.file.len()
         }
 
+        fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+            self.file.prewrite(offset, len)
+        }
+
         fn set_len(&self, len: u64) -> IoFuture<()> {
             self.file.set_len(len)
         }

@@ -65,7 +65,7 @@ fn bytes_written_under_load_stay_within_the_bound() {
             }))
             .await;
             let bound = 1.25 * (shards / data) * (64.0 * puts as f64) * (4096.0 + 512.0);
-            let written = log.metrics().stored_bytes.get() as f64;
+            let written = (log.metrics().stored_bytes.get() + log.metrics().prewritten_bytes.get()) as f64;
             assert!(written <= bound, "{geometry}: {written} bytes, {:.2} of the bound", written / bound);
             let syncs = log.metrics().syncs.get();
             assert!(syncs < 64 * puts / 2, "{geometry}: {syncs} syncs");

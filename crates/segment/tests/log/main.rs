@@ -10,6 +10,7 @@ mod faults;
 mod free;
 mod inspect;
 mod members;
+mod prewritten;
 mod read_write;
 mod relaxed;
 mod repair;
