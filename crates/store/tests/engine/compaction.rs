@@ -360,19 +360,17 @@ async fn full_targets_are_compacted_out_of_the_reserve() {
         }
         store = world.restart(store).await;
         store.free_dead_segments().await.unwrap();
-        assert_eq!(fill_up(&store, size).await, 0);
-        let mut rounds = 0;
+        // Compaction begins by itself when a writer finds no room, and may be the quicker one.
+        let meanwhile = fill_up(&store, size).await;
         while store.compact().await.unwrap().victims > 0 {
-            rounds += 1;
             for _ in 0..200 {
                 tokio::task::yield_now().await;
             }
         }
-        assert!(rounds >= 1);
         for i in (1..stored).step_by(2) {
             assert_eq!(get(&store, "bucket", &format!("{i}")).await.unwrap(), bytes(i, size));
         }
-        let again = fill_up(&store, size).await;
+        let again = meanwhile + fill_up(&store, size).await;
         assert!(again > stored / 4, "{again} after {stored}");
         check_counters(&world.index.current.lock());
     }
