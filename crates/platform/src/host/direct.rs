@@ -7,7 +7,7 @@
 //! It is as durable as any write: when the file was synced. Reads of the same file go by the page cache as before; the kernel forgets what it holds of a range that is written so.
 //!
 //! What is short stays in the page cache, where it is read soon, unless it must be durable at once and lies where zeros were written ahead: then the write and
-//! its sync are one write to the drive and nothing else, and half of what is left is saved past the page cache (docs/adr/0018).
+//! its sync are one write to the drive and nothing else, which takes up to a fifth less past the page cache (docs/adr/0018).
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};

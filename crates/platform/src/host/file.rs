@@ -175,9 +175,7 @@ impl HostFile {
     fn goes_direct(&self, parts: &Parts, durable: Durable) -> bool {
         let is_refused = || self.writes == Writes::Cached || self.refuses_direct.load(Ordering::Relaxed);
         // A short one that would have to be copied first gains nothing.
-        let is_prewritten = || {
-            durable == Durable::Yes && direct::lies_in_blocks(parts) && self.is_prewritten(parts) && !parts.is_done()
-        };
+        let is_prewritten = || durable == Durable::Yes && direct::lies_in_blocks(parts) && self.is_prewritten(parts);
         direct::is_aligned(parts) && (direct::is_long(parts) || is_prewritten()) && !is_refused()
     }
 

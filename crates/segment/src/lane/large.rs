@@ -101,7 +101,7 @@ async fn write_stripe(
             Position::Refused(error) => return Err(refusal(error, attempt)),
         };
         let stripe = payload.encode(&place);
-        match writer.write(&stripe, 0).await {
+        match writer.write(&stripe).await {
             Written::Durable => {
                 core.media.metrics.large_stripes.add(1);
                 core.media.metrics.large_payload_bytes.add(payload.cells.len as u64);

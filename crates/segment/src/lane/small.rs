@@ -139,7 +139,7 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         let records: Vec<SequencedRecord<'_>> = batch.iter().map(sequenced).collect();
         let codec = core.media.codec(place.info.geometry);
         let (stripe, applied) = encode_records(&records, &layout, &place, &codec, &core.buffers);
-        let written = writer.write(&stripe, batch.len()).await;
+        let written = writer.write(&stripe).await;
         let shape = stripe.shape;
         drop(stripe.chunks);
         for chunk in stripe.backing {
@@ -147,6 +147,7 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         }
         match written {
             Written::Durable => {
+                writer.write_ahead(batch.len(), shape.stored_bytes());
                 observe(&core, &layout, batch.len());
                 let shards = place.info.geometry.shards() as u64;
                 let (batch, records) = in_order_together(batch, applied);

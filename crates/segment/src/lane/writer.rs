@@ -136,8 +136,8 @@ impl Writer {
         self.open = Some(open);
     }
 
-    /// Writes a stripe of so many `records` at the position that was given for it.
-    pub(crate) async fn write(&mut self, stripe: &EncodedStripe, records: usize) -> Written {
+    /// Writes a stripe at the position that was given for it.
+    pub(crate) async fn write(&mut self, stripe: &EncodedStripe) -> Written {
         let core = &self.core;
         let files = Arc::clone(&self.open.as_ref().expect("a position was given").files);
         let start_ns = core.media.clock.monotonic_ns();
@@ -181,19 +181,23 @@ impl Writer {
                 LogError::Unavailable(format!("{written} chunks of a stripe became durable, which is too few"))
             });
         }
-        let open = self.open.as_mut().expect("a position was given");
-        let end = &mut open.end;
+        let end = &mut self.open.as_mut().expect("a position was given").end;
         debug_assert_eq!(offset, end.end_offset);
         end.stripes += 1;
         end.end_offset = stripe.shape.next_offset();
         end.written_bytes += stripe.shape.stripe_payload_bytes();
         end.min_seq = min_seq(end.min_seq, stripe.shape.min_seq);
         end.max_seq = end.max_seq.max(stripe.shape.max_seq);
-        if let Some(zeros) = open.zeros.as_mut().filter(|_| !files.any_poisoned()) {
-            let has_few_records = records <= core.config.prewrite_records_max;
-            zeros.wrote(has_few_records, stripe.shape.stored_bytes(), end.end_offset);
-        }
         Written::Durable
+    }
+
+    /// Writes zeros ahead of what comes next, if stripes such as the last one, of so many `records` and of `stored_bytes` per shard, gain by it.
+    pub(crate) fn write_ahead(&mut self, records: usize, stored_bytes: u64) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.files.any_poisoned()) else { return };
+        if let Some(zeros) = &mut open.zeros {
+            let has_few_records = records <= self.core.config.prewrite_records_max;
+            zeros.wrote(has_few_records, stored_bytes, open.end.end_offset);
+        }
     }
 
     /// Waits until nothing is written ahead where the next `bytes` of a shard are to be.
