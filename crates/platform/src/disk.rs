@@ -143,7 +143,8 @@ pub trait DiskFile: Send + Sync + 'static {
     /// written so find blocks of which nothing is left to be noted, and a sync of them writes no metadata. Says whether they gain by it.
     ///
     /// For ranges that read as zeros (what was preallocated): neither a crash nor an error changes what is read then. `offset` and `len` are multiples of 4096, and
-    /// nothing else may write to the range meanwhile.
+    /// nothing else may write to the range meanwhile. A write to it begins only when those have ended, too, that were under way elsewhere in the file at the same time: their
+    /// syncs may have the metadata of these blocks in hand.
     ///
     /// # Errors
     /// `InvalidInput` when the range is not aligned; any other: it reads as zeros still, if it did before.

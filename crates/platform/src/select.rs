@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::error::explain;
 use crate::host::{DataPath, HostDisk, Namespace, Writes};
 use crate::threads::Pool;
-use crate::uring::Ring;
+use crate::uring::{Ring, Rings};
 
 /// Threads for names and writes, where a ring reads: lanes write a stripe each, and the zeros ahead of it, and repair a few.
 const WRITING_THREADS_MAX: usize = 8;
@@ -66,7 +66,7 @@ pub struct DriverOptions {
     /// Most threads of the target's pool; `None`: 32 on a network file system (they wait for the network), 16 on a
     /// local one, 8 where io_uring reads.
     pub threads_max: Option<usize>,
-    /// Most operations in flight on the target, waiting in its queue or running; further ones wait asynchronously.
+    /// Most operations in flight on the target, waiting in its queue or running, without those that go by the ring of all targets; further ones wait asynchronously.
     /// At least 1; io_uring takes at most 1024.
     pub in_flight_max: usize,
 }
@@ -107,11 +107,12 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         })?),
         DriverChoice::Auto => ring_where_it_pays(file_system, options),
     };
-    let (driver, default_threads_max) = match ring {
+    let (driver, default_threads_max) = match &ring {
         Some(_) => ("io_uring", WRITING_THREADS_MAX),
         None => ("threads", file_system.threads_max()),
     };
-    let data_path = DataPath { ring, writes: file_system.writes() };
+    let writes = file_system.writes();
+    let data_path = DataPath { rings: ring.map(|reads| Rings::new(reads, writes)), writes };
     let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);
     let disk = Arc::new(HostDisk::new(namespace, pool, data_path));
     Ok(OpenedDisk { disk, driver, file_system: file_system.to_string() })

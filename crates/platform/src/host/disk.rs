@@ -10,21 +10,21 @@ use super::{HostFile, Namespace, Writes};
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
 use crate::path;
 use crate::threads::{Pool, ThreadFile};
-use crate::uring::{Ring, UringFile};
+use crate::uring::{Rings, UringFile};
 
-/// How the bytes of open files move: written on the pool, and read there, too, unless there is a ring.
+/// How the bytes of open files move: on the pool, but for what goes by a ring where there is one.
 #[derive(Debug, Clone)]
 pub(crate) struct DataPath {
-    pub(crate) ring: Option<Arc<Ring>>,
+    pub(crate) rings: Option<Rings>,
     pub(crate) writes: Writes,
 }
 
 impl DataPath {
     fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Arc<dyn DiskFile> {
         let file = HostFile::new(fd, path, pool, self.writes);
-        match &self.ring {
+        match &self.rings {
             None => Arc::new(ThreadFile::new(file)),
-            Some(ring) => Arc::new(UringFile::new(file, Arc::clone(ring))),
+            Some(rings) => Arc::new(UringFile::new(file, rings.clone())),
         }
     }
 }

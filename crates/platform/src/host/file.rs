@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -32,7 +32,12 @@ pub(crate) struct HostFile {
     refuses_direct: AtomicBool,
     /// Blocks that were written ahead, of which nothing is left to be noted.
     prewritten: Mutex<Range<u64>>,
+    /// Writes, cuts and holes that have ended, whatever came of them.
+    changes: AtomicU64,
+    /// Of these, how many a sync of the whole file has made durable.
+    synced: AtomicU64,
     /// Held by a sync. Of two at a time on an ext4 without a journal the later one may find that the earlier one has its metadata in hand, and return before that is written.
+    /// Writes in place sync what they write without it: see [`crate::DiskFile::prewrite`].
     sync_turn: Mutex<()>,
 }
 
@@ -57,12 +62,19 @@ impl HostFile {
             writes,
             refuses_direct: AtomicBool::new(false),
             prewritten: Mutex::new(0..0),
+            changes: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             sync_turn: Mutex::new(()),
         }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_ref().expect("it is taken by drop alone").as_fd()
+    }
+
+    /// The descriptor of what goes past the page cache, if there is one yet.
+    pub(crate) fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.direct.get().map(AsFd::as_fd)
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool> {
@@ -88,7 +100,17 @@ impl HostFile {
         Some(bytes.into())
     }
 
-    pub(crate) fn write_at(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
+    pub(crate) fn write_at(&self, parts: Parts, durable: Durable) -> io::Result<()> {
+        let written = self.write(parts, durable);
+        self.note_change();
+        written.map_err(|error| self.explain(error, "write"))?;
+        match durable {
+            Durable::No => Ok(()),
+            Durable::Yes => self.sync(),
+        }
+    }
+
+    fn write(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
         if self.goes_direct(&parts, durable) {
             let opened;
             let direct = match self.direct.get() {
@@ -99,20 +121,23 @@ impl HostFile {
                 }
             };
             if let Some(direct) = direct {
-                let outcome =
-                    direct::write(direct.as_fd(), &mut parts).map_err(|error| self.explain(error, "write"))?;
+                let outcome = direct::write(direct.as_fd(), &mut parts)?;
                 self.note(&outcome);
             }
         }
-        write_at(self.fd(), parts).map_err(|error| self.explain(error, "write"))?;
-        match durable {
-            Durable::No => Ok(()),
-            Durable::Yes => self.sync(),
-        }
+        write_at(self.fd(), parts)
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.sync_by(self.fd()).map_err(|errno| self.explain(errno, "sync"))
+        // Counted before: what ends meanwhile may have come too late.
+        let changes = self.changes.load(Ordering::Acquire);
+        self.sync_by(self.fd()).map_err(|errno| self.explain(errno, "sync"))?;
+        self.synced.fetch_max(changes, Ordering::Release);
+        Ok(())
+    }
+
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     fn sync_by(&self, fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
@@ -126,7 +151,9 @@ impl HostFile {
     }
 
     pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
-        retry_on_intr(|| rustix::fs::ftruncate(self.fd(), len)).map_err(|errno| self.explain(errno, "truncate"))
+        let cut = retry_on_intr(|| rustix::fs::ftruncate(self.fd(), len));
+        self.note_change();
+        cut.map_err(|errno| self.explain(errno, "truncate"))
     }
 
     pub(crate) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -134,7 +161,9 @@ impl HostFile {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match retry_on_intr(|| rustix::fs::fallocate(self.fd(), flags, offset, len)) {
+        let punched = retry_on_intr(|| rustix::fs::fallocate(self.fd(), flags, offset, len));
+        self.note_change();
+        match punched {
             Ok(()) => Ok(()),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
             Err(errno) => Err(self.explain(errno, "punch a hole")),
@@ -173,10 +202,32 @@ impl HostFile {
 
     /// Whether a write is to go past the page cache.
     fn goes_direct(&self, parts: &Parts, durable: Durable) -> bool {
-        let is_refused = || self.writes == Writes::Cached || self.refuses_direct.load(Ordering::Relaxed);
-        // A short one that would have to be copied first gains nothing.
-        let is_prewritten = || durable == Durable::Yes && direct::lies_in_blocks(parts) && self.is_prewritten(parts);
-        direct::is_aligned(parts) && (direct::is_long(parts) || is_prewritten()) && !is_refused()
+        self.may_go_direct(parts) && (direct::is_long(parts) || self.is_in_place(parts, durable))
+    }
+
+    fn may_go_direct(&self, parts: &Parts) -> bool {
+        self.writes != Writes::Cached && direct::is_aligned(parts) && !self.refuses_direct.load(Ordering::Relaxed)
+    }
+
+    /// Whether a write is to be durable at once, in blocks that were written ahead and from where it lies: one that would have to be copied first gains nothing.
+    fn is_in_place(&self, parts: &Parts, durable: Durable) -> bool {
+        durable == Durable::Yes && direct::lies_in_blocks(parts) && self.is_prewritten(parts)
+    }
+
+    /// Whether a write and its sync are to be one write to the drive and nothing else. That makes durable what it writes and not what else was written to the file,
+    /// as a sync does: so not where there is such.
+    pub(crate) fn goes_in_place(&self, parts: &Parts, durable: Durable) -> bool {
+        let is_synced = || self.synced.load(Ordering::Acquire) == self.changes.load(Ordering::Acquire);
+        self.direct.get().is_some()
+            && !parts.is_done()
+            && self.may_go_direct(parts)
+            && self.is_in_place(parts, durable)
+            && is_synced()
+    }
+
+    /// Notes that the file system can not write past the page cache.
+    pub(crate) fn refuse_direct(&self) {
+        self.refuses_direct.store(true, Ordering::Relaxed);
     }
 
     fn open_direct(&self) -> Option<OwnedFd> {
@@ -193,7 +244,7 @@ impl HostFile {
 
     fn note(&self, outcome: &direct::Outcome) {
         if *outcome == direct::Outcome::Unsupported {
-            self.refuses_direct.store(true, Ordering::Relaxed);
+            self.refuse_direct();
         }
     }
 

@@ -17,7 +17,7 @@ use crate::parts::Parts;
 pub(crate) use pool::Pool;
 
 /// A file whose bytes move on the pool.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ThreadFile {
     file: Arc<HostFile>,
 }
@@ -29,6 +29,13 @@ impl ThreadFile {
 
     pub(crate) fn file(&self) -> &Arc<HostFile> {
         &self.file
+    }
+
+    /// Writes what may be written.
+    pub(crate) fn write(&self, parts: Parts, durable: Durable) -> IoFuture<()> {
+        let file = Arc::clone(&self.file);
+        // Write and sync are one job: no second wait in the queue between them.
+        self.file.pool().run(move || file.write_at(parts, durable))
     }
 }
 
@@ -45,9 +52,7 @@ impl DiskFile for ThreadFile {
         if let Err(error) = check_write(offset, &parts) {
             return refused(error);
         }
-        let file = Arc::clone(&self.file);
-        // Write and sync are one job: no second wait in the queue between them.
-        self.file.pool().run(move || file.write_at(Parts::new(offset, parts), durable))
+        self.write(Parts::new(offset, parts), durable)
     }
 
     fn sync(&self) -> IoFuture<()> {

@@ -194,7 +194,9 @@ fn build(entries: u32) -> io::Result<IoUring> {
 fn probe(ring: &mut IoUring) -> io::Result<()> {
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    if !ring.params().is_feature_nodrop() || !probe.is_supported(opcode::Read::CODE) {
+    if !ring.params().is_feature_nodrop()
+        || ![opcode::Read::CODE, opcode::Writev::CODE].iter().all(|code| probe.is_supported(*code))
+    {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel's io_uring is too old"));
     }
     // SAFETY: the entry points to nothing.

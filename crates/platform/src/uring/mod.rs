@@ -1,29 +1,35 @@
-//! The io_uring driver: what is read from the disk comes through one ring per target; names and writes go to the thread pool.
+//! The io_uring driver: what is read from the disk comes through a ring, and so goes what is written in place; all else goes to the thread pool.
 //!
-//! One driver thread and one ring per target, because a target that hangs must take no other with it. Submitters put
+//! Each target has a ring and a driver thread of its own for reads, because a target that hangs must take no other with it. Submitters put
 //! requests into an intake and wake the driver by an eventfd, and only if it sleeps; the driver takes all that has come
 //! since, so that under load many reads share one system call, and hundreds can be in flight without a thread for each.
 //!
 //! What the page cache holds does not go by the ring: a short read is first tried without waiting (`RWF_NOWAIT`) by whoever asks. With 64 clients a get of
 //! 4 KiB takes a third less of the server's CPU time that way (docs/BENCHMARKS.md).
 //!
-//! Writes go by threads, too. A sync always blocks, so that a ring hands it, with the write before it, to a worker of the kernel: submitter, driver, worker, driver, submitter are
+//! Writes go by threads as a rule. A sync blocks, so that a ring hands it, with the write before it, to a worker of the kernel: submitter, driver, worker, driver, submitter are
 //! twice as many turns as submitter, thread, submitter, and took a fifth more of the server's CPU time per 4 KiB put. Few are in flight at a time: a lane writes one stripe after the other, and the zeros ahead of them.
+//!
+//! What is durable at once, short, and overwrites blocks that were written ahead needs no thread that waits (docs/adr/0018): the kernel starts the write, and if the drive must be told to flush, a worker of its own does so
+//! afterwards. The chunks of a stripe lie on as many targets, and one thread that starts them all takes the place of six or eleven that each start one and sleep. So these writes have a ring that all targets share. Starting
+//! one does not wait for the drive, as a rule: the kernel hands over to a worker what would. Where a drive that hangs holds the driver up nevertheless, threads write what comes later, each target's own.
 //!
 //! Files and buffers are not registered. A registered file saves the kernel a reference count per operation, a
 //! registered buffer saves pinning pages, which only direct I/O does; both would bring a limited table to manage. This
-//! is a choice by reckoning, not by measurement; to be measured when direct I/O comes.
+//! is a choice by reckoning, not by measurement.
 
 mod driver;
 mod operation;
 mod ring;
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::{DiskFile, Durable, IoFuture, check_read, refused};
-use crate::host::HostFile;
+use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::host::{HostFile, Writes};
+use crate::parts::Parts;
 use crate::threads::ThreadFile;
 
 pub(crate) use ring::Ring;
@@ -31,16 +37,38 @@ pub(crate) use ring::Ring;
 /// Reads up to this size are first tried without waiting: what the page cache holds is copied by the caller, in some tens of microseconds at most, and stays in its caches.
 const CACHED_READ_BYTES_MAX: usize = 512 << 10;
 
-/// A file that is read through a ring, and written on threads.
+/// The rings of a target.
+#[derive(Debug, Clone)]
+pub(crate) struct Rings {
+    /// Reads, of this target alone.
+    reads: Arc<Ring>,
+    /// Writes in place of all targets.
+    in_place: Option<Arc<Ring>>,
+}
+
+impl Rings {
+    /// Those of a target that is read by `reads`, where `writes` are allowed.
+    pub(crate) fn new(reads: Arc<Ring>, writes: Writes) -> Self {
+        let shared = || {
+            ring::shared().inspect_err(|error| {
+                tracing::info!(%error, "there is no ring for writes in place; threads write");
+            })
+        };
+        let in_place = if writes == Writes::InPlace { shared().ok() } else { None };
+        Self { reads, in_place }
+    }
+}
+
+/// A file that is read and overwritten in place through rings, and else written on threads.
 #[derive(Debug)]
 pub(crate) struct UringFile {
     on_threads: ThreadFile,
-    ring: Arc<Ring>,
+    rings: Rings,
 }
 
 impl UringFile {
-    pub(crate) fn new(file: HostFile, ring: Arc<Ring>) -> Self {
-        Self { on_threads: ThreadFile::new(file), ring }
+    pub(crate) fn new(file: HostFile, rings: Rings) -> Self {
+        Self { on_threads: ThreadFile::new(file), rings }
     }
 
     fn file(&self) -> &Arc<HostFile> {
@@ -61,11 +89,27 @@ impl DiskFile for UringFile {
         {
             return Box::pin(std::future::ready(Ok(bytes)));
         }
-        self.ring.read(Arc::clone(self.file()), offset, len)
+        self.rings.reads.read(Arc::clone(self.file()), offset, len)
     }
 
     fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
-        self.on_threads.write_at(offset, parts, durable)
+        if let Err(error) = check_write(offset, &parts) {
+            return refused(error);
+        }
+        let mut parts = Parts::new(offset, parts);
+        let on_threads = self.on_threads.clone();
+        let Some(ring) = self.rings.in_place.clone() else { return on_threads.write(parts, durable) };
+        Box::pin(async move {
+            if on_threads.file().goes_in_place(&parts, durable) {
+                match ring.begin_in_place(on_threads.file(), parts) {
+                    Ok(written) => {
+                        return written.await.unwrap_or_else(|_| Err(io::Error::other("no thread for a write")));
+                    }
+                    Err(back) => parts = back,
+                }
+            }
+            on_threads.write(parts, durable).await
+        })
     }
 
     fn sync(&self) -> IoFuture<()> {
@@ -91,10 +135,12 @@ impl DiskFile for UringFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use rustix::fs::{Advice, Mode, OFlags, fadvise};
 
     use super::*;
-    use crate::host::Writes;
     use crate::threads::Pool;
 
     #[tokio::test]
@@ -102,13 +148,14 @@ mod tests {
         let Ok(ring) = Ring::start(8) else { return };
         let dir = tempfile::tempdir().unwrap();
         let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
-        let file = UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached), ring);
+        let file =
+            UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached), Rings::new(ring, Writes::Cached));
         let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         file.write_at(0, vec![Bytes::from(content.clone())], Durable::Yes).await.unwrap();
         for (offset, len) in [(0, 1), (4095, 4098), (150_000, 40_000), (190_000, 20_000), (200_000, 5), (300_000, 5)] {
             let expected = &content[offset.min(content.len())..(offset + len).min(content.len())];
             assert_eq!(file.read_at(offset as u64, len).await.unwrap(), expected);
-            assert_eq!(file.ring.read(Arc::clone(file.file()), offset as u64, len).await.unwrap(), expected);
+            assert_eq!(file.rings.reads.read(Arc::clone(file.file()), offset as u64, len).await.unwrap(), expected);
             // Where the kernel forgets the pages, the read has to wait for the disk.
             fadvise(file.file().fd(), 0, None, Advice::DontNeed).unwrap();
             assert_eq!(file.read_at(offset as u64, len).await.unwrap(), expected);
@@ -117,5 +164,90 @@ mod tests {
                 None => assert!(expected.len() < len, "it was just read"),
             }
         }
+    }
+
+    /// Six files with blocks that were written ahead, each with a pool of one thread; none where the kernel or the file system can not do it.
+    async fn prewritten(dir: &std::path::Path) -> Option<Vec<UringFile>> {
+        let rings = Rings::new(Ring::start(8).ok()?, Writes::InPlace);
+        rings.in_place.as_ref()?;
+        let mut files = Vec::new();
+        for number in 0..6 {
+            let path = dir.join(number.to_string());
+            let fd = rustix::fs::open(path, OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
+            let file = UringFile::new(HostFile::new(fd, "f", Pool::new(1, 4), Writes::InPlace), rings.clone());
+            file.set_len(1 << 20).await.unwrap();
+            if !file.prewrite(0, 128 << 10).await.unwrap() {
+                return None;
+            }
+            file.sync().await.unwrap();
+            files.push(file);
+        }
+        Some(files)
+    }
+
+    /// Five blocks of memory, each of other bytes.
+    fn blocks() -> Vec<Bytes> {
+        let memory: Bytes = (0..6 * 4096_u32).map(|at| (at / 4096 * 7 + at % 251) as u8).collect();
+        let before = memory.as_ptr().align_offset(4096);
+        (0..5).map(|number| memory.slice(before + number * 4096..before + (number + 1) * 4096)).collect()
+    }
+
+    #[tokio::test]
+    async fn stripes_over_blocks_that_were_written_ahead_need_no_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(files) = prewritten(dir.path()).await else { return };
+        // The one thread of each pool has something else to do.
+        let mut busy = Vec::new();
+        for file in &files {
+            let (free, held) = mpsc::channel::<()>();
+            file.file().pool().detach(move || _ = held.recv_timeout(Duration::from_secs(20)));
+            busy.push(free);
+        }
+        let blocks = blocks();
+        for stripe in 0..16 {
+            let offset = stripe * 8192;
+            let parts = || vec![blocks[stripe as usize % 5].clone(), blocks[(stripe as usize + 1) % 5].clone()];
+            let writes = files.iter().map(|file| file.write_at(offset, parts(), Durable::Yes));
+            futures::future::try_join_all(writes).await.unwrap();
+            for file in &files {
+                assert_eq!(file.read_at(offset, 8192).await.unwrap(), parts().concat());
+            }
+        }
+        // A thread that was needed has gone by now.
+        assert!(busy.iter().all(|free| free.send(()).is_ok()));
+    }
+
+    #[tokio::test]
+    async fn what_else_was_written_is_made_durable_by_a_sync_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(files) = prewritten(dir.path()).await else { return };
+        let blocks = blocks();
+        let goes = |offset, parts: &[Bytes], durable| {
+            files[0].file().goes_in_place(&Parts::new(offset, parts.to_vec()), durable)
+        };
+        assert!(goes(0, &blocks[..2], Durable::Yes));
+        assert!(!goes(0, &blocks[..2], Durable::No));
+        assert!(!goes(0, &[], Durable::Yes), "nothing is written, and nothing made durable");
+        assert!(!goes(128 << 10, &blocks[..2], Durable::Yes), "behind what was written ahead");
+        let unsynced = |file: &UringFile| {
+            let file = Arc::clone(file.file());
+            move || !file.goes_in_place(&Parts::new(0, vec![blocks[0].clone()]), Durable::Yes)
+        };
+        let unsynced = unsynced(&files[0]);
+        files[0].write_at(256 << 10, vec![Bytes::from_static(b"later")], Durable::No).await.unwrap();
+        assert!(unsynced());
+        // This goes by a thread, and syncs the file.
+        files[0].write_at(0, vec![Bytes::from(vec![1; 4096])], Durable::Yes).await.unwrap();
+        assert!(!unsynced());
+        files[0].set_len(2 << 20).await.unwrap();
+        assert!(unsynced());
+        files[0].sync().await.unwrap();
+        assert!(!unsynced());
+    }
+
+    #[test]
+    fn targets_share_one_ring() {
+        let Ok(first) = ring::shared() else { return };
+        assert!(Arc::ptr_eq(&first, &ring::shared().unwrap()));
     }
 }

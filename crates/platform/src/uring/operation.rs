@@ -12,8 +12,10 @@ use io_uring::{opcode, types};
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::ring::Request;
+use super::ring::{Request, Work};
+use crate::disk::Durable;
 use crate::host::HostFile;
+use crate::parts::{Parts, VECTOR_MAX};
 
 /// Most bytes that Linux moves in one read (`MAX_RW_COUNT`).
 const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
@@ -24,15 +26,18 @@ const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
 /// slower at any depth, smaller reads were not tried.
 const WORKER_READ_BYTES_MIN: usize = 256 << 10;
 
-/// A read that is in the ring, or about to be.
+/// An operation that is in the ring, or about to be.
 pub(super) struct Operation {
     file: Arc<HostFile>,
     permit: OwnedSemaphorePermit,
-    offset: u64,
-    len: usize,
-    /// What was read; its spare capacity is the kernel's.
-    buffer: Vec<u8>,
-    reply: oneshot::Sender<io::Result<Bytes>>,
+    state: State,
+}
+
+enum State {
+    /// `buffer` is what was read; its spare capacity is the kernel's.
+    Read { offset: u64, len: usize, buffer: Vec<u8>, reply: oneshot::Sender<io::Result<Bytes>> },
+    /// `vectors` are the kernel's, and point into `parts`.
+    WriteInPlace { parts: Parts, vectors: Vec<libc::iovec>, reply: oneshot::Sender<io::Result<()>> },
 }
 
 /// What a completion leads to.
@@ -46,49 +51,91 @@ pub(super) enum Next {
 
 impl Operation {
     pub(super) fn new(request: Request) -> Self {
-        let Request { file, offset, len, reply, permit } = request;
-        Self { file, permit, offset, len, buffer: Vec::with_capacity(len), reply }
+        let Request { file, work, permit } = request;
+        let state = match work {
+            Work::Read { offset, len, reply } => State::Read { offset, len, buffer: Vec::with_capacity(len), reply },
+            Work::WriteInPlace { parts, reply } => State::WriteInPlace { parts, vectors: Vec::new(), reply },
+        };
+        Self { file, permit, state }
     }
 
-    /// The next entry. It points into the operation's buffer: it must live, and not be asked again, until the
+    /// The next entry. It points into what the operation owns: that must live, and not be asked again, until the
     /// completion is in.
     pub(super) fn entry(&mut self) -> Entry {
-        let fd = types::Fd(self.file.fd().as_raw_fd());
-        let done = self.buffer.len();
-        let count = (self.len - done).min(TRANSFER_BYTES_MAX);
-        let target = self.buffer.spare_capacity_mut()[..count].as_mut_ptr().cast();
-        let entry = opcode::Read::new(fd, target, count as u32).offset(self.offset + done as u64).build();
-        if count >= WORKER_READ_BYTES_MIN { entry.flags(Flags::ASYNC) } else { entry }
+        match &mut self.state {
+            State::Read { offset, len, buffer, .. } => {
+                let fd = types::Fd(self.file.fd().as_raw_fd());
+                let done = buffer.len();
+                let count = (*len - done).min(TRANSFER_BYTES_MAX);
+                let target = buffer.spare_capacity_mut()[..count].as_mut_ptr().cast();
+                let entry = opcode::Read::new(fd, target, count as u32).offset(*offset + done as u64).build();
+                if count >= WORKER_READ_BYTES_MIN { entry.flags(Flags::ASYNC) } else { entry }
+            }
+            State::WriteInPlace { parts, vectors, .. } => {
+                let fd = types::Fd(self.file.direct_fd().expect("it goes in place").as_raw_fd());
+                let vector =
+                    |part: &Bytes| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
+                *vectors = parts.rest().iter().take(VECTOR_MAX).map(vector).collect();
+                let entry = opcode::Writev::new(fd, vectors.as_ptr(), vectors.len() as u32);
+                entry.offset(parts.offset()).rw_flags(libc::RWF_DSYNC).build()
+            }
+        }
     }
 
     /// Takes the completion of an entry: a count of bytes, or a negative error number.
     pub(super) fn completed(&mut self, result: i32) -> Next {
-        match usize::try_from(result) {
-            Ok(0) => Next::Done(Ok(())),
-            Ok(count) => {
-                let done = self.buffer.len() + count;
-                assert!(done <= self.len, "the kernel read more than it was asked for");
+        let count = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(result.saturating_neg()));
+        match (&mut self.state, count) {
+            (State::Read { .. }, Ok(0)) => Next::Done(Ok(())),
+            (State::Read { len, buffer, .. }, Ok(count)) => {
+                let done = buffer.len() + count;
+                assert!(done <= *len, "the kernel read more than it was asked for");
                 // SAFETY: `done` is within the capacity, which is at least `len` since `Operation::new`; the bytes
                 // up to the former length were initialised before, and the kernel has written the `count` bytes
                 // after them, to where `entry` pointed it.
-                unsafe { self.buffer.set_len(done) };
-                if done == self.len { Next::Done(Ok(())) } else { Next::Again }
+                unsafe { buffer.set_len(done) };
+                if done == *len { Next::Done(Ok(())) } else { Next::Again }
             }
-            Err(_) => {
-                let error = io::Error::from_raw_os_error(result.saturating_neg());
-                match Errno::from_io_error(&error) {
-                    Some(Errno::INTR | Errno::AGAIN) => Next::Again,
-                    _ => Next::Done(Err(error)),
+            (State::Read { .. }, Err(error)) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR | Errno::AGAIN) => Next::Again,
+                _ => Next::Done(Err(error)),
+            },
+            (State::WriteInPlace { parts, .. }, Ok(count)) => {
+                assert!(count <= parts.bytes(), "the kernel wrote more than it was given");
+                parts.advance(count);
+                Next::Done(Ok(()))
+            }
+            (State::WriteInPlace { .. }, Err(error)) => match Errno::from_io_error(&error) {
+                // A thread goes on.
+                Some(Errno::INTR | Errno::AGAIN) => Next::Done(Ok(())),
+                Some(Errno::INVAL | Errno::OPNOTSUPP) => {
+                    self.file.refuse_direct();
+                    Next::Done(Ok(()))
                 }
-            }
+                _ => Next::Done(Err(error)),
+            },
         }
     }
 
     /// Tells the submitter, if it still listens, after making room for the next operation.
     pub(super) fn finish(self, result: io::Result<()>) {
         drop(self.permit);
-        let result = result.map(|()| Bytes::from(self.buffer)).map_err(|error| self.file.explain(error, "read"));
-        let _ = self.reply.send(result);
+        match self.state {
+            State::Read { buffer, reply, .. } => {
+                let result = result.map(|()| Bytes::from(buffer)).map_err(|error| self.file.explain(error, "read"));
+                let _ = reply.send(result);
+            }
+            State::WriteInPlace { parts, reply, .. } if result.is_err() || parts.is_done() => {
+                let _ = reply.send(result.map_err(|error| self.file.explain(error, "write")));
+            }
+            // What the kernel left is written by a thread, whether or not the submitter listens.
+            State::WriteInPlace { parts, reply, .. } => {
+                let (file, pool) = (Arc::clone(&self.file), Arc::clone(self.file.pool()));
+                pool.detach(move || {
+                    let _ = reply.send(file.write_at(parts, Durable::Yes));
+                });
+            }
+        }
     }
 }
 
@@ -97,14 +144,38 @@ mod tests {
     use super::*;
     use crate::host::Writes;
     use crate::threads::Pool;
+    use std::os::fd::OwnedFd;
     use tokio::sync::Semaphore;
 
-    fn read(len: usize) -> (Operation, oneshot::Receiver<io::Result<Bytes>>) {
+    fn operation(work: Work) -> Operation {
         let fd = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty()).unwrap();
-        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached));
+        operation_on(fd, work)
+    }
+
+    fn operation_on(fd: OwnedFd, work: Work) -> Operation {
+        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::InPlace));
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        Operation::new(Request { file, work, permit })
+    }
+
+    fn read(len: usize) -> (Operation, oneshot::Receiver<io::Result<Bytes>>) {
         let (reply, answer) = oneshot::channel();
-        (Operation::new(Request { file, offset: 0, len, reply, permit }), answer)
+        (operation(Work::Read { offset: 0, len, reply }), answer)
+    }
+
+    /// What a write of 10 bytes at 4096 comes to that the ring ends with `result`, and what the file has then.
+    fn write(result: i32) -> io::Result<Vec<u8>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
+        let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::RWXU).unwrap();
+        let (reply, answer) = oneshot::channel();
+        let parts = Parts::new(4096, vec![Bytes::from_static(b"0123"), Bytes::from_static(b"456789")]);
+        let mut op = operation_on(fd, Work::WriteInPlace { parts, reply });
+        let Next::Done(result) = op.completed(result) else { panic!("a thread goes on with it, not the ring") };
+        op.finish(result);
+        answer.blocking_recv().unwrap()?;
+        Ok(std::fs::read(&path).unwrap())
     }
 
     #[test]
@@ -113,7 +184,8 @@ mod tests {
         for count in [4, -libc::EINTR, 2] {
             op.entry();
             if count > 0 {
-                for slot in &mut op.buffer.spare_capacity_mut()[..count as usize] {
+                let State::Read { buffer, .. } = &mut op.state else { panic!("a read") };
+                for slot in &mut buffer.spare_capacity_mut()[..count as usize] {
                     slot.write(7);
                 }
             }
@@ -133,5 +205,38 @@ mod tests {
         op.finish(result);
         let error = answer.try_recv().unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StaleNetworkFileHandle);
+        let error = write(-libc::EIO).unwrap_err();
+        assert!(error.to_string().contains("write"), "{error}");
+        assert_eq!(write(-libc::ENOSPC).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn what_the_kernel_leaves_of_a_write_in_place_is_written_by_a_thread() {
+        // Nothing here goes to the kernel but what the thread writes.
+        assert!(write(10).unwrap().is_empty());
+        assert_eq!(write(5).unwrap()[4096..], [0, 0, 0, 0, 0, b'5', b'6', b'7', b'8', b'9']);
+        for errno in [0, -libc::EINTR, -libc::EAGAIN, -libc::EINVAL, -libc::EOPNOTSUPP] {
+            assert_eq!(write(errno).unwrap()[4096..], *b"0123456789");
+        }
+    }
+
+    #[test]
+    fn a_write_in_place_is_durable_and_past_the_page_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE;
+        let fd = rustix::fs::open(dir.path().join("f"), flags, rustix::fs::Mode::RWXU).unwrap();
+        let (reply, _) = oneshot::channel();
+        let parts = Parts::new(8192, vec![Bytes::from_static(&[7; 4096]), Bytes::from_static(&[8; 4096])]);
+        let mut op = operation_on(fd, Work::WriteInPlace { parts, reply });
+        if !op.file.prewrite(0, 65_536).unwrap() {
+            return;
+        }
+        let entry = op.entry();
+        // SAFETY: an entry is a submission queue entry as the kernel reads it, 64 bytes (`io_uring_sqe`).
+        let bytes: [u8; 64] = unsafe { std::mem::transmute_copy(&entry) };
+        let number = |at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!((bytes[0], number(24), number(28)), (opcode::Writev::CODE, 2, libc::RWF_DSYNC));
+        assert_eq!(number(4), op.file.direct_fd().unwrap().as_raw_fd());
+        assert_eq!(u64::from_ne_bytes(bytes[8..16].try_into().unwrap()), 8192);
     }
 }

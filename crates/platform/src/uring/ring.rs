@@ -2,10 +2,11 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -13,11 +14,34 @@ use rustix::event::EventfdFlags;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::driver::Driver;
+use crate::clock::{Clock, SystemClock};
 use crate::disk::IoFuture;
 use crate::host::HostFile;
+use crate::parts::Parts;
 
 /// Most operations in flight on one ring, whatever is asked for: its queues lie in memory that is never given back.
 const IN_FLIGHT_MAX: usize = 1024;
+
+/// Most writes in place under way at a time: those of dozens of stripes. Threads do the others.
+const SHARED_IN_FLIGHT_MAX: usize = 256;
+
+/// How long a request may wait for a driver that starts others: one takes it some ten microseconds.
+const LEFT_ALONE: Duration = Duration::from_millis(10);
+
+/// The ring that all targets share, started by the first of them and ended with the last.
+///
+/// # Errors
+/// Those of [`Ring::start`].
+pub(super) fn shared() -> io::Result<Arc<Ring>> {
+    static SHARED: Mutex<Weak<Ring>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock();
+    if let Some(ring) = shared.upgrade() {
+        return Ok(ring);
+    }
+    let ring = Ring::start(SHARED_IN_FLIGHT_MAX)?;
+    *shared = Arc::downgrade(&ring);
+    Ok(ring)
+}
 
 /// Handle of a ring; when the last one goes, the driver finishes what is in flight and ends.
 #[derive(Debug)]
@@ -29,23 +53,37 @@ pub(crate) struct Ring {
 /// What passes from submitters to the driver. The permits of `admission` bound its length.
 #[derive(Debug)]
 pub(super) struct Intake {
-    requests: Mutex<Vec<Request>>,
+    waiting: Mutex<Waiting>,
     wake: OwnedFd,
     /// Set by the driver before it looks at `requests` for the last time and sleeps; who clears it must wake it.
     asleep: AtomicBool,
     closing: AtomicBool,
 }
 
-/// A read, not yet the kernel's.
+/// Requests that the driver has not taken.
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: Vec<Request>,
+    /// Since when, if there are any.
+    since_ns: Option<u64>,
+}
+
+/// An operation, not yet the kernel's.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) file: Arc<HostFile>,
-    pub(super) offset: u64,
-    pub(super) len: usize,
-    /// Who is told.
-    pub(super) reply: oneshot::Sender<io::Result<Bytes>>,
+    pub(super) work: Work,
     /// Makes room for the next one when this one is done.
     pub(super) permit: OwnedSemaphorePermit,
+}
+
+/// What is to be done, and who is told.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Reads up to `len` bytes, at least one.
+    Read { offset: u64, len: usize, reply: oneshot::Sender<io::Result<Bytes>> },
+    /// Writes all parts, of which [`HostFile::goes_in_place`] holds, past the page cache; they are durable when it is told.
+    WriteInPlace { parts: Parts, reply: oneshot::Sender<io::Result<()>> },
 }
 
 impl Ring {
@@ -56,7 +94,7 @@ impl Ring {
     pub(crate) fn start(in_flight_max: usize) -> io::Result<Arc<Self>> {
         let in_flight_max = in_flight_max.clamp(1, IN_FLIGHT_MAX);
         let intake = Arc::new(Intake {
-            requests: Mutex::default(),
+            waiting: Mutex::default(),
             wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
             asleep: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -85,9 +123,25 @@ impl Ring {
         Box::pin(async move {
             let permit = Arc::clone(&ring.admission).acquire_owned().await.expect("the semaphore is never closed");
             let (reply, answer) = oneshot::channel();
-            ring.intake.push(Request { file, offset, len, reply, permit });
+            ring.intake.push(Request { file, work: Work::Read { offset, len, reply }, permit });
             answer.await.expect("the driver answers every request before it ends, and lives while a handle does")
         })
+    }
+
+    /// Begins to write `parts`, of which [`HostFile::goes_in_place`] holds. Gives them back where they would have to wait: when the ring is full, or its driver does not
+    /// come for what it was given, as a drive that hangs holds it up.
+    pub(super) fn begin_in_place(
+        &self,
+        file: &Arc<HostFile>,
+        parts: Parts,
+    ) -> Result<oneshot::Receiver<io::Result<()>>, Parts> {
+        let Ok(permit) = Arc::clone(&self.admission).try_acquire_owned() else { return Err(parts) };
+        if self.intake.is_left_alone() {
+            return Err(parts);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.intake.push(Request { file: Arc::clone(file), work: Work::WriteInPlace { parts, reply }, permit });
+        Ok(answer)
     }
 }
 
@@ -102,7 +156,10 @@ impl Drop for Ring {
 
 impl Intake {
     fn push(&self, request: Request) {
-        self.requests.lock().push(request);
+        let mut waiting = self.waiting.lock();
+        waiting.since_ns.get_or_insert_with(|| SystemClock.monotonic_ns());
+        waiting.requests.push(request);
+        drop(waiting);
         // The lock orders this after the driver's last look if that look missed the request.
         if self.asleep.swap(false, Ordering::AcqRel) {
             self.wake();
@@ -121,13 +178,22 @@ impl Intake {
 
     /// Moves what has come into `requests`, which is empty.
     pub(super) fn take(&self, requests: &mut Vec<Request>) {
-        std::mem::swap(&mut *self.requests.lock(), requests);
+        let mut waiting = self.waiting.lock();
+        waiting.since_ns = None;
+        std::mem::swap(&mut waiting.requests, requests);
+    }
+
+    /// Whether the driver has not come for long: it is in the kernel, which should not keep it.
+    fn is_left_alone(&self) -> bool {
+        let since_ns = self.waiting.lock().since_ns;
+        since_ns
+            .is_some_and(|since_ns| SystemClock.monotonic_ns().saturating_sub(since_ns) > LEFT_ALONE.as_nanos() as u64)
     }
 
     /// Announces that the driver is going to sleep; false if it must not, because something has come.
     pub(super) fn fall_asleep(&self) -> bool {
         self.asleep.store(true, Ordering::Release);
-        let may = self.requests.lock().is_empty();
+        let may = self.waiting.lock().requests.is_empty();
         if !may {
             self.rise();
         }
@@ -169,5 +235,31 @@ mod tests {
         while intake.strong_count() > 0 {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_would_have_to_wait_is_given_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
+        let file = Arc::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::InPlace));
+        // A ring without a driver: nobody comes.
+        let intake = Intake {
+            waiting: Mutex::default(),
+            wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            asleep: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        };
+        let ring = Ring { intake: Arc::new(intake), admission: Arc::new(Semaphore::new(2)) };
+        let begin = || ring.begin_in_place(&file, Parts::new(0, vec![Bytes::from_static(b"bytes")]));
+        assert!(begin().is_ok());
+        while !ring.intake.is_left_alone() {
+            thread::yield_now();
+        }
+        assert_eq!(begin().unwrap_err().bytes(), 5, "the driver does not come");
+        let mut taken = Vec::new();
+        ring.intake.take(&mut taken);
+        assert_eq!(taken.len(), 1);
+        assert!(begin().is_ok());
+        assert_eq!(begin().unwrap_err().bytes(), 5, "both permits are taken");
     }
 }
