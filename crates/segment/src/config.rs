@@ -35,7 +35,7 @@ pub struct LogConfig {
     pub small_lanes: usize,
     /// Writers of large stripes, at least 1.
     pub large_lanes: usize,
-    /// Payload of a segment in bytes, over all its data shards, at least 1 MiB.
+    /// Payload of a segment in bytes, over all its data shards, at least 1 MiB; where a record does not fit in that, its segment is as long as it needs.
     pub segment_payload_bytes: u64,
     /// Payload of one stripe of a large object in bytes, over all its data shards; a multiple of `k` × 64 KiB.
     pub stripe_payload_bytes: usize,

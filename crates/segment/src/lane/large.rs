@@ -95,7 +95,7 @@ async fn write_stripe(
     let mut attempt = 1;
     loop {
         core.check_poison()?;
-        let place = match writer.position(stored_bytes, true).await {
+        let place = match writer.position(stored_bytes, true, false).await {
             Position::At(place) => place,
             Position::TooLarge => return Err(refusal(LogError::NoSpace, attempt)),
             Position::Refused(error) => return Err(refusal(error, attempt)),

@@ -30,7 +30,9 @@ const RESERVE_SHARD_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=2 << 20;
 const ROOM_SHARE: u64 = 8;
 /// Part of the targets' reserve that compaction leaves to records without data: deletions go on when it can not.
 const DATALESS_SHARE: u64 = 4;
-/// Most that a small segment keeps for records without data, in bytes per shard.
+/// Part of a shard that a small segment keeps for records without data.
+const RESERVE_SHARE: u64 = 8;
+/// Most of it, in bytes per shard.
 const RESERVE_BYTES_MAX: u64 = 16 << 20;
 
 /// What a segment is opened for.
@@ -76,15 +78,25 @@ impl OpenSegment {
 }
 
 impl Core {
-    /// Opens a segment on targets that have room.
-    pub(crate) async fn open_segment(&self, kind: LaneKind, purpose: Purpose) -> Result<OpenSegment, LogError> {
+    /// Opens a segment on targets that have room: as long as the settings say, but at least so long that `whole_bytes` fit, which can not be split.
+    pub(crate) async fn open_segment(
+        &self,
+        kind: LaneKind,
+        purpose: Purpose,
+        whole_bytes: u64,
+    ) -> Result<OpenSegment, LogError> {
         let geometry = self.config.geometry;
-        let wanted_bytes = match purpose {
-            // What compaction takes on the way is not taken from writers.
-            Purpose::Data => self.left_bytes(purpose).saturating_sub(self.lent_bytes()) + self.shard_bytes_min(),
-            Purpose::Moved | Purpose::Apart => self.left_bytes(purpose) + self.shard_bytes_min(),
+        let needed_bytes = self.shard_bytes_for(whole_bytes, kind, purpose);
+        let least_bytes = needed_bytes.max(match purpose {
+            Purpose::Data | Purpose::Moved | Purpose::Apart => self.shard_bytes_min(),
             Purpose::Reserve => *RESERVE_SHARD_BYTES.start(),
+        });
+        let left_bytes = match purpose {
+            // What compaction takes on the way is not taken from writers.
+            Purpose::Data => self.left_bytes(purpose).saturating_sub(self.lent_bytes()),
+            Purpose::Moved | Purpose::Apart | Purpose::Reserve => self.left_bytes(purpose),
         };
+        let wanted_bytes = left_bytes + least_bytes;
         // Targets that failed, and whether it was for want of space.
         let mut excluded: HashMap<usize, bool> = HashMap::new();
         // Each round excludes a target or ends.
@@ -108,7 +120,7 @@ impl Core {
             let chosen = |target: &usize| slots.contains(&Some(*target));
             let room =
                 candidates.iter().filter(|candidate| chosen(&candidate.target)).map(|it| it.available_bytes).min();
-            let shard_bytes = self.shard_bytes(room.unwrap_or(0), purpose);
+            let shard_bytes = self.shard_bytes(room.unwrap_or(0), purpose).max(needed_bytes);
             let targets =
                 slots.iter().map(|slot| slot.map_or(TargetId::NONE, |target| self.media.targets.at(target).id));
             let info = SegmentInfo { id, kind, geometry, targets: targets.collect(), former: Vec::new() };
@@ -209,11 +221,9 @@ impl Core {
             }
         }
         let limit = shard_bytes - SEAL_BLOCK_BYTES as u64;
-        let reserve_bytes = self.config.reserve_bytes.unwrap_or((shard_bytes / 8).min(RESERVE_BYTES_MAX));
-        let data_limit = match (info.kind, purpose) {
-            (_, Purpose::Reserve) => 0,
-            (LaneKind::Large, Purpose::Data) | (_, Purpose::Moved | Purpose::Apart) => limit,
-            (LaneKind::Small, Purpose::Data) => limit.saturating_sub(reserve_bytes),
+        let data_limit = match purpose {
+            Purpose::Reserve => 0,
+            _ => limit.saturating_sub(self.reserve_bytes(shard_bytes / RESERVE_SHARE, info.kind, purpose)),
         };
         let end = Seal { stripes: 0, end_offset: start, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
         let is_waited_for = info.kind == LaneKind::Small
@@ -222,6 +232,22 @@ impl Core {
             && self.config.prewrite_records_max > 0;
         let zeros = is_waited_for.then(|| Zeros::new(Arc::clone(&files), limit, self.config.prewrite_piece_bytes));
         OpenSegment { segment, files, end, data_limit, limit, zeros }
+    }
+
+    /// What a segment keeps in each shard for records without data, in bytes, where an eighth of the shard is `share`.
+    fn reserve_bytes(&self, share: u64, kind: LaneKind, purpose: Purpose) -> u64 {
+        match (kind, purpose) {
+            (LaneKind::Small, Purpose::Data) => self.config.reserve_bytes.unwrap_or(share.min(RESERVE_BYTES_MAX)),
+            _ => 0,
+        }
+    }
+
+    /// Length of a shard in which a stripe that takes `stored_bytes` fits beside the reserve.
+    fn shard_bytes_for(&self, stored_bytes: u64, kind: LaneKind, purpose: Purpose) -> u64 {
+        let fixed_bytes = shard_header_bytes(self.config.geometry.shards()) + SEAL_BLOCK_BYTES;
+        let used_bytes = stored_bytes + fixed_bytes as u64;
+        let share = used_bytes.div_ceil(RESERVE_SHARE - 1);
+        (used_bytes + self.reserve_bytes(share, kind, purpose)).next_multiple_of(align(1) as u64)
     }
 
     /// What a segment leaves on each of its targets, in bytes.

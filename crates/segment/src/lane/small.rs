@@ -124,7 +124,7 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         let sizes: Vec<RecordSize> = batch.iter().map(BatchRecord::size).collect();
         let has_data = sizes.iter().any(|size| size.data_bytes > 0);
         let Some(layout) = deal(&sizes, core.config.geometry.data()) else { return split(batch, attempt, parts) };
-        let place = match writer.position(layout.stored_bytes(), has_data).await {
+        let place = match writer.position(layout.stored_bytes(), has_data, batch.len() > 1).await {
             Position::At(place) => place,
             Position::TooLarge => return split(batch, attempt, parts),
             Position::Refused(error) => {

@@ -55,8 +55,9 @@ impl Writer {
         Self { core, kind, purpose, open: None, applies }
     }
 
-    /// Finds room for a stripe of `stored_bytes`, in a new segment if need be.
-    pub(crate) async fn position(&mut self, stored_bytes: u64, has_data: bool) -> Position {
+    /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.
+    pub(crate) async fn position(&mut self, stored_bytes: u64, has_data: bool, can_split: bool) -> Position {
+        let whole_bytes = if can_split { 0 } else { stored_bytes };
         // Before shards are looked at: one that zeros could not be written to has failed.
         self.keep_clear(stored_bytes).await;
         if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
@@ -67,11 +68,11 @@ impl Writer {
             if open.fits(stored_bytes) {
                 return Position::At(place(open));
             }
-            if open.is_fresh() && open.fits(0) {
+            if can_split && open.is_fresh() && open.fits(0) {
                 return Position::TooLarge;
             }
         }
-        let refusal = match self.core.open_segment(self.kind, self.purpose).await {
+        let refusal = match self.core.open_segment(self.kind, self.purpose, whole_bytes).await {
             Ok(open) => {
                 let fits = open.fits(stored_bytes);
                 let at = place(&open);
@@ -87,7 +88,7 @@ impl Writer {
         if has_data {
             return Position::Refused(refusal);
         }
-        self.reserve_position(stored_bytes, refusal).await
+        self.reserve_position(stored_bytes, whole_bytes, refusal).await
     }
 
     /// Whether a target that the open segment lies on is about to leave.
@@ -109,16 +110,16 @@ impl Writer {
     }
 
     /// Room for records without data where no segment can be opened for more.
-    async fn reserve_position(&mut self, stored_bytes: u64, refusal: LogError) -> Position {
+    async fn reserve_position(&mut self, stored_bytes: u64, whole_bytes: u64, refusal: LogError) -> Position {
         if let Some(open) = &self.open {
             if open.fits_reserve(stored_bytes) {
                 return Position::At(place(open));
             }
-            if open.is_fresh() {
+            if whole_bytes == 0 && open.is_fresh() {
                 return Position::TooLarge;
             }
         }
-        match self.core.open_segment(self.kind, Purpose::Reserve).await {
+        match self.core.open_segment(self.kind, Purpose::Reserve, whole_bytes).await {
             Ok(open) => {
                 let fits = open.fits_reserve(stored_bytes);
                 let at = place(&open);

@@ -8,7 +8,7 @@ use gabion_platform::FaultRates;
 use gabion_segment::{LogError, TargetState};
 
 use crate::book::Book;
-use crate::world::{World, append, life, put};
+use crate::world::{World, append, life, put, record};
 
 #[test]
 fn full_targets_refuse_data_but_take_deletes() {
@@ -169,4 +169,51 @@ fn space_that_runs_out_under_a_stripe_is_told_from_a_refusal() {
         let refused = put(&log, 2, 1000).await.unwrap_err();
         assert!(matches!(refused, LogError::NoSpace) && refused.is_refusal(), "{refused:?}");
     });
+}
+
+/// The settings allow segments that are shorter than the largest records: these get longer ones, and are refused only where there is no room for that.
+#[test]
+fn a_record_that_is_longer_than_a_segment_gets_a_longer_one() {
+    for geometry in ["1+0", "2+1", "3+2", "4+2", "8+2"] {
+        let mut world = World::new(geometry, 7);
+        world.config.stripe_payload_bytes = world.config.geometry.data() * 65_536;
+        world.config.segment_payload_bytes = 2 << 20;
+        let book = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&book).await;
+            for name in 0..4 {
+                put(&log, 10 * name, 1 << 20).await.unwrap_or_else(|error| panic!("{geometry}: {error}"));
+                // A mutation of nearly the largest size, with data and without.
+                let long = |len| {
+                    let mut record = record(10 * name + 1, len);
+                    let mut mutation = record.mutation.to_vec();
+                    mutation.extend_from_slice(&[b' '; (1 << 20) - 100]);
+                    record.mutation = mutation.into();
+                    record
+                };
+                log.commit_moved(long(1 << 20)).await.unwrap_or_else(|error| panic!("{geometry}: {error}"));
+                log.commit(long(0)).await.unwrap_or_else(|error| panic!("{geometry}: {error}"));
+                put(&log, 10 * name + 2, 1000).await.unwrap();
+            }
+            // Many at a time are split, each is taken.
+            let outcomes = join_all((100..140).map(|name| put(&log, name, (name as usize - 99) * 26_000))).await;
+            outcomes.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+            book.verify(&log).await;
+        });
+        world.kill();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            book.verify(&log).await;
+            for disk in &world.disks {
+                // What is moved leaves a quarter of the reserve.
+                disk.full_at(disk.used_bytes() + world.config.target_reserve_bytes / 4 + (400 << 10));
+            }
+            let refused = log.commit_moved(record(200, 1 << 20)).await.map(drop);
+            let fits = geometry == "8+2";
+            assert!(
+                matches!((&refused, fits), (Ok(()), true) | (Err(LogError::NoSpace), false)),
+                "{geometry}: {refused:?}"
+            );
+        });
+    }
 }
