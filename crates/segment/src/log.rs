@@ -108,46 +108,51 @@ impl Log {
         }
     }
 
-    /// Commits one record: durable and applied when it resolves. Dropping the future does not take the record back.
+    /// Commits one record, which is queued, or refused, when this returns: durable and applied when the future resolves. Dropping that does not take the record back.
     ///
     /// # Errors
     /// `Invalid` (too large, wrong checksum), `Busy`: it took no effect. `NoSpace`, `Unavailable`: it was not applied; if the writing
     /// itself failed, it may still take effect, as a whole, at the next start.
-    pub async fn commit(&self, record: NewRecord) -> Result<Committed, LogError> {
-        self.commit_for(Purpose::Data, record, None).await
+    pub fn commit(&self, record: NewRecord) -> impl Future<Output = Result<Committed, LogError>> + Send {
+        self.commit_for(Purpose::Data, record, None)
     }
 
-    /// As [`Log::commit`], with a companion, which is answered in any case. The record is queued, or refused, before the future waits for anything:
-    /// from its first poll on, dropping it changes nothing.
+    /// As [`Log::commit`], with a companion, which is answered in any case.
     ///
     /// # Errors
     /// As [`Log::commit`].
-    pub async fn commit_with(&self, record: NewRecord, companion: Box<dyn Companion>) -> Result<Committed, LogError> {
-        self.commit_for(Purpose::Data, record, Some(companion)).await
+    pub fn commit_with(
+        &self,
+        record: NewRecord,
+        companion: Box<dyn Companion>,
+    ) -> impl Future<Output = Result<Committed, LogError>> + Send {
+        self.commit_for(Purpose::Data, record, Some(companion))
     }
 
     /// As [`Log::commit`], for a record that compaction moves: through a lane of its own, which may take room that new data leaves.
     ///
     /// # Errors
     /// As [`Log::commit`].
-    pub async fn commit_moved(&self, record: NewRecord) -> Result<Committed, LogError> {
-        self.commit_for(Purpose::Moved, record, None).await
+    pub fn commit_moved(&self, record: NewRecord) -> impl Future<Output = Result<Committed, LogError>> + Send {
+        self.commit_for(Purpose::Moved, record, None)
     }
 
-    async fn commit_for(
+    /// What waits holds nothing of the record, and is small: it lies in the futures of requests.
+    fn commit_for(
         &self,
         purpose: Purpose,
         record: NewRecord,
         companion: Option<Box<dyn Companion>>,
-    ) -> Result<Committed, LogError> {
-        let submission = match submission(record) {
-            Ok(submission) => submission,
+    ) -> impl Future<Output = Result<Committed, LogError>> + Send {
+        let Handle { core, lanes } = &*self.handle;
+        let queued = match submission(record) {
+            Ok(submission) => lanes.commit(core, purpose, submission, companion),
             Err(error) => {
                 companion.into_iter().for_each(|companion| companion.answered(Err(&error)));
-                return Err(error);
+                Err(error)
             }
         };
-        self.handle.lanes.commit(&self.handle.core, purpose, submission, companion).await
+        async move { queued?.outcome(core).await }
     }
 
     /// Writes one stripe of a large object: durable when it resolves. Dropping the future does not stop the write.

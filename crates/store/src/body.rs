@@ -26,7 +26,7 @@ use crate::{
     late_md5::LateMd5s,
     md5s::BodyMd5,
     sealed::Seal,
-    store::Inner,
+    store::{Inner, Share},
 };
 
 /// Stripes of one body that are on their way to the targets while the next is filled.
@@ -74,34 +74,50 @@ pub(crate) enum Tagging {
 ///
 /// # Errors
 /// `Body`, `BadDigest`, `EntityTooLarge`, `InvalidRequest`, `Busy`, `NoSpace`; those of the log for a large body.
-pub(crate) async fn collect(
+pub(crate) fn collect(
     inner: &Inner,
-    body: ObjectBody,
+    mut body: ObjectBody,
     also: Option<ChecksumAlgorithm>,
     tagging: Tagging,
     seal: Option<Seal>,
-) -> Result<Collected, StoreError> {
-    inner.check_index_room()?;
-    let collected = Collector::new(inner, &body, also, tagging, seal).run(body).await;
-    match &collected {
-        Ok(collected) => {
-            inner.metrics.body_bytes.add(collected.size);
-            match collected.content {
-                Content::Inline(_) => inner.metrics.bodies_inline.add(1),
-                Content::Stored(_) => inner.metrics.bodies_striped.add(1),
+) -> impl Future<Output = Result<Collected, StoreError>> + Send {
+    let collector = inner.check_index_room().map(|()| Collector::new(inner, &body, also, tagging, seal));
+    async move {
+        let mut collector = collector?;
+        let taken = collector.take_in(&mut body).await;
+        let collected = taken.and_then(|taken| collector.finish(body, taken));
+        match &collected {
+            Ok(collected) => {
+                inner.metrics.body_bytes.add(collected.size);
+                match collected.content {
+                    Content::Inline(_) => inner.metrics.bodies_inline.add(1),
+                    Content::Stored(_) => inner.metrics.bodies_striped.add(1),
+                }
             }
+            Err(_) => inner.metrics.bodies_refused.add(1),
         }
-        Err(_) => inner.metrics.bodies_refused.add(1),
+        collected
     }
-    collected
+}
+
+/// What a body has come to when it is at its end.
+#[derive(Default)]
+struct Taken {
+    /// The memory of a small one.
+    share: Option<Share>,
+    /// The room that a small one was let in for.
+    admitted: Option<Admitted>,
+    md5: Option<[u8; 16]>,
+    /// Where a large one is, what keeps it there, and the room for its record.
+    stored: Option<(Vec<Extent>, Hold, Option<Admitted>)>,
 }
 
 struct Collector<'a> {
     inner: &'a Inner,
     size: u64,
     size_max: u64,
-    /// Bytes that go to the log: those of the body, or the sealed ones.
-    stored_bytes: u64,
+    /// Bytes that are in memory, to go to the log: those of the body, or the sealed ones.
+    kept_bytes: u64,
     /// How many there will be, if that is known.
     stored_length: Option<u64>,
     sealer: Option<Box<Sealer>>,
@@ -156,7 +172,7 @@ impl<'a> Collector<'a> {
             inner,
             size: 0,
             size_max: body.length.unwrap_or(u64::MAX),
-            stored_bytes: 0,
+            kept_bytes: 0,
             stored_length,
             sealer,
             tag_key,
@@ -170,34 +186,69 @@ impl<'a> Collector<'a> {
         }
     }
 
-    async fn run(mut self, mut body: ObjectBody) -> Result<Collected, StoreError> {
+    /// Takes in the body to its end.
+    async fn take_in(&mut self, body: &mut ObjectBody) -> Result<Taken, StoreError> {
         if body.length.is_some_and(|length| length > PUT_BYTES_MAX) {
             return Err(StoreError::EntityTooLarge);
         }
-        let is_large = self.stored_length.is_some_and(|length| length > INLINE_BYTES_MAX as u64);
-        let (mut share, mut admitted) = (None, None);
-        if is_large {
+        let is_small = self.stored_length.is_some_and(|length| length <= INLINE_BYTES_MAX as u64);
+        // Boxed is what most bodies have no need of: their futures are small, and moved on their way.
+        if self.stored_length.is_some() && !is_small {
             self.stripes = Some(Stripes::new(self.inner, self.stored_length));
-        } else {
-            let bytes = self.stored_length.map_or(INLINE_BYTES_MAX, |length| length as usize);
-            // First this: who waits for room keeps no memory from others.
-            admitted = Some(self.inner.admit(bytes as u64).await?);
-            share = Some(self.inner.put_share(bytes).await?);
+            return Box::pin(self.take_rest(body)).await;
         }
+        let bytes = self.stored_length.map_or(INLINE_BYTES_MAX, |length| length as usize);
+        // First this: who waits for room keeps no memory from others.
+        let admitted = Some(self.inner.admit(bytes as u64).await?);
+        let share = Some(self.inner.put_share(bytes).await?);
+        if is_small && self.sealer.is_none() && self.md5.is_none() {
+            while let Some(piece) = body.stream.next().await {
+                let piece = piece?;
+                self.count(&piece)?;
+                self.keep(piece);
+            }
+            self.end(body)?;
+            return Ok(Taken { share, admitted, ..Taken::default() });
+        }
+        let taken = Box::pin(self.take_rest(body)).await?;
+        Ok(Taken { share, admitted, ..taken })
+    }
+
+    /// Takes in what there is, whatever it is and wherever it goes.
+    async fn take_rest(&mut self, body: &mut ObjectBody) -> Result<Taken, StoreError> {
         while let Some(piece) = body.stream.next().await {
             self.take(piece?).await?;
         }
-        // What it held is no longer needed; trailers are known once the stream is gone.
-        body.stream = Box::pin(futures::stream::empty());
-        if body.length.is_some_and(|length| self.size < length) {
-            return Err(BodyError::WrongLength.into());
-        }
+        self.end(body)?;
         if let Some(last) = self.sealer.take().and_then(|sealer| sealer.finish()) {
             self.store(last.into()).await?;
         }
-        let (content, crc64, hold, of_stripes) = match self.stripes {
-            Some(stripes) => {
-                let (extents, hold, admitted) = stripes.finish().await?;
+        let stored = match self.stripes.take() {
+            Some(stripes) => Some(stripes.finish().await?),
+            None => None,
+        };
+        let md5 = match self.md5.take() {
+            Some(md5) => Some(md5.finish().await),
+            None => None,
+        };
+        Ok(Taken { md5, stored, ..Taken::default() })
+    }
+
+    /// There are no more bytes.
+    fn end(&self, body: &mut ObjectBody) -> Result<(), StoreError> {
+        // What it held is no longer needed; trailers are known once the stream is gone.
+        body.stream = Box::pin(futures::stream::empty());
+        match body.length {
+            Some(length) if self.size < length => Err(BodyError::WrongLength.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds it against what was said of it.
+    fn finish(self, body: ObjectBody, taken: Taken) -> Result<Collected, StoreError> {
+        let Taken { share, admitted, md5, stored } = taken;
+        let (content, crc64, hold, of_stripes) = match stored {
+            Some((extents, hold, admitted)) => {
                 let crc64 = crc64_of(&extents);
                 (Content::Stored(extents), crc64, hold, admitted)
             }
@@ -207,10 +258,6 @@ impl<'a> Collector<'a> {
                 pieces.iter().for_each(|piece| crc64.update(piece));
                 (Content::Inline(pieces), crc64.finish(), self.inner.holds.hold(), None)
             }
-        };
-        let md5 = match self.md5 {
-            Some(md5) => Some(md5.finish().await),
-            None => None,
         };
         let mut digests = self.digester.finish();
         if self.wants_crc64 {
@@ -242,7 +289,8 @@ impl<'a> Collector<'a> {
         })
     }
 
-    async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
+    /// Counts bytes that came, and takes their checksums.
+    fn count(&mut self, piece: &[u8]) -> Result<(), StoreError> {
         self.size += piece.len() as u64;
         if self.size > self.size_max {
             return Err(BodyError::TooLarge.into());
@@ -250,10 +298,21 @@ impl<'a> Collector<'a> {
         if self.size > PUT_BYTES_MAX {
             return Err(StoreError::EntityTooLarge);
         }
+        self.digester.update(piece);
+        Ok(())
+    }
+
+    /// Takes what stays in memory.
+    fn keep(&mut self, piece: Bytes) {
+        self.kept_bytes += piece.len() as u64;
+        self.pieces.push(piece);
+    }
+
+    async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
+        self.count(&piece)?;
         if let Some(md5) = &mut self.md5 {
             md5.update(&piece).await;
         }
-        self.digester.update(&piece);
         let Some(mut sealer) = self.sealer.take() else { return self.store(piece).await };
         let mut rest = &piece[..];
         while !rest.is_empty() {
@@ -267,8 +326,7 @@ impl<'a> Collector<'a> {
 
     /// Takes what goes to the log.
     async fn store(&mut self, piece: Bytes) -> Result<(), StoreError> {
-        self.stored_bytes += piece.len() as u64;
-        if self.stripes.is_none() && self.stored_bytes > INLINE_BYTES_MAX as u64 {
+        if self.stripes.is_none() && self.kept_bytes + piece.len() as u64 > INLINE_BYTES_MAX as u64 {
             let mut stripes = Stripes::new(self.inner, None);
             for early in std::mem::take(&mut self.pieces).finish() {
                 stripes.put(&early).await?;
@@ -278,7 +336,7 @@ impl<'a> Collector<'a> {
         match &mut self.stripes {
             Some(stripes) => stripes.put(&piece).await,
             None => {
-                self.pieces.push(piece);
+                self.keep(piece);
                 Ok(())
             }
         }

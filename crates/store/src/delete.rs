@@ -29,12 +29,7 @@ impl Store {
             inner.require_open()?;
             return inner.commit_delete(&bucket, &request, guards).await;
         }
-        let inner = Arc::clone(inner);
-        let work = async move {
-            let guards = inner.locks.lock(&places(&bucket, &request)).await;
-            inner.commit_delete(&bucket, &request, guards).await
-        };
-        self.inner.run(work).await
+        Box::pin(inner.delete_waiting(bucket, request)).await
     }
 
     /// Deletes many objects at once: their commits share stripes. The results are in the order of the requests.
@@ -61,6 +56,20 @@ fn places<'a>(bucket: &'a BucketName, request: &'a DeleteObject) -> [(Lockable<'
 }
 
 impl Inner {
+    /// Deletes an object of which somebody else holds the lock, in a task of its own.
+    async fn delete_waiting(
+        self: &Arc<Self>,
+        bucket: BucketName,
+        request: DeleteObject,
+    ) -> Result<Deleted, StoreError> {
+        let inner = Arc::clone(self);
+        let work = async move {
+            let guards = inner.locks.lock(&places(&bucket, &request)).await;
+            inner.commit_delete(&bucket, &request, guards).await
+        };
+        self.run(work).await
+    }
+
     async fn commit_delete(
         &self,
         bucket: &BucketName,
@@ -69,11 +78,10 @@ impl Inner {
     ) -> Result<Deleted, StoreError> {
         let kept = Kept { guards, ..self.holds.hold().into() };
         match (request.version, self.bucket_configs(bucket)?.versioning().marker_kind()) {
-            (Some(version), _) => self.delete_version(bucket, request, version, kept).await,
-            (None, Some(kind)) => self.put_marker(bucket, request, kind, kept).await,
+            (Some(version), _) => Box::pin(self.delete_version(bucket, request, version, kept)).await,
+            (None, Some(kind)) => Box::pin(self.put_marker(bucket, request, kind, kept)).await,
             (None, None) => {
-                let current = self.object(bucket, &request.key)?;
-                let existed = self.check_delete(bucket, request, current.as_ref())?;
+                let existed = self.check_delete(bucket, request, self.object(bucket, &request.key)?.as_ref())?;
                 let seq = if existed || self.is_uncertain() {
                     Some(self.delete_null(bucket, request, kept).await?)
                 } else {

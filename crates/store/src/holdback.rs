@@ -167,7 +167,7 @@ impl Holdback {
         let _waiting = Waiting::begin(self, bytes).ok_or(StoreError::Busy)?;
         // There is to be room for this one, too.
         self.room_changed();
-        tokio::time::timeout(longest, self.wait(bytes)).await.map_err(|_| StoreError::Busy)
+        Box::pin(tokio::time::timeout(longest, self.wait(bytes))).await.map_err(|_| StoreError::Busy)
     }
 
     /// Waits for its turn, and then until there is credit enough.

@@ -20,38 +20,40 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `PreconditionFailed`, `NoSuchKey` (by `If-Match`), `EntityTooLarge`, `BadDigest`, `Body`, `QuotaExceeded`,
     /// `NoSpace`, `Busy`, `Unavailable`, `Key`.
-    pub async fn put_object(&self, mut request: PutObject, mut body: ObjectBody) -> Result<PutResult, StoreError> {
+    pub fn put_object(
+        &self,
+        mut request: PutObject,
+        mut body: ObjectBody,
+    ) -> impl Future<Output = Result<PutResult, StoreError>> + Send {
+        // No `async fn`: the future of one holds its arguments twice, as they came and as they are used, and those of what it awaits likewise.
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
-        inner.check_write(&request)?;
-        request.attributes.encryption = None;
-        let seal = match body.encrypt.take() {
-            None => None,
-            Some(encrypt) => {
-                let (encryption, data_key) =
-                    Box::pin(inner.new_encryption(&encrypt, &request.bucket, &request.key)).await?;
-                let seal = Seal::new(inner, &encryption, data_key, 0)?;
-                request.attributes.encryption = Some(encryption);
-                Some(seal)
+        let looked = inner.check_write(&request);
+        async move {
+            looked?;
+            request.attributes.encryption = None;
+            let seal = match body.encrypt.take() {
+                None => None,
+                Some(encrypt) => {
+                    let (encryption, data_key) =
+                        Box::pin(inner.new_encryption(&encrypt, &request.bucket, &request.key)).await?;
+                    let seal = Seal::new(inner, &encryption, data_key, 0)?;
+                    request.attributes.encryption = Some(encryption);
+                    Some(seal)
+                }
+            };
+            let mut collected = body::collect(inner, body, None, Tagging::Late, seal).await?;
+            // As a rule there is nothing left to wait for but the log (and room, at the edge of a quota), which finishes by itself what it was given: no task has to outlive the client.
+            if let Content::Inline(_) = collected.content
+                && let Some(guards) = inner.locks.try_lock(&places(&request))
+            {
+                inner.require_open()?;
+                inner.check_write(&request)?;
+                collected.kept.guards = guards;
+                return inner.store_object(&mut request, collected).await;
             }
-        };
-        let mut collected = body::collect(inner, body, None, Tagging::Late, seal).await?;
-        // As a rule there is nothing left to wait for but the log (and room, at the edge of a quota), which finishes by itself what it was given: no task has to outlive the client.
-        if let Content::Inline(_) = collected.content
-            && let Some(guards) = inner.locks.try_lock(&places(&request))
-        {
-            inner.require_open()?;
-            inner.check_write(&request)?;
-            collected.kept.guards = guards;
-            return inner.store_object(request, collected).await;
+            Box::pin(inner.store_waiting(request, collected)).await
         }
-        let inner = Arc::clone(inner);
-        let work = async move {
-            collected.kept.guards = inner.locks.lock(&places(&request)).await;
-            inner.check_write(&request)?;
-            inner.store_object(request, collected).await
-        };
-        self.inner.run(work).await
     }
 }
 
@@ -66,48 +68,65 @@ impl Inner {
         Ok(())
     }
 
-    /// Commits an object whose bytes were taken in; what is kept holds the locks. As [`Inner::commit_with`].
-    pub(crate) async fn store_object(
-        &self,
-        request: PutObject,
+    /// The same for an object of which somebody else holds the lock, or that is large: in a task of its own.
+    async fn store_waiting(
+        self: &Arc<Self>,
+        mut request: PutObject,
         mut collected: Collected,
     ) -> Result<PutResult, StoreError> {
-        let modified_ms = self.env.clock.now_ms();
-        let checksums = body::stored_full(&collected.checksums);
-        let (data, record) = match collected.content {
-            Content::Inline(pieces) => (Data::Record, pieces),
-            Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
+        let inner = Arc::clone(self);
+        let work = async move {
+            collected.kept.guards = inner.locks.lock(&places(&request)).await;
+            inner.check_write(&request)?;
+            inner.store_object(&mut request, collected).await
         };
-        let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
-        let late = collected.tag.is_none().then(|| self.late_md5s.later(record.clone()));
-        let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
-        let encryption = request.attributes.encryption.clone();
-        // As it is under the lock: it changes only when nobody writes into the bucket.
-        let configs = self.bucket_configs(&request.bucket)?;
-        let (versioning, creator) = (configs.versioning(), request.attributes.creator.as_deref());
-        if let Some(limits) = self.limits(&configs, creator)? {
-            let place = (&request.bucket, &request.key);
-            let reserved = Box::pin(self.reserve_object(limits, place, &configs, creator, collected.size));
-            collected.kept.reserved = Some(reserved.await?);
+        self.run(work).await
+    }
+
+    /// Commits an object whose bytes were taken in; what is kept holds the locks. As [`Inner::commit_with`].
+    pub(crate) fn store_object<'a>(
+        &'a self,
+        request: &'a mut PutObject,
+        mut collected: Collected,
+    ) -> impl Future<Output = Result<PutResult, StoreError>> + Send + 'a {
+        let modified_ms = self.env.clock.now_ms();
+        async move {
+            let checksums = body::stored_full(&collected.checksums);
+            let (data, record) = match collected.content {
+                Content::Inline(pieces) => (Data::Record, pieces),
+                Content::Stored(extents) => (Data::Extents(extents), Vec::new()),
+            };
+            let crc64 = if record.is_empty() { 0 } else { collected.crc64 };
+            let late = collected.tag.is_none().then(|| self.late_md5s.later(record.clone()));
+            let etag = collected.tag.map_or(Etag::Md5([0; 16]), |tag| tag.etag());
+            let encryption = request.attributes.encryption.clone();
+            // As it is under the lock: it changes only when nobody writes into the bucket.
+            let configs = self.bucket_configs(&request.bucket)?;
+            let (versioning, creator) = (configs.versioning(), request.attributes.creator.as_deref());
+            if let Some(limits) = self.limits(&configs, creator)? {
+                let place = (&request.bucket, &request.key);
+                let reserved = Box::pin(self.reserve_object(limits, place, &configs, creator, collected.size));
+                collected.kept.reserved = Some(reserved.await?);
+            }
+            drop(configs);
+            let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
+                bucket: request.bucket.as_str().to_owned(),
+                key: request.key.as_str().to_owned(),
+                modified_ms,
+                size: collected.size,
+                etag: etag.clone(),
+                attributes: tidy(std::mem::take(&mut request.attributes)),
+                checksums: checksums.clone(),
+                data,
+                parts: Vec::new(),
+                kind: versioning.kind(),
+            }));
+            let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
+            let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));
+            let (seq, size) = (committed.seq, collected.size);
+            let version = versioning.version(seq);
+            Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count: None, encryption })
         }
-        drop(configs);
-        let mutation = Mutation::PutObject(Box::new(PutObjectMutation {
-            bucket: request.bucket.as_str().to_owned(),
-            key: request.key.as_str().to_owned(),
-            modified_ms,
-            size: collected.size,
-            etag: etag.clone(),
-            attributes: tidy(request.attributes),
-            checksums: checksums.clone(),
-            data,
-            parts: Vec::new(),
-            kind: versioning.kind(),
-        }));
-        let committed = self.commit_lacking(&mutation, late.as_ref(), record, crc64, collected.kept).await?;
-        let etag = late.map_or(etag, |md5| Etag::Md5(self.late_md5s.take(&md5)));
-        let (seq, size) = (committed.seq, collected.size);
-        let version = versioning.version(seq);
-        Ok(PutResult { etag, seq, version, size, modified_ms, checksums, parts_count: None, encryption })
     }
 }
 

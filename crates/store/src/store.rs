@@ -494,7 +494,7 @@ impl Inner {
         // Mostly it is there, and no timer is made.
         match budget.try_take(bytes) {
             Some(share) => Ok(share),
-            None => self.no_longer_than_allowed(budget.take(bytes)).await,
+            None => Box::pin(self.no_longer_than_allowed(budget.take(bytes))).await,
         }
     }
 
@@ -578,41 +578,52 @@ impl Inner {
 
     /// Commits a mutation with its record's data, and lets go of what is kept for it. What refers to no segment is handed to the log before anything is
     /// waited for: it is then finished without this future.
-    pub(crate) async fn commit_with(
+    pub(crate) fn commit_with(
         &self,
         mutation: &Mutation,
         data: Vec<Bytes>,
         data_crc64: u64,
         kept: Kept,
-    ) -> Result<Committed, StoreError> {
-        self.commit_lacking(mutation, None, data, data_crc64, kept).await
+    ) -> impl Future<Output = Result<Committed, StoreError>> + Send + use<'_> {
+        self.commit_lacking(mutation, None, data, data_crc64, kept)
     }
 
     /// As [`Inner::commit_with`], for a mutation that may lack the MD5 of its object's tag.
-    pub(crate) async fn commit_lacking(
+    pub(crate) fn commit_lacking(
         &self,
         mutation: &Mutation,
         md5: Option<&Arc<LateMd5>>,
         data: Vec<Bytes>,
         data_crc64: u64,
         kept: Kept,
-    ) -> Result<Committed, StoreError> {
+    ) -> impl Future<Output = Result<Committed, StoreError>> + Send + use<'_> {
+        let encoded = self.encode(mutation);
+        let missing = md5.map(|md5| (Arc::clone(md5), Arc::clone(&self.late_md5s)));
+        async move {
+            let encoded = encoded?;
+            let missing = missing.map(|(md5, all)| {
+                let at = Mutation::md5_at(&encoded).expect("it is a put with an MD5");
+                MissingMd5 { md5, all, at }
+            });
+            if !kept.hold.segments().is_empty() {
+                Box::pin(self.log.sync_segments(kept.hold.segments())).await?;
+            }
+            let record = NewRecord { mutation: encoded.into(), data, data_crc64 };
+            let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token()).lacking(missing);
+            Ok(self.log.commit_with(record, Box::new(in_flight)).await?)
+        }
+    }
+
+    /// A mutation as a record has it, if it may be committed now.
+    fn encode(&self, mutation: &Mutation) -> Result<Vec<u8>, StoreError> {
         if mutation.creates() {
             self.check_index_room()?;
         }
         let encoded = mutation.encode();
-        let missing = md5.map(|md5| MissingMd5 {
-            md5: Arc::clone(md5),
-            all: Arc::clone(&self.late_md5s),
-            at: Mutation::md5_at(&encoded).expect("it is a put with an MD5"),
-        });
         if !Mutation::fits(&encoded) {
             return Err(StoreError::InvalidRequest("The metadata of the request is too large".into()));
         }
-        self.log.sync_segments(kept.hold.segments()).await?;
-        let record = NewRecord { mutation: encoded.into(), data, data_crc64 };
-        let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token()).lacking(missing);
-        Ok(self.log.commit_with(record, Box::new(in_flight)).await?)
+        Ok(encoded)
     }
 
     /// The row of a bucket.

@@ -55,6 +55,16 @@ pub(crate) struct Submission {
     pub(crate) data_crc64: u64,
 }
 
+/// A record that a lane has.
+pub(crate) struct Queued(oneshot::Receiver<Result<Committed, LogError>>);
+
+impl Queued {
+    /// Waits until it is durable and applied.
+    pub(crate) async fn outcome(self, core: &Core) -> Result<Committed, LogError> {
+        self.0.await.unwrap_or_else(|_| Err(gone(core)))
+    }
+}
+
 impl Lanes {
     pub(crate) fn new(config: &LogConfig) -> Self {
         let small = || Arc::new(Queue::new(config.queue_records_max, config.queue_bytes_max));
@@ -94,20 +104,19 @@ impl Lanes {
         }
     }
 
-    /// Commits a record.
-    pub(crate) async fn commit(
+    /// Queues a record to be committed.
+    pub(crate) fn commit(
         &self,
         core: &Core,
         purpose: Purpose,
         submission: Submission,
         companion: Option<Box<dyn Companion>>,
-    ) -> Result<Committed, LogError> {
+    ) -> Result<Queued, LogError> {
         let lane = match purpose {
             Purpose::Moved => &*self.moved_small,
             Purpose::Data | Purpose::Reserve | Purpose::Apart => gathering(core, &self.small),
         };
-        let answer = submit(core, lane, submission, companion)?;
-        answer.await.unwrap_or_else(|_| Err(gone(core)))
+        submit(core, lane, submission, companion)
     }
 
     /// Commits records without data through one lane, in order; returns when all are durable and applied.
@@ -127,7 +136,7 @@ impl Lanes {
         let mut outcomes = Vec::with_capacity(answers.len());
         for answer in answers {
             outcomes.push(match answer {
-                Ok(answer) => answer.await.unwrap_or_else(|_| Err(gone(core))),
+                Ok(queued) => queued.outcome(core).await,
                 Err(error) => Err(error),
             });
         }
@@ -244,7 +253,7 @@ fn submit(
     lane: &Queue<PendingRecord>,
     submission: Submission,
     companion: Option<Box<dyn Companion>>,
-) -> Result<oneshot::Receiver<Result<Committed, LogError>>, LogError> {
+) -> Result<Queued, LogError> {
     let Submission { body, carried, data, data_bytes, data_crc64 } = submission;
     let (answer, answered) = oneshot::channel();
     let body_bytes = match &body {
@@ -263,7 +272,7 @@ fn submit(
         }),
         Err(error) => Err((pending, error)),
     };
-    pushed.map(|()| answered).map_err(|(pending, error)| {
+    pushed.map(|()| Queued(answered)).map_err(|(pending, error)| {
         pending.companion.into_iter().for_each(|companion| companion.answered(Err(&error)));
         error
     })

@@ -38,9 +38,9 @@ pub(crate) async fn get(ops: &Ops, request: Request) -> Result<Response, S3Error
 ///
 /// # Errors
 /// As [`get`].
-pub(crate) async fn head(ops: &Ops, request: Request) -> Result<Response, S3Error> {
-    check(&request)?;
-    let read = ops.store.head_object(request.get).await?;
+pub(crate) fn head(ops: &Ops, request: &Request) -> Result<Response, S3Error> {
+    check(request)?;
+    let read = ops.store.head_object(&request.get)?;
     Ok(response(read, request.checksums))
 }
 

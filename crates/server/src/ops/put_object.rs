@@ -1,5 +1,6 @@
 //! PutObject.
 
+use futures::FutureExt;
 use gabion_store::{AppendObject, ObjectBody, PutObject, PutResult};
 use gabion_types::limits::PUT_BYTES_MAX;
 
@@ -17,9 +18,10 @@ pub(crate) struct Request {
 ///
 /// # Errors
 /// `NoSuchBucket` and `EntityTooLarge` before the body is read; all that the body or the conditions may fail with.
-pub(crate) async fn run(ops: &Ops, request: Request) -> Result<PutResult, S3Error> {
-    check_length(&request.body)?;
-    Ok(ops.store.put_object(request.put, request.body).await?)
+pub(crate) fn run(ops: &Ops, request: Request) -> impl Future<Output = Result<PutResult, S3Error>> + Send {
+    let allowed = check_length(&request.body);
+    // What is too long is not read by the store either.
+    ops.store.put_object(request.put, request.body).map(|put| allowed.and(put.map_err(S3Error::from)))
 }
 
 /// Appends a body to an object.

@@ -205,10 +205,10 @@ impl Dispatch {
         if let Some(watch) = call.watch.as_ref().filter(|_| operation != Operation::PostObject) {
             watch.admit(ops, call)?;
         }
-        // Reading an object is part of the request's future, which is moved about; all else lies beside it, so that it is small.
+        // Beside the request's future, which is small that way: it is moved about.
         match operation {
-            Operation::GetObject => objects::get(ops, call).await,
-            Operation::HeadObject => objects::head(ops, call).await,
+            Operation::GetObject => Box::pin(objects::get(ops, call)).await,
+            Operation::HeadObject => objects::head(ops, call),
             Operation::PutObject => Box::pin(objects::put(ops, call)).await,
             Operation::DeleteObject => Box::pin(objects::delete(ops, call)).await,
             Operation::UploadPart => Box::pin(uploads::part(ops, call)).await,

@@ -55,39 +55,42 @@ fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
     })
 }
 
-async fn store(
+fn store(
     ops: &Ops,
     call: &Call,
     mut put: PutObject,
     offset_bytes: Option<u64>,
     mut body: ObjectBody,
-) -> Result<Response<Body>, S3Error> {
-    let (encrypt, md5) = encryption::decide(ops, call, &put.bucket)?;
-    body.encrypt = encrypt.map(Box::new);
-    object_lock::of_put(ops, call, &mut put.attributes).await?;
-    // The tags of what is appended to are not those of the request.
-    let is_told = offset_bytes.is_none() && lifecycle::has_rules(ops, call)?;
-    let ending = is_told.then(|| (put.key.clone(), put.attributes.tags.clone()));
-    let result = match offset_bytes {
-        None => put_object::run(ops, put_object::Request { put, body }).await?,
-        Some(offset_bytes) => put_object::append(ops, AppendObject { object: put, offset_bytes }, body).await?,
-    };
-    if call.watch.is_some() {
-        let event = if call.is_form() { EventName::CreatedPost } else { EventName::CreatedPut };
-        let told = notifications::created(event, call.key()?.as_str(), &result);
-        Box::pin(notifications::tell(ops, call, vec![told])).await?;
+) -> impl Future<Output = Result<Response<Body>, S3Error>> + Send {
+    let decided = encryption::decide(ops, call, &put.bucket);
+    async move {
+        let (encrypt, md5) = decided?;
+        body.encrypt = encrypt.map(Box::new);
+        object_lock::of_put(ops, call, &mut put.attributes).await?;
+        // The tags of what is appended to are not those of the request.
+        let is_told = offset_bytes.is_none() && lifecycle::has_rules(ops, call)?;
+        let ending = is_told.then(|| (put.key.clone(), put.attributes.tags.clone()));
+        let result = match offset_bytes {
+            None => put_object::run(ops, put_object::Request { put, body }).await?,
+            Some(offset_bytes) => put_object::append(ops, AppendObject { object: put, offset_bytes }, body).await?,
+        };
+        if call.watch.is_some() {
+            let event = if call.is_form() { EventName::CreatedPost } else { EventName::CreatedPut };
+            let told = notifications::created(event, call.key()?.as_str(), &result);
+            Box::pin(notifications::tell(ops, call, vec![told])).await?;
+        }
+        let mut response = stored(&result);
+        versioning::show(result.version, false, response.headers_mut());
+        if let Some(encryption) = &result.encryption {
+            encryption::show(encryption, md5, true, response.headers_mut());
+        }
+        answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
+        if let Some((key, tags)) = ending {
+            let object = (&key, result.size, result.modified_ms);
+            lifecycle::show_expiration(ops, call, object, &tags, response.headers_mut())?;
+        }
+        Ok(response)
     }
-    let mut response = stored(&result);
-    versioning::show(result.version, false, response.headers_mut());
-    if let Some(encryption) = &result.encryption {
-        encryption::show(encryption, md5, true, response.headers_mut());
-    }
-    answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
-    if let Some((key, tags)) = ending {
-        let object = (&key, result.size, result.modified_ms);
-        lifecycle::show_expiration(ops, call, object, &tags, response.headers_mut())?;
-    }
-    Ok(response)
 }
 
 /// Tag and checksums of what was stored.
@@ -111,9 +114,9 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
 }
 
 /// HeadObject.
-pub(super) async fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+pub(super) fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let (request, shown) = asked(ops, call)?;
-    let found = get_object::head(ops, request).await?;
+    let found = get_object::head(ops, &request)?;
     let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
     versioning::show(version, false, response.headers_mut());

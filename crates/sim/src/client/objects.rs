@@ -323,7 +323,7 @@ impl Client<'_> {
             let (bucket, name) = world.keys[key].clone();
             (world.tick(), key, GetObject::whole(bucket, name))
         };
-        match self.store.head_object(request).await {
+        match self.store.head_object(&request) {
             Ok(head) => self.saw_tag(key, called, &head.info.etag.to_string(), head.info.size),
             Err(StoreError::NoSuchKey) => self.saw(key, called, None),
             Err(StoreError::NoSuchBucket) => self.world().saw_bucket_of(key, called, false),

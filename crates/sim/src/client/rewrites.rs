@@ -21,7 +21,7 @@ impl Client<'_> {
             let mut world = self.world();
             (world.tick(), world.keys[key].clone())
         };
-        match self.store.head_object(GetObject::whole(bucket, name)).await {
+        match self.store.head_object(&GetObject::whole(bucket, name)) {
             Ok(head) => {
                 let etag = head.info.etag.to_string();
                 self.saw_tag(key, called, &etag, head.info.size);

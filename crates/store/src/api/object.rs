@@ -111,7 +111,7 @@ pub struct PartInfo {
 #[derive(Debug)]
 pub struct ObjectRead {
     /// The object.
-    pub info: ObjectInfo,
+    pub info: Box<ObjectInfo>,
     /// The range that was asked for, resolved; nothing when the whole object was asked for, and for a part without bytes.
     pub range: Option<ByteRange>,
     /// Number of bytes of the body.

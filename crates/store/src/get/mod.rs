@@ -27,13 +27,11 @@ impl Store {
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`, `Corrupt`, `Busy`.
-    pub async fn get_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
+    pub fn get_object(&self, request: GetObject) -> impl Future<Output = Result<ObjectRead, StoreError>> + Send {
         let inner = &self.inner;
-        for _ in 0..ATTEMPTS_MAX {
-            let Some((mut read, bytes)) = inner.begin_read(&request)? else {
-                inner.metrics.read_retries.add(1);
-                continue;
-            };
+        let begun = inner.begin_read_anew(&request);
+        async move {
+            let (mut read, bytes) = begun?;
             match bytes {
                 None => {}
                 Some(Pinned { pieces, pin, bodies: None }) => read.body = stream::open(inner, pieces, pin).await?,
@@ -41,18 +39,17 @@ impl Store {
                     read.body = Box::pin(opened::open(inner, &request, &read.info, bodies, pieces, pin)).await?;
                 }
             }
-            return Ok(read);
+            Ok(read)
         }
-        Err(StoreError::Busy)
     }
 
     /// What [`Store::get_object`] would say, from the index alone; the body is empty.
     ///
     /// # Errors
     /// As [`Store::get_object`], without those of reading.
-    pub async fn head_object(&self, request: GetObject) -> Result<ObjectRead, StoreError> {
+    pub fn head_object(&self, request: &GetObject) -> Result<ObjectRead, StoreError> {
         let mut row = self.inner.require_version(&request.bucket, &request.key, request.version)?.row;
-        self.inner.resolve(&request, &mut row)
+        self.inner.resolve(request, &mut row)
     }
 
     /// What is known about an object, with a page of its parts.
@@ -93,7 +90,18 @@ struct Pinned {
 }
 
 impl Inner {
-    /// What the answer to a read is, with what is left to be read for it; nothing when the object changed meanwhile.
+    /// What the answer to a read is, with what is left to be read for it.
+    fn begin_read_anew(&self, request: &GetObject) -> Result<(ObjectRead, Option<Pinned>), StoreError> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.begin_read(request)? {
+                Some(begun) => return Ok(begun),
+                None => self.metrics.read_retries.add(1),
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// The same; nothing when the object changed meanwhile.
     fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
         let mut found = self.require_version(&request.bucket, &request.key, request.version)?;
         let read = self.resolve(request, &mut found.row)?;
@@ -122,8 +130,13 @@ impl Inner {
         if row.attributes.encryption.is_some() || request.customer.is_some() {
             self.check_customer(&row.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
         }
-        let mut read =
-            ObjectRead { info: info(row), range: None, len: row.size, part: None, body: ObjectStream::empty() };
+        let mut read = ObjectRead {
+            info: Box::new(info(row)),
+            range: None,
+            len: row.size,
+            part: None,
+            body: ObjectStream::empty(),
+        };
         if let Some(part_number) = request.part_number {
             if request.range.is_some() {
                 let message = "Cannot specify both Range header and partNumber query parameter";

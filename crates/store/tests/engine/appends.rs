@@ -157,7 +157,7 @@ async fn checksums_and_tags_are_told_on() {
     }
     // A checksum that the client gives is of what it appends.
     let object = put_request("bucket", "k");
-    let size = store.head_object(GetObject::whole(bucket("bucket"), key("k"))).await.unwrap().info.size;
+    let size = store.head_object(&GetObject::whole(bucket("bucket"), key("k"))).unwrap().info.size;
     let wrong = Checksum::new(ChecksumAlgorithm::Crc32, &[1, 2, 3, 4]).unwrap();
     let body = ObjectBody { checksums: vec![wrong], ..ObjectBody::from_bytes(bytes(1, 10)) };
     let refused = store.append_object(AppendObject { object, offset_bytes: size }, body).await;

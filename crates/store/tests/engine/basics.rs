@@ -1,6 +1,6 @@
 //! Buckets and objects, one at a time.
 
-use gabion_store::{Etag, GetObject, ListBuckets, Owner, RangeRequest, StoreError};
+use gabion_store::{DeleteObject, Etag, GetObject, ListBuckets, Owner, RangeRequest, StoreError};
 
 use crate::harness::*;
 
@@ -45,7 +45,7 @@ async fn head_says_what_put_said() {
     let put = store.put_object(request, body).await.unwrap();
     assert_eq!(put.etag.to_string(), "5d41402abc4b2a76b9719d911017c592");
     assert!(matches!(put.etag, Etag::Md5(_)));
-    let read = store.head_object(GetObject::whole(bucket("bucket"), key("key"))).await.unwrap();
+    let read = store.head_object(&GetObject::whole(bucket("bucket"), key("key"))).unwrap();
     assert_eq!((read.len, read.info.size, read.info.modified_ms), (5, 5, START_MS));
     assert_eq!(read.info.attributes.content_type.as_deref(), Some("text/plain"));
     assert_eq!(read.info.attributes.storage_class, None);
@@ -54,6 +54,18 @@ async fn head_says_what_put_said() {
     assert_eq!(read.info.checksums, put.checksums);
     assert_eq!(put.checksums[0].value, gabion_erasure::crc64(b"hello").to_be_bytes());
     assert_eq!(store.head_bucket(&bucket("bucket")).await.unwrap().region, "mars");
+}
+
+/// A future is copied wherever it is handed on, and a request hands it on several times: what few of them have need of is boxed.
+#[tokio::test]
+async fn futures_of_requests_are_small() {
+    let world = World::new(6, config(4, 2));
+    let store = world.open().await;
+    let put = store.put_object(put_request("bucket", "key"), gabion_store::ObjectBody::from_bytes("hello".into()));
+    let get = store.get_object(GetObject::whole(bucket("bucket"), key("key")));
+    let delete = store.delete_object(bucket("bucket"), DeleteObject::current(key("key")));
+    let sizes = [size_of_val(&put), size_of_val(&get), size_of_val(&delete)];
+    assert!(sizes.iter().zip([2600, 1800, 1900]).all(|(size, most)| *size <= most), "{sizes:?}");
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ impl Copy {
             let got = get(store, BUCKET, name).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!((got.len(), gabion_erasure::crc64(&got)), (expected.bytes, expected.crc64), "{what}");
             let whole = GetObject::whole(bucket(BUCKET), key(name));
-            let info = store.head_object(whole.clone()).await.unwrap().info;
+            let info = store.head_object(&whole).unwrap().info;
             assert_eq!(info.etag.to_string(), expected.tag, "{what}");
             assert_eq!(info.parts_count.unwrap_or(0), expected.parts, "{what}");
             if expected.parts == 0 {
