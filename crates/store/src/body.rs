@@ -103,9 +103,9 @@ pub(crate) fn collect(
 /// What a body has come to when it is at its end.
 #[derive(Default)]
 struct Taken {
-    /// The memory of a small one.
+    /// The memory of one that is not known to be large.
     share: Option<Share>,
-    /// The room that a small one was let in for.
+    /// The room that it was let in for.
     admitted: Option<Admitted>,
     md5: Option<[u8; 16]>,
     /// Where a large one is, what keeps it there, and the room for its record.
@@ -116,7 +116,7 @@ struct Collector<'a> {
     inner: &'a Inner,
     size: u64,
     size_max: u64,
-    /// Bytes that are in memory, to go to the log: those of the body, or the sealed ones.
+    /// Bytes of what is stored (the body, or the sealed one) that were kept in memory.
     kept_bytes: u64,
     /// How many there will be, if that is known.
     stored_length: Option<u64>,

@@ -68,7 +68,7 @@ impl Inner {
         Ok(())
     }
 
-    /// The same for an object of which somebody else holds the lock, or that is large: in a task of its own.
+    /// Stores an object of which somebody else holds the lock, or that is large, in a task of its own.
     async fn store_waiting(
         self: &Arc<Self>,
         mut request: PutObject,

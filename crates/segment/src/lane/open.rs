@@ -243,7 +243,7 @@ impl Core {
     }
 
     /// Length of a shard in which a stripe that takes `stored_bytes` fits beside the reserve.
-    fn shard_bytes_for(&self, stored_bytes: u64, kind: LaneKind, purpose: Purpose) -> u64 {
+    pub(crate) fn shard_bytes_for(&self, stored_bytes: u64, kind: LaneKind, purpose: Purpose) -> u64 {
         let fixed_bytes = shard_header_bytes(self.config.geometry.shards()) + SEAL_BLOCK_BYTES;
         let used_bytes = stored_bytes + fixed_bytes as u64;
         let share = used_bytes.div_ceil(RESERVE_SHARE - 1);

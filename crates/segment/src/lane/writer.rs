@@ -72,6 +72,11 @@ impl Writer {
                 return Position::TooLarge;
             }
         }
+        // What fits in no segment of the usual length needs none to be opened to find that out.
+        if can_split && self.core.shard_bytes_for(stored_bytes, self.kind, self.purpose) > self.core.shard_bytes_full()
+        {
+            return Position::TooLarge;
+        }
         let refusal = match self.core.open_segment(self.kind, self.purpose, whole_bytes).await {
             Ok(open) => {
                 let fits = open.fits(stored_bytes);

@@ -204,6 +204,14 @@ fn a_record_that_is_longer_than_a_segment_gets_a_longer_one() {
         life(async {
             let (log, _) = world.start(&book).await;
             book.verify(&log).await;
+            // A mutation without data finds room where data finds none.
+            for disk in &world.disks {
+                disk.full_at(disk.used_bytes() + (9 << 20));
+            }
+            while put(&log, 300, 100_000).await.is_ok() {}
+            let mut long = record(301, 0);
+            long.mutation = [&long.mutation[..], &[b' '; (1 << 20) - 100]].concat().into();
+            log.commit(long).await.unwrap_or_else(|error| panic!("{geometry}: {error}"));
             for disk in &world.disks {
                 // What is moved leaves a quarter of the reserve.
                 disk.full_at(disk.used_bytes() + world.config.target_reserve_bytes / 4 + (400 << 10));

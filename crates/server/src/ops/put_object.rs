@@ -14,27 +14,27 @@ pub(crate) struct Request {
     pub(crate) body: ObjectBody,
 }
 
-/// Runs it.
+/// Runs it, with a body that [`check_length`] allows.
 ///
 /// # Errors
-/// `NoSuchBucket` and `EntityTooLarge` before the body is read; all that the body or the conditions may fail with.
+/// `NoSuchBucket` before the body is read; all that the body or the conditions may fail with.
 pub(crate) fn run(ops: &Ops, request: Request) -> impl Future<Output = Result<PutResult, S3Error>> + Send {
-    let allowed = check_length(&request.body);
-    // What is too long is not read by the store either.
-    ops.store.put_object(request.put, request.body).map(|put| allowed.and(put.map_err(S3Error::from)))
+    ops.store.put_object(request.put, request.body).map(|put| Ok(put?))
 }
 
-/// Appends a body to an object.
+/// Appends such a body to an object.
 ///
 /// # Errors
 /// As [`run`]; `InvalidWriteOffset`, `TooManyParts`.
 pub(crate) async fn append(ops: &Ops, request: AppendObject, body: ObjectBody) -> Result<PutResult, S3Error> {
-    check_length(&body)?;
     Ok(Box::pin(ops.store.append_object(request, body)).await?)
 }
 
 /// Refuses a body that is too large before it is read.
-pub(super) fn check_length(body: &ObjectBody) -> Result<(), S3Error> {
+///
+/// # Errors
+/// `EntityTooLarge`.
+pub(crate) fn check_length(body: &ObjectBody) -> Result<(), S3Error> {
     match body.length {
         Some(bytes) if bytes > PUT_BYTES_MAX => Err(S3Error::new(S3Code::EntityTooLarge)
             .detail("ProposedSize", bytes.to_string())

@@ -70,6 +70,7 @@ fn store(
         // The tags of what is appended to are not those of the request.
         let is_told = offset_bytes.is_none() && lifecycle::has_rules(ops, call)?;
         let ending = is_told.then(|| (put.key.clone(), put.attributes.tags.clone()));
+        put_object::check_length(&body)?;
         let result = match offset_bytes {
             None => put_object::run(ops, put_object::Request { put, body }).await?,
             Some(offset_bytes) => put_object::append(ops, AppendObject { object: put, offset_bytes }, body).await?,
