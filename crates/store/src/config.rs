@@ -206,7 +206,7 @@ pub struct OpenReport {
     pub stripes_rolled_forward: u64,
     /// Stripes that recovery voided: they were never acknowledged.
     pub stripes_voided: u64,
-    /// Segments with too few shards to be read.
+    /// Segments of which mutations, or all, can not be read: more of their shards are lost, damaged or silent than parity replaces.
     pub segments_unreadable: usize,
     /// Sentences for the operator.
     pub warnings: Vec<String>,

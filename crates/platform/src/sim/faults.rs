@@ -23,18 +23,23 @@ impl FaultPlan {
 
     /// The next `count` reads, of files in part or whole, fail with `kind`.
     pub fn fail_reads(self, count: u32, kind: io::ErrorKind) -> Self {
-        Self { reads: Countdown(Some((count, kind))), ..self }
+        self.fail_reads_after(0, count, kind)
+    }
+
+    /// As [`FaultPlan::fail_reads`], after `passed` reads that do not.
+    pub fn fail_reads_after(self, passed: u32, count: u32, kind: io::ErrorKind) -> Self {
+        Self { reads: Countdown(Some(Failures { passed, left: count, kind })), ..self }
     }
 
     /// The next `count` writes and length changes fail with `kind`.
     pub fn fail_writes(self, count: u32, kind: io::ErrorKind) -> Self {
-        Self { writes: Countdown(Some((count, kind))), ..self }
+        Self { writes: Countdown(Some(Failures { passed: 0, left: count, kind })), ..self }
     }
 
     /// The next `count` syncs, of files or directories, fail with `kind`; a durable write has one, a file written
     /// whole two.
     pub fn fail_syncs(self, count: u32, kind: io::ErrorKind) -> Self {
-        Self { syncs: Countdown(Some((count, kind))), ..self }
+        Self { syncs: Countdown(Some(Failures { passed: 0, left: count, kind })), ..self }
     }
 
     /// The disk answers nothing any more, or does so again.
@@ -69,15 +74,27 @@ impl FaultPlan {
 
 /// How many more operations of one sort fail, and how.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Countdown(Option<(u32, io::ErrorKind)>);
+pub(super) struct Countdown(Option<Failures>);
+
+#[derive(Debug, Clone, Copy)]
+struct Failures {
+    /// Operations that come before.
+    passed: u32,
+    left: u32,
+    kind: io::ErrorKind,
+}
 
 impl Countdown {
     /// Fails if one of the failures is left.
     pub(super) fn step(&mut self) -> io::Result<()> {
         match &mut self.0 {
-            Some((left, kind)) if *left > 0 => {
-                *left -= 1;
-                Err(io::Error::new(*kind, "injected fault"))
+            Some(failures) if failures.passed > 0 => {
+                failures.passed -= 1;
+                Ok(())
+            }
+            Some(failures) if failures.left > 0 => {
+                failures.left -= 1;
+                Err(io::Error::new(failures.kind, "injected fault"))
             }
             _ => Ok(()),
         }

@@ -9,7 +9,7 @@ use gabion_platform::Durable;
 use gabion_types::limits::BLOCK_BYTES;
 
 use crate::core::Core;
-use crate::degraded::GatherError;
+use crate::degraded::{Failed, GatherError};
 use crate::error::LogError;
 use crate::format::{ChunkHeader, StripeShape};
 use crate::media::ChunkError;
@@ -43,24 +43,35 @@ pub(super) async fn rewrite_chunk(core: &Core, info: &SegmentInfo, header: &Chun
     put_header(core, info, header).await
 }
 
-/// Rebuilds the chunk on `shard` from the chunks of `valid` (by shard, `k` at least) and writes it durably.
+/// Why a chunk was not rebuilt.
+pub(super) enum NotRebuilt {
+    /// Chunks that were good could not be read again, and too few are left.
+    TooFew(Vec<Failed>),
+    /// It can not be written, or there is no memory or descriptor for it.
+    Failed(LogError),
+}
+
+impl From<LogError> for NotRebuilt {
+    fn from(error: LogError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Rebuilds the chunk on `shard` from the chunks of `valid` (by shard, `k` at least) and writes it durably; its header.
 pub(super) async fn rebuild_chunk(
     core: &Core,
     info: &SegmentInfo,
     shape: &StripeShape,
     valid: &[Option<Arc<ChunkHeader>>],
     shard: usize,
-) -> Result<(), LogError> {
+) -> Result<ChunkHeader, NotRebuilt> {
     let mut header = ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: Vec::new() };
     let codec = core.media.codec(info.geometry);
     for range in pieces(shape.payload_bytes(shard)) {
         let have = match core.media.gather(info, shape, valid, shard, range.clone()).await {
             Ok(have) => have,
-            Err(GatherError::Busy) => return Err(LogError::Busy),
-            Err(GatherError::TooFew { have, failed }) => {
-                let what = format!("stripe {}", shape.stripe_index);
-                return Err(core.media.too_few(info, &what, have, info.geometry.data(), &failed).await);
-            }
+            Err(GatherError::Busy) => return Err(LogError::Busy.into()),
+            Err(GatherError::TooFew { failed, .. }) => return Err(NotRebuilt::TooFew(failed)),
         };
         let have: Vec<(usize, &[u8])> = have.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
         let mut rebuilt = vec![0; range.len()];
@@ -70,7 +81,8 @@ pub(super) async fn rebuild_chunk(
         header.block_crcs.extend(rebuilt.chunks(BLOCK_BYTES).map(crc64));
         put(core, info, &header, range, rebuilt.into()).await?;
     }
-    put_header(core, info, &header).await
+    put_header(core, info, &header).await?;
+    Ok(header)
 }
 
 /// Writes a piece of a chunk's payload, not yet durably; after the last one come the zeros up to the chunk's end.

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use gabion_types::{SegmentId, Seq};
 
 use super::listing::Listing;
-use super::roll_forward::{check_chunk, rebuild_chunk, rewrite_chunk};
+use super::roll_forward::{NotRebuilt, check_chunk, rebuild_chunk, rewrite_chunk};
 use super::shards::{Head, Headers, Shards};
 use super::{Outcome, Walked, write_seals};
 use crate::applier::RecordBody;
@@ -229,20 +229,24 @@ impl Walk<'_> {
         headers: Vec<Option<Arc<ChunkHeader>>>,
         out_of_sight: Vec<bool>,
     ) -> Result<Step, LogError> {
-        let (valid, out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
-        if valid.iter().flatten().count() < self.shards.info.geometry.data() {
-            return match self.seal_beyond(&shape).await {
-                // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
-                Some(seal) => {
-                    self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
-                    Ok(Step::Sealed(seal))
-                }
-                None => Ok(self.end_or_unclear(out_of_sight, true)),
-            };
+        let (valid, mut out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
+        if self.are_enough(&valid) && self.complete(&shape, valid.clone(), &mut out_of_sight).await {
+            self.last = valid;
+            return Ok(Step::Stripe(shape));
         }
-        self.complete(&shape, &valid, &out_of_sight).await;
-        self.last = valid;
-        Ok(Step::Stripe(shape))
+        match self.seal_beyond(&shape).await {
+            // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
+            Some(seal) => {
+                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+                Ok(Step::Sealed(seal))
+            }
+            None => Ok(self.end_or_unclear(out_of_sight, true)),
+        }
+    }
+
+    /// Whether these chunks give back all of their stripe.
+    fn are_enough(&self, valid: &[Option<Arc<ChunkHeader>>]) -> bool {
+        valid.iter().flatten().count() >= self.shards.info.geometry.data()
     }
 
     /// Checks the chunks whose headers are given; what is not valid is taken out, and what can not be read is marked.
@@ -267,18 +271,33 @@ impl Walk<'_> {
         (valid, out_of_sight)
     }
 
-    /// Rebuilds the chunks of a stripe that are not valid, where their shard can be written.
-    async fn complete(&mut self, shape: &StripeShape, valid: &[Option<Arc<ChunkHeader>>], out_of_sight: &[bool]) {
+    /// Rebuilds the chunks of a stripe that are not valid, where their shard can be written. Whether the stripe can be had: of chunks that were
+    /// valid just now some may not be readable again, and what can not be completed on their account must not count, since a replay would not find it.
+    async fn complete(
+        &mut self,
+        shape: &StripeShape,
+        mut valid: Vec<Option<Arc<ChunkHeader>>>,
+        out_of_sight: &mut [bool],
+    ) -> bool {
         let (core, info) = (self.core, &self.shards.info);
-        let mut torn = false;
-        for shard in (0..valid.len()).filter(|&shard| valid[shard].is_none() && !out_of_sight[shard]) {
-            torn = true;
-            if let Err(error) = rebuild_chunk(core, info, shape, valid, shard).await {
-                tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
-                core.media.ask_repair(info.id, shard);
+        let missing: Vec<usize> = (0..valid.len()).filter(|&at| valid[at].is_none() && !out_of_sight[at]).collect();
+        for &shard in &missing {
+            match rebuild_chunk(core, info, shape, &valid, shard).await {
+                Ok(header) => valid[shard] = Some(Arc::new(header)),
+                Err(NotRebuilt::TooFew(failed)) => {
+                    for (shard, error) in failed {
+                        out_of_sight[shard] |= !matches!(error, ChunkError::Corrupt(_));
+                    }
+                    return false;
+                }
+                Err(NotRebuilt::Failed(error)) => {
+                    tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
+                    core.media.ask_repair(info.id, shard);
+                }
             }
         }
-        self.rolled_forward += u64::from(torn);
+        self.rolled_forward += u64::from(!missing.is_empty());
+        true
     }
 
     /// The segment ends at the position, unless more than `m` shards are out of sight: one of them may tell otherwise.
@@ -343,12 +362,10 @@ impl Walk<'_> {
         let heads = self.shards.heads(self.core, shape.stripe_offset).await;
         let out_of_sight = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
         let headers = heads.into_iter().map(|head| if let Head::Chunk(header) = head { Some(header) } else { None });
-        let (valid, out_of_sight) = self.check_chunks(&shape, headers.collect(), out_of_sight).await;
-        if valid.iter().flatten().count() < self.shards.info.geometry.data() {
+        let (valid, mut out_of_sight) = self.check_chunks(&shape, headers.collect(), out_of_sight).await;
+        if !self.are_enough(&valid) || !self.complete(&shape, valid, &mut out_of_sight).await {
             self.damage = Some(format!("too many chunks of stripe {} are lost or out of sight", shape.stripe_index));
-            return;
         }
-        self.complete(&shape, &valid, &out_of_sight).await;
     }
 
     /// The stripe at the position, from the shard that showed the last one, or else from any.

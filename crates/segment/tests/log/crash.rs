@@ -1,8 +1,10 @@
 //! Power loss and process death at any moment: what was acknowledged is there, what was not is there whole or not at all.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
+use gabion_platform::FaultPlan;
 use gabion_segment::{Committed, LogError, Seal};
 use gabion_types::Extent;
 use parking_lot::Mutex;
@@ -203,6 +205,45 @@ fn the_loss_of_m_targets_with_the_crash_loses_nothing_and_voids_stay_void() {
         rolled_forward > 0 && voided > 0,
         "{rolled_forward} rolled forward, {voided} voided: the test tests nothing"
     );
+}
+
+/// A stripe of which as many chunks are left as it takes, one of them on a target that fails one read, or all from one on: at each in turn, so also
+/// between the check and the completion. Whatever recovery makes of the stripe, the replay after it finds the same, and so does every later one.
+#[test]
+fn a_chunk_that_can_not_be_read_again_does_not_complete_a_stripe() {
+    let (mut completed, mut voided) = (0, 0);
+    for (passed, failing) in (0..40).flat_map(|passed| [(passed, 1), (passed, u32::MAX)]) {
+        let context = format!("after {passed} reads {failing} fail");
+        let mut world = World::new("2+1", 1);
+        let torn = life(async {
+            let (log, _) = world.start(&Arc::default()).await;
+            put(&log, 1, 5000).await.unwrap();
+            put(&log, 2, 6000).await.unwrap().extents[0].clone()
+        });
+        world.kill();
+        world.rot(&torn, 2, 0);
+        let (disk, _) = world.find(&format!("{}.000", torn.segment)).unwrap();
+        disk.inject(FaultPlan::new().fail_reads_after(passed, failing, ErrorKind::Other));
+        let book = Arc::new(Book::default());
+        let seen = life(async {
+            let (log, recovery) = world.open(vec![]).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            book.replay(&log, &recovery).await;
+            assert!(recovery.unreadable.is_empty(), "{context}: {:?}", recovery.unreadable);
+            completed += recovery.rolled_forward;
+            voided += recovery.voided;
+            book.mutations().into_values().collect::<Vec<_>>()
+        });
+        assert!(seen.iter().any(|text| text == "put 1 5000"), "{context}: {seen:?}");
+        world.kill();
+        world.disks.iter().for_each(|disk| disk.fail_reads(0, ErrorKind::Other));
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, _) = world.start(&rebuilt).await;
+            rebuilt.verify(&log).await;
+            assert_eq!(rebuilt.mutations().into_values().collect::<Vec<_>>(), seen, "{context}");
+        });
+    }
+    assert!(completed > 0 && voided > 1, "{completed} completed, {voided} voided: the test tests nothing");
 }
 
 #[test]

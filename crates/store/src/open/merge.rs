@@ -10,7 +10,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
 use gabion_segment::{AppliedRecord, AppliedStripe, Log, LogError, MutationStream};
@@ -40,7 +40,7 @@ pub(super) struct Merge<'a> {
     cursors: BinaryHeap<Reverse<Cursor>>,
     loaded: usize,
     bytes_done: u64,
-    lost: Vec<SegmentId>,
+    lost: BTreeMap<SegmentId, String>,
     is_silent: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Merge<'a> {
                 loaded: None,
             })
         });
-        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0, lost: Vec::new(), is_silent: false }
+        Self { log, cursors: cursors.collect(), loaded: 0, bytes_done: 0, lost: BTreeMap::new(), is_silent: false }
     }
 
     /// Bytes of the segments that were read to their end.
@@ -89,10 +89,8 @@ impl<'a> Merge<'a> {
         self.bytes_done
     }
 
-    /// Segments of which some stripes could not be read.
-    pub(super) fn lost(mut self) -> Vec<SegmentId> {
-        self.lost.sort_unstable();
-        self.lost.dedup();
+    /// Segments of which some stripes could not be read, with what was wrong with the first.
+    pub(super) fn lost(self) -> BTreeMap<SegmentId, String> {
         self.lost
     }
 
@@ -137,9 +135,7 @@ impl<'a> Merge<'a> {
                 Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. } | LogError::NotFound(_))) => {
                     tracing::error!(%error, "mutations are missing: more targets are lost, damaged or silent than parity replaces");
                     self.is_silent |= matches!(error, LogError::Unreadable { .. });
-                    if self.lost.last() != Some(&cursor.source.segment) {
-                        self.lost.push(cursor.source.segment);
-                    }
+                    self.lost.entry(cursor.source.segment).or_insert_with(|| error.to_string());
                     // What a stripe lost, those behind it still have.
                     if cursor.loaded.is_none() {
                         break;

@@ -14,7 +14,7 @@ use gabion_metadata::{
     Index, IndexError, ScanRange, Table,
     rows::{SegmentRow, SegmentState},
 };
-use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery};
+use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery, UnreadableSegment};
 use gabion_types::SegmentId;
 
 use crate::{
@@ -223,17 +223,19 @@ async fn catch_up(
 ) -> Result<(Opened, OpenReport), StoreError> {
     let was_lost = opened.is_lost();
     let Opened { index, log, apply, recovery, state, .. } = &opened;
-    let mutations_replayed = replay::replay(log, &**index, apply, recovery, state.clone(), progress).await?;
-    let unreadable = recovery.unreadable.iter().map(|segment| format!("segment {}: {}", segment.id, segment.detail));
+    let replayed = replay::replay(log, &**index, apply, recovery, state.clone(), progress).await?;
+    let mut unreadable = replayed.lost;
+    let sentence = |segment: &UnreadableSegment| (segment.id, format!("segment {}: {}", segment.id, segment.detail));
+    unreadable.extend(recovery.unreadable.iter().map(sentence));
     let report = OpenReport {
         index_rebuilt: rebuilt.distrust.or_else(|| was_lost.then(|| NO_INDEX.into())),
         rows_restored: rebuilt.rows_restored,
-        mutations_replayed,
+        mutations_replayed: replayed.mutations,
         segments: apply.with_segments(|segments| segments.iter().count()),
         stripes_rolled_forward: recovery.rolled_forward,
         stripes_voided: recovery.voided,
-        segments_unreadable: recovery.unreadable.len(),
-        warnings: recovery.warnings.iter().cloned().chain(unreadable).collect(),
+        segments_unreadable: unreadable.len(),
+        warnings: recovery.warnings.iter().cloned().chain(unreadable.into_values()).collect(),
     };
     log.observe_seq(recovery.max_seq);
     Ok((opened, report))

@@ -3,6 +3,8 @@
 //! The index says, in the same commit as the rows, how far it got: per segment between replays, by the merge's position in
 //! the middle of one. So every mutation is applied exactly once, whenever the process ends.
 
+use std::collections::BTreeMap;
+
 use gabion_metadata::{Index, rows::SegmentState};
 use gabion_segment::{AppliedRecord, LaneKind, Log, RecoveredSegment, Recovery};
 use gabion_types::{SegmentId, Seq};
@@ -18,7 +20,14 @@ const BATCH_MUTATIONS: usize = 1000;
 /// Bytes of mutations in one index commit.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Replays what the index lacks; returns the number of mutations.
+/// What a replay came to.
+pub(super) struct Replayed {
+    pub mutations: u64,
+    /// Segments of which mutations could not be read, and why.
+    pub lost: BTreeMap<SegmentId, String>,
+}
+
+/// Replays what the index lacks.
 pub(super) async fn replay(
     log: &Log,
     index: &dyn Index,
@@ -26,15 +35,15 @@ pub(super) async fn replay(
     recovery: &Recovery,
     before: State,
     progress: &dyn Progress,
-) -> Result<u64, StoreError> {
+) -> Result<Replayed, StoreError> {
     let state = begin(log, apply, recovery, &before)?;
-    let (replayed, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
+    let (mutations, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, replaying: None, ..state };
-    done.unreadable.extend(&lost);
+    done.unreadable.extend(lost.keys());
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
             // What could not be read stays unsealed: it is looked at again, and seen, when it can be.
-            for segment in recovery.segments.iter().filter(|segment| !lost.contains(&segment.info.id)) {
+            for segment in recovery.segments.iter().filter(|segment| !lost.contains_key(&segment.info.id)) {
                 overlay.segment_sealed(segment.info.id, &segment.seal, 0);
             }
             done.store(overlay);
@@ -45,7 +54,7 @@ pub(super) async fn replay(
     if !done.unreadable.is_empty() {
         apply.note_unreadable(is_silent || log.reads_failed() || log.lacks_targets());
     }
-    Ok(replayed)
+    Ok(Replayed { mutations, lost })
 }
 
 /// Makes rows for the segments that are found, so that live bytes have a place, and forgets those that are gone.
@@ -91,7 +100,7 @@ async fn merge(
     recovery: &Recovery,
     state: &State,
     progress: &dyn Progress,
-) -> Result<(u64, Vec<SegmentId>, bool), StoreError> {
+) -> Result<(u64, BTreeMap<SegmentId, String>, bool), StoreError> {
     let is_needed = |segment: &&RecoveredSegment| {
         let is_open = apply.with_segments(|segments| {
             segments.get(segment.info.id).is_some_and(|segment| segment.row.state != SegmentState::Freeing)
