@@ -218,7 +218,7 @@ fn a_chunk_that_can_not_be_read_again_does_not_complete_a_stripe() {
         let torn = life(async {
             let (log, _) = world.start(&Arc::default()).await;
             put(&log, 1, 5000).await.unwrap();
-            put(&log, 2, 6000).await.unwrap().extents[0].clone()
+            put(&log, 2, 6000).await.unwrap().extents[0]
         });
         world.kill();
         world.rot(&torn, 2, 0);
