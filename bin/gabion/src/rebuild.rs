@@ -91,7 +91,7 @@ fn warn(report: &OpenReport) {
     if report.segments_unreadable > 0 {
         tracing::error!(
             segments = report.segments_unreadable,
-            "segments have too few shards left to be read; what only they hold is not in the index"
+            "segments can not be read, or not all of them; what only they hold is not in the index"
         );
     }
 }

@@ -409,7 +409,10 @@ fn log_report(report: &OpenReport) {
         tracing::warn!(%reason, "the index was rebuilt from the segments");
     }
     if report.segments_unreadable > 0 {
-        tracing::error!(segments = report.segments_unreadable, "segments have too few shards left to be read");
+        tracing::error!(
+            segments = report.segments_unreadable,
+            "segments can not be read, or not all of them: more of their shards are lost, damaged or silent than parity replaces"
+        );
     }
     tracing::info!(
         segments = report.segments,

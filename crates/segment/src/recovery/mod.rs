@@ -1,7 +1,7 @@
 //! What was found on the targets when the log was opened, and how it was made whole.
 //!
 //! Every segment that the index does not know as sealed is walked, completed or cut, and sealed before the log is open: from then
-//! on nothing is ever appended to it. A stripe with `k` valid chunks is completed; one with fewer was never acknowledged and is
+//! on nothing is ever appended to it. A stripe with `k` valid chunks is completed; one with fewer, and nothing behind it, was never acknowledged and is
 //! void, which its seal records. A void is never decided with more than `m` shards out of sight.
 
 mod copies;

@@ -230,8 +230,16 @@ impl Walk<'_> {
         out_of_sight: Vec<bool>,
     ) -> Result<Step, LogError> {
         let (valid, mut out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
-        if self.are_enough(&valid) && self.complete(&shape, valid.clone(), &mut out_of_sight).await {
+        let are_enough = self.are_enough(&valid);
+        if are_enough && self.complete(&shape, valid.clone(), &mut out_of_sight).await {
             self.last = valid;
+            return Ok(Step::Stripe(shape));
+        }
+        // What was relaxed may be torn though more was written behind it.
+        if (are_enough || !self.shards.relaxed) && self.is_followed(&shape).await {
+            if !are_enough {
+                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+            }
             return Ok(Step::Stripe(shape));
         }
         match self.seal_beyond(&shape).await {
@@ -242,6 +250,16 @@ impl Walk<'_> {
             }
             None => Ok(self.end_or_unclear(out_of_sight, true)),
         }
+    }
+
+    /// Whether anything lies behind a stripe. Stripes are written one after the other: then this one was acknowledged, unless writers do not wait for the drives; and what is
+    /// behind it must not be cut off with it.
+    async fn is_followed(&self, shape: &StripeShape) -> bool {
+        let heads = self.shards.heads(self.core, shape.next_offset()).await;
+        heads.iter().any(|head| match head {
+            Head::Chunk(header) => header.shape.stripe_index == shape.stripe_index + 1,
+            head => matches!(head, Head::Seal(_)),
+        })
     }
 
     /// Whether these chunks give back all of their stripe.
@@ -271,8 +289,8 @@ impl Walk<'_> {
         (valid, out_of_sight)
     }
 
-    /// Rebuilds the chunks of a stripe that are not valid, where their shard can be written. Whether the stripe can be had: of chunks that were
-    /// valid just now some may not be readable again, and what can not be completed on their account must not count, since a replay would not find it.
+    /// Rebuilds the chunks of a stripe that are not valid, where their shard can be written. Whether the stripe could be had: of chunks that were
+    /// valid just now some may not be readable again. What can not be completed on their account must not count if it is the last: a replay would not find it, and a later one might.
     async fn complete(
         &mut self,
         shape: &StripeShape,
@@ -288,6 +306,7 @@ impl Walk<'_> {
                     for (shard, error) in failed {
                         out_of_sight[shard] |= !matches!(error, ChunkError::Corrupt(_));
                     }
+                    missing.iter().for_each(|&shard| core.media.ask_repair(info.id, shard));
                     return false;
                 }
                 Err(NotRebuilt::Failed(error)) => {
@@ -363,9 +382,12 @@ impl Walk<'_> {
         let out_of_sight = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
         let headers = heads.into_iter().map(|head| if let Head::Chunk(header) = head { Some(header) } else { None });
         let (valid, mut out_of_sight) = self.check_chunks(&shape, headers.collect(), out_of_sight).await;
-        if !self.are_enough(&valid) || !self.complete(&shape, valid, &mut out_of_sight).await {
+        if !self.are_enough(&valid) {
             self.damage = Some(format!("too many chunks of stripe {} are lost or out of sight", shape.stripe_index));
+            return;
         }
+        // It counts in any case: what is not completed now is repaired.
+        self.complete(&shape, valid, &mut out_of_sight).await;
     }
 
     /// The stripe at the position, from the shard that showed the last one, or else from any.
