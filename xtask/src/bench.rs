@@ -16,13 +16,14 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
     cargo::{build_release, cargo},
     http::{get, sample_sum},
-    process::{output, run as run_command},
+    process::{output, run as run_command, signal},
     summary::say,
 };
 
@@ -310,6 +311,17 @@ impl Server {
             thread::sleep(Duration::from_millis(100));
         }
         bail!("the server was not ready within a minute")
+    }
+
+    /// Ends it as an operator does, so that it leaves nothing undone.
+    ///
+    /// # Errors
+    /// When it can not be told, or ends with an error.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        signal(&self.child, Signal::TERM)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server ended: {status}");
+        Ok(())
     }
 
     fn load(&self, program: &Path, load: &Load, arguments: &[&str]) -> anyhow::Result<Figures> {

@@ -10,6 +10,7 @@ mod clients;
 mod fuzz;
 mod http;
 mod process;
+mod release;
 mod s3_tests;
 mod sim;
 mod steps;
@@ -37,6 +38,9 @@ cargo xtask COMMAND [ARGUMENTS]
   clients [PYTEST ARGS]   the AWS SDKs for Python, Rust, Java and JavaScript, and the tools that people use (docs/TESTING.md)
   deny                    cargo deny: licenses and advisories (skipped with a message where it is not installed)
 
+  release [--dir DIRECTORY]
+                          the program to install, built for what a server does most: with counters, loaded in DIRECTORY, and built again
+
   s3-tests SUITE [--defaults] [PYTEST ARGS]
                           Ceph's conformance suite, from a clone of it (docs/CONFORMANCE.md)
 
@@ -62,15 +66,8 @@ fn main() -> ExitCode {
             say(HELP);
             return ExitCode::SUCCESS;
         }
-        "bench" => {
-            return match bench::run(rest) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    say(&format!("error: {error:#}"));
-                    ExitCode::FAILURE
-                }
-            };
-        }
+        "bench" => return chore(bench::run(rest)),
+        "release" => return chore(release::run_all(rest)),
         "s3-tests" => {
             let mut summary = Summary::default();
             summary.run("s3-tests", |tally| s3_tests::run_suite(rest, tally));
@@ -89,4 +86,15 @@ fn main() -> ExitCode {
         summary.run(step.name(), |tally| step.run(rest, tally));
     }
     summary.finish()
+}
+
+/// How a command ends that is no step of CI.
+fn chore(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -3,10 +3,11 @@
 use std::{
     io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::summary::say;
 
@@ -60,6 +61,14 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
         bail!("{} failed: {}\n{}", shown(command), output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Sends a signal to a child that was not waited for yet.
+///
+/// # Errors
+/// When it can not be told.
+pub(crate) fn signal(child: &Child, signal: Signal) -> anyhow::Result<()> {
+    kill_process(Pid::from_child(child), signal).with_context(|| format!("telling process {} to end", child.id()))
 }
 
 /// Whether a program of this name can be started.

@@ -14,12 +14,13 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{Figures, Load, Server};
 use crate::{
     http::{get, sample_sum},
-    process::output,
+    process::{output, signal},
     summary::say,
 };
 
@@ -194,7 +195,7 @@ impl Bench<'_> {
         let gets = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("starting the gets")?;
         let done = wait_until(|| Ok(sample_sum(&server.metrics()?, GETS_BEGUN, "") > before)).and_then(|()| work());
         // The first SIGINT has it report what it measured so far.
-        output(Command::new("kill").args(["-INT", &gets.id().to_string()]))?;
+        signal(&gets, Signal::INT)?;
         let report = gets.wait_with_output().context("waiting for the gets")?;
         let report = String::from_utf8(report.stdout).context("the report of the gets")?;
         Ok((done?, Some(Figures::read(&report)?)))
