@@ -116,7 +116,7 @@ fn first_figures(options: &Options) -> anyhow::Result<()> {
     let program = build_release()?;
     let place = options.directory.join(format!("gabion-first-figures-{}", std::process::id()));
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let servers = [Server::start(&program, &place, "4+2", 6)?, Server::start(&program, &place, "1+0", 1)?];
+    let servers = [Server::start(&program, &place, "4+2", 6, &[])?, Server::start(&program, &place, "1+0", 1, &[])?];
     let timed = timed_table(options, &program, &servers);
     let counted = timed.and_then(|timed| Ok(timed + "\n" + &counted_table(&program, &servers)?));
     drop(servers);
@@ -260,13 +260,20 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(program: &Path, place: &Path, geometry: &'static str, targets: usize) -> anyhow::Result<Self> {
+    /// Starts on so many directories that it makes, in one of the geometry's name.
+    pub(crate) fn start(
+        program: &Path,
+        place: &Path,
+        geometry: &'static str,
+        targets: usize,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
         let directory = place.join(geometry);
         let targets: Vec<PathBuf> = (0..targets).map(|index| directory.join(format!("target{index}"))).collect();
         for target in &targets {
-            fs::create_dir_all(target)?;
+            fs::create_dir_all(target).with_context(|| target.display().to_string())?;
         }
-        Self::open(program, place, geometry, targets, &[])
+        Self::open(program, place, geometry, targets, arguments)
     }
 
     /// Starts on targets that there are.

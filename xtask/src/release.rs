@@ -133,11 +133,7 @@ fn keep(program: &Path, copy: &Path) -> anyhow::Result<PathBuf> {
 /// Puts all loads on the program. It writes its counts when it ends: client and server alike.
 fn load(program: &Path, directory: &Path) -> anyhow::Result<()> {
     let place = directory.join(format!("gabion-release-{}", std::process::id()));
-    let targets: Vec<PathBuf> = (0..TARGETS).map(|index| place.join(format!("target{index}"))).collect();
-    for target in &targets {
-        fs::create_dir_all(target).with_context(|| target.display().to_string())?;
-    }
-    let loaded = Server::open(program, &place, GEOMETRY, targets, &[]).and_then(|server| {
+    let loaded = Server::start(program, &place, GEOMETRY, TARGETS, &[]).and_then(|server| {
         for load in LOADS {
             let mut command = Command::new(program);
             command.arg("bench").args(load.split(' ')).args(["--warmup", "0s", "--endpoint", &server.endpoint]);
@@ -145,8 +141,9 @@ fn load(program: &Path, directory: &Path) -> anyhow::Result<()> {
         }
         server.stop()
     });
-    fs::remove_dir_all(&place)?;
-    loaded
+    let removed = fs::remove_dir_all(&place);
+    loaded?;
+    removed.with_context(|| place.display().to_string())
 }
 
 /// The files of a directory; an error when there are none.

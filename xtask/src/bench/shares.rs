@@ -106,12 +106,7 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<()> 
 
 /// A release server on six directories of its own.
 pub(super) fn serve(program: &Path, place: &Path, durability: &str) -> anyhow::Result<Server> {
-    let place = place.join(durability);
-    let targets: Vec<PathBuf> = (0..TARGETS).map(|index| place.join(format!("target{index}"))).collect();
-    for target in &targets {
-        fs::create_dir_all(target)?;
-    }
-    Server::open(program, &place, GEOMETRY, targets, &["--durability", durability])
+    Server::start(program, &place.join(durability), GEOMETRY, TARGETS, &["--durability", durability])
 }
 
 fn met(met: bool) -> &'static str {

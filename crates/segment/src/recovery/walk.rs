@@ -231,15 +231,13 @@ impl Walk<'_> {
     ) -> Result<Step, LogError> {
         let (valid, mut out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
         let are_enough = self.are_enough(&valid);
-        if are_enough && self.complete(&shape, valid.clone(), &mut out_of_sight).await {
-            self.last = valid;
-            return Ok(Step::Stripe(shape));
-        }
+        let is_whole = are_enough && self.complete(&shape, valid.clone(), &mut out_of_sight).await;
         // What was relaxed may be torn though more was written behind it.
-        if (are_enough || !self.shards.relaxed) && self.is_followed(&shape).await {
+        if is_whole || ((are_enough || !self.shards.relaxed) && self.is_followed(&shape).await) {
             if !are_enough {
                 self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
             }
+            self.last = valid;
             return Ok(Step::Stripe(shape));
         }
         match self.seal_beyond(&shape).await {
