@@ -134,9 +134,12 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     rounds.resize_with(actions.len() * width, Vec::new);
     let progress = Progress::new("measuring", Whole::Operations(u64::from(args.rounds) * rounds.len() as u64));
     let mut measured = Ok(());
-    'rounds: for _ in 0..args.rounds {
+    'rounds: for round in 0..args.rounds as usize {
         for (row, action) in actions.iter().enumerate() {
-            for (column, subject) in subjects.iter_mut().enumerate() {
+            for turn in 0..width {
+                // What one leaves behind (caches, writes under way) is not always met by the same one.
+                let column = (round + turn) % width;
+                let subject = &mut subjects[column];
                 if STOP.load(Ordering::Relaxed) {
                     measured = Err(anyhow!("stopped before all was measured; what was written is removed"));
                     break 'rounds;

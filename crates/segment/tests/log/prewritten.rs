@@ -221,7 +221,8 @@ fn long_stripes_and_those_that_nobody_waits_for_have_none() {
                 match what {
                     "of large objects" => drop(append(&log, name, 3000).await.unwrap()),
                     "of many records" => {
-                        let puts = (0..9).map(|number| put(&log, name * 9 + number, 100));
+                        let many = world.config.prewrite_records_max as u64 + 1;
+                        let puts = (0..many).map(|number| put(&log, name * many + number, 100));
                         assert!(join_all(puts).await.iter().all(Result::is_ok));
                     }
                     _ => drop(put(&log, name, len).await.unwrap()),
