@@ -29,6 +29,7 @@ use crate::{
     apply::Apply,
     compact::{self, Compacted, Compaction, Pace},
     free::{self, Frees},
+    get::known::KnownRows,
     holdback::{Admitted, Holdback},
     holds::Holds,
     in_flight::{InFlight, Kept, MissingMd5},
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub apply: Arc<Apply>,
     pub locks: Locks,
     pub holds: Arc<Holds>,
+    /// Rows that reads have decoded.
+    pub known_rows: KnownRows,
     /// MD5s of the bodies that arrive, and of small ones that have arrived.
     pub md5s: Md5s,
     pub late_md5s: Arc<LateMd5s>,
@@ -262,6 +265,7 @@ impl Store {
             apply,
             holds,
             md5s: Md5s::default(),
+            known_rows: KnownRows::default(),
             late_md5s: Arc::default(),
             stop,
         };

@@ -82,9 +82,27 @@ impl Inner {
         key: &ObjectKey,
         look: impl FnOnce(&[u8]) -> Result<Option<Value>, IndexError>,
     ) -> Result<Located, StoreError> {
+        let (row_key, value) = self.current_row(bucket, key, look)?;
+        Located::new(Table::Object, row_key, value)
+    }
+
+    /// The row of the current object under a key, and its own key.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`, `NoSuchKey`, `DeleteMarker`.
+    pub(crate) fn require_current(&self, bucket: &BucketName, key: &ObjectKey) -> Result<(Vec<u8>, Value), StoreError> {
+        self.current_row(bucket, key, |row_key| self.index.get(Table::Object, row_key))
+    }
+
+    fn current_row(
+        &self,
+        bucket: &BucketName,
+        key: &ObjectKey,
+        look: impl FnOnce(&[u8]) -> Result<Option<Value>, IndexError>,
+    ) -> Result<(Vec<u8>, Value), StoreError> {
         let row_key = keys::object(bucket, key);
         match look(&row_key)? {
-            Some(value) => Located::new(Table::Object, row_key, value),
+            Some(value) => Ok((row_key, value)),
             None => Err(self.no_object(bucket, key)?),
         }
     }

@@ -46,8 +46,8 @@ fn allocations_per_request_are_bounded() {
     println!("future of a request: {future_bytes} bytes");
     assert!(future_bytes <= most, "{future_bytes} bytes, at most {most} were");
     let calls = [
-        ("HeadObject", s3.head("/bkt/key"), (19, 7000)),
-        ("GetObject of 4 KiB", s3.get("/bkt/key"), (30, 14_500)),
+        ("HeadObject", s3.head("/bkt/key"), (15, 6100)),
+        ("GetObject of 4 KiB", s3.get("/bkt/key"), (26, 13_600)),
         ("PutObject of 4 KiB, signed", s3.put("/bkt/key").body(vec![7; 4096]), (135, 39_500)),
         (
             "PutObject of 4 KiB, unsigned",

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -111,7 +112,7 @@ pub struct PartInfo {
 #[derive(Debug)]
 pub struct ObjectRead {
     /// The object.
-    pub info: Box<ObjectInfo>,
+    pub info: Arc<ObjectInfo>,
     /// The range that was asked for, resolved; nothing when the whole object was asked for, and for a part without bytes.
     pub range: Option<ByteRange>,
     /// Number of bytes of the body.

@@ -1,12 +1,15 @@
 //! GetObject, HeadObject and GetObjectAttributes.
 
+pub(crate) mod known;
 mod opened;
 pub(crate) mod pieces;
 mod stream;
 
+use std::sync::Arc;
+
 use gabion_encryption::BodyRange;
 use gabion_metadata::{
-    ScanRange, Table, keys,
+    ScanRange, Table, Value, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
 use gabion_segment::Pin;
@@ -16,6 +19,7 @@ use crate::{
     ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PartsPage,
     Store, StoreError, VersionId, store::Inner, versions::Located,
 };
+use known::Known;
 use pieces::Pieces;
 
 /// How often a read begins anew when the object changes under it, before it says so.
@@ -48,8 +52,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get_object`], without those of reading.
     pub fn head_object(&self, request: &GetObject) -> Result<ObjectRead, StoreError> {
-        let mut row = self.inner.require_version(&request.bucket, &request.key, request.version)?.row;
-        self.inner.resolve(request, &mut row)
+        self.inner.resolve(request, &self.inner.find(request)?.known)
     }
 
     /// What is known about an object, with a page of its parts.
@@ -81,6 +84,14 @@ impl Store {
     }
 }
 
+/// The row that is read, and where it is.
+struct Found {
+    table: Table,
+    row_key: Vec<u8>,
+    value: Value,
+    known: Arc<Known>,
+}
+
 /// What is to be read, kept where it lies.
 struct Pinned {
     pieces: Pieces,
@@ -103,16 +114,17 @@ impl Inner {
 
     /// The same; nothing when the object changed meanwhile.
     fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
-        let mut found = self.require_version(&request.bucket, &request.key, request.version)?;
-        let read = self.resolve(request, &mut found.row)?;
-        let range = match (read.range, found.row.size, read.len) {
+        let found = self.find(request)?;
+        let row = &found.known.row;
+        let read = self.resolve(request, &found.known)?;
+        let range = match (read.range, row.size, read.len) {
             (_, 0, _) | (_, _, 0) => return Ok(Some((read, None))),
             (Some(range), ..) => range,
             (None, size, _) => ByteRange { first: 0, last: size - 1 },
         };
         let (stored, bodies) = match &read.info.attributes.encryption {
             None => (range, None),
-            Some(encryption) => match self.locate(&found.row, encryption, range)? {
+            Some(encryption) => match self.locate(row, encryption, range)? {
                 Some(sealed) => (sealed.stored, Some(sealed.bodies)),
                 None if self.is_there(&found)? => {
                     return Err(StoreError::Corrupt("the parts of an object are incomplete".into()));
@@ -124,19 +136,27 @@ impl Inner {
         Ok(pinned.map(|(pieces, pin)| (read, Some(Pinned { pieces, pin, bodies }))))
     }
 
-    /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
-    fn resolve(&self, request: &GetObject, row: &mut ObjectRow) -> Result<ObjectRead, StoreError> {
-        request.conditions.check(&row.etag, row.modified_ms)?;
-        if row.attributes.encryption.is_some() || request.customer.is_some() {
-            self.check_customer(&row.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
+    /// The row that is asked for.
+    fn find(&self, request: &GetObject) -> Result<Found, StoreError> {
+        let (bucket, key) = (&request.bucket, &request.key);
+        if request.version.is_some() {
+            let Located { table, row_key, value, row } = self.require_version(bucket, key, request.version)?;
+            return Ok(Found { table, row_key, value, known: Arc::new(Known::new(row)) });
         }
-        let mut read = ObjectRead {
-            info: Box::new(info(row)),
-            range: None,
-            len: row.size,
-            part: None,
-            body: ObjectStream::empty(),
-        };
+        let (row_key, value) = self.require_current(bucket, key)?;
+        let known = self.known_rows.get(&value)?;
+        Ok(Found { table: Table::Object, row_key, value, known })
+    }
+
+    /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
+    fn resolve(&self, request: &GetObject, known: &Known) -> Result<ObjectRead, StoreError> {
+        let Known { row, info } = known;
+        request.conditions.check(&row.etag, row.modified_ms)?;
+        if info.attributes.encryption.is_some() || request.customer.is_some() {
+            self.check_customer(&info.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
+        }
+        let mut read =
+            ObjectRead { info: Arc::clone(info), range: None, len: row.size, part: None, body: ObjectStream::empty() };
         if let Some(part_number) = request.part_number {
             if request.range.is_some() {
                 let message = "Cannot specify both Range header and partNumber query parameter";
@@ -172,8 +192,8 @@ impl Inner {
 
     /// Pins the segments of a range and makes sure that it was not too late: that all are there and nothing is punched out of them, or that
     /// the row is still `value`. As long as it is, its segments are live; once they are pinned, their files stay.
-    fn pin(&self, found: &Located, range: ByteRange) -> Result<Option<(Pieces, Pin)>, StoreError> {
-        let layout = &found.row.layout;
+    fn pin(&self, found: &Found, range: ByteRange) -> Result<Option<(Pieces, Pin)>, StoreError> {
+        let layout = &found.known.row.layout;
         let (pieces, segments) = match layout {
             Layout::Manifest(manifest) => match Pieces::paged(self.index.snapshot(), *manifest, range)? {
                 Some(found) => found,
@@ -196,7 +216,7 @@ impl Inner {
     }
 
     /// Whether a row is still what was found.
-    fn is_there(&self, found: &Located) -> Result<bool, StoreError> {
+    fn is_there(&self, found: &Found) -> Result<bool, StoreError> {
         Ok(self.index.get(found.table, &found.row_key)?.is_some_and(|now| now == found.value))
     }
 }

@@ -38,7 +38,7 @@ async fn attributes_are_copied_or_replaced() {
     store.put_object(source, gabion_store::ObjectBody::from_bytes(bytes(1, 10))).await.unwrap();
     let head = |name: &'static str| {
         let store = store.clone();
-        async move { store.head_object(&GetObject::whole(bucket("bucket"), key(name))).unwrap().info.attributes }
+        async move { store.head_object(&GetObject::whole(bucket("bucket"), key(name))).unwrap().info.attributes.clone() }
     };
     store.copy_object(copy_request("from", "copied")).await.unwrap();
     let copied = head("copied").await;

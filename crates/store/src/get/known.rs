@@ -1,0 +1,139 @@
+//! What reads make of rows that are read again and again.
+//!
+//! A row has to be decoded, into a dozen fields with memory of their own: a twelfth of what a get or head costs in the server, beside the kernel. What was made of it is kept with the very
+//! bytes that the row cache has, as long as both are there: whoever finds these bytes in the index again, the same and not merely equal ones, finds what was made of them.
+
+use std::sync::Arc;
+
+use gabion_metadata::{
+    Value,
+    rows::{ObjectRow, Row},
+};
+use parking_lot::Mutex;
+
+use super::info;
+use crate::{ObjectInfo, StoreError};
+
+/// Rows that are kept at most: a power of two.
+const SLOTS: usize = 1 << 14;
+/// Longest row that is kept, in bytes; with what is made of it that is some 2 KiB.
+const ROW_BYTES_MAX: usize = 512;
+
+/// What a read needs of an object's row.
+pub(crate) struct Known {
+    /// Without its attributes and checksums.
+    pub row: ObjectRow,
+    /// What is said about the object; it has these.
+    pub info: Arc<ObjectInfo>,
+}
+
+impl Known {
+    pub(crate) fn new(mut row: ObjectRow) -> Self {
+        let info = Arc::new(info(&mut row));
+        Self { row, info }
+    }
+}
+
+/// Rows that were decoded, each in the one place that is its own.
+pub(crate) struct KnownRows(Box<[Mutex<Option<Kept>>]>);
+
+struct Kept {
+    value: Value,
+    known: Arc<Known>,
+}
+
+impl Default for KnownRows {
+    fn default() -> Self {
+        Self((0..SLOTS).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl KnownRows {
+    /// What `value`, an object's row, says.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub(crate) fn get(&self, value: &Value) -> Result<Arc<Known>, StoreError> {
+        let decode = || Ok(Arc::new(Known::new(ObjectRow::decode(value)?)));
+        if value.len() > ROW_BYTES_MAX {
+            return decode();
+        }
+        // Whoever does not get in at once decodes it.
+        let slot = &self.0[slot(value)];
+        if let Some(kept) = slot.try_lock()
+            && let Some(kept) = &*kept
+            && is_same(&kept.value, value)
+        {
+            return Ok(Arc::clone(&kept.known));
+        }
+        let known = decode()?;
+        if let Some(mut kept) = slot.try_lock() {
+            *kept = Some(Kept { value: value.clone(), known: Arc::clone(&known) });
+        }
+        Ok(known)
+    }
+}
+
+/// Whether both are the same bytes, in the same place. What is kept keeps its place, so that no other bytes can lie there.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one.as_ptr() == other.as_ptr() && one.len() == other.len()
+}
+
+fn slot(value: &Value) -> usize {
+    let place = value.as_ptr().addr() as u64;
+    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_metadata::rows::{Attributes, Etag, Home, Layout};
+    use gabion_types::{SegmentId, Seq};
+
+    use super::*;
+
+    fn row(size: u64, content_type: &str) -> Value {
+        let row = ObjectRow {
+            seq: Seq::ZERO,
+            modified_ms: 1,
+            size,
+            etag: Etag::Md5([7; 16]),
+            layout: Layout::Empty,
+            attributes: Attributes { content_type: Some(content_type.to_owned()), ..Attributes::default() },
+            checksums: Vec::new(),
+            parts: None,
+            home: Home { segment: SegmentId::from_u128(1), bytes: 100 },
+            kind: None,
+            moved: None,
+        };
+        row.encode().into()
+    }
+
+    #[test]
+    fn a_row_is_decoded_once_as_long_as_it_is_the_same() {
+        let rows = KnownRows::default();
+        let value = row(1, "a/b");
+        let known = rows.get(&value).unwrap();
+        assert_eq!((known.info.size, known.info.attributes.content_type.as_deref()), (1, Some("a/b")));
+        assert!(Arc::ptr_eq(&known, &rows.get(&value.clone()).unwrap()));
+        // Equal bytes elsewhere may be another row's tomorrow.
+        assert!(!Arc::ptr_eq(&known, &rows.get(&Value::copy_from_slice(&value)).unwrap()));
+    }
+
+    #[test]
+    fn rows_that_come_and_go_are_never_taken_for_each_other() {
+        let rows = KnownRows::default();
+        for size in 0..3 * SLOTS as u64 {
+            // Memory of rows that went is used again, unless they are kept.
+            assert_eq!(rows.get(&row(size, "a/b")).unwrap().row.size, size);
+        }
+    }
+
+    #[test]
+    fn long_rows_and_what_is_none_are_not_kept() {
+        let rows = KnownRows::default();
+        let long = row(1, &"x".repeat(ROW_BYTES_MAX));
+        assert!(!Arc::ptr_eq(&rows.get(&long).unwrap(), &rows.get(&long).unwrap()));
+        assert!(rows.get(&Value::from_static(b"none")).is_err());
+        assert!(rows.0.iter().all(|slot| slot.lock().is_none()));
+    }
+}
