@@ -140,7 +140,7 @@ impl LogConfig {
             segment_payload_bytes: SEGMENT_PAYLOAD_BYTES_DEFAULT,
             stripe_payload_bytes: chunk * geometry.data(),
             stripe_memory_bytes: 512 * 1024 * 1024,
-            prewrite_records_max: 24,
+            prewrite_records_max: 16,
             prewrite_piece_bytes: PREWRITE_PIECE_BYTES,
             batch_bytes_max: 4 * 1024 * 1024,
             batch_records_max: 1024,

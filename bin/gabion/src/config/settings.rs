@@ -206,7 +206,7 @@ settings! {
         "Payload of a segment over all its data shards, from 1MiB to 1TiB.";
     "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
         "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
-    "segment.prewrite_records" => segment_prewrite_records: usize = "24",
+    "segment.prewrite_records" => segment_prewrite_records: usize = "16",
         "Zeros are written ahead of stripes with at most so many small objects: their syncs then write no metadata, for twice the bytes of such stripes. 0: never; \
          with 1000 the stripes of many clients have them, too, which gains a seventh. ext4 and XFS, with durability sync.";
     "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "1GiB",

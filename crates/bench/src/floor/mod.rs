@@ -137,8 +137,8 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     'rounds: for round in 0..args.rounds as usize {
         for (row, action) in actions.iter().enumerate() {
             for turn in 0..width {
-                // What one leaves behind (caches, writes under way) is not always met by the same one.
-                let column = (round + turn) % width;
+                // Every other round goes backwards: what one leaves behind (caches, writes under way) is not always met by the same one.
+                let column = if round.is_multiple_of(2) { turn } else { width - 1 - turn };
                 let subject = &mut subjects[column];
                 if STOP.load(Ordering::Relaxed) {
                     measured = Err(anyhow!("stopped before all was measured; what was written is removed"));

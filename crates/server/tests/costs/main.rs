@@ -35,6 +35,7 @@ fn allocations_per_request_are_bounded() {
             s3.put(&format!("/bkt/listed/{key:08}")).send(&s3).await.expect(200);
         }
         s3.put("/bkt/key").body(vec![7; 4096]).send(&s3).await.expect(200);
+        s3.put("/bkt/long").header("x-amz-meta-long", "x".repeat(600)).send(&s3).await.expect(200);
         s3
     });
     let size = |method: &str| {
@@ -47,6 +48,8 @@ fn allocations_per_request_are_bounded() {
     assert!(future_bytes <= most, "{future_bytes} bytes, at most {most} were");
     let calls = [
         ("HeadObject", s3.head("/bkt/key"), (15, 6100)),
+        // Its row is decoded each time.
+        ("HeadObject of a long row", s3.head("/bkt/long"), (27, 9000)),
         ("GetObject of 4 KiB", s3.get("/bkt/key"), (26, 13_600)),
         ("PutObject of 4 KiB, signed", s3.put("/bkt/key").body(vec![7; 4096]), (135, 39_500)),
         (

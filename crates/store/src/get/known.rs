@@ -1,7 +1,7 @@
 //! What reads make of rows that are read again and again.
 //!
 //! A row has to be decoded, into a dozen fields with memory of their own: a twelfth of what a get or head costs in the server, beside the kernel. What was made of it is kept with the very
-//! bytes that the row cache has, as long as both are there: whoever finds these bytes in the index again, the same and not merely equal ones, finds what was made of them.
+//! bytes that the row cache has, until another row takes their place here: whoever finds these bytes in the index again, the same and not merely equal ones, finds what was made of them.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{ObjectInfo, StoreError};
 
 /// Rows that are kept at most: a power of two.
 const SLOTS: usize = 1 << 14;
-/// Longest row that is kept, in bytes; with what is made of it that is some 2 KiB.
-const ROW_BYTES_MAX: usize = 512;
+/// Longest row that is kept, in bytes; with what is made of it that is some 2 KiB, and 5 when it is a list of very short texts.
+const ROW_BYTES_MAX: usize = 256;
 
 /// What a read needs of an object's row.
 pub(crate) struct Known {
@@ -67,9 +67,9 @@ impl KnownRows {
             return Ok(Arc::clone(&kept.known));
         }
         let known = decode()?;
-        if let Some(mut kept) = slot.try_lock() {
-            *kept = Some(Kept { value: value.clone(), known: Arc::clone(&known) });
-        }
+        let keep = || slot.try_lock()?.replace(Kept { value: value.clone(), known: Arc::clone(&known) });
+        // What was there is given back when nobody waits for the place any more.
+        drop(keep());
         Ok(known)
     }
 }
