@@ -264,8 +264,8 @@ impl Store {
             log,
             apply,
             holds,
-            md5s: Md5s::default(),
             known_rows: KnownRows::default(),
+            md5s: Md5s::default(),
             late_md5s: Arc::default(),
             stop,
         };

@@ -26,6 +26,11 @@ impl Located {
         Ok(Self { table, row_key, value, row })
     }
 
+    /// The current object, of which this is key and row.
+    fn current((row_key, value): (Vec<u8>, Value)) -> Result<Self, StoreError> {
+        Self::new(Table::Object, row_key, value)
+    }
+
     /// Itself, if it is an object.
     ///
     /// # Errors
@@ -50,7 +55,7 @@ impl Inner {
         version: Option<VersionId>,
     ) -> Result<Located, StoreError> {
         match version {
-            None => self.current(bucket, key, |row_key| self.index.get(Table::Object, row_key)),
+            None => self.require_current(bucket, key).and_then(Located::current),
             Some(_) => self.require_version_in(&*self.index.snapshot(), bucket, key, version),
         }
     }
@@ -64,7 +69,8 @@ impl Inner {
         version: Option<VersionId>,
     ) -> Result<Located, StoreError> {
         let Some(version) = version else {
-            return self.current(bucket, key, |row_key| index.get(Table::Object, row_key));
+            let found = self.current(bucket, key, |row_key| index.get(Table::Object, row_key))?;
+            return Located::current(found);
         };
         match locate(index, bucket, key, version)? {
             Some(found) => found.object(true),
@@ -75,26 +81,16 @@ impl Inner {
         }
     }
 
-    /// The current object under a key, as `look` finds its row.
-    fn current(
-        &self,
-        bucket: &BucketName,
-        key: &ObjectKey,
-        look: impl FnOnce(&[u8]) -> Result<Option<Value>, IndexError>,
-    ) -> Result<Located, StoreError> {
-        let (row_key, value) = self.current_row(bucket, key, look)?;
-        Located::new(Table::Object, row_key, value)
-    }
-
-    /// The row of the current object under a key, and its own key.
+    /// The row of the current object under a key, behind its own key.
     ///
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, `DeleteMarker`.
     pub(crate) fn require_current(&self, bucket: &BucketName, key: &ObjectKey) -> Result<(Vec<u8>, Value), StoreError> {
-        self.current_row(bucket, key, |row_key| self.index.get(Table::Object, row_key))
+        self.current(bucket, key, |row_key| self.index.get(Table::Object, row_key))
     }
 
-    fn current_row(
+    /// The same, as `look` finds it.
+    fn current(
         &self,
         bucket: &BucketName,
         key: &ObjectKey,

@@ -1,6 +1,6 @@
 //! What reads make of rows that are read again and again.
 //!
-//! A row has to be decoded, into a dozen fields with memory of their own: a twelfth of what a get or head costs in the server, beside the kernel. What was made of it is kept with the very
+//! A row has to be decoded, into a dozen fields with memory of their own: an eighth of what a get or head costs the server. What was made of it is kept with the very
 //! bytes that the row cache has, until another row takes their place here: whoever finds these bytes in the index again, the same and not merely equal ones, finds what was made of them.
 
 use std::sync::Arc;
