@@ -26,10 +26,22 @@ REGION = "us-east-1"
 DOMAIN = "s3.gabion.test"
 
 
+GIVEN_PORTS = set()
+
+
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that nothing has, below those that connections are given for their own end (from 32768 on Linux, from 16000 in gVisor).
+
+    Who tries again and again to reach one of those, where nothing listens yet, is given that very port one day, and then it is taken.
+    """
+    while True:
+        port = random.randrange(10000, 16000)
+        if port in GIVEN_PORTS:
+            continue
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            GIVEN_PORTS.add(port)
+            return port
 
 
 class Server:
