@@ -2,6 +2,7 @@
 //! (DESIGN.md §8).
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -180,6 +181,14 @@ impl DiskFile for CountedFile {
 
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
         count(&self.counters, self.inner.punch(offset, len), |_| {}, |_, ()| {})
+    }
+
+    fn lend_pages(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        self.inner.lend_pages(pipe, offset, len)
+    }
+
+    fn evict(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        count(&self.counters, self.inner.evict(offset, len), |_| {}, |_, _| {})
     }
 
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -138,6 +139,25 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// `Unsupported` where the file system can not; `InvalidInput` when the range is not aligned; any other: what the range holds is unknown.
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()>;
+
+    /// Puts pages that the page cache has of `len` bytes at `offset` into `pipe`, as [`crate::PagePipe`] wants them; says how many bytes those are. What was not read
+    /// a moment before is read from the disk, and waited for.
+    ///
+    /// # Errors
+    /// `Unsupported` where the kernel knows nothing of the file; `WouldBlock` when the pipe is full.
+    fn lend_pages(&self, _pipe: BorrowedFd<'_>, _offset: u64, _len: usize) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Drops what the page cache has of `len` bytes at `offset`; says whether the range can be punched without changing a page that somebody was lent. The
+    /// kernel keeps a large page of which a hole is a part, and fills the hole with zeros in it. Meant for ranges that nobody reads any more: what was lent
+    /// earlier may be on its way to a slow client for as long as that likes.
+    ///
+    /// # Errors
+    /// Any: it is not known.
+    fn evict(&self, _offset: u64, _len: u64) -> IoFuture<bool> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
 
     /// Writes zeros to `len` bytes at `offset`, past the page cache, where the file system overwrites in place: later durable writes that lie in what was
     /// written so find blocks of which nothing is left to be noted, and a sync of them writes no metadata. Says whether they gain by it.

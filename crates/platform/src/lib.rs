@@ -12,6 +12,7 @@
 //! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
 
 mod clock;
+mod connection;
 mod counted;
 mod disk;
 mod entropy;
@@ -19,6 +20,7 @@ mod error;
 mod host;
 mod lock;
 mod open_files;
+mod pages;
 mod parts;
 mod path;
 mod scheduling;
@@ -31,12 +33,14 @@ mod uring;
 mod conformance;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use connection::unpace_loopback;
 pub use counted::{CountedDisk, IoCounters, IoCounts};
 pub use disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Space};
 pub use entropy::{Dice, Entropy, OsEntropy, SeededEntropy};
 pub use error::is_exhausted;
 pub use lock::StateLock;
 pub use open_files::raise_open_files_limit;
+pub use pages::{FilePlace, FilePlaces, PagePipe};
 pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};
 pub use scheduling::schedule_as_batch;
 pub use select::{DriverChoice, DriverOptions, OpenedDisk, UnknownDriver, open_disk};

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use gabion_erasure::Crc64;
+use gabion_platform::FilePlace;
 use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
 use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
 use tokio::sync::Notify;
@@ -213,7 +214,24 @@ impl Log {
     ///
     /// # Errors
     /// `Invalid` when the range leaves the extent, `NotFound` when the segment is gone, `Corrupt` when too many chunks are bad.
-    pub async fn read(&self, extent: &Extent, range: Range<u32>) -> Result<Vec<Bytes>, LogError> {
+    pub fn read(
+        &self,
+        extent: &Extent,
+        range: Range<u32>,
+    ) -> impl Future<Output = Result<Vec<Bytes>, LogError>> + Send {
+        self.read_placed(extent, range, None)
+    }
+
+    /// The same; of large stripes that are read as they lie, the places of all pieces are added to `places`.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    pub async fn read_placed(
+        &self,
+        extent: &Extent,
+        range: Range<u32>,
+        places: Option<&mut Vec<FilePlace>>,
+    ) -> Result<Vec<Bytes>, LogError> {
         if range.start > range.end || range.end > extent.len || extent.stripe_offset >= OFFSET_MAX {
             return Err(LogError::Invalid(format!("bytes {range:?} of {extent:?}")));
         }
@@ -224,7 +242,7 @@ impl Log {
         let segment = core.segment(extent.segment)?;
         // Files are not unlinked under a read even if the caller has no pin of its own.
         let Some(_pinned) = segment.pinned() else { return Err(LogError::NotFound(extent.segment)) };
-        core.media.read(&segment.info(), extent, range.start as usize..range.end as usize).await
+        core.media.read(&segment.info(), extent, range.start as usize..range.end as usize, places).await
     }
 
     /// Keeps the files of `segments` until the pin is dropped; segments that are gone already are left out.
@@ -286,11 +304,12 @@ impl Log {
     }
 
     /// Gives back the space of stripes that [`Log::dead_stripes`] found, but for the headers of their chunks. They can not be read any
-    /// more: what needs them must be gone for good. Doing it again does no harm. False if a target can not do it.
+    /// more: what needs them must be gone for good. Doing it again does no harm, and is needed for those that were left, because somebody has pages of them: returns their payload
+    /// in bytes. Nothing if a target can not do it.
     ///
     /// # Errors
     /// `Invalid`, `NotFound`; `Unavailable` when a target fails: some holes may be there.
-    pub async fn punch(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<bool, LogError> {
+    pub async fn punch(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<Option<u64>, LogError> {
         let core = &self.handle.core;
         punch(core, core.segment(segment)?, dead).await
     }

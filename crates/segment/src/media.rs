@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
-use gabion_platform::{Clock, DiskFile, is_exhausted};
+use gabion_platform::{Clock, DiskFile, FilePlace, is_exhausted};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use gabion_types::{Geometry, SegmentId, TargetId};
 use parking_lot::Mutex;
@@ -130,14 +130,26 @@ impl Media {
         len: usize,
     ) -> Result<Bytes, ChunkError> {
         let file = self.file(info, shard).await?;
-        match file.read_at(offset, len).await {
-            Ok(bytes) => Ok(bytes),
-            Err(error) => {
-                // The handle may be the fault, e.g. after a remount: the next read opens anew.
-                self.forget_shard(info.id, shard as u8, info.targets[shard]);
-                Err(self.failed_read(&error))
-            }
-        }
+        file.read_at(offset, len).await.map_err(|error| self.unreadable(info, shard, &error))
+    }
+
+    /// The same, with the file that they were read from.
+    pub(crate) async fn raw_of(
+        &self,
+        info: &SegmentInfo,
+        shard: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<(Bytes, Arc<dyn DiskFile>), ChunkError> {
+        let file = self.file(info, shard).await?;
+        let bytes = file.read_at(offset, len).await.map_err(|error| self.unreadable(info, shard, &error))?;
+        Ok((bytes, file))
+    }
+
+    fn unreadable(&self, info: &SegmentInfo, shard: usize, error: &io::Error) -> ChunkError {
+        // The handle may be the fault, e.g. after a remount: the next read opens anew.
+        self.forget_shard(info.id, shard as u8, info.targets[shard]);
+        self.failed_read(error)
     }
 
     /// The header of a chunk, from memory or from its target.
@@ -176,11 +188,21 @@ impl Media {
         header: &ChunkHeader,
         range: Range<usize>,
     ) -> Result<Bytes, ChunkError> {
+        Ok(self.placed_payload(info, header, range).await?.0)
+    }
+
+    /// The same, with the place that they were read from.
+    pub(crate) async fn placed_payload(
+        &self,
+        info: &SegmentInfo,
+        header: &ChunkHeader,
+        range: Range<usize>,
+    ) -> Result<(Bytes, FilePlace), ChunkError> {
         let shape = &header.shape;
         let offset = shape.stripe_offset + (shape.header_bytes() + range.start) as u64;
-        let bytes = self.raw(info, header.shard.into(), offset, range.len()).await?;
+        let (bytes, file) = self.raw_of(info, header.shard.into(), offset, range.len()).await?;
         check_blocks(header, range, &bytes)?;
-        Ok(bytes)
+        Ok((bytes, FilePlace { file, offset }))
     }
 
     /// Whether a target shows that it is one. A directory that can not be read, or that is empty, is that of a drive that failed or is not

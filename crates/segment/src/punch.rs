@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
+use gabion_platform::DiskFile;
 use gabion_types::SegmentId;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
 
@@ -57,19 +58,34 @@ pub(crate) async fn dead_stripes(
     Ok(Some(dead))
 }
 
-/// Punches out `dead` stripes of `segment`; false if a target can not do that.
-pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe]) -> Result<bool, LogError> {
+/// Punches out `dead` stripes of `segment` and returns the payload, in bytes, of those that were left, because somebody has pages of them (see [`DiskFile::evict`]); nothing if a
+/// target can not do that.
+///
+/// [`DiskFile::evict`]: gabion_platform::DiskFile::evict
+pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe]) -> Result<Option<u64>, LogError> {
     let (info, _) = punchable(&segment)?;
     if !segment.pin() {
         return Err(LogError::NotFound(info.id));
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
+    let mut left_bytes = 0;
     for stripe in dead {
-        if !punch_stripe(&core.media, &info, stripe).await? {
-            return Ok(false);
+        match punch_stripe(&core.media, &info, stripe).await? {
+            Punched::Unsupported => return Ok(None),
+            Punched::Done => {}
+            Punched::Left => left_bytes += stripe.payload_bytes,
         }
     }
-    Ok(true)
+    Ok(Some(left_bytes))
+}
+
+/// What came of a stripe that was to be punched out.
+enum Punched {
+    Done,
+    /// Somebody has pages that the holes would change.
+    Left,
+    /// A target can not.
+    Unsupported,
 }
 
 /// A sealed segment of large objects with its number of stripes.
@@ -86,21 +102,29 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
     LogError::Invalid(format!("no hole can be punched in segment {segment}: it {why}"))
 }
 
-/// Punches out one stripe on all shards that are there; false if a target can not.
-async fn punch_stripe(media: &Media, info: &SegmentInfo, stripe: &DeadStripe) -> Result<bool, LogError> {
+/// Punches out one stripe on all shards that are there.
+async fn punch_stripe(media: &Media, info: &SegmentInfo, stripe: &DeadStripe) -> Result<Punched, LogError> {
+    let files = files(media, info).await?;
     let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
-    let done = try_join_all((0..info.geometry.shards()).map(async |shard| {
-        let file = match media.file(info, shard).await {
-            Ok(file) => file,
-            // What is not there has nothing to give back; if it comes back, it only takes more room than it must.
-            Err(ChunkError::Absent) => return Ok(true),
-            Err(error) => return Err(LogError::Unavailable(format!("a shard can not be opened: {error}"))),
-        };
-        match file.punch(start, stripe.next_offset.saturating_sub(start)).await {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(false),
-            Err(error) => Err(LogError::Unavailable(format!("a hole can not be punched: {error}"))),
-        }
+    let len = stripe.next_offset.saturating_sub(start);
+    let let_go = try_join_all(files.iter().map(|file| file.evict(start, len))).await;
+    let let_go = let_go.map_err(|error| LogError::Unavailable(format!("pages can not be dropped: {error}")))?;
+    if let_go.contains(&false) {
+        return Ok(Punched::Left);
+    }
+    match try_join_all(files.iter().map(|file| file.punch(start, len))).await {
+        Ok(_) => Ok(Punched::Done),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Punched::Unsupported),
+        Err(error) => Err(LogError::Unavailable(format!("a hole can not be punched: {error}"))),
+    }
+}
+
+/// The files of the shards that are there. What is not has nothing to give back; if it comes back, it only takes more room than it must.
+async fn files(media: &Media, info: &SegmentInfo) -> Result<Vec<Arc<dyn DiskFile>>, LogError> {
+    let files = try_join_all((0..info.geometry.shards()).map(async |shard| match media.file(info, shard).await {
+        Ok(file) => Ok(Some(file)),
+        Err(ChunkError::Absent) => Ok(None),
+        Err(error) => Err(LogError::Unavailable(format!("a shard can not be opened: {error}"))),
     }));
-    Ok(done.await?.into_iter().all(|done| done))
+    Ok(files.await?.into_iter().flatten().collect())
 }

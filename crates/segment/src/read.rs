@@ -1,10 +1,12 @@
 //! Reading extents: verified bytes, with as few reads of as few targets as their place allows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::{join_all, try_join_all};
 use gabion_erasure::{crc64, crc64_combine};
+use gabion_platform::FilePlace;
 use gabion_types::limits::BLOCK_BYTES;
 use gabion_types::{Extent, Place};
 
@@ -20,17 +22,20 @@ use crate::warm::PiecePlace;
 struct Run {
     range: Range<usize>,
     bytes: Bytes,
+    /// Where the bytes lie; nothing if they were made out of others.
+    place: Option<FilePlace>,
     /// Checksums of the blocks, if the whole stripe is read: together they must give that of the extent.
     crcs: Vec<u64>,
 }
 
 impl Media {
-    /// Bytes `range` of `extent`, which lies in `info`, in order.
+    /// Bytes `range` of `extent`, which lies in `info`, in order. Where they were dealt in cells, and if all of them were read as they lie, their places are added to `places`.
     pub(crate) async fn read(
         &self,
         info: &SegmentInfo,
         extent: &Extent,
         range: Range<usize>,
+        places: Option<&mut Vec<FilePlace>>,
     ) -> Result<Vec<Bytes>, LogError> {
         self.metrics.reads.add(1);
         self.metrics.read_bytes.add(range.len() as u64);
@@ -54,7 +59,7 @@ impl Media {
                 let cells = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len)
                     .ok_or_else(|| LogError::Invalid(format!("no stripe has cells of {cell_bytes} bytes")))?;
                 // Beside the future that all reads are part of, as what is rare below: it is moved about with each request.
-                Box::pin(self.read_cells(info, extent, cells, range)).await
+                Box::pin(self.read_cells(info, extent, cells, range, places)).await
             }
             _ => Err(LogError::Invalid(format!("{extent:?} does not fit its segment"))),
         }
@@ -128,6 +133,7 @@ impl Media {
         extent: &Extent,
         cells: Cells,
         range: Range<usize>,
+        places: Option<&mut Vec<FilePlace>>,
     ) -> Result<Vec<Bytes>, LogError> {
         let whole = range.len() == cells.len;
         let runs = try_join_all((0..cells.data_shards).map(async |shard| {
@@ -136,26 +142,31 @@ impl Media {
                 self.whole_chunk(info, extent, cells, shard).await
             } else {
                 let part = self.part_of_chunk(info, extent.stripe_offset, shard, touched.clone()).await;
-                part.map(|bytes| (bytes, Vec::new()))
+                part.map(|(bytes, place)| (bytes, place, Vec::new()))
             };
-            let (bytes, crcs) = match read {
-                Ok(run) => run,
+            let (bytes, place, crcs) = match read {
+                Ok((bytes, place, crcs)) => (bytes, Some(place), crcs),
                 Err(error) => {
                     self.damaged(info, shard, &error);
                     let bytes = self.reconstruct(info, extent.stripe_offset, shard, &error, touched.clone()).await?;
                     let crcs = if whole { bytes.chunks(BLOCK_BYTES).map(crc64).collect() } else { Vec::new() };
-                    (bytes, crcs)
+                    (bytes, None, crcs)
                 }
             };
-            Ok::<_, LogError>(Some(Run { range: touched, bytes, crcs }))
+            Ok::<_, LogError>(Some(Run { range: touched, bytes, place, crcs }))
         }))
         .await?;
         let mut pieces = Vec::with_capacity(range.len() / cells.cell_bytes + 2);
+        let mut places = places.filter(|_| runs.iter().flatten().all(|run| run.place.is_some()));
         let mut crc = 0;
         for slice in cells.slices(range) {
             let run = runs[slice.shard].as_ref().expect("every chunk that the range touches was read");
             if whole {
                 crc = crc64_combine(crc, run.crcs[slice.range.start / cells.cell_bytes], slice.range.len() as u64);
+            }
+            if let (Some(places), Some(FilePlace { file, offset })) = (&mut places, &run.place) {
+                let offset = offset + (slice.range.start - run.range.start) as u64;
+                places.push(FilePlace { file: Arc::clone(file), offset });
             }
             pieces.push(run.bytes.slice(slice.range.start - run.range.start..slice.range.end - run.range.start));
         }
@@ -172,17 +183,18 @@ impl Media {
         extent: &Extent,
         cells: Cells,
         shard: usize,
-    ) -> Result<(Bytes, Vec<u64>), ChunkError> {
+    ) -> Result<(Bytes, FilePlace, Vec<u64>), ChunkError> {
         let header_bytes = chunk_header_bytes(cells.data_shards, cells.chunk_bytes());
         let payload_bytes = cells.payload_bytes(shard);
-        let chunk = self.raw(info, shard, extent.stripe_offset, header_bytes + payload_bytes).await?;
+        let (chunk, file) = self.raw_of(info, shard, extent.stripe_offset, header_bytes + payload_bytes).await?;
         let header = self.remember(info, extent.stripe_offset, shard, &chunk)?;
         if header.shape.header_bytes() != header_bytes || header.shape.payload_bytes(shard) != payload_bytes {
             return Err(ChunkError::Corrupt("the chunk is not of the extent's length".to_owned()));
         }
         let payload = chunk.slice(header_bytes.min(chunk.len())..);
         check_blocks(&header, 0..payload_bytes, &payload)?;
-        Ok((payload, header.block_crcs.clone()))
+        let place = FilePlace { file, offset: extent.stripe_offset + header_bytes as u64 };
+        Ok((payload, place, header.block_crcs.clone()))
     }
 
     /// Whole blocks of a chunk: the header from memory, or with a read of its own.
@@ -192,13 +204,13 @@ impl Media {
         stripe_offset: u64,
         shard: usize,
         range: Range<usize>,
-    ) -> Result<Bytes, ChunkError> {
+    ) -> Result<(Bytes, FilePlace), ChunkError> {
         debug_assert!(range.start.is_multiple_of(BLOCK_BYTES) || range.start == 0);
         let header = self.header(info, stripe_offset, shard).await?;
         let payload_bytes = header.shape.payload_bytes(shard);
         if range.end > payload_bytes || !(range.end.is_multiple_of(BLOCK_BYTES) || range.end == payload_bytes) {
             return Err(ChunkError::Corrupt("the chunk is not of the extent's length".to_owned()));
         }
-        self.payload(info, &header, range).await
+        self.placed_payload(info, &header, range).await
     }
 }

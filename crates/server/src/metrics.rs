@@ -33,6 +33,10 @@ mod names {
         ("gabion_http_first_byte_seconds", "Time from a request's head to the head of its answer");
     pub(super) const RECEIVED: (&str, &str) = ("gabion_http_received_bytes", "Bytes of request bodies received");
     pub(super) const SENT: (&str, &str) = ("gabion_http_sent_bytes", "Bytes of answer bodies sent");
+    pub(super) const UNCOPIED: (&str, &str) = (
+        "gabion_http_uncopied_bytes",
+        "Bytes of answer bodies that went from the page cache to a socket without a copy",
+    );
     pub(super) const CONNECTIONS: (&str, &str) = ("gabion_http_connections", "Open connections on the data port");
     pub(super) const CLOSED: (&str, &str) = ("gabion_http_connections_closed", "Connections ended on the data port");
     pub(super) const LOG_DROPPED: (&str, &str) =
@@ -105,6 +109,7 @@ pub struct ServerMetrics {
     first_byte: Latencies,
     received: Family<ByOperation, Counter>,
     sent: Family<ByOperation, Counter>,
+    uncopied: Counter,
     connections: Gauge,
     closed: Family<ByReason, Counter>,
 }
@@ -124,6 +129,7 @@ impl Default for ServerMetrics {
             first_byte: Family::new_with_constructor(latency_buckets),
             received: Family::default(),
             sent: Family::default(),
+            uncopied: Counter::default(),
             connections: Gauge::default(),
             closed: Family::default(),
         }
@@ -145,6 +151,7 @@ impl ServerMetrics {
         counter(names::ABORTED, &self.aborted);
         counter(names::RECEIVED, &self.received);
         counter(names::SENT, &self.sent);
+        registry.register(names::UNCOPIED.0, names::UNCOPIED.1, self.uncopied.clone());
         registry.register(names::REQUESTS.0, names::REQUESTS.1, self.requests.clone());
         registry.register(names::IN_FLIGHT.0, names::IN_FLIGHT.1, self.in_flight.clone());
         registry.register(names::DURATION.0, names::DURATION.1, self.duration.clone());
@@ -173,6 +180,10 @@ impl ServerMetrics {
         if !figures.complete {
             self.aborted.get_or_create(&operation).inc();
         }
+    }
+
+    pub(crate) fn sent_uncopied(&self, bytes: u64) {
+        self.uncopied.inc_by(bytes);
     }
 
     pub(crate) fn connection_opened(self: &Arc<Self>) -> OpenConnection {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
+use gabion_platform::unpace_loopback;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, Response, body::Bytes, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -87,6 +88,7 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
         .build()
         .context("starting the HTTP server of the floor")?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
+    unpace_loopback(&listener, listener.local_addr()?.ip());
     let mut out = stdout().lock();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;

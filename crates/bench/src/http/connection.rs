@@ -5,9 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use gabion_platform::unpace_loopback;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream, lookup_host},
 };
 use tokio_rustls::TlsConnector;
 
@@ -95,7 +96,7 @@ impl Connection {
         if self.stream.is_some() {
             return Ok(());
         }
-        let stream = TcpStream::connect(&self.endpoint.address).await?;
+        let stream = connect(&self.endpoint.address).await?;
         stream.set_nodelay(true)?;
         self.stream = Some(match (&self.endpoint.tls_name, &self.tls) {
             (Some(name), Some(tls)) => Stream::Tls(Box::new(tls.connect(name.clone(), stream).await?)),
@@ -190,6 +191,20 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), head: &[u8], mut body: Bod
         }
     }
     stream.flush().await
+}
+
+/// Connects to the first address of a host that answers.
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut failed = None;
+    for address in lookup_host(address).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        unpace_loopback(&socket, address.ip());
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
 }
 
 #[cfg(test)]

@@ -1,21 +1,28 @@
 //! An open file and the blocking calls on it.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::pipe::{SpliceFlags, splice};
 
 use super::direct;
-use crate::disk::Durable;
+use crate::disk::{BLOCK_BYTES, Durable};
 use crate::error::explain;
 use crate::parts::Parts;
 use crate::threads::Pool;
+
+/// Longest page that the page cache makes on machines whose smallest are of 4 KiB. Where there are longer ones, they are found not to be dropped.
+const LARGE_PAGE_BYTES: u64 = 2 << 20;
 
 /// A descriptor that is closed on the pool, since closing blocks: file systems that buffer until close write then,
 /// and closing the last handle of an unlinked segment frees its blocks.
@@ -168,6 +175,57 @@ impl HostFile {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
             Err(errno) => Err(self.explain(errno, "punch a hole")),
         }
+    }
+
+    /// Whether pages are lent: where it is known that they can be dropped from the page cache while somebody has them.
+    fn lends(&self) -> bool {
+        self.writes == Writes::InPlace
+    }
+
+    pub(crate) fn lend_pages(&self, pipe: BorrowedFd<'_>, mut offset: u64, len: usize) -> io::Result<usize> {
+        if !self.lends() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut lent = 0;
+        while lent < len {
+            match splice(self.fd(), Some(&mut offset), pipe, None, len - lent, SpliceFlags::NONBLOCK) {
+                Ok(0) => break,
+                Ok(bytes) => lent += bytes,
+                Err(Errno::INTR) => {}
+                Err(_) if lent > 0 => break,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(lent)
+    }
+
+    pub(crate) fn evict(&self, offset: u64, len: u64) -> io::Result<bool> {
+        let Some(last) = len.checked_sub(BLOCK_BYTES).map(|rest| offset + rest).filter(|_| self.lends()) else {
+            return Ok(true);
+        };
+        // A large page is dropped if it lies in the range as a whole.
+        let start = offset / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES;
+        let end = (offset + len).next_multiple_of(LARGE_PAGE_BYTES);
+        retry_on_intr(|| rustix::fs::fadvise(self.fd(), start, NonZeroU64::new(end - start), Advice::DontNeed))
+            .map_err(|errno| self.explain(errno, "drop pages of"))?;
+        // A page that lies across an edge has the first or the last block of the range.
+        Ok(!self.is_cached(offset)? && !self.is_cached(last)?)
+    }
+
+    /// Whether the page cache has the page with the byte at `offset`. A read that is not to wait would tell as well, but fails for other reasons, too.
+    fn is_cached(&self, offset: u64) -> io::Result<bool> {
+        let page_bytes = rustix::param::page_size();
+        let offset = offset / page_bytes as u64 * page_bytes as u64;
+        // SAFETY: the kernel chooses an address where nothing is, and nobody reads what is mapped there.
+        let page = unsafe { mmap(ptr::null_mut(), page_bytes, ProtFlags::READ, MapFlags::SHARED, self.fd(), offset) };
+        let page = page.map_err(|errno| self.explain(errno, "map"))?;
+        let mut state = 0_u8;
+        // SAFETY: it is mapped, and there is a byte for the state of its one page.
+        let asked = unsafe { libc::mincore(page, page_bytes, &raw mut state) };
+        let error = io::Error::last_os_error();
+        // SAFETY: it was mapped above, and is not referred to.
+        unsafe { munmap(page, page_bytes) }.map_err(|errno| self.explain(errno, "unmap"))?;
+        if asked == 0 { Ok(state & 1 == 1) } else { Err(self.explain(error, "ask for pages of")) }
     }
 
     pub(crate) fn prewrite(&self, offset: u64, len: u64) -> io::Result<bool> {

@@ -77,6 +77,14 @@ impl DiskFile for SimFile {
         self.disk.operation(move |state| state.punch(&inode, offset, len)).boxed()
     }
 
+    fn evict(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        if let Err(error) = check_blocks(offset, len) {
+            return refused(error);
+        }
+        let let_go = !self.disk.state.lock().pages_lent();
+        Box::pin(std::future::ready(Ok(let_go)))
+    }
+
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
         if let Err(error) = check_blocks(offset, len) {
             return refused(error);

@@ -134,6 +134,11 @@ impl SimDisk {
         self.inject(FaultPlan::new().fail_syncs(count, kind));
     }
 
+    /// Somebody has pages of all files from now on, or nobody any more: see [`DiskFile::evict`].
+    pub fn lend_pages(&self, lent: bool) {
+        self.state.lock().lend_pages(lent);
+    }
+
     /// Takes the disk offline, or brings it back.
     pub fn offline(&self, offline: bool) {
         self.inject(FaultPlan::new().offline(offline));

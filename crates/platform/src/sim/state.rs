@@ -32,6 +32,8 @@ pub(super) struct State {
     faults: FaultPlan,
     rates: FaultRates,
     power: SimPower,
+    /// Somebody has pages of the files.
+    pages_lent: bool,
     /// Handles on files that are open; counted without the lock, since a handle may be dropped under it.
     open_files: Arc<AtomicUsize>,
     /// Everything that was ever asked, in order.
@@ -49,6 +51,7 @@ impl State {
             faults: FaultPlan::new(),
             rates: FaultRates::default(),
             power,
+            pages_lent: false,
             open_files: Arc::default(),
             digest: 0,
         }
@@ -64,6 +67,14 @@ impl State {
 
     pub(super) fn set_rates(&mut self, rates: FaultRates) {
         self.rates = rates;
+    }
+
+    pub(super) fn lend_pages(&mut self, lent: bool) {
+        self.pages_lent = lent;
+    }
+
+    pub(super) fn pages_lent(&self) -> bool {
+        self.pages_lent
     }
 
     /// Turns that an operation waits before its next step.

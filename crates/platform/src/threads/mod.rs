@@ -6,6 +6,8 @@
 
 mod pool;
 
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -71,6 +73,18 @@ impl DiskFile for ThreadFile {
         }
         let file = Arc::clone(&self.file);
         self.file.pool().run(move || file.punch(offset, len))
+    }
+
+    fn lend_pages(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        self.file.lend_pages(pipe, offset, len)
+    }
+
+    fn evict(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        if let Err(error) = check_blocks(offset, len) {
+            return refused(error);
+        }
+        let file = Arc::clone(&self.file);
+        self.file.pool().run(move || file.evict(offset, len))
     }
 
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {

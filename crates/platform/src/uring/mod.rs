@@ -23,6 +23,7 @@ mod operation;
 mod ring;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -122,6 +123,14 @@ impl DiskFile for UringFile {
 
     fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
         self.on_threads.punch(offset, len)
+    }
+
+    fn lend_pages(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        self.on_threads.lend_pages(pipe, offset, len)
+    }
+
+    fn evict(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        self.on_threads.evict(offset, len)
     }
 
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {

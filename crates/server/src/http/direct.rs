@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes, BytesMut};
-use gabion_platform::Clock;
+use gabion_platform::{Clock, FilePlace, FilePlaces, PagePipe};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
@@ -28,6 +28,7 @@ use super::connection::{Shared, answer};
 use super::remainder::Arriving;
 use super::transport::Transport;
 use super::{ANSWER_HEADERS, Handler, HttpLimits, Peer};
+use crate::metrics::ServerMetrics;
 
 /// Longest head that is read here, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -44,6 +45,9 @@ const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// Most pieces of a body that are sent at once, and their bytes.
 const PIECES_MAX: usize = 16;
 const PIECES_BYTES: usize = 512 * 1024;
+
+/// Fewest bytes that are sent from the file that they lie in: of fewer a copy costs less than their pages' way through a pipe.
+const PAGES_BYTES_MIN: usize = 16 * 1024;
 
 /// How it ended.
 pub(super) enum Outcome {
@@ -97,7 +101,8 @@ pub(super) async fn serve<H: Handler>(
         }
         let stays = response.headers().get(CONNECTION).is_none_or(|value| value != "close");
         let in_flight = response.body_mut().take_in_flight();
-        let way = Way { transport: &mut *transport, input: &mut input, pieces_bytes: bounds.pieces_bytes };
+        let metrics = shared.observer.as_ref().map(|observer| &*observer.metrics);
+        let way = Way { transport: &mut *transport, input: &mut input, pieces_bytes: bounds.pieces_bytes, metrics };
         if let Err(error) = send(way, clock, headless, response, &mut head).await {
             return Outcome::Broken(error);
         }
@@ -324,6 +329,7 @@ struct Way<'a> {
     input: &'a mut BytesMut,
     /// How much of the body is sent at once.
     pieces_bytes: usize,
+    metrics: Option<&'a ServerMetrics>,
 }
 
 /// Sends an answer to its end.
@@ -337,14 +343,15 @@ async fn send<B>(
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
-    let Way { transport, input, pieces_bytes } = way;
-    let (parts, body) = response.into_parts();
+    let Way { transport, input, pieces_bytes, metrics } = way;
+    let (mut parts, body) = response.into_parts();
+    let places = parts.extensions.remove::<FilePlaces>().filter(|_| transport.takes_pages());
     let exact = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     head.clear();
     let framing = push_head(head, parts.status, &parts.headers, exact, headless);
     push_date(head, clock.now_ms());
     let mut body = pin!(body);
-    let mut pieces: VecDeque<Bytes> = VecDeque::new();
+    let mut pieces = Pieces::default();
     let mut at = 0;
     let mut ended = framing == Framing::Nothing;
     // What the head has announced and the body has not brought.
@@ -354,11 +361,11 @@ where
         Framing::Nothing | Framing::Chunked => None,
     };
     loop {
-        // As much as is there goes together.
-        let mut bytes = 0;
-        while !ended && pieces.len() < PIECES_MAX && bytes < pieces_bytes {
+        // As much as is there goes together; of pages, those that were read together: what is read next is to be sent at once, too, not after a wait.
+        let (mut bytes, mut placed_end) = (0, false);
+        while !ended && !placed_end && pieces.queue.len() < PIECES_MAX && bytes < pieces_bytes {
             let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
-                Poll::Pending if at < head.len() || !pieces.is_empty() => Poll::Ready(Ok(None)),
+                Poll::Pending if at < head.len() || !pieces.queue.is_empty() => Poll::Ready(Ok(None)),
                 Poll::Pending => look_around(transport, input, cx).map(Err),
                 Poll::Ready(frame) => Poll::Ready(Ok(Some(frame))),
             });
@@ -376,20 +383,32 @@ where
                             let rest = left.checked_sub(data.len() as u64);
                             *left = rest.ok_or_else(|| io::Error::other("the body is longer than was announced"))?;
                         }
-                        push_piece(&mut pieces, data, framing);
+                        let place = places.as_ref().and_then(|places| places.take(&data));
+                        pieces.push(data, place, framing);
+                        placed_end = places.as_ref().is_some_and(|places| pieces.pages() > 0 && places.is_empty());
                     }
                     ended = framing == Framing::Length && body.is_end_stream();
                 }
             }
             if ended && framing == Framing::Chunked {
-                pieces.push_back(Bytes::from_static(b"0\r\n\r\n"));
+                pieces.queue.push_back(Piece::Bytes(Bytes::from_static(b"0\r\n\r\n")));
             }
         }
         if at == 0 && bytes <= COPIED_BYTES_MAX {
             // One buffer costs the kernel less than a list of two.
-            pieces.drain(..).for_each(|piece| head.extend_from_slice(&piece));
+            pieces.append_to(head);
         }
+        let uncopied = pieces.pages();
         write(transport, &head[at..], &mut pieces).await?;
+        if let Some(places) = &places {
+            // After a wait for the client, who knows whether the page cache still has them.
+            places.clear();
+            // Others may need the pipe while the body is waited for.
+            pieces.pipe = None;
+        }
+        if let Some(metrics) = metrics.filter(|_| uncopied > 0) {
+            metrics.sent_uncopied(uncopied as u64);
+        }
         at = head.len();
         if ended && left.is_some_and(|left| left > 0) {
             return Err(io::Error::other("the body is shorter than was announced"));
@@ -412,38 +431,123 @@ fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn push_piece(pieces: &mut VecDeque<Bytes>, data: Bytes, framing: Framing) {
-    if framing == Framing::Length {
-        return pieces.push_back(data);
+/// A part of an answer's body.
+enum Piece {
+    Bytes(Bytes),
+    /// So many bytes of the pipe.
+    Pages(usize),
+}
+
+impl Piece {
+    fn pages(&self) -> usize {
+        match self {
+            Piece::Bytes(_) => 0,
+            Piece::Pages(bytes) => *bytes,
+        }
     }
-    pieces.push_back(Bytes::from(format!("{:X}\r\n", data.len())));
-    pieces.push_back(data);
-    pieces.push_back(Bytes::from_static(b"\r\n"));
+}
+
+/// What is sent together.
+#[derive(Default)]
+struct Pieces {
+    queue: VecDeque<Piece>,
+    /// Has the pages.
+    pipe: Option<PagePipe>,
+}
+
+impl Pieces {
+    /// Adds bytes of the body, framed. Where they lie in a file, they are sent from there.
+    fn push(&mut self, mut data: Bytes, place: Option<FilePlace>, framing: Framing) {
+        if framing != Framing::Length {
+            let around = [Bytes::from(format!("{:X}\r\n", data.len())), data, Bytes::from_static(b"\r\n")];
+            return self.queue.extend(around.map(Piece::Bytes));
+        }
+        // At once: the pages were read a moment before.
+        if let Some(place) = place.filter(|_| data.len() >= PAGES_BYTES_MIN) {
+            if self.pipe.is_none() {
+                self.pipe = PagePipe::take();
+            }
+            let filled = self.pipe.as_mut().map_or(0, |pipe| pipe.fill(&place, data.len()));
+            if filled > 0 {
+                self.queue.push_back(Piece::Pages(filled));
+                data.advance(filled);
+            }
+        }
+        if !data.is_empty() {
+            self.queue.push_back(Piece::Bytes(data));
+        }
+    }
+
+    /// Moves the bytes at its front to the end of `head`.
+    fn append_to(&mut self, head: &mut Vec<u8>) {
+        while let Some(Piece::Bytes(bytes)) = self.queue.front() {
+            head.extend_from_slice(bytes);
+            self.queue.pop_front();
+        }
+    }
+
+    /// The bytes before the first pages.
+    fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        self.queue.iter().map_while(|piece| match piece {
+            Piece::Bytes(bytes) => Some(&**bytes),
+            Piece::Pages(_) => None,
+        })
+    }
+
+    /// How many bytes of pages there are, one after the other, at its front.
+    fn pages_first(&self) -> usize {
+        self.queue.iter().map(Piece::pages).take_while(|&bytes| bytes > 0).sum()
+    }
+
+    /// How many there are in all.
+    fn pages(&self) -> usize {
+        self.queue.iter().map(Piece::pages).sum()
+    }
+
+    /// Takes off what was sent.
+    fn advance(&mut self, mut sent: usize) {
+        while let Some(piece) = self.queue.front_mut().filter(|_| sent > 0) {
+            let left = match piece {
+                Piece::Bytes(bytes) => {
+                    let of_piece = sent.min(bytes.len());
+                    sent -= of_piece;
+                    bytes.advance(of_piece);
+                    bytes.len()
+                }
+                Piece::Pages(bytes) => {
+                    let of_piece = sent.min(*bytes);
+                    sent -= of_piece;
+                    *bytes -= of_piece;
+                    *bytes
+                }
+            };
+            if left == 0 {
+                self.queue.pop_front();
+            }
+        }
+    }
 }
 
 /// Writes all of these.
-async fn write(transport: &mut Transport, head: &[u8], pieces: &mut VecDeque<Bytes>) -> io::Result<()> {
+async fn write(transport: &mut Transport, head: &[u8], pieces: &mut Pieces) -> io::Result<()> {
     let mut head = head;
     poll_fn(|cx| {
-        while !head.is_empty() || !pieces.is_empty() {
-            let mut slices = [IoSlice::new(&[]); 3 * PIECES_MAX + 2];
-            let all = std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces.iter().map(|piece| &**piece));
-            let count = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
-            let mut written = ready!(Pin::new(&mut *transport).poll_write_vectored(cx, &slices[..count]))?;
+        while !head.is_empty() || !pieces.queue.is_empty() {
+            let pages = pieces.pages_first();
+            let written = if let Some(pipe) = pieces.pipe.as_mut().filter(|_| head.is_empty() && pages > 0) {
+                ready!(transport.poll_send_pages(cx, pipe, pages))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); 3 * PIECES_MAX + 2];
+                let all = std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces.bytes());
+                let count = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
+                ready!(Pin::new(&mut *transport).poll_write_vectored(cx, &slices[..count]))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             let of_head = written.min(head.len());
             head = &head[of_head..];
-            written -= of_head;
-            while let Some(piece) = pieces.front_mut().filter(|_| written > 0) {
-                let of_piece = written.min(piece.len());
-                written -= of_piece;
-                piece.advance(of_piece);
-                if piece.is_empty() {
-                    pieces.pop_front();
-                }
-            }
+            pieces.advance(written - of_head);
         }
         Poll::Ready(Ok(()))
     })

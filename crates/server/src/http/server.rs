@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gabion_platform::{PagePipe, unpace_loopback};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,8 @@ impl<H: Handler> HttpServer<H> {
         listeners: Vec<Listener>,
         stop: impl Future<Output = ()>,
     ) -> Drained {
+        // Found out before a client waits for it.
+        let _ = PagePipe::is_supported();
         let (closing, cut) = (CancellationToken::new(), CancellationToken::new());
         let drain_timeout = self.limits.drain_timeout;
         let permits = Arc::new(Semaphore::new(self.limits.connections_max.clamp(1, Semaphore::MAX_PERMITS)));
@@ -73,6 +76,9 @@ impl<H: Handler> HttpServer<H> {
         let connections = TaskTracker::new();
         let accepting = TaskTracker::new();
         for listener in listeners {
+            if let Ok(address) = listener.tcp.local_addr() {
+                unpace_loopback(&listener.tcp, address.ip());
+            }
             let accept = accept(listener, Arc::clone(&shared), Arc::clone(&permits), connections.clone());
             accepting.spawn(accept);
         }

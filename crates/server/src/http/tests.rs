@@ -1,14 +1,16 @@
 //! Limits and shutdown over real sockets. Time is tokio's paused clock: it jumps to the next timer when nothing else can
 //! happen, so that a timeout costs no time and no test depends on how fast the machine is.
 
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use gabion_platform::ManualClock;
+use gabion_platform::{DiskFile, Durable, FilePlace, FilePlaces, IoFuture, ManualClock, PagePipe};
 use http::{StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -23,6 +25,47 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Whether plain requests are answered without hyper.
 const BOTH_WAYS: [bool; 2] = [true, false];
+
+/// Lengths of pieces that say that they lie in files.
+const PLACED: [usize; 6] = [100_000, 100, 300_000, 400_000, 65_536, 7];
+
+/// A file that lends pages of the letter that the offset says, `A` and so on, so that they can be told from what is in memory.
+struct Lettered;
+
+impl DiskFile for Lettered {
+    fn lend_pages(&self, pipe: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        let letter = b'A' + u8::try_from(offset).unwrap();
+        std::fs::File::from(pipe.try_clone_to_owned()?).write(&vec![letter; len])
+    }
+
+    fn read_at(&self, _: u64, _: usize) -> IoFuture<Bytes> {
+        unreachable!("it was read")
+    }
+
+    fn write_at(&self, _: u64, _: Vec<Bytes>, _: Durable) -> IoFuture<()> {
+        unreachable!("nobody writes")
+    }
+
+    fn sync(&self) -> IoFuture<()> {
+        unreachable!("nobody writes")
+    }
+
+    fn len(&self) -> IoFuture<u64> {
+        unreachable!("nobody asks")
+    }
+
+    fn set_len(&self, _: u64) -> IoFuture<()> {
+        unreachable!("nobody writes")
+    }
+
+    fn punch(&self, _: u64, _: u64) -> IoFuture<()> {
+        unreachable!("nobody writes")
+    }
+
+    fn prewrite(&self, _: u64, _: u64) -> IoFuture<bool> {
+        unreachable!("nobody writes")
+    }
+}
 
 /// Answers by path: `/echo` sends the body back, `/hold` waits to be released, `/flood` sends without end, `/pieces` sends some, whose number nobody says, `/lies/N` says
 /// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
@@ -69,6 +112,17 @@ impl Handler for Paths {
                     Ok(http_body::Frame::data(Bytes::from("late")))
                 });
                 Response::new(StreamBody::new(futures::StreamExt::chain(first, last)).boxed_unsync())
+            }
+            "/placed" => {
+                let pieces: Vec<Bytes> = PLACED.map(|len| Bytes::from(vec![b'm'; len])).to_vec();
+                let places = FilePlaces::default();
+                places.set(&pieces, (0..).map(|offset| FilePlace { file: Arc::new(Lettered), offset }));
+                let frames = pieces.into_iter().map(|piece| Ok::<_, BoxError>(http_body::Frame::data(piece)));
+                let body = StreamBody::new(futures::stream::iter(frames)).boxed_unsync();
+                let length = PLACED.iter().sum::<usize>();
+                let mut response = Response::builder().header(header::CONTENT_LENGTH, length).body(body).unwrap();
+                response.extensions_mut().insert(places);
+                response
             }
             "/none" => Response::builder().status(StatusCode::NO_CONTENT).body(full("")).unwrap(),
             "/close" => Response::builder().header(header::CONNECTION, "close").body(full("closes")).unwrap(),
@@ -597,4 +651,78 @@ async fn who_hangs_up_in_the_middle_of_an_answer_is_noticed() {
         assert!(page.contains("gabion_http_requests_in_flight 0"), "{direct}: {page}");
         assert!(page.contains("gabion_http_connections 0"), "{direct}: {page}");
     }
+}
+
+/// What lies in files is sent from there, as far as the pipe goes, and what is short or follows it from memory, all of it in order.
+#[tokio::test]
+async fn long_pieces_are_sent_from_the_files_that_they_lie_in() {
+    // A user may have no more pipes, too.
+    let supported = PagePipe::take().is_some();
+    let server = start(limits(), None).await;
+    let mut stream = server.connect().await;
+    for round in 1..=3 {
+        send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let head = until(&mut stream, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        let mut body = vec![0; PLACED.iter().sum()];
+        stream.read_exact(&mut body).await.unwrap();
+        let (mut at, mut from_files) = (0, 0);
+        for (number, len) in PLACED.into_iter().enumerate() {
+            let piece = &body[at..at + len];
+            let letter = b'A' + number as u8;
+            let of_file = piece.iter().take_while(|&&byte| byte == letter).count();
+            assert!(piece[of_file..].iter().all(|&byte| byte == b'm'), "piece {number}");
+            // The first one fits in any case.
+            let whole = number == 0 && supported;
+            assert!(of_file == 0 || (supported && len >= 16 * 1024), "piece {number}: {of_file}");
+            assert!(!whole || of_file == len, "piece {number}: {of_file}");
+            at += len;
+            from_files += of_file;
+        }
+        let counted = format!("gabion_http_uncopied_bytes_total {}\n", round * from_files);
+        // It is counted when the kernel has it, which may be after the client.
+        let is_counted = async {
+            while !server.page().contains(&counted) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), is_counted).await.expect(&counted);
+    }
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn hyper_sends_from_memory() {
+    let server = start_by(false, limits(), None).await;
+    let mut stream = server.connect().await;
+    send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    let text = until_closed(&mut stream).await;
+    assert!(text.ends_with(&"m".repeat(PLACED.iter().sum())));
+    server.stop().await;
+}
+
+/// A client that hangs up while pages are on their way takes nothing from those after it.
+#[tokio::test]
+async fn who_hangs_up_amid_pages_leaves_none_to_the_next() {
+    let server = start(limits(), None).await;
+    for _ in 0..70 {
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        stream.read_u8().await.unwrap();
+        drop(stream);
+    }
+    let mut stream = server.connect().await;
+    send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    let text = until_closed(&mut stream).await;
+    assert!(text.ends_with(&"m".repeat(7)), "hyper serves what is to be closed");
+    let mut stream = server.connect().await;
+    send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    until(&mut stream, "\r\n\r\n").await;
+    let mut body = vec![0; PLACED.iter().sum()];
+    stream.read_exact(&mut body).await.unwrap();
+    let letter = if PagePipe::take().is_some() { b'A' } else { b'm' };
+    assert!(body[..PLACED[0]].iter().all(|&byte| byte == letter));
+    drop(stream);
+    server.stop().await;
 }

@@ -1,12 +1,14 @@
 //! The stream under a connection, clear or TLS: notes what comes in, cuts a client that stops taking its answer.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use gabion_platform::PagePipe;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -37,6 +39,35 @@ impl Transport {
     /// Has these bytes read again.
     pub(super) fn unread(&mut self, bytes: BytesMut) {
         self.unread = bytes;
+    }
+
+    /// Whether [`Transport::poll_send_pages`] works: TLS has to see what is sent.
+    pub(super) fn takes_pages(&self) -> bool {
+        matches!(self.channel, Channel::Clear(_))
+    }
+
+    /// Hands up to `len` bytes of a pipe on; says how many were taken.
+    pub(super) fn poll_send_pages(
+        &mut self,
+        cx: &mut Context<'_>,
+        pipe: &mut PagePipe,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let Channel::Clear(stream) = &self.channel else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        let outcome = loop {
+            match stream.poll_write_ready(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+            match stream.try_io(Interest::WRITABLE, || pipe.send(stream.as_fd(), len)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => break Poll::Ready(sent),
+            }
+        };
+        self.written(cx, outcome, |&bytes| bytes as u64)
     }
 
     /// A TCP socket holds nothing back, so its flush is always done and says nothing of the client; TLS may wait here.

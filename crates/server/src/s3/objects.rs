@@ -110,6 +110,9 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let (mut response, read) = shown_object(call, found, shown);
     versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
+    if let Some(places) = read.body.places() {
+        response.extensions_mut().insert(places.clone());
+    }
     *response.body_mut() = body::sending(read.body, read.len);
     Ok(response)
 }

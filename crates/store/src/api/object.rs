@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::{Stream, stream::BoxStream};
 use gabion_encryption::SecretKey;
 use gabion_metadata::rows::{Attributes, Encryption, Etag, StoredChecksum};
+use gabion_platform::FilePlaces;
 use gabion_types::{BucketName, ObjectKey, Seq};
 
 use crate::{ByteRange, RangeRequest, ReadConditions, StoreError, VersionId, WriteConditions, store::Share};
@@ -127,6 +128,7 @@ pub struct ObjectRead {
 /// also when the object is overwritten or deleted meanwhile. An error ends it.
 pub struct ObjectStream {
     left: Left,
+    places: Option<FilePlaces>,
 }
 
 /// What is left of an object's bytes.
@@ -139,12 +141,23 @@ enum Left {
 
 impl ObjectStream {
     pub(crate) fn new(inner: BoxStream<'static, Result<Bytes, StoreError>>) -> Self {
-        Self { left: Left::Stream(inner) }
+        Self { left: Left::Stream(inner), places: None }
+    }
+
+    /// Of bytes that may lie in files as they are.
+    pub(crate) fn placed(inner: BoxStream<'static, Result<Bytes, StoreError>>, places: FilePlaces) -> Self {
+        Self { left: Left::Stream(inner), places: Some(places) }
+    }
+
+    /// Tells of the bytes that were given last where they lie, if the page cache had them: for who can send them from there. Nothing where that is never so.
+    #[must_use]
+    pub fn places(&self) -> Option<&FilePlaces> {
+        self.places.as_ref()
     }
 
     /// Of bytes that were read, all of them.
     pub(crate) fn of_read(chunks: Vec<Bytes>, share: Share) -> Self {
-        Self { left: Left::Read(chunks.into_iter(), share) }
+        Self { left: Left::Read(chunks.into_iter(), share), places: None }
     }
 
     /// No bytes.

@@ -16,6 +16,7 @@ use gabion_metadata::{
 };
 use gabion_segment::LogError;
 use gabion_types::{Extent, SegmentId};
+use parking_lot::Mutex;
 
 use crate::{StoreError, apply::Segment, pages::Pages, references::References, store::Inner, tasks};
 
@@ -35,11 +36,40 @@ const LIVE_RATIO_PUNCHED: f64 = 0.1;
 pub(crate) struct Punching {
     /// A target can not: segments of large objects are compacted instead.
     unsupported: AtomicBool,
+    /// Segments with stripes that are noted as holes and are none yet, because somebody has pages of them.
+    left: Mutex<HashMap<SegmentId, Left>>,
 }
+
+/// What is still to be punched out of a segment.
+struct Left {
+    /// Payload.
+    bytes: u64,
+    /// When that was tried.
+    tried_ms: u64,
+}
+
+/// How long what was left is let alone, since each try goes through the index: in ms, when space is short and else.
+const AGAIN_SHORT_MS: u64 = 10_000;
+const AGAIN_MS: u64 = 600_000;
 
 impl Punching {
     pub(super) fn is_on(&self, inner: &Inner) -> bool {
         inner.config.compaction.punch_holes && !self.unsupported.load(Ordering::Relaxed)
+    }
+
+    /// The payload that was left of a segment, in bytes, if it is time to try again.
+    pub(super) fn due_bytes(&self, segment: SegmentId, now_ms: u64, is_short: bool) -> u64 {
+        let again_ms = if is_short { AGAIN_SHORT_MS } else { AGAIN_MS };
+        let left = self.left.lock();
+        let due = left.get(&segment).filter(|left| now_ms.saturating_sub(left.tried_ms) >= again_ms);
+        due.map_or(0, |left| left.bytes)
+    }
+
+    /// Notes what is left of a segment now, and returns what was before, in bytes.
+    fn leave(&self, segment: SegmentId, bytes: u64, tried_ms: u64) -> u64 {
+        let mut left = self.left.lock();
+        let before = if bytes == 0 { left.remove(&segment) } else { left.insert(segment, Left { bytes, tried_ms }) };
+        before.map_or(0, |left| left.bytes)
     }
 }
 
@@ -123,15 +153,19 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     inner.checkpoint().await?;
     for (id, dead) in holes {
         inner.require_open()?;
-        let punched = match inner.log.punch(id, &dead).await {
-            Err(error) if is_going(&error) => continue,
-            punched => punched?,
+        let punching = &inner.compaction.punching;
+        let left_bytes = match inner.log.punch(id, &dead).await {
+            // Its space comes back as a whole.
+            Err(error) if is_going(&error) => Some(0),
+            left_bytes => left_bytes?,
         };
-        if !punched {
-            inner.compaction.punching.unsupported.store(true, Ordering::Relaxed);
+        let Some(left_bytes) = left_bytes else {
+            punching.unsupported.store(true, Ordering::Relaxed);
             tracing::info!("a target can not punch holes: segments of large objects are compacted");
             return Ok(0);
-        }
+        };
+        given_back += punching.leave(id, left_bytes, inner.env.clock.now_ms());
+        given_back = given_back.saturating_sub(left_bytes);
     }
     inner.metrics.punched_bytes.add(given_back);
     Ok(given_back)

@@ -8,7 +8,8 @@ use std::{collections::VecDeque, pin::pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, poll, stream};
-use gabion_segment::Pin;
+use gabion_platform::{FilePlace, FilePlaces};
+use gabion_segment::{LogError, Pin};
 use tokio::task::JoinHandle;
 
 use super::pieces::{Piece, Pieces};
@@ -20,6 +21,8 @@ use crate::{
 /// The bytes of a piece, and the memory they count against.
 struct Read {
     chunks: Vec<Bytes>,
+    /// Where they lie in files; of all of them or of none.
+    places: Vec<FilePlace>,
     share: Share,
 }
 
@@ -28,10 +31,10 @@ pub(super) async fn open(inner: &Arc<Inner>, mut pieces: Pieces, pin: Pin) -> Re
     let Some(piece) = pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(ObjectStream::empty()) };
     let share = inner.first_read_share(piece.len()).await?;
     if pieces.is_done() {
-        let read = read(inner, piece, share).await?;
+        let chunks = inner.log.read(&piece.extent, piece.from..piece.to).await.map_err(lost)?;
         // The bytes are here: no file is needed any more.
         drop(pin);
-        return Ok(ObjectStream::of_read(read.chunks, read.share));
+        return Ok(ObjectStream::of_read(chunks, share));
     }
     // Beside the future that all reads are part of: it is moved about with each request.
     Box::pin(open_long(inner, piece, share, pieces, pin)).await
@@ -45,14 +48,15 @@ async fn open_long(
     pieces: Pieces,
     pin: Pin,
 ) -> Result<ObjectStream, StoreError> {
-    let mut rest = Rest { inner: Arc::clone(inner), pieces, ahead: VecDeque::new() };
+    let places = FilePlaces::default();
+    let mut rest = Rest { inner: Arc::clone(inner), pieces, ahead: VecDeque::new(), places: places.clone() };
     let first = rest.read_needed(piece, share).await?;
     let next = |mut rest: Rest| async move { Ok::<_, StoreError>(rest.next().await?.map(|read| (chunks(read), rest))) };
     let rest = stream::try_unfold(rest, next).try_flatten();
     let body = chunks(first).chain(rest).inspect(move |_| {
         let _held = &pin;
     });
-    Ok(ObjectStream::new(Box::pin(body)))
+    Ok(ObjectStream::placed(Box::pin(body), places))
 }
 
 /// What is behind the first part.
@@ -61,10 +65,14 @@ struct Rest {
     pieces: Pieces,
     /// Reads under way, in order.
     ahead: VecDeque<JoinHandle<Result<Read, StoreError>>>,
+    /// Where the bytes lie that were read last, if the page cache had them at that moment.
+    places: FilePlaces,
 }
 
 impl Rest {
     async fn next(&mut self) -> Result<Option<Read>, StoreError> {
+        // They are of bytes that were given already.
+        self.places.clear();
         if let Some(task) = self.ahead.pop_front() {
             let read = task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))??;
             self.read_ahead()?;
@@ -82,7 +90,9 @@ impl Rest {
         let inner = Arc::clone(&self.inner);
         let mut reading = pin!(read(&inner, piece, share));
         if let Poll::Ready(read) = poll!(reading.as_mut()) {
-            return read;
+            let mut read = read?;
+            self.places.set(&read.chunks, read.places.drain(..));
+            return Ok(read);
         }
         self.read_ahead()?;
         reading.await
@@ -105,17 +115,23 @@ impl Rest {
 }
 
 async fn read(inner: &Inner, piece: Piece, share: Share) -> Result<Read, StoreError> {
-    let chunks = inner.log.read(&piece.extent, piece.from..piece.to).await.map_err(|error| match error {
+    let mut places = Vec::new();
+    let read = inner.log.read_placed(&piece.extent, piece.from..piece.to, Some(&mut places));
+    let chunks = read.await.map_err(lost)?;
+    Ok(Read { chunks, places, share })
+}
+
+fn lost(error: LogError) -> StoreError {
+    match error {
         // Its row was there when it was pinned: what is lost now, is lost.
-        error @ gabion_segment::LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
+        error @ LogError::NotFound(_) => StoreError::Corrupt(error.to_string()),
         error => error.into(),
-    })?;
-    Ok(Read { chunks, share })
+    }
 }
 
 /// The bytes one after the other; the share is given back with the last.
 fn chunks(read: Read) -> impl Stream<Item = Result<Bytes, StoreError>> + Send {
-    let Read { chunks, share } = read;
+    let Read { chunks, share, .. } = read;
     stream::iter(chunks).map(move |chunk| {
         let _held = &share;
         Ok(chunk)

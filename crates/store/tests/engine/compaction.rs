@@ -527,6 +527,42 @@ async fn what_a_reader_has_begun_is_not_punched_out_under_it() {
     assert_eq!(get(&store, "bucket", "stays").await.unwrap(), bytes(2, 3_000_000));
 }
 
+/// What was sent is on its way to a client for longer than the body is read: pages of it that a hole would change are left alone, and tried again later.
+#[tokio::test]
+async fn what_is_on_its_way_to_a_client_is_not_punched_out() {
+    let (world, store) = holed(35, (2, 1)).await;
+    let again = std::time::Duration::from_secs(600);
+    let used = || world.disks.iter().map(|disk| disk.used_bytes()).collect::<Vec<_>>();
+    let before = used();
+    world.disks[1].lend_pages(true);
+    assert_eq!(store.compact().await.unwrap().punched_bytes, 0);
+    let held = used();
+    assert!(before.iter().zip(&held).all(|(before, held)| held >= before), "on no target: {before:?} {held:?}");
+    check_half_dead(&store, 1_500_000).await;
+    assert_eq!(store.scrub_now().await.unwrap().bad_shards, 0);
+    world.disks[1].lend_pages(false);
+    assert_eq!(store.compact().await.unwrap().punched_bytes, 0, "each try goes through the index");
+    world.clock.advance(again);
+    assert!(store.compact().await.unwrap().punched_bytes > 30_000_000);
+    let after = used();
+    assert!(held.iter().zip(&after).all(|(held, after)| *held > after + 12_000_000), "{held:?} {after:?}");
+    // More of it dies: what was punched before stays a hole that nobody takes for damage.
+    for i in (0..30).step_by(3) {
+        delete(&store, "bucket", &format!("{i}")).await;
+    }
+    world.disks[0].lend_pages(true);
+    store.compact().await.unwrap();
+    let scrubbed = store.scrub_now().await.unwrap();
+    assert_eq!(scrubbed.bad_shards, 0);
+    world.disks[0].lend_pages(false);
+    world.clock.advance(again);
+    store.compact().await.unwrap();
+    assert_eq!(store.scrub_now().await.unwrap().bad_shards, 0);
+    for i in (30..60).step_by(3) {
+        assert_eq!(get(&store, "bucket", &format!("{i}")).await.unwrap(), bytes(i, 1_500_000), "{i}");
+    }
+}
+
 /// The segment dies, and is being freed, at any moment of a round that is about to punch it: the round leaves it alone.
 #[tokio::test]
 async fn what_is_freed_while_it_is_to_be_punched_is_left_alone() {
