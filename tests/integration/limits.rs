@@ -1,10 +1,11 @@
 //! What an object costs, counted: inodes, bytes, syncs and reads (the bounds of the design, section 8).
 
-use gabion_tests::{Server, Setup};
+use gabion_tests::{Content, Server, Setup, bytes_of};
 
 const SYNCS: &str = "gabion_log_syncs_total";
 const WRITTEN_BYTES: [&str; 2] = ["gabion_log_stored_bytes_total", "gabion_log_prewritten_bytes_total"];
 const READS: &str = "gabion_log_reads_total";
+const UNCOPIED_BYTES: &str = "gabion_http_uncopied_bytes_total";
 
 const OBJECTS: u32 = 20_000;
 const OBJECT_BYTES: f64 = 4096.0;
@@ -58,4 +59,27 @@ async fn a_small_read_is_one_read_of_one_target() {
     let after = server.metrics().await.unwrap();
     let reads = after.sum(READS) - before.sum(READS);
     assert!(reads <= 2000.0, "{reads} reads for 2000 objects");
+}
+
+/// What the page cache has of large objects is sent from there where file system and driver allow it, and it is what was put, in whole and in part.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_go_from_the_page_cache() {
+    let server = Server::start(Setup::six()).await.unwrap();
+    let expected = Content::new(7, 9_000_001).bytes();
+    // Connections that have put long bodies are hyper's, which copies.
+    let (writer, reader) = (server.client(), server.client());
+    writer.create_bucket().bucket("pages").send().await.unwrap();
+    writer.put_object().bucket("pages").key("key").body(expected.clone().into()).send().await.unwrap();
+    let uncopied = async || server.metrics().await.unwrap().sum(UNCOPIED_BYTES);
+    for range in [None, None, Some((0, 9_000_000)), Some((700_000, 2_900_001)), Some((1, 8_999_999))] {
+        let before = uncopied().await;
+        let get = reader.get_object().bucket("pages").key("key");
+        let got = get.set_range(range.map(|(first, last)| format!("bytes={first}-{last}"))).send().await.unwrap();
+        let (first, last) = range.unwrap_or((0, 9_000_000));
+        assert!(bytes_of(got).await.unwrap() == expected[first..=last], "{range:?}");
+        println!("{range:?}: {} bytes of {} uncopied", uncopied().await - before, last + 1 - first);
+    }
+    let log = server.log();
+    let lends = ["(ext4, io_uring)", "(XFS, io_uring)"].iter().any(|target| log.contains(target));
+    assert_eq!(uncopied().await > 9_000_000.0, lends && !log.contains("what is sent is copied"), "{log}");
 }

@@ -128,10 +128,10 @@ impl PagePipe {
         Some(pipe)
     }
 
-    /// Whether pages can be sent here at all. Asked for the first time it tries, which takes a fifth of a second where the kernel can not.
+    /// Whether pages can be sent here at all. Asked for the first time it tries, twice if need be, which takes a fifth of a second each time that the kernel waits.
     #[must_use]
     pub fn is_supported() -> bool {
-        static SUPPORTED: LazyLock<bool> = LazyLock::new(|| match try_out() {
+        static SUPPORTED: LazyLock<bool> = LazyLock::new(|| match try_out().or_else(|_| try_out()) {
             Ok(()) => true,
             Err(error) => {
                 tracing::info!(%error, "what is sent is copied: the kernel can not pass pages on");

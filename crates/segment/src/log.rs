@@ -304,12 +304,12 @@ impl Log {
     }
 
     /// Gives back the space of stripes that [`Log::dead_stripes`] found, but for the headers of their chunks. They can not be read any
-    /// more: what needs them must be gone for good. Doing it again does no harm, and is needed for those that were left, because somebody has pages of them: returns their payload
-    /// in bytes. Nothing if a target can not do it.
+    /// more: what needs them must be gone for good. Doing it again does no harm, and is needed for those that were left, because somebody has pages of them: returns
+    /// these. Nothing if a target can not do it.
     ///
     /// # Errors
     /// `Invalid`, `NotFound`; `Unavailable` when a target fails: some holes may be there.
-    pub async fn punch(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<Option<u64>, LogError> {
+    pub async fn punch(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<Option<Vec<DeadStripe>>, LogError> {
         let core = &self.handle.core;
         punch(core, core.segment(segment)?, dead).await
     }

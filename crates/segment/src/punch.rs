@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use gabion_platform::DiskFile;
 use gabion_types::SegmentId;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
@@ -58,25 +58,28 @@ pub(crate) async fn dead_stripes(
     Ok(Some(dead))
 }
 
-/// Punches out `dead` stripes of `segment` and returns the payload, in bytes, of those that were left, because somebody has pages of them (see [`DiskFile::evict`]); nothing if a
-/// target can not do that.
+/// Punches out `dead` stripes of `segment` and returns those that were left, because somebody has pages of them (see [`DiskFile::evict`]); nothing if a target can not do that.
 ///
 /// [`DiskFile::evict`]: gabion_platform::DiskFile::evict
-pub(crate) async fn punch(core: &Core, segment: Arc<Segment>, dead: &[DeadStripe]) -> Result<Option<u64>, LogError> {
+pub(crate) async fn punch(
+    core: &Core,
+    segment: Arc<Segment>,
+    dead: &[DeadStripe],
+) -> Result<Option<Vec<DeadStripe>>, LogError> {
     let (info, _) = punchable(&segment)?;
     if !segment.pin() {
         return Err(LogError::NotFound(info.id));
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
-    let mut left_bytes = 0;
+    let mut left = Vec::new();
     for stripe in dead {
         match punch_stripe(&core.media, &info, stripe).await? {
             Punched::Unsupported => return Ok(None),
             Punched::Done => {}
-            Punched::Left => left_bytes += stripe.payload_bytes,
+            Punched::Left => left.push(*stripe),
         }
     }
-    Ok(Some(left_bytes))
+    Ok(Some(left))
 }
 
 /// What came of a stripe that was to be punched out.
@@ -107,9 +110,9 @@ async fn punch_stripe(media: &Media, info: &SegmentInfo, stripe: &DeadStripe) ->
     let files = files(media, info).await?;
     let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
     let len = stripe.next_offset.saturating_sub(start);
-    let let_go = try_join_all(files.iter().map(|file| file.evict(start, len))).await;
-    let let_go = let_go.map_err(|error| LogError::Unavailable(format!("pages can not be dropped: {error}")))?;
-    if let_go.contains(&false) {
+    let let_go = join_all(files.iter().map(|file| file.evict(start, len))).await;
+    // Where it is not known, somebody may have some.
+    if !let_go.iter().all(|let_go| matches!(let_go, Ok(true))) {
         return Ok(Punched::Left);
     }
     match try_join_all(files.iter().map(|file| file.punch(start, len))).await {

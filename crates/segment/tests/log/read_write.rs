@@ -75,6 +75,43 @@ fn stripes_of_every_length_are_read_whole_and_in_part() {
     }
 }
 
+/// What is sent from a file is what was verified: the places are those of the very bytes.
+#[test]
+fn places_are_where_the_bytes_lie() {
+    for geometry in GEOMETRIES {
+        let mut world = World::new(geometry, 13);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            let full = log.stripe_payload_bytes();
+            for (seed, len) in [1, 5000, 65_537, full / 2 + 77, full].into_iter().enumerate() {
+                let extent = append(&log, seed as u64, len).await.unwrap();
+                for (start, end) in [(0, len), (len - 1, len), (len / 3, len / 3 + len / 2), (len / 2, len)] {
+                    let mut places = Vec::new();
+                    let range = start as u32..end as u32;
+                    let pieces = log.read_placed(&extent, range, Some(&mut places)).await.unwrap();
+                    assert!(pieces.concat() == pattern(seed as u64, len)[start..end]);
+                    assert_eq!(places.len(), pieces.len(), "{geometry} {len} {start}..{end}");
+                    for (piece, place) in pieces.iter().zip(&places) {
+                        assert!(place.file.read_at(place.offset, piece.len()).await.unwrap() == *piece);
+                    }
+                }
+            }
+            // What is made out of other chunks lies nowhere.
+            if geometry != "1+0" {
+                let extent = append(&log, 9, full).await.unwrap();
+                world.disks[0].offline(true);
+                let mut places = Vec::new();
+                let pieces = log.read_placed(&extent, 0..full as u32, Some(&mut places)).await.unwrap();
+                world.disks[0].offline(false);
+                assert!(pieces.concat() == pattern(9, full));
+                let is_degraded = log.metrics().degraded_reads.get() > 0;
+                assert_eq!(places.is_empty(), is_degraded, "{geometry}");
+            }
+        });
+    }
+}
+
 #[test]
 fn a_small_read_is_one_read_of_one_target() {
     let mut world = World::new("4+2", 4);

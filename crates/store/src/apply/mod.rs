@@ -247,9 +247,9 @@ impl Apply {
         found.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Notes that stripes of a segment are punched out; returns the payload in bytes of those that were before.
-    pub(crate) fn punched(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<u64, StoreError> {
-        let mut before = 0;
+    /// Notes that stripes of a segment are punched out; returns the offsets of those that were before.
+    pub(crate) fn punched(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<Vec<u64>, StoreError> {
+        let mut before = Vec::new();
         self.commit(|overlay| {
             before = overlay.segment_punched(segment, dead);
             Ok(())

@@ -276,11 +276,11 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// These stripes of a segment are punched out; returns their payload in bytes, of those before.
-    pub(crate) fn segment_punched(&mut self, id: SegmentId, dead: &[DeadStripe]) -> u64 {
-        let Some(segment) = self.segment(id) else { return 0 };
-        segment.row.punched = Some(dead.iter().map(|stripe| stripe.offset).collect());
-        segment.row.punched_bytes.replace(dead.iter().map(|stripe| stripe.payload_bytes).sum()).unwrap_or(0)
+    /// These stripes of a segment are punched out; returns the offsets of those that were before.
+    pub(crate) fn segment_punched(&mut self, id: SegmentId, dead: &[DeadStripe]) -> Vec<u64> {
+        let Some(segment) = self.segment(id) else { return Vec::new() };
+        segment.row.punched_bytes = Some(dead.iter().map(|stripe| stripe.payload_bytes).sum());
+        segment.row.punched.replace(dead.iter().map(|stripe| stripe.offset).collect()).unwrap_or_default()
     }
 
     /// A segment's removal is in the log: nothing in it counts any more.

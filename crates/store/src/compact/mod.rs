@@ -261,12 +261,17 @@ fn holes(inner: &Inner, is_short: bool) -> HashMap<SegmentId, u64> {
         return HashMap::new();
     }
     let now_ms = inner.env.clock.now_ms();
-    let due_bytes = |id| inner.compaction.punching.due_bytes(id, now_ms, is_short);
+    let bytes = |id, segment: &Segment| match segment.row.state {
+        SegmentState::Sealed => {
+            punchable_bytes(inner, segment, is_short) + inner.compaction.punching.due_bytes(id, now_ms, is_short)
+        }
+        _ => 0,
+    };
     inner.apply.with_segments(|segments| {
         let punchable = segments
             .iter()
             .filter(|(id, segment)| !inner.apply.is_kept(*id) && inner.holds.is_free(*id, segment.sealed_epoch))
-            .map(|(id, segment)| (id, punchable_bytes(inner, segment, is_short).max(due_bytes(id))));
+            .map(|(id, segment)| (id, bytes(id, segment)));
         punchable.filter(|(_, bytes)| *bytes > 0).collect()
     })
 }

@@ -14,7 +14,7 @@ use gabion_metadata::{
     ScanRange, Table,
     rows::{LaneKind, SegmentState},
 };
-use gabion_segment::LogError;
+use gabion_segment::{DeadStripe, LogError};
 use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
@@ -36,16 +36,23 @@ const LIVE_RATIO_PUNCHED: f64 = 0.1;
 pub(crate) struct Punching {
     /// A target can not: segments of large objects are compacted instead.
     unsupported: AtomicBool,
-    /// Segments with stripes that are noted as holes and are none yet, because somebody has pages of them.
+    /// What is noted as holes and is to be punched yet, by segment.
     left: Mutex<HashMap<SegmentId, Left>>,
 }
 
 /// What is still to be punched out of a segment.
+#[derive(Default)]
 struct Left {
-    /// Payload.
-    bytes: u64,
+    /// Payload of the stripes, in bytes, by their offsets.
+    stripes: BTreeMap<u64, u64>,
     /// When that was tried.
     tried_ms: u64,
+}
+
+impl Left {
+    fn bytes(&self) -> u64 {
+        self.stripes.values().sum()
+    }
 }
 
 /// How long what was left is let alone, since each try goes through the index: in ms, when space is short and else.
@@ -62,14 +69,44 @@ impl Punching {
         let again_ms = if is_short { AGAIN_SHORT_MS } else { AGAIN_MS };
         let left = self.left.lock();
         let due = left.get(&segment).filter(|left| now_ms.saturating_sub(left.tried_ms) >= again_ms);
-        due.map_or(0, |left| left.bytes)
+        due.map_or(0, Left::bytes)
     }
 
-    /// Notes what is left of a segment now, and returns what was before, in bytes.
-    fn leave(&self, segment: SegmentId, bytes: u64, tried_ms: u64) -> u64 {
+    /// Stripes of a segment are to be punched.
+    fn add<'a>(&self, segment: SegmentId, stripes: impl Iterator<Item = &'a DeadStripe>, now_ms: u64) {
         let mut left = self.left.lock();
-        let before = if bytes == 0 { left.remove(&segment) } else { left.insert(segment, Left { bytes, tried_ms }) };
-        before.map_or(0, |left| left.bytes)
+        let left = left.entry(segment).or_default();
+        left.tried_ms = now_ms;
+        left.stripes.extend(stripes.map(|stripe| (stripe.offset, stripe.payload_bytes)));
+    }
+
+    /// It is of no use to try it soon again.
+    fn tried(&self, segment: SegmentId, now_ms: u64) {
+        if let Some(left) = self.left.lock().get_mut(&segment) {
+            left.tried_ms = now_ms;
+        }
+    }
+
+    /// Of a segment only these are to be punched still; returns the payload of those that were, in bytes.
+    fn leave(&self, segment: SegmentId, stripes: &[DeadStripe]) -> u64 {
+        let mut all = self.left.lock();
+        let Some(left) = all.get_mut(&segment) else { return 0 };
+        let before = left.bytes();
+        let offsets: BTreeSet<u64> = stripes.iter().map(|stripe| stripe.offset).collect();
+        left.stripes.retain(|offset, _| offsets.contains(offset));
+        let bytes = left.bytes();
+        if bytes == 0 {
+            all.remove(&segment);
+        }
+        before - bytes
+    }
+
+    /// Forgets segments that are going or gone: their space comes back as a whole.
+    fn forget_gone(&self, inner: &Inner) {
+        inner.apply.with_segments(|segments| {
+            let is_sealed = |segment: &Segment| segment.row.state == SegmentState::Sealed;
+            self.left.lock().retain(|&id, _| segments.get(id).is_some_and(is_sealed));
+        });
     }
 }
 
@@ -118,10 +155,10 @@ pub(super) fn is_punched(segment: &Segment) -> bool {
     row.kind == LaneKind::Large && row.live_bytes as f64 > LIVE_RATIO_PUNCHED * row.written_bytes as f64
 }
 
-/// What punching would give back of a segment, in bytes of payload.
+/// What punching would give back of a sealed segment, in bytes of payload.
 pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) -> u64 {
     let row = &segment.row;
-    if row.state != SegmentState::Sealed || !is_punched(segment) {
+    if !is_punched(segment) {
         return 0;
     }
     let kept_bytes = row.live_bytes.unsigned_abs() + row.punched_bytes.unwrap_or(0);
@@ -133,6 +170,9 @@ pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) 
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
 pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
+    let punching = &inner.compaction.punching;
+    punching.forget_gone(inner);
+    let now_ms = inner.env.clock.now_ms();
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live_stripes(inner, segments).await?.into_iter().collect();
     let (mut holes, mut given_back) = (Vec::new(), 0);
@@ -141,31 +181,32 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
         let dead = match inner.log.dead_stripes(id, &live).await {
             Ok(Some(dead)) => dead,
             // Somebody reads it: its turn comes with a later round.
-            Ok(None) => continue,
+            Ok(None) => {
+                punching.tried(id, now_ms);
+                continue;
+            }
             Err(error) if is_going(&error) => continue,
             Err(error) => return Err(error.into()),
         };
-        let bytes: u64 = dead.iter().map(|stripe| stripe.payload_bytes).sum();
-        given_back += bytes.saturating_sub(inner.apply.punched(id, &dead)?);
+        let before = inner.apply.punched(id, &dead)?;
+        // Those before are holes, but for what is left of them, and of what a crash has left nobody knows: all are punched.
+        punching.add(id, dead.iter().filter(|stripe| before.binary_search(&stripe.offset).is_err()), now_ms);
         holes.push((id, dead));
     }
     // Only when it is durable that nothing needs them, and what they are: nobody is to take a hole for damage.
     inner.checkpoint().await?;
     for (id, dead) in holes {
         inner.require_open()?;
-        let punching = &inner.compaction.punching;
-        let left_bytes = match inner.log.punch(id, &dead).await {
-            // Its space comes back as a whole.
-            Err(error) if is_going(&error) => Some(0),
-            left_bytes => left_bytes?,
+        let left = match inner.log.punch(id, &dead).await {
+            Err(error) if is_going(&error) => continue,
+            left => left?,
         };
-        let Some(left_bytes) = left_bytes else {
+        let Some(left) = left else {
             punching.unsupported.store(true, Ordering::Relaxed);
             tracing::info!("a target can not punch holes: segments of large objects are compacted");
             return Ok(0);
         };
-        given_back += punching.leave(id, left_bytes, inner.env.clock.now_ms());
-        given_back = given_back.saturating_sub(left_bytes);
+        given_back += punching.leave(id, &left);
     }
     inner.metrics.punched_bytes.add(given_back);
     Ok(given_back)
