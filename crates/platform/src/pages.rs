@@ -83,8 +83,9 @@ impl FilePlaces {
     }
 }
 
-/// Bytes of a pipe, if all of its pages are full: unprivileged users may have 64 MiB of them as a rule.
-const PIPE_BYTES: usize = 512 << 10;
+/// Bytes of a pipe, if all of its pages are full. Pieces begin and end amid pages, so that half a mebibyte of them needs more than as many. Unprivileged users may have pipes of 1 MiB,
+/// and 64 MiB of them, as a rule.
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Most pipes at a time. Clients beyond are served with copies.
 const PIPES_MAX: usize = 64;
