@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::activity::{Activity, Expired};
 use super::direct::{self, Outcome};
 use super::limits::BUFFER_BYTES_MIN;
+use super::long_body::Wire;
 use super::observe::{ByteCount, ObservedBody, Observer, Pending};
 use super::seldom::Seldom;
 use super::transport::{Channel, Transport};
@@ -122,7 +123,8 @@ async fn serve<H: Handler>(
         }
     };
     let activity = Activity::new();
-    let mut transport = Transport::new(channel, Arc::clone(&activity), &shared.limits);
+    let transport = Transport::new(channel, Arc::clone(&activity), &shared.limits);
+    let mut wire = Some(Box::new(Wire::new(transport)));
     let mut end = pin!(Seldom::new(async {
         tokio::select! {
             () = shared.cut.cancelled() => End::Cut,
@@ -137,13 +139,13 @@ async fn serve<H: Handler>(
     if let Some(observer) = shared.observer.as_ref().filter(|_| shared.direct) {
         let ending = AtomicBool::new(false);
         let handed_over = {
-            let mut serving = pin!(direct::serve(shared, &*observer.clock, &activity, peer, &mut transport, &ending));
+            let mut serving = pin!(direct::serve(shared, &*observer.clock, &activity, peer, &mut wire, &ending));
             loop {
                 tokio::select! {
                     // It is nearly always the one that woke the task.
                     biased;
                     outcome = serving.as_mut() => match outcome {
-                        Outcome::HandOver { unread, served } => break Some((unread, served)),
+                        Outcome::HandOver { served } => break Some(served),
                         Outcome::Closed => return reason.unwrap_or(Closed::Client),
                         Outcome::Broken(error) => return reason.unwrap_or_else(|| broken(address, &error)),
                     },
@@ -159,19 +161,24 @@ async fn serve<H: Handler>(
                 }
             }
         };
-        let Some((unread, served)) = handed_over else {
-            tokio::select! {
-                // It has nothing to lose.
-                _ = transport.shutdown() => {}
-                () = cut.as_mut() => {}
+        match (handed_over, &mut wire) {
+            (Some(served), _) if served => http = &shared.http1,
+            (Some(_), _) => {}
+            (None, Some(wire)) => {
+                tokio::select! {
+                    // It has nothing to lose.
+                    _ = wire.transport.shutdown() => {}
+                    () = cut.as_mut() => {}
+                }
+                return Closed::Shutdown;
             }
-            return Closed::Shutdown;
-        };
-        transport.unread(unread);
-        if served {
-            http = &shared.http1;
+            (None, None) => return Closed::Shutdown,
         }
     }
+    // Nobody has a body now.
+    let Some(wire) = wire else { return Closed::Error };
+    let Wire { mut transport, input } = *wire;
+    transport.unread(input);
     let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, Arriving::of(request)));
     let mut connection = pin!(http.serve_connection(TokioIo::new(transport), service));
     // Hyper has to see what was read before it hears that no more is to come.

@@ -11,6 +11,7 @@ mod activity;
 mod connection;
 mod direct;
 mod limits;
+mod long_body;
 mod observe;
 mod progress;
 mod remainder;
@@ -76,6 +77,6 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// The body of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
 
-    /// Answers a request; failures are answers too. Dropping the future means that the client is gone.
+    /// Answers a request; failures are answers too. Dropping the future means that the client is gone. An answer is not sent before its request's body was read or dropped.
     fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<Self::Body>> + Send;
 }

@@ -3,16 +3,21 @@
 //! A client that sends while we close loses the answer: its next write is reset, and many report that instead of reading what came before. So a
 //! reasonable rest is taken in and thrown away while the answer is under way.
 
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
+
+use super::long_body::{LongBody, Rest, Wire};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Most bytes that are thrown away. From 1 or 2 MiB on SDKs ask before they send; bodies in chunks are a little longer than what is in them.
 const DISCARDED_BYTES_MAX: u64 = 4 << 20;
@@ -20,19 +25,26 @@ const DISCARDED_BYTES_MAX: u64 = 4 << 20;
 /// Longest time for it.
 const DISCARDING: Duration = Duration::from_secs(10);
 
+/// Free room before a read of what is thrown away, in bytes.
+const READ_BYTES: usize = 64 * 1024;
+
 /// A body as it arrives. Dropped before its end, the rest is discarded.
-pub struct Arriving {
-    inner: Inner,
-    /// Whether there may be a rest that the client sends unasked.
-    is_sent: bool,
-}
+pub struct Arriving(Inner);
 
 enum Inner {
-    /// By hyper.
-    Incoming(Incoming),
+    Incoming(ByHyper),
+    /// From the connection, which sees to the rest itself.
+    Long(LongBody),
     /// All that there is of it, which is something.
     Whole(Bytes),
     Ended,
+}
+
+struct ByHyper {
+    /// Nothing once its rest is discarded.
+    incoming: Option<Incoming>,
+    /// Whether there may be a rest that the client sends unasked.
+    is_sent: bool,
 }
 
 impl Arriving {
@@ -40,64 +52,82 @@ impl Arriving {
     /// does not send before he is.
     pub(super) fn of(request: Request<Incoming>) -> Request<Arriving> {
         let is_sent = request.version() < Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
-        request.map(|inner| Arriving { inner: Inner::Incoming(inner), is_sent })
+        request.map(|incoming| Arriving(Inner::Incoming(ByHyper { incoming: Some(incoming), is_sent })))
     }
 
     /// A body that is here already.
     pub(super) fn whole(bytes: Bytes) -> Self {
-        let inner = if bytes.is_empty() { Inner::Ended } else { Inner::Whole(bytes) };
-        Self { inner, is_sent: false }
+        Self(if bytes.is_empty() { Inner::Ended } else { Inner::Whole(bytes) })
+    }
+
+    /// A body that is read from its connection.
+    pub(super) fn long(body: LongBody) -> Self {
+        Self(Inner::Long(body))
     }
 }
 
 impl Body for Arriving {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let incoming = match &mut self.inner {
-            Inner::Incoming(incoming) => incoming,
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let frame = match &mut self.0 {
+            Inner::Incoming(body) => ready!(body.poll_frame(cx)),
+            Inner::Long(body) => {
+                ready!(body.poll_bytes(cx)).map(|bytes| bytes.map(Frame::data).map_err(BoxError::from))
+            }
             Inner::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                self.inner = Inner::Ended;
+                self.0 = Inner::Ended;
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Inner::Ended => return Poll::Ready(None),
         };
-        let frame = std::task::ready!(Pin::new(incoming).poll_frame(cx));
-        // Bytes that came were asked for.
-        self.is_sent |= matches!(&frame, Some(Ok(_)));
         if !matches!(&frame, Some(Ok(_))) {
-            self.inner = Inner::Ended;
+            self.0 = Inner::Ended;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.inner {
-            Inner::Incoming(incoming) => incoming.is_end_stream(),
+        match &self.0 {
+            Inner::Incoming(body) => body.incoming.as_ref().is_none_or(Incoming::is_end_stream),
+            Inner::Long(body) => body.left() == 0,
             Inner::Whole(_) => false,
             Inner::Ended => true,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.inner {
-            Inner::Incoming(incoming) => incoming.size_hint(),
+        match &self.0 {
+            Inner::Incoming(body) => body.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint),
+            Inner::Long(body) => SizeHint::with_exact(body.left()),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Ended => SizeHint::with_exact(0),
         }
     }
 }
 
-impl Drop for Arriving {
+impl ByHyper {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(incoming).poll_frame(cx));
+        // Bytes that came were asked for.
+        self.is_sent |= matches!(&frame, Some(Ok(_)));
+        if !matches!(&frame, Some(Ok(_))) {
+            self.incoming = None;
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(BoxError::from)))
+    }
+}
+
+impl Drop for ByHyper {
     fn drop(&mut self) {
-        if !self.is_sent || self.is_end_stream() || self.size_hint().lower() > DISCARDED_BYTES_MAX {
+        let Some(incoming) = self.incoming.take() else { return };
+        if !self.is_sent || incoming.is_end_stream() || incoming.size_hint().lower() > DISCARDED_BYTES_MAX {
             return;
         }
-        if let (Inner::Incoming(incoming), Ok(runtime)) =
-            (std::mem::replace(&mut self.inner, Inner::Ended), Handle::try_current())
-        {
+        if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(tokio::time::timeout(DISCARDING, discard(incoming)));
         }
     }
@@ -112,4 +142,24 @@ async fn discard(mut body: Incoming) {
             None => return,
         }
     }
+}
+
+/// Throws away what is left of a body that was read from the wire; says whether the next request begins there now.
+pub(super) async fn discard_rest(wire: &mut Wire, rest: Rest) -> bool {
+    let mut left = rest.bytes;
+    let is_here = wire.input.len() as u64 >= left;
+    if !is_here && (!rest.is_sent || left > DISCARDED_BYTES_MAX) {
+        return false;
+    }
+    let all = async {
+        loop {
+            let bytes = left.min(wire.input.len() as u64);
+            wire.input.advance(bytes as usize);
+            left -= bytes;
+            if left == 0 || !matches!(poll_fn(|cx| wire.poll_more(READ_BYTES, cx)).await, Ok(1..)) {
+                return left == 0;
+            }
+        }
+    };
+    tokio::time::timeout(DISCARDING, all).await.unwrap_or(false)
 }

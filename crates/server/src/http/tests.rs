@@ -67,7 +67,7 @@ impl DiskFile for Lettered {
     }
 }
 
-/// Answers by path: `/echo` sends the body back, `/hold` waits to be released, `/flood` sends without end, `/pieces` sends some, whose number nobody says, `/lies/N` says
+/// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/hold` waits to be released, `/flood` sends without end, `/pieces` sends some, whose number nobody says, `/lies/N` says
 /// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
 #[derive(Clone, Default)]
 struct Paths {
@@ -88,6 +88,18 @@ impl Handler for Paths {
                 Ok(body) => Response::new(full(body.to_bytes())),
                 Err(error) => Response::new(full(format!("failed: {error}"))),
             },
+            "/apart" => {
+                let held = Arc::clone(&self.held);
+                let read = tokio::spawn(async move {
+                    let body = request.into_body().collect().await;
+                    held.notify_one();
+                    body
+                });
+                match read.await.unwrap() {
+                    Ok(body) => Response::new(full(body.to_bytes())),
+                    Err(error) => Response::new(full(format!("failed: {error}"))),
+                }
+            }
             "/hold" => {
                 self.held.notify_one();
                 self.release.notified().await;
@@ -283,18 +295,120 @@ async fn answered_early(server: &Running, head: &str, pieces: usize) -> std::io:
 
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_after_an_early_answer_is_taken() {
-    let server = start(limits(), None).await;
-    let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
-    let next = answered_early(&server, head, 100).await.expect("the connection is not reset");
-    assert!(next > 0, "the next request is answered, too");
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+        let next = answered_early(&server, head, 100).await.expect("the connection is not reset");
+        assert!(next > 0, "the next request is answered, too: {direct}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_much_after_an_early_answer_is_not() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n";
+        let next = answered_early(&server, head, 10_000).await;
+        assert!(next.as_ref().is_ok_and(|bytes| *bytes == 0) || next.is_err(), "{direct}: {next:?}");
+    }
+}
+
+/// Who is not asked for his body may send it or not: what comes next on the connection is no request that anybody could tell.
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_before_he_is_asked_is_not_waited_for() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        let began = Instant::now();
+        send(&mut stream, "PUT / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n").await;
+        let answer = until_closed(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("clear"), "{direct}: {answer}");
+        assert_eq!(began.elapsed().as_secs(), 0, "{direct}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_expects_to_be_asked_for_his_body_is() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        for (path, length) in [("/echo", 5), ("/apart", 5), ("/echo", 3_000_000)] {
+            let body = "x".repeat(length);
+            send(
+                &mut stream,
+                &format!("PUT {path} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"),
+            )
+            .await;
+            assert_eq!(until(&mut stream, "\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n", "{direct}");
+            send(&mut stream, &body).await;
+            assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200 OK\r\n"), "{direct}");
+            let mut echoed = vec![0; length];
+            stream.read_exact(&mut echoed).await.unwrap();
+            assert_eq!(echoed, body.as_bytes(), "{direct}");
+        }
+    }
+}
+
+/// A connection on which long bodies have come is not another's for that: large answers are sent from files.
+#[tokio::test]
+async fn a_connection_stays_after_a_long_body() {
     let server = start(limits(), None).await;
-    let head = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\n";
-    let next = answered_early(&server, head, 10_000).await;
-    assert!(next.as_ref().is_ok_and(|bytes| *bytes == 0) || next.is_err(), "{next:?}");
+    let mut stream = server.connect().await;
+    let body = "y".repeat(1_000_000);
+    send(&mut stream, &format!("PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len())).await;
+    send(&mut stream, &body).await;
+    assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
+    let mut echoed = vec![0; body.len()];
+    stream.read_exact(&mut echoed).await.unwrap();
+    assert_eq!(echoed, body.as_bytes());
+    send(&mut stream, "GET /placed HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    until(&mut stream, "\r\n\r\n").await;
+    let mut body = vec![0; PLACED.iter().sum()];
+    stream.read_exact(&mut body).await.unwrap();
+    let letter = if PagePipe::take().is_some() { b'A' } else { b'm' };
+    assert!(body[..PLACED[0]].iter().all(|&byte| byte == letter));
+    drop(stream);
+    server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_amid_his_body_is_noticed() {
+    for direct in BOTH_WAYS {
+        for path in ["/echo", "/apart"] {
+            for sent in [0, 100, 90_000] {
+                let server = start_by(direct, limits(), None).await;
+                let mut stream = server.connect().await;
+                send(&mut stream, &format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")).await;
+                send(&mut stream, &"x".repeat(sent)).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                drop(stream);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let page = server.page();
+                assert!(page.contains("gabion_http_requests_in_flight 0"), "{direct} {path} {sent}: {page}");
+                assert!(page.contains("gabion_http_connections 0"), "{direct} {path} {sent}: {page}");
+            }
+        }
+    }
+}
+
+/// Who reads a body in another task is not left with the connection when the server has cut it.
+#[tokio::test(start_paused = true)]
+async fn a_body_ends_with_its_connection() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "PUT /apart HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n0123").await;
+        let paths = server.paths.clone();
+        let stopping = tokio::spawn(server.stop());
+        for _ in 0..9 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            // So that it is not a stall.
+            let _ = stream.write_all(&[b'x'; 5000]).await;
+        }
+        assert_eq!(stopping.await.unwrap(), Drained { cut: 1 }, "{direct}");
+        paths.held.notified().await;
+        assert_eq!(until_closed(&mut stream).await, "", "{direct}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -500,6 +614,7 @@ async fn exchanged(direct: bool, pieces: &[&str]) -> String {
 async fn what_is_answered_without_hyper_is_what_hyper_answers() {
     const END: &str = "GET /close HTTP/1.1\r\nHost: x\r\n\r\n";
     let long = format!("PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 70000\r\n\r\n{}", "a".repeat(70_000));
+    let long_and_next = format!("{long}GET /pieces HTTP/1.1\r\nHost: x\r\n\r\n");
     let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "X-A: b\r\n".repeat(17));
     let put = |headers: &str, body: &str| format!("PUT /echo HTTP/1.1\r\nHost: x\r\n{headers}\r\n{body}");
     let (expects, both) = (
@@ -541,7 +656,24 @@ async fn what_is_answered_without_hyper_is_what_hyper_answers() {
         &["PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"],
         &["PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"],
         &[&long],
+        &[&long, &long, &whole],
+        &[&long[..40], &long[40..60], &long[60..60_000], &long[60_000..]],
+        &[&long_and_next],
+        &[&long_and_next[..69_000], &long_and_next[69_000..]],
+        &[&long.replace("/echo", "/apart"), &whole],
+        &[&long.replace("/echo", "/"), &whole],
+        &[&long.replace("/echo", "/none"), &whole],
+        &[&long.replace("/echo", "/close"), &whole],
+        &[&long.replace("PUT /echo", "HEAD /"), &whole],
+        &[&long.replace("PUT /echo", "GET /pieces"), &whole],
         &[&expects],
+        &[&expects[..expects.len() - 5], &expects[expects.len() - 5..]],
+        &[&expects.replace("/echo", "/"), &whole],
+        &[&expects.replace("Length: 5", "Length: 0")],
+        &[&expects.replace("100-continue", "100-CONTINUE")],
+        &[&expects.replace("100-continue", "200-ok")],
+        &[&expects.replace("Content", "Expect: 100-continue\r\nContent")],
+        &[&expects.replace("1.1\r", "1.0\r")],
         &[&chunked],
         &[&both],
         // What is no request.
