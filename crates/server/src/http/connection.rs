@@ -177,7 +177,7 @@ async fn serve<H: Handler>(
     }
     // Nobody has a body now.
     let Some(wire) = wire else { return Closed::Error };
-    let Wire { mut transport, input } = *wire;
+    let Wire { mut transport, input, .. } = *wire;
     transport.unread(input);
     let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, Arriving::of(request)));
     let mut connection = pin!(http.serve_connection(TokioIo::new(transport), service));

@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -26,10 +26,9 @@ use tokio::io::AsyncWrite;
 
 use super::activity::Activity;
 use super::connection::{Shared, answer};
-use super::long_body::{Lender, LongBody, Wire};
-use super::remainder::{Arriving, discard_rest};
-use super::transport::Transport;
-use super::{ANSWER_HEADERS, Handler, HttpLimits, Peer};
+use super::long_body::{Lender, LongBody, Rest, Wire};
+use super::remainder::{Arriving, DISCARDING};
+use super::{ANSWER_HEADERS, BUFFER_BYTES_MIN, Handler, HttpLimits, Peer};
 use crate::metrics::ServerMetrics;
 
 /// Longest head that is read here, in bytes.
@@ -86,21 +85,22 @@ pub(super) async fn serve<H: Handler>(
         };
         served = true;
         let headless = *request.method() == Method::HEAD;
-        let (body, lender) = body.arriving(home);
-        let mut rest = None;
+        let (body, lender) = body.arriving(home, bounds.buffer_bytes);
+        let mut after = After::Next;
         let answered = {
             let mut answer = pin!(answer(Arc::clone(shared), activity, peer, request.map(|()| body)));
-            // A client that hangs up while it waits takes its request with it, as with hyper. Who reads its body sees that for himself.
+            // A client that hangs up while it waits takes its request with it, as with hyper. One that does so amid its body is told what is missing.
             poll_fn(|cx| {
                 if let Poll::Ready(Ok(response)) = answer.as_mut().poll(cx) {
                     return Poll::Ready(Some(response));
                 }
                 if let (None, Some(lender)) = (&home, &lender)
-                    && let Poll::Ready((wire, left)) = lender.poll_returned(cx)
+                    && let Poll::Ready(returned) = lender.poll_returned(cx)
                 {
-                    (*home, rest) = (Some(wire), Some(left));
+                    after = After::of(returned, home);
                 }
-                let gone = home.as_deref_mut().is_some_and(|wire| is_gone(wire, cx));
+                let watched = home.as_deref_mut().filter(|_| after != After::Failed);
+                let gone = watched.is_some_and(|wire| is_gone(wire, cx));
                 if gone { Poll::Ready(None) } else { Poll::Pending }
             })
             .await
@@ -108,10 +108,15 @@ pub(super) async fn serve<H: Handler>(
         let Some(mut response) = answered else { return Outcome::Closed };
         if let (None, Some(lender)) = (&home, &lender) {
             // Somebody else has to let go of the body.
-            let (wire, left) = poll_fn(|cx| lender.poll_returned(cx)).await;
-            (*home, rest) = (Some(wire), Some(left));
+            let returned = poll_fn(|cx| lender.poll_returned(cx));
+            match tokio::time::timeout(shared.limits.progress_timeout, returned).await {
+                Ok(returned) => after = After::of(returned, home),
+                Err(late) => return Outcome::Broken(late.into()),
+            }
         }
-        let Some(wire) = home else { return Outcome::Broken(io::ErrorKind::NotConnected.into()) };
+        let Some(wire) = home.as_deref_mut().filter(|_| after != After::Garbled) else {
+            return Outcome::Broken(io::ErrorKind::BrokenPipe.into());
+        };
         if ending.load(Ordering::Relaxed) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -122,14 +127,39 @@ pub(super) async fn serve<H: Handler>(
         if let Err(error) = send(way, clock, headless, response, &mut head).await {
             return Outcome::Broken(error);
         }
-        let is_at_next = match rest {
-            Some(rest) if rest.bytes > 0 => discard_rest(wire, rest).await,
-            _ => true,
-        };
+        // What is sent after an early answer would cost it, were the connection closed.
+        let skipped = tokio::time::timeout(DISCARDING, poll_fn(|cx| wire.poll_skipped(cx))).await;
         drop(in_flight);
-        if !stays || !is_at_next || ending.load(Ordering::Relaxed) {
+        if !stays || after != After::Next || !skipped.unwrap_or(false) || ending.load(Ordering::Relaxed) {
             return close(wire).await;
         }
+    }
+}
+
+/// What follows a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// The next one, as far as is known.
+    Next,
+    /// Nothing that could be told from the rest of its body.
+    Rest,
+    /// Nothing: the client has closed the connection amid its body, or sends no more of it.
+    Failed,
+    /// Not even an answer.
+    Garbled,
+}
+
+impl After {
+    /// Takes a wire back.
+    fn of((mut wire, rest): (Box<Wire>, Rest), home: &mut Option<Box<Wire>>) -> Self {
+        let after = match rest {
+            Rest::Bytes { .. } if wire.skip_rest(rest) => After::Next,
+            Rest::Bytes { .. } => After::Rest,
+            Rest::Failed => After::Failed,
+            Rest::Garbled => After::Garbled,
+        };
+        *home = Some(wire);
+        after
     }
 }
 
@@ -144,6 +174,8 @@ struct Bounds {
     headers: usize,
     head_bytes: usize,
     body_bytes: usize,
+    /// Of a long body.
+    buffer_bytes: usize,
     pieces_bytes: usize,
 }
 
@@ -154,6 +186,7 @@ impl Bounds {
             headers: limits.header_count_max.min(HEADERS_MAX),
             head_bytes: most(HEAD_BYTES_MAX),
             body_bytes: most(BODY_BYTES_MAX),
+            buffer_bytes: limits.buffer_bytes_max.max(BUFFER_BYTES_MIN),
             pieces_bytes: most(PIECES_BYTES),
         }
     }
@@ -211,17 +244,20 @@ fn is_gone(wire: &mut Wire, cx: &mut Context<'_>) -> bool {
 enum Next {
     Whole(Bytes),
     /// So many bytes follow.
-    Long { bytes: u64, expects: bool },
+    Long {
+        bytes: u64,
+        expects: bool,
+    },
 }
 
 impl Next {
     /// Has a long body read from the wire, which comes back by the lender.
-    fn arriving(self, home: &mut Option<Box<Wire>>) -> (Arriving, Option<Lender>) {
+    fn arriving(self, home: &mut Option<Box<Wire>>, buffer_bytes: usize) -> (Arriving, Option<Lender>) {
         match self {
             Next::Whole(bytes) => (Arriving::whole(bytes), None),
             Next::Long { bytes, expects } => match home.take() {
                 Some(wire) => {
-                    let (body, lender) = LongBody::lend(wire, bytes, expects);
+                    let (body, lender) = LongBody::lend(wire, bytes, expects, buffer_bytes);
                     (Arriving::long(body), Some(lender))
                 }
                 None => (Arriving::whole(Bytes::new()), None),
@@ -440,7 +476,7 @@ where
             pieces.append_to(head);
         }
         let uncopied = pieces.pages();
-        write(&mut wire.transport, &head[at..], &mut pieces).await?;
+        write(wire, &head[at..], &mut pieces).await?;
         if let Some(places) = &places {
             // After a wait for the client, who knows whether the page cache still has them.
             places.clear();
@@ -569,20 +605,26 @@ impl Pieces {
     }
 }
 
-/// Writes all of these.
-async fn write(transport: &mut Transport, head: &[u8], pieces: &mut Pieces) -> io::Result<()> {
+/// Writes all of these. A client that sends what nobody wants before it takes them is not waited for in vain.
+async fn write(wire: &mut Wire, head: &[u8], pieces: &mut Pieces) -> io::Result<()> {
     let mut head = head;
     poll_fn(|cx| {
         while !head.is_empty() || !pieces.queue.is_empty() {
             let pages = pieces.pages_first();
             let written = if let Some(pipe) = pieces.pipe.as_mut().filter(|_| head.is_empty() && pages > 0) {
-                ready!(transport.poll_send_pages(cx, pipe, pages))?
+                wire.transport.poll_send_pages(cx, pipe, pages)
             } else {
                 let mut slices = [IoSlice::new(&[]); 3 * PIECES_MAX + 2];
                 let all = std::iter::once(head).filter(|head| !head.is_empty()).chain(pieces.bytes());
                 let count = slices.iter_mut().zip(all).map(|(slice, bytes)| *slice = IoSlice::new(bytes)).count();
-                ready!(Pin::new(&mut *transport).poll_write_vectored(cx, &slices[..count]))?
+                Pin::new(&mut wire.transport).poll_write_vectored(cx, &slices[..count])
             };
+            let Poll::Ready(written) = written else {
+                // What it says is looked at when all is written.
+                let _ = wire.poll_skipped(cx);
+                return Poll::Pending;
+            };
+            let written = written?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }

@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
@@ -16,39 +16,81 @@ use super::transport::Transport;
 
 /// What asks a client for the body that it has announced.
 const GO_AHEAD: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Memory that is read into, in bytes: what one read brings should still be in a processor's caches when it is looked at. Reads shorter than it share it.
-const BUFFER_BYTES: usize = 256 * 1024;
-/// Free room in it before a read, in bytes.
-const ROOM_BYTES_MIN: usize = 32 * 1024;
+/// Memory that a body is read into at first, in bytes. Each read that fills it doubles it, up to what a connection may buffer.
+const BUFFER_BYTES_MIN: usize = 32 * 1024;
+/// Most bytes of a body that are thrown away. From 1 or 2 MiB on SDKs ask before they send; bodies in chunks are a little longer than what is in them.
+pub(super) const DISCARDED_BYTES_MAX: u64 = 4 << 20;
+/// Free room before a read of what is thrown away, in bytes.
+const DISCARDED_ROOM_BYTES: usize = 64 * 1024;
 
 /// The stream of a connection, and what was read of it and is nobody's yet.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) transport: Transport,
     pub(super) input: BytesMut,
+    /// Bytes of a body that nobody wants: they are thrown away as they come.
+    skipping: u64,
 }
 
 impl Wire {
     pub(super) fn new(transport: Transport) -> Self {
-        Self { transport, input: BytesMut::new() }
+        Self { transport, input: BytesMut::new(), skipping: 0 }
     }
 
     /// Reads once, and says how many bytes came.
     pub(super) fn poll_more(&mut self, room: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let room = if self.skipping > 0 { DISCARDED_ROOM_BYTES } else { room };
         if self.input.capacity() - self.input.len() < room.div_ceil(2) {
             self.input.reserve(room);
         }
         // It keeps nothing between two looks at it.
-        pin!(self.transport.read_buf(&mut self.input)).poll(cx)
+        let bytes = ready!(pin!(self.transport.read_buf(&mut self.input)).poll(cx))?;
+        self.skip();
+        Poll::Ready(Ok(bytes))
+    }
+
+    fn skip(&mut self) {
+        let bytes = self.skipping.min(self.input.len() as u64);
+        self.input.advance(bytes as usize);
+        self.skipping -= bytes;
+    }
+
+    /// Has the rest of a body thrown away, before anything of its answer is sent. Says whether a next request can be told from it: then the rest is on its way, or here.
+    pub(super) fn skip_rest(&mut self, rest: Rest) -> bool {
+        let Rest::Bytes { bytes, is_sent } = rest else { return false };
+        let is_here = self.input.len() as u64 >= bytes;
+        let is_skipped = is_here || (is_sent && bytes <= DISCARDED_BYTES_MAX);
+        if is_skipped {
+            self.skipping = bytes;
+            self.skip();
+        }
+        is_skipped
+    }
+
+    /// Throws away what is to be thrown away and has come. Ready when there is no more of it to come, and says whether that is so because all has.
+    pub(super) fn poll_skipped(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        while self.skipping > 0 {
+            if !matches!(ready!(self.poll_more(DISCARDED_ROOM_BYTES, cx)), Ok(1..)) {
+                return Poll::Ready(false);
+            }
+        }
+        Poll::Ready(true)
     }
 }
 
 /// What a body left of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Rest {
-    pub(super) bytes: u64,
-    /// Whether the client sends it unasked.
-    pub(super) is_sent: bool,
+pub(super) enum Rest {
+    /// So many bytes that were not read.
+    Bytes {
+        bytes: u64,
+        /// Whether the client sends them unasked, or was asked.
+        is_sent: bool,
+    },
+    /// Reading it failed: the client may still want to know.
+    Failed,
+    /// A part of what asks for it was sent: an answer behind that would not be understood.
+    Garbled,
 }
 
 /// Where what was lent comes back to. Dropped, it ends the body.
@@ -85,6 +127,8 @@ impl Drop for Lender {
     fn drop(&mut self) {
         let mut loan = self.0.lock();
         loan.is_over = true;
+        // The body may stay for a while after it has ended.
+        loan.returned = None;
         if let Some(reader) = loan.reader.take() {
             reader.wake();
         }
@@ -103,11 +147,14 @@ pub(super) struct LongBody {
     go_ahead: Option<&'static [u8]>,
     is_sent: bool,
     buffer: BytesMut,
+    /// Bytes of the buffer when it is made next, and at most.
+    buffer_bytes: usize,
+    buffer_bytes_max: usize,
 }
 
 impl LongBody {
     /// A body of `bytes`, at least one, that begins where the wire is. A client that `expects` is asked for it first.
-    pub(super) fn lend(wire: Box<Wire>, bytes: u64, expects: bool) -> (Self, Lender) {
+    pub(super) fn lend(wire: Box<Wire>, bytes: u64, expects: bool, buffer_bytes_max: usize) -> (Self, Lender) {
         let loan = Arc::<Mutex<Loan>>::default();
         let body = Self {
             wire: Some(wire),
@@ -116,6 +163,8 @@ impl LongBody {
             go_ahead: expects.then_some(GO_AHEAD),
             is_sent: !expects,
             buffer: BytesMut::new(),
+            buffer_bytes: BUFFER_BYTES_MIN.min(buffer_bytes_max),
+            buffer_bytes_max,
         };
         (body, Lender(loan))
     }
@@ -127,8 +176,10 @@ impl LongBody {
 
     /// The next bytes; nothing at its end.
     pub(super) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        let Some(wire) = &mut self.wire else { return Poll::Ready(None) };
-        let outcome = read(wire, &mut self.buffer, &mut self.go_ahead, self.left, cx);
+        if self.wire.is_none() {
+            return Poll::Ready(None);
+        }
+        let outcome = self.read(cx);
         let outcome = {
             let mut loan = self.loan.lock();
             match outcome {
@@ -144,20 +195,63 @@ impl LongBody {
             Ok(bytes) => {
                 self.is_sent = true;
                 self.left -= bytes.len() as u64;
+                if self.left == 0 {
+                    self.give_back(false);
+                }
             }
-            // There is no rest to wait for.
-            Err(_) => self.is_sent = false,
-        }
-        if outcome.is_err() || self.left == 0 {
-            self.give_back();
+            Err(_) => self.give_back(true),
         }
         Poll::Ready(Some(outcome))
     }
 
-    fn give_back(&mut self) {
+    /// Some bytes, but at least one: those that are there already, or what one read brings.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let Some(wire) = &mut self.wire else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        while let Some(text) = &mut self.go_ahead {
+            if text.is_empty() {
+                ready!(Pin::new(&mut wire.transport).poll_flush(cx))?;
+                (self.go_ahead, self.is_sent) = (None, true);
+            } else {
+                let written = ready!(Pin::new(&mut wire.transport).poll_write(cx, text))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                *text = &text[written..];
+            }
+        }
+        let left = usize::try_from(self.left).unwrap_or(usize::MAX);
+        if !wire.input.is_empty() {
+            let bytes = wire.input.len().min(left);
+            return Poll::Ready(Ok(wire.input.split_to(bytes).freeze()));
+        }
+        let bytes = left.min(self.buffer_bytes);
+        if self.buffer.capacity() < bytes.div_ceil(2) && !self.buffer.try_reclaim(bytes) {
+            self.buffer = BytesMut::with_capacity(bytes);
+        }
+        let room = bytes.min(self.buffer.capacity());
+        // What follows the body is not read into its memory.
+        let bytes = ready!(pin!(wire.transport.read_buf(&mut (&mut self.buffer).limit(room))).poll(cx))?;
+        if bytes == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if bytes == room {
+            // More is there, or comes as fast.
+            self.buffer_bytes = (2 * self.buffer_bytes).min(self.buffer_bytes_max);
+        }
+        Poll::Ready(Ok(self.buffer.split().freeze()))
+    }
+
+    fn give_back(&mut self, failed: bool) {
         let Some(wire) = self.wire.take() else { return };
-        let rest = Rest { bytes: self.left, is_sent: self.is_sent };
+        let rest = match self.go_ahead {
+            Some(text) if !text.is_empty() && text.len() < GO_AHEAD.len() => Rest::Garbled,
+            _ if failed => Rest::Failed,
+            _ => Rest::Bytes { bytes: self.left, is_sent: self.is_sent },
+        };
         let mut loan = self.loan.lock();
+        if loan.is_over {
+            return;
+        }
         loan.returned = Some((wire, rest));
         if let Some(lender) = loan.lender.take() {
             lender.wake();
@@ -167,42 +261,6 @@ impl LongBody {
 
 impl Drop for LongBody {
     fn drop(&mut self) {
-        self.give_back();
+        self.give_back(false);
     }
-}
-
-/// Up to `left` bytes of a body, but at least one: those that are there already, or what one read brings.
-fn read(
-    wire: &mut Wire,
-    buffer: &mut BytesMut,
-    go_ahead: &mut Option<&'static [u8]>,
-    left: u64,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<Bytes>> {
-    while let Some(text) = go_ahead {
-        if text.is_empty() {
-            ready!(Pin::new(&mut wire.transport).poll_flush(cx))?;
-            *go_ahead = None;
-        } else {
-            let written = ready!(Pin::new(&mut wire.transport).poll_write(cx, text))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            *text = &text[written..];
-        }
-    }
-    let left = usize::try_from(left).unwrap_or(usize::MAX);
-    if !wire.input.is_empty() {
-        let bytes = wire.input.len().min(left);
-        return Poll::Ready(Ok(wire.input.split_to(bytes).freeze()));
-    }
-    if buffer.capacity() < left.min(ROOM_BYTES_MIN) {
-        buffer.reserve(left.min(BUFFER_BYTES));
-    }
-    // What follows the body is not read into its memory.
-    let mut room = (&mut *buffer).limit(left);
-    if ready!(pin!(wire.transport.read_buf(&mut room)).poll(cx))? == 0 {
-        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-    }
-    Poll::Ready(Ok(buffer.split().freeze()))
 }

@@ -3,30 +3,23 @@
 //! A client that sends while we close loses the answer: its next write is reset, and many report that instead of reading what came before. So a
 //! reasonable rest is taken in and thrown away while the answer is under way.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
-use super::long_body::{LongBody, Rest, Wire};
+use super::long_body::{DISCARDED_BYTES_MAX, LongBody};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Most bytes that are thrown away. From 1 or 2 MiB on SDKs ask before they send; bodies in chunks are a little longer than what is in them.
-const DISCARDED_BYTES_MAX: u64 = 4 << 20;
-
 /// Longest time for it.
-const DISCARDING: Duration = Duration::from_secs(10);
-
-/// Free room before a read of what is thrown away, in bytes.
-const READ_BYTES: usize = 64 * 1024;
+pub(super) const DISCARDING: Duration = Duration::from_secs(10);
 
 /// A body as it arrives. Dropped before its end, the rest is discarded.
 pub struct Arriving(Inner);
@@ -142,24 +135,4 @@ async fn discard(mut body: Incoming) {
             None => return,
         }
     }
-}
-
-/// Throws away what is left of a body that was read from the wire; says whether the next request begins there now.
-pub(super) async fn discard_rest(wire: &mut Wire, rest: Rest) -> bool {
-    let mut left = rest.bytes;
-    let is_here = wire.input.len() as u64 >= left;
-    if !is_here && (!rest.is_sent || left > DISCARDED_BYTES_MAX) {
-        return false;
-    }
-    let all = async {
-        loop {
-            let bytes = left.min(wire.input.len() as u64);
-            wire.input.advance(bytes as usize);
-            left -= bytes;
-            if left == 0 || !matches!(poll_fn(|cx| wire.poll_more(READ_BYTES, cx)).await, Ok(1..)) {
-                return left == 0;
-            }
-        }
-    };
-    tokio::time::timeout(DISCARDING, all).await.unwrap_or(false)
 }

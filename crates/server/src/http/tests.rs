@@ -67,7 +67,7 @@ impl DiskFile for Lettered {
     }
 }
 
-/// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/hold` waits to be released, `/flood` sends without end, `/pieces` sends some, whose number nobody says, `/lies/N` says
+/// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/big` says a lot, `/dropped` wants no body and waits to be released; `/hold` waits to be released, `/flood` sends without end, `/longest` says how long the longest piece of the body is, `/pieces` sends some, whose number nobody says, `/lies/N` says
 /// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
 #[derive(Clone, Default)]
 struct Paths {
@@ -93,6 +93,7 @@ impl Handler for Paths {
                 let read = tokio::spawn(async move {
                     let body = request.into_body().collect().await;
                     held.notify_one();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
                     body
                 });
                 match read.await.unwrap() {
@@ -100,6 +101,13 @@ impl Handler for Paths {
                     Err(error) => Response::new(full(format!("failed: {error}"))),
                 }
             }
+            "/dropped" => {
+                drop(request);
+                self.held.notify_one();
+                self.release.notified().await;
+                Response::new(full("released"))
+            }
+            "/big" => Response::new(full(vec![b'b'; 16 << 20])),
             "/hold" => {
                 self.held.notify_one();
                 self.release.notified().await;
@@ -135,6 +143,13 @@ impl Handler for Paths {
                 let mut response = Response::builder().header(header::CONTENT_LENGTH, length).body(body).unwrap();
                 response.extensions_mut().insert(places);
                 response
+            }
+            "/longest" => {
+                let (mut body, mut longest) = (request.into_body(), 0);
+                while let Some(frame) = body.frame().await {
+                    longest = longest.max(frame.unwrap().into_data().map_or(0, |data| data.len()));
+                }
+                Response::new(full(format!("{longest} bytes")))
             }
             "/none" => Response::builder().status(StatusCode::NO_CONTENT).body(full("")).unwrap(),
             "/close" => Response::builder().header(header::CONNECTION, "close").body(full("closes")).unwrap(),
@@ -346,6 +361,90 @@ async fn who_expects_to_be_asked_for_his_body_is() {
             stream.read_exact(&mut echoed).await.unwrap();
             assert_eq!(echoed, body.as_bytes(), "{direct}");
         }
+    }
+}
+
+/// A client that ends its side amid its body is told what is missing, however long that takes to find out.
+#[tokio::test(start_paused = true)]
+async fn who_ends_amid_his_body_is_told() {
+    for direct in BOTH_WAYS {
+        for path in ["/echo", "/apart"] {
+            for (length, sent) in [(5, 2), (100_000, 0), (100_000, 5), (100_000, 90_000)] {
+                let server = start_by(direct, limits(), None).await;
+                let mut stream = server.connect().await;
+                send(&mut stream, &format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n")).await;
+                send(&mut stream, &"x".repeat(sent)).await;
+                stream.shutdown().await.unwrap();
+                let answer = until_closed(&mut stream).await;
+                let about = format!("{direct} {path} {length} {sent}");
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("failed: "), "{about}: {answer}");
+                let page = server.page();
+                let counted = "gabion_http_requests_total{operation=\"Test\",status=\"200\"} 1";
+                assert!(page.contains(counted), "{about}: {page}");
+            }
+        }
+    }
+}
+
+/// What nobody wants of a body, and what follows it, are told from each other, whenever they come.
+#[tokio::test(start_paused = true)]
+async fn what_follows_a_body_that_nobody_wants_is_not_lost() {
+    let head = "PUT /dropped HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n";
+    let all = format!("{head}{}GET /close HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(100_000));
+    for direct in BOTH_WAYS {
+        // All before the answer, much of it, some, and nothing but the head.
+        for before in [all.len(), all.len() - 10, head.len() + 50_000, head.len() + 5, head.len()] {
+            let server = start_by(direct, limits(), None).await;
+            let mut stream = server.connect().await;
+            send(&mut stream, &all[..before]).await;
+            server.paths.held.notified().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            server.paths.release.notify_one();
+            assert!(until(&mut stream, "released").await.starts_with("HTTP/1.1 200 OK\r\n"), "{direct} {before}");
+            send(&mut stream, &all[before..]).await;
+            assert!(until_closed(&mut stream).await.ends_with("closes"), "{direct} {before}");
+        }
+    }
+}
+
+/// A client that sends all before it looks at the answer gets it, also where neither fits into the sockets.
+#[tokio::test]
+async fn a_long_answer_does_not_wait_for_who_sends_first() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(32 * 1024).unwrap();
+        let mut stream = socket.connect(server.address).await.unwrap();
+        let exchange = async {
+            send(&mut stream, "PUT /big HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n").await;
+            stream.write_all(&vec![b'x'; 3_000_000]).await.unwrap();
+            until(&mut stream, "\r\n\r\n").await;
+            let mut body = vec![0; 16 << 20];
+            stream.read_exact(&mut body).await.unwrap();
+            assert!(body.iter().all(|&byte| byte == b'b'));
+            send(&mut stream, "GET /close HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            until_closed(&mut stream).await
+        };
+        let said = tokio::time::timeout(Duration::from_secs(60), exchange).await.expect("neither waits for the other");
+        assert!(said.ends_with("closes"), "{direct}: {said}");
+        server.stop().await;
+    }
+}
+
+/// However long a body is, no more of it is in memory than a connection may buffer.
+#[tokio::test]
+async fn a_long_body_comes_in_pieces_of_bounded_length() {
+    for (buffer_bytes_max, piece_bytes_max) in [(8192, 8192), (512 * 1024, 512 * 1024)] {
+        let server = start(HttpLimits { buffer_bytes_max, ..limits() }, None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "PUT /longest HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n").await;
+        stream.write_all(&vec![b'x'; 9_000_000]).await.unwrap();
+        let answer = until(&mut stream, " bytes").await;
+        let longest = answer.rsplit("\r\n").next().unwrap().strip_suffix(" bytes").unwrap();
+        let longest: usize = longest.parse().unwrap();
+        assert!((1..=piece_bytes_max).contains(&longest), "{longest} of {buffer_bytes_max}");
+        drop(stream);
+        server.stop().await;
     }
 }
 
@@ -566,6 +665,24 @@ async fn tls_is_spoken_and_a_client_that_is_not_is_cut() {
     let answer = until(&mut stream, "tls").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(answer.to_lowercase().contains(header::CONTENT_LENGTH.as_str()), "{answer}");
+    let body = "z".repeat(1_000_000);
+    for (headers, says) in [("", ""), ("Expect: 100-continue\r\n", "HTTP/1.1 100 Continue\r\n\r\n")] {
+        send(&mut stream, &format!("PUT /echo HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 1000000\r\n\r\n")).await;
+        if !says.is_empty() {
+            assert_eq!(until(&mut stream, "\r\n\r\n").await, says);
+        }
+        send(&mut stream, &body).await;
+        assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
+        let mut echoed = vec![0; body.len()];
+        stream.read_exact(&mut echoed).await.unwrap();
+        assert_eq!(echoed, body.as_bytes());
+    }
+    // Answered early, and the rest is thrown away.
+    send(&mut stream, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n").await;
+    send(&mut stream, &body).await;
+    assert!(until(&mut stream, "tls").await.starts_with("HTTP/1.1 200 OK\r\n"));
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(until(&mut stream, "tls").await.starts_with("HTTP/1.1 200 OK\r\n"));
 
     let mut clear = server.connect().await;
     send(&mut clear, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;

@@ -423,7 +423,7 @@ impl S3Service {
             let unasked = expects && !received.was_asked_for();
             let headers = response.headers_mut();
             if closable && (cut_short || unasked) {
-                // What is left of the body would be in the way of the next request: hyper closes by itself, but does not say so.
+                // What is left of the body would be in the way of the next request. Where it is too much to be thrown away the connection is closed in any case, but nothing says so.
                 // And botocore misreads what follows on a connection on which `100 Continue` was skipped.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -39,7 +39,7 @@ impl Received {
         self.0.as_ref().is_none_or(|progress| progress.complete.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody waited for bytes of it: then hyper has said `100 Continue`, if the client waits for that.
+    /// Whether somebody waited for bytes of it: then `100 Continue` is said, if the client waits for that.
     pub(super) fn was_asked_for(&self) -> bool {
         self.0.as_ref().is_some_and(|progress| progress.asked.load(Ordering::Relaxed))
     }
