@@ -26,7 +26,7 @@ use tokio::io::AsyncWrite;
 
 use super::activity::Activity;
 use super::connection::{Shared, answer};
-use super::long_body::{Lender, LongBody, Rest, Wire};
+use super::long_body::{After, Lender, LongBody, READ_BYTES, Wire};
 use super::remainder::{Arriving, DISCARDING};
 use super::{ANSWER_HEADERS, BUFFER_BYTES_MIN, Handler, HttpLimits, Peer};
 use crate::metrics::ServerMetrics;
@@ -39,8 +39,8 @@ const HEADERS_MAX: usize = 64;
 const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long it may be behind its head.
 const BODY_WAIT: Duration = Duration::from_millis(200);
-/// Free room in the buffer before a read, in bytes.
-const READ_BYTES: usize = 8 * 1024;
+/// How long a client that was not asked for its body, or has too much of it, may take to close its side behind its answer.
+const LINGERING: Duration = Duration::from_secs(1);
 /// Most bytes of a body that are copied behind their head.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// Most pieces of a body that are sent at once, and their bytes.
@@ -95,12 +95,11 @@ pub(super) async fn serve<H: Handler>(
                     return Poll::Ready(Some(response));
                 }
                 if let (None, Some(lender)) = (&home, &lender)
-                    && let Poll::Ready(returned) = lender.poll_returned(cx)
+                    && let Poll::Ready((wire, follows)) = lender.poll_returned(cx)
                 {
-                    after = After::of(returned, home);
+                    (*home, after) = (Some(wire), follows);
                 }
-                let watched = home.as_deref_mut().filter(|_| after != After::Failed);
-                let gone = watched.is_some_and(|wire| is_gone(wire, cx));
+                let gone = home.as_deref_mut().is_some_and(|wire| wire.is_gone(HEAD_BYTES_MAX, cx));
                 if gone { Poll::Ready(None) } else { Poll::Pending }
             })
             .await
@@ -110,14 +109,14 @@ pub(super) async fn serve<H: Handler>(
             // Somebody else has to let go of the body.
             let returned = poll_fn(|cx| lender.poll_returned(cx));
             match tokio::time::timeout(shared.limits.progress_timeout, returned).await {
-                Ok(returned) => after = After::of(returned, home),
+                Ok((wire, follows)) => (*home, after) = (Some(wire), follows),
                 Err(late) => return Outcome::Broken(late.into()),
             }
         }
         let Some(wire) = home.as_deref_mut().filter(|_| after != After::Garbled) else {
             return Outcome::Broken(io::ErrorKind::BrokenPipe.into());
         };
-        if ending.load(Ordering::Relaxed) {
+        if after != After::Next || ending.load(Ordering::Relaxed) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let stays = response.headers().get(CONNECTION).is_none_or(|value| value != "close");
@@ -128,38 +127,19 @@ pub(super) async fn serve<H: Handler>(
             return Outcome::Broken(error);
         }
         // What is sent after an early answer would cost it, were the connection closed.
-        let skipped = tokio::time::timeout(DISCARDING, poll_fn(|cx| wire.poll_skipped(cx))).await;
-        drop(in_flight);
-        if !stays || after != After::Next || !skipped.unwrap_or(false) || ending.load(Ordering::Relaxed) {
-            return close(wire).await;
-        }
-    }
-}
-
-/// What follows a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// The next one, as far as is known.
-    Next,
-    /// Nothing that could be told from the rest of its body.
-    Rest,
-    /// Nothing: the client has closed the connection amid its body, or sends no more of it.
-    Failed,
-    /// Not even an answer.
-    Garbled,
-}
-
-impl After {
-    /// Takes a wire back.
-    fn of((mut wire, rest): (Box<Wire>, Rest), home: &mut Option<Box<Wire>>) -> Self {
-        let after = match rest {
-            Rest::Bytes { .. } if wire.skip_rest(rest) => After::Next,
-            Rest::Bytes { .. } => After::Rest,
-            Rest::Failed => After::Failed,
-            Rest::Garbled => After::Garbled,
+        let skipped = if wire.skips() {
+            tokio::time::timeout(DISCARDING, poll_fn(|cx| wire.poll_skipped(cx))).await.unwrap_or(false)
+        } else {
+            true
         };
-        *home = Some(wire);
-        after
+        if !stays || !skipped || ending.load(Ordering::Relaxed) {
+            let outcome = close(wire).await;
+            if after == After::Rest {
+                let _ = tokio::time::timeout(LINGERING, wire.linger()).await;
+            }
+            return outcome;
+        }
+        drop(in_flight);
     }
 }
 
@@ -226,18 +206,6 @@ async fn fill(wire: &mut Wire, bytes: usize) -> io::Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// Whether the client has closed the connection. What it sent instead is kept.
-fn is_gone(wire: &mut Wire, cx: &mut Context<'_>) -> bool {
-    while wire.input.len() < HEAD_BYTES_MAX {
-        match wire.poll_more(READ_BYTES, cx) {
-            Poll::Ready(Ok(bytes)) if bytes > 0 => {}
-            Poll::Ready(_) => return true,
-            Poll::Pending => return false,
-        }
-    }
-    false
 }
 
 /// The body of a request.
@@ -501,7 +469,7 @@ fn look_around(wire: &mut Wire, cx: &mut Context<'_>) -> Poll<io::Error> {
     if let Poll::Ready(Err(error)) = Pin::new(&mut wire.transport).poll_flush(cx) {
         return Poll::Ready(error);
     }
-    if is_gone(wire, cx) { Poll::Ready(io::ErrorKind::ConnectionAborted.into()) } else { Poll::Pending }
+    if wire.is_gone(HEAD_BYTES_MAX, cx) { Poll::Ready(io::ErrorKind::ConnectionAborted.into()) } else { Poll::Pending }
 }
 
 fn announced(headers: &HeaderMap) -> Option<u64> {

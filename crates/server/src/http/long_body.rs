@@ -3,6 +3,7 @@
 //! While such a body is there it has the connection's stream: nobody else reads. It gives it back when it has come to its end, or is dropped before that. It may be in another task
 //! than the connection by then; so both ends have a way to wake each other.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -20,8 +21,10 @@ const GO_AHEAD: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const BUFFER_BYTES_MIN: usize = 32 * 1024;
 /// Most bytes of a body that are thrown away. From 1 or 2 MiB on SDKs ask before they send; bodies in chunks are a little longer than what is in them.
 pub(super) const DISCARDED_BYTES_MAX: u64 = 4 << 20;
-/// Free room before a read of what is thrown away, in bytes.
-const DISCARDED_ROOM_BYTES: usize = 64 * 1024;
+/// Free room before a read of a head, in bytes.
+pub(super) const READ_BYTES: usize = 8 * 1024;
+/// Most free room before a read of what is thrown away, in bytes.
+const DISCARDED_ROOM_BYTES: u64 = 64 * 1024;
 
 /// The stream of a connection, and what was read of it and is nobody's yet.
 #[derive(Debug)]
@@ -30,23 +33,43 @@ pub(super) struct Wire {
     pub(super) input: BytesMut,
     /// Bytes of a body that nobody wants: they are thrown away as they come.
     skipping: u64,
+    /// The client has sent its last byte amid a body. It may still wait for an answer.
+    is_ended: bool,
 }
 
 impl Wire {
     pub(super) fn new(transport: Transport) -> Self {
-        Self { transport, input: BytesMut::new(), skipping: 0 }
+        Self { transport, input: BytesMut::new(), skipping: 0, is_ended: false }
     }
 
     /// Reads once, and says how many bytes came.
     pub(super) fn poll_more(&mut self, room: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let room = if self.skipping > 0 { DISCARDED_ROOM_BYTES } else { room };
+        let room = room.max(self.skipping.min(DISCARDED_ROOM_BYTES) as usize);
         if self.input.capacity() - self.input.len() < room.div_ceil(2) {
             self.input.reserve(room);
         }
         // It keeps nothing between two looks at it.
         let bytes = ready!(pin!(self.transport.read_buf(&mut self.input)).poll(cx))?;
+        self.is_ended |= bytes == 0 && self.skipping > 0;
         self.skip();
         Poll::Ready(Ok(bytes))
+    }
+
+    /// Whether the client has closed the connection. What it sent instead is kept, up to `room` bytes.
+    pub(super) fn is_gone(&mut self, room: usize, cx: &mut Context<'_>) -> bool {
+        while !self.is_ended && self.input.len() < room {
+            match self.poll_more(READ_BYTES, cx) {
+                Poll::Ready(Ok(bytes)) if bytes > 0 => {}
+                Poll::Ready(_) => return !self.is_ended,
+                Poll::Pending => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether something is to be thrown away still.
+    pub(super) fn skips(&self) -> bool {
+        self.skipping > 0
     }
 
     fn skip(&mut self) {
@@ -55,41 +78,45 @@ impl Wire {
         self.skipping -= bytes;
     }
 
-    /// Has the rest of a body thrown away, before anything of its answer is sent. Says whether a next request can be told from it: then the rest is on its way, or here.
-    pub(super) fn skip_rest(&mut self, rest: Rest) -> bool {
-        let Rest::Bytes { bytes, is_sent } = rest else { return false };
+    /// Has the rest of a body thrown away, before anything of its answer is sent; `is_sent` if the client sends it in any case.
+    fn leave(&mut self, bytes: u64, is_sent: bool) -> After {
         let is_here = self.input.len() as u64 >= bytes;
-        let is_skipped = is_here || (is_sent && bytes <= DISCARDED_BYTES_MAX);
-        if is_skipped {
-            self.skipping = bytes;
-            self.skip();
+        if !is_here && (!is_sent || bytes > DISCARDED_BYTES_MAX) {
+            return After::Rest;
         }
-        is_skipped
+        self.skipping = bytes;
+        self.skip();
+        After::Next
     }
 
     /// Throws away what is to be thrown away and has come. Ready when there is no more of it to come, and says whether that is so because all has.
     pub(super) fn poll_skipped(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         while self.skipping > 0 {
-            if !matches!(ready!(self.poll_more(DISCARDED_ROOM_BYTES, cx)), Ok(1..)) {
+            if !matches!(ready!(self.poll_more(READ_BYTES, cx)), Ok(1..)) {
                 return Poll::Ready(false);
             }
         }
         Poll::Ready(true)
     }
+
+    /// Throws away what comes until the client closes the connection, but no more than is reasonable: bytes that nobody has read when it is closed here cost the client its answer.
+    pub(super) async fn linger(&mut self) {
+        self.skipping = DISCARDED_BYTES_MAX;
+        self.skip();
+        poll_fn(|cx| self.poll_skipped(cx)).await;
+    }
 }
 
-/// What a body left of itself.
+/// What follows a request with a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
-    /// So many bytes that were not read.
-    Bytes {
-        bytes: u64,
-        /// Whether the client sends them unasked, or was asked.
-        is_sent: bool,
-    },
-    /// Reading it failed: the client may still want to know.
+pub(super) enum After {
+    /// The next one, as far as is known.
+    Next,
+    /// What could not be told from the rest of its body: the connection ends with its answer.
+    Rest,
+    /// Nothing: reading its body failed. The client may still take its answer.
     Failed,
-    /// A part of what asks for it was sent: an answer behind that would not be understood.
+    /// Not even an answer: it would not be understood behind the part of what asks for the body that was sent.
     Garbled,
 }
 
@@ -100,7 +127,7 @@ pub(super) struct Lender(Arc<Mutex<Loan>>);
 #[derive(Debug, Default)]
 struct Loan {
     /// What came back.
-    returned: Option<(Box<Wire>, Rest)>,
+    returned: Option<(Box<Wire>, After)>,
     /// Who waits for it.
     lender: Option<Waker>,
     /// The connection has ended.
@@ -110,8 +137,8 @@ struct Loan {
 }
 
 impl Lender {
-    /// What was lent, once it is back.
-    pub(super) fn poll_returned(&self, cx: &mut Context<'_>) -> Poll<(Box<Wire>, Rest)> {
+    /// What was lent, once it is back, and what follows.
+    pub(super) fn poll_returned(&self, cx: &mut Context<'_>) -> Poll<(Box<Wire>, After)> {
         let mut loan = self.0.lock();
         match loan.returned.take() {
             Some(returned) => Poll::Ready(returned),
@@ -125,11 +152,14 @@ impl Lender {
 
 impl Drop for Lender {
     fn drop(&mut self) {
-        let mut loan = self.0.lock();
-        loan.is_over = true;
+        let (returned, reader) = {
+            let mut loan = self.0.lock();
+            loan.is_over = true;
+            (loan.returned.take(), loan.reader.take())
+        };
         // The body may stay for a while after it has ended.
-        loan.returned = None;
-        if let Some(reader) = loan.reader.take() {
+        drop(returned);
+        if let Some(reader) = reader {
             reader.wake();
         }
     }
@@ -221,7 +251,7 @@ impl LongBody {
         }
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         if !wire.input.is_empty() {
-            let bytes = wire.input.len().min(left);
+            let bytes = wire.input.len().min(left).min(self.buffer_bytes_max);
             return Poll::Ready(Ok(wire.input.split_to(bytes).freeze()));
         }
         let bytes = left.min(self.buffer_bytes);
@@ -242,18 +272,22 @@ impl LongBody {
     }
 
     fn give_back(&mut self, failed: bool) {
-        let Some(wire) = self.wire.take() else { return };
-        let rest = match self.go_ahead {
-            Some(text) if !text.is_empty() && text.len() < GO_AHEAD.len() => Rest::Garbled,
-            _ if failed => Rest::Failed,
-            _ => Rest::Bytes { bytes: self.left, is_sent: self.is_sent },
+        let Some(mut wire) = self.wire.take() else { return };
+        let after = match self.go_ahead {
+            Some(text) if !text.is_empty() && text.len() < GO_AHEAD.len() => After::Garbled,
+            _ if failed => After::Failed,
+            _ => wire.leave(self.left, self.is_sent),
         };
-        let mut loan = self.loan.lock();
-        if loan.is_over {
-            return;
-        }
-        loan.returned = Some((wire, rest));
-        if let Some(lender) = loan.lender.take() {
+        wire.is_ended |= failed;
+        let lender = {
+            let mut loan = self.loan.lock();
+            if loan.is_over {
+                return;
+            }
+            loan.returned = Some((wire, after));
+            loan.lender.take()
+        };
+        if let Some(lender) = lender {
             lender.wake();
         }
     }
