@@ -10,9 +10,9 @@ mod harness;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use harness::{Payload, S3, peer};
+use harness::{Payload, S3, Sent, peer};
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
 /// Whether the operations that are asked for most go by s3s.
 const FAST_PATH: bool = true;
@@ -22,7 +22,7 @@ const KEYS: usize = 1000;
 /// Sends a request and takes in all of its answer.
 async fn answered(s3: &S3, request: &Request<Bytes>) -> usize {
     let (parts, body) = request.clone().into_parts();
-    let response = s3.service.call(Request::from_parts(parts, Full::new(body)), peer()).await;
+    let response = s3.service.call(Request::from_parts(parts, Sent::new(body)), peer()).await;
     assert!(response.status().is_success(), "{}", response.status());
     response.into_body().collect().await.unwrap().to_bytes().len()
 }

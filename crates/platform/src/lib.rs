@@ -19,6 +19,7 @@ mod entropy;
 mod error;
 mod host;
 mod lock;
+mod memory;
 mod open_files;
 mod pages;
 mod parts;
@@ -39,6 +40,7 @@ pub use disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Spac
 pub use entropy::{Dice, Entropy, OsEntropy, SeededEntropy};
 pub use error::is_exhausted;
 pub use lock::StateLock;
+pub use memory::{Buffer, Buffers, Chunk};
 pub use open_files::raise_open_files_limit;
 pub use pages::{FilePlace, FilePlaces, PagePipe};
 pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};

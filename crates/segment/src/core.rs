@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gabion_platform::Entropy;
+use gabion_platform::{Buffers, Entropy};
 use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
 use parking_lot::Mutex;
 
 use crate::applier::Applier;
-use crate::buffers::Buffers;
 use crate::config::{Env, LogConfig};
 use crate::error::LogError;
 use crate::leftovers::Leftovers;

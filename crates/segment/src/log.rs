@@ -204,6 +204,12 @@ impl Log {
         self.handle.lanes.stripe_buffer(&self.handle.core).await
     }
 
+    /// The same, if the memory budget has room now.
+    #[must_use]
+    pub fn try_stripe_buffer(&self) -> Option<StripeBuffer> {
+        self.handle.lanes.try_stripe_buffer(&self.handle.core)
+    }
+
     /// Payload of a full stripe of a large object in bytes.
     #[must_use]
     pub fn stripe_payload_bytes(&self) -> usize {

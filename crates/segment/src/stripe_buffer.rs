@@ -1,31 +1,33 @@
 //! The buffer that a large object's bytes are collected in, dealt to the data chunks as they come: the one copy on their way to the targets.
 
-use bytes::BytesMut;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gabion_platform::Chunk;
 use gabion_types::limits::BLOCK_BYTES;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// One stripe of a large object while it is being filled; it counts against the log's memory budget until it is dropped or durable.
+/// One stripe of a large object while it is being filled; it counts against the log's memory budget until it is dropped or durable, and nobody has a share of it.
 #[derive(Debug)]
 pub struct StripeBuffer {
     /// Payload of each data chunk so far, cells of 64 KiB dealt round robin, behind room for a header.
-    pub(crate) chunks: Vec<BytesMut>,
+    pub(crate) chunks: Vec<Chunk>,
     /// That room: the header of a full stripe is as long.
     pub(crate) front_bytes: usize,
     pub(crate) len: usize,
     capacity: usize,
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) share: StripeShare,
 }
 
+/// Part of what a stripe takes of the log's memory budget: it counts for as long as there is one.
+#[derive(Debug, Clone)]
+pub struct StripeShare(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+
 impl StripeBuffer {
-    /// Empty chunks, and how many bytes they take together beside the room of `front_bytes` in each.
-    pub(crate) fn new(
-        mut chunks: Vec<BytesMut>,
-        front_bytes: usize,
-        capacity: usize,
-        permit: OwnedSemaphorePermit,
-    ) -> Self {
-        chunks.iter_mut().for_each(|chunk| chunk.resize(front_bytes, 0));
-        Self { chunks, front_bytes, len: 0, capacity, permit }
+    /// Empty chunks, which have room for `capacity` bytes together behind the `front_bytes` of each.
+    pub(crate) fn new(chunks: Vec<Chunk>, front_bytes: usize, capacity: usize, permit: OwnedSemaphorePermit) -> Self {
+        Self { chunks, front_bytes, len: 0, capacity, share: StripeShare(Arc::new(permit)) }
     }
 
     /// Takes as much of the front of `bytes` as there is room for; returns how many bytes that were.
@@ -33,13 +35,48 @@ impl StripeBuffer {
         let taken = bytes.len().min(self.remaining());
         let mut rest = &bytes[..taken];
         while !rest.is_empty() {
-            let shard = self.len / BLOCK_BYTES % self.chunks.len();
-            let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - self.len % BLOCK_BYTES));
-            self.chunks[shard].extend_from_slice(now);
-            self.len += now.len();
+            let room = self.room();
+            let (now, later) = rest.split_at(rest.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            self.advance(now.len());
             rest = later;
         }
         taken
+    }
+
+    /// Memory for the bytes that come next, up to the end of their cell; what was there before is in it. Empty when the stripe is full.
+    pub fn room(&mut self) -> &mut [u8] {
+        let bytes = (BLOCK_BYTES - self.len % BLOCK_BYTES).min(self.remaining());
+        let shard = self.shard();
+        &mut self.chunks[shard].room()[..bytes]
+    }
+
+    /// Takes the first `bytes` of [`StripeBuffer::room`] as the next ones. There must be so many.
+    pub fn advance(&mut self, bytes: usize) {
+        debug_assert!(bytes <= BLOCK_BYTES - self.len % BLOCK_BYTES, "a cell ends there");
+        let shard = self.shard();
+        self.chunks[shard].advance(bytes);
+        self.len += bytes;
+    }
+
+    /// The chunk that the next byte goes to.
+    fn shard(&self) -> usize {
+        self.len / BLOCK_BYTES % self.chunks.len()
+    }
+
+    /// Bytes of the payload that lie in one cell, to be read for as long as it takes.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Bytes {
+        let (row, cell) = (range.start / BLOCK_BYTES / self.chunks.len(), range.start / BLOCK_BYTES);
+        let start = self.front_bytes + row * BLOCK_BYTES + range.start % BLOCK_BYTES;
+        debug_assert!(range.end <= (cell + 1) * BLOCK_BYTES, "it lies in one cell");
+        self.chunks[cell % self.chunks.len()].part(start..start + range.len())
+    }
+
+    /// A share of its memory, for whoever reads parts of it longer than it is there.
+    #[must_use]
+    pub fn share(&self) -> StripeShare {
+        self.share.clone()
     }
 
     /// Bytes taken so far.

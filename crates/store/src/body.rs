@@ -1,24 +1,24 @@
 //! Taking in a body: small ones into memory, large ones stripe by stripe into the log; digests as the bytes pass.
 //!
 //! What limits a large body that comes alone is MD5 (S3's entity tag, unless the configuration has another), at some 600 MB/s of one core; those that come together share its cost
-//! (`crate::md5s`). The bytes are copied once (into the stripe), and CRC-64/NVME is never computed twice: the log computes it per stripe, and stripes combine.
+//! (`crate::md5s`): it is taken of the stripes, which are in memory until they are durable, so that nearly always many have something to be taken. CRC-64/NVME is never computed
+//! twice: the log computes it per stripe, and stripes combine.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, future::poll_fn};
 
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
 use gabion_encryption::{Sealer, SecretKey};
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests};
 use gabion_metadata::rows::{ChecksumKind, PartTag, StoredChecksum};
-use gabion_segment::StripeBuffer;
+use gabion_segment::{StripeBuffer, StripeShare};
 use gabion_types::{
     Extent,
-    limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PUT_BYTES_MAX},
+    limits::{BLOCK_BYTES, INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PUT_BYTES_MAX},
 };
 use tokio::task::JoinHandle;
 
 use crate::{
-    BodyError, DigestKind, EtagKind, ObjectBody, StoreError,
+    BodyError, BodyPiece, DigestKind, EtagKind, ObjectBody, StoreError,
     copy::crc64_of,
     holdback::{ADMITTED_BYTES_MAX, Admitted, OVERHEAD_BYTES},
     holds::Hold,
@@ -202,10 +202,12 @@ impl<'a> Collector<'a> {
         let admitted = Some(self.inner.admit(bytes as u64).await?);
         let share = Some(self.inner.put_share(bytes).await?);
         if is_small && self.sealer.is_none() && self.md5.is_none() {
-            while let Some(piece) = body.stream.next().await {
-                let piece = piece?;
-                self.count(&piece)?;
-                self.keep(piece);
+            while let Some(piece) = next(body, &mut []).await? {
+                if let BodyPiece::Bytes(piece) = piece {
+                    self.count(piece.len())?;
+                    self.digester.update(&piece);
+                    self.keep(piece);
+                }
             }
             self.end(body)?;
             return Ok(Taken { share, admitted, ..Taken::default() });
@@ -216,15 +218,26 @@ impl<'a> Collector<'a> {
 
     /// Takes in what there is, whatever it is and wherever it goes.
     async fn take_rest(&mut self, body: &mut ObjectBody) -> Result<Taken, StoreError> {
-        while let Some(piece) = body.stream.next().await {
-            self.take(piece?).await?;
+        loop {
+            let more = self.stored_length.is_some_and(|length| self.size < length);
+            let room = match &mut self.stripes {
+                Some(stripes) if self.sealer.is_none() && more => {
+                    stripes.filling(self.md5.as_mut()).await?.buffer.room()
+                }
+                _ => &mut [],
+            };
+            match next(body, room).await? {
+                Some(BodyPiece::Bytes(piece)) => self.take(piece).await?,
+                Some(BodyPiece::InRoom(bytes)) => self.take_from_room(bytes).await?,
+                None => break,
+            }
         }
         self.end(body)?;
         if let Some(last) = self.sealer.take().and_then(|sealer| sealer.finish()) {
-            self.store(last.into()).await?;
+            self.store(last.into(), false).await?;
         }
         let stored = match self.stripes.take() {
-            Some(stripes) => Some(stripes.finish().await?),
+            Some(stripes) => Some(stripes.finish(self.md5.as_mut()).await?),
             None => None,
         };
         let md5 = match self.md5.take() {
@@ -237,7 +250,7 @@ impl<'a> Collector<'a> {
     /// There are no more bytes.
     fn end(&self, body: &mut ObjectBody) -> Result<(), StoreError> {
         // What it held is no longer needed; trailers are known once the stream is gone.
-        body.stream = Box::pin(futures::stream::empty());
+        body.stream = Box::new(futures::stream::empty());
         match body.length {
             Some(length) if self.size < length => Err(BodyError::WrongLength.into()),
             _ => Ok(()),
@@ -289,16 +302,15 @@ impl<'a> Collector<'a> {
         })
     }
 
-    /// Counts bytes that came, and takes their checksums.
-    fn count(&mut self, piece: &[u8]) -> Result<(), StoreError> {
-        self.size += piece.len() as u64;
+    /// Counts bytes that came.
+    fn count(&mut self, bytes: usize) -> Result<(), StoreError> {
+        self.size += bytes as u64;
         if self.size > self.size_max {
             return Err(BodyError::TooLarge.into());
         }
         if self.size > PUT_BYTES_MAX {
             return Err(StoreError::EntityTooLarge);
         }
-        self.digester.update(piece);
         Ok(())
     }
 
@@ -309,38 +321,60 @@ impl<'a> Collector<'a> {
     }
 
     async fn take(&mut self, piece: Bytes) -> Result<(), StoreError> {
-        self.count(&piece)?;
+        self.count(piece.len())?;
+        self.digester.update(&piece);
+        if self.sealer.is_none() {
+            return self.store(piece, true).await;
+        }
         if let Some(md5) = &mut self.md5 {
             md5.update(&piece).await;
         }
-        let Some(mut sealer) = self.sealer.take() else { return self.store(piece).await };
         let mut rest = &piece[..];
         while !rest.is_empty() {
-            if let Some(frame) = sealer.take(&mut rest) {
-                self.store(frame.into()).await?;
+            if let Some(frame) = self.sealer.as_mut().and_then(|sealer| sealer.take(&mut rest)) {
+                self.store(frame.into(), false).await?;
             }
         }
-        self.sealer = Some(sealer);
         Ok(())
     }
 
-    /// Takes what goes to the log.
-    async fn store(&mut self, piece: Bytes) -> Result<(), StoreError> {
-        if self.stripes.is_none() && self.kept_bytes + piece.len() as u64 > INLINE_BYTES_MAX as u64 {
+    /// Takes so many bytes that came into the filling stripe's room.
+    async fn take_from_room(&mut self, bytes: usize) -> Result<(), StoreError> {
+        self.count(bytes)?;
+        let Some(stripes) = &mut self.stripes else { return Ok(()) };
+        if let Some(filling) = &mut stripes.filling {
+            self.digester.update(&filling.buffer.room()[..bytes]);
+        }
+        stripes.advance(bytes, self.md5.as_mut()).await
+    }
+
+    /// Takes what goes to the log, and its MD5 if that is to be taken of it.
+    async fn store(&mut self, piece: Bytes, digested: bool) -> Result<(), StoreError> {
+        let mut md5 = self.md5.as_mut().filter(|_| digested);
+        if self.stripes.is_none() {
+            if self.kept_bytes + piece.len() as u64 <= INLINE_BYTES_MAX as u64 {
+                if let Some(md5) = md5 {
+                    md5.update(&piece).await;
+                }
+                self.keep(piece);
+                return Ok(());
+            }
             let mut stripes = Stripes::new(self.inner, None);
             for early in std::mem::take(&mut self.pieces).finish() {
-                stripes.put(&early).await?;
+                stripes.put(&early, None).await?;
             }
             self.stripes = Some(stripes);
         }
         match &mut self.stripes {
-            Some(stripes) => stripes.put(&piece).await,
-            None => {
-                self.keep(piece);
-                Ok(())
-            }
+            Some(stripes) => stripes.put(&piece, md5.take()).await,
+            None => Ok(()),
         }
     }
+}
+
+/// The next piece of a body.
+async fn next(body: &mut ObjectBody, room: &mut [u8]) -> Result<Option<BodyPiece>, StoreError> {
+    Ok(poll_fn(|cx| body.stream.poll_piece(cx, room)).await.transpose()?)
 }
 
 /// A small body in pieces: those that are long enough as they came.
@@ -413,58 +447,126 @@ impl RoomFor {
 struct Stripes<'a> {
     inner: &'a Inner,
     room: RoomFor,
-    filling: Option<(StripeBuffer, Admitted)>,
-    in_flight: VecDeque<JoinHandle<Result<(Extent, Hold), StoreError>>>,
+    filling: Option<Filling>,
+    in_flight: VecDeque<Sent>,
     extents: Vec<Extent>,
     hold: Hold,
+    /// Bytes that were left to have their MD5 taken.
+    left_bytes: u64,
+}
+
+/// The stripe that comes next.
+struct Filling {
+    buffer: StripeBuffer,
+    admitted: Admitted,
+    /// Bytes whose MD5 is taken, or that were left for that.
+    left: usize,
+}
+
+/// A stripe that is on its way.
+struct Sent {
+    written: JoinHandle<Result<(Extent, Hold), StoreError>>,
+    /// For as long as its memory is needed for MD5.
+    share: Option<StripeShare>,
+    /// How many bytes had been left when it was complete.
+    left_bytes: u64,
 }
 
 impl<'a> Stripes<'a> {
     fn new(inner: &'a Inner, length: Option<u64>) -> Self {
         let (hold, room) = (inner.holds.hold(), RoomFor { expected_bytes: length, admitted: None });
-        Self { inner, room, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold }
+        Self { inner, room, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold, left_bytes: 0 }
     }
 
-    async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+    /// Takes `bytes`, and their MD5 if there is one to be taken.
+    async fn put(&mut self, mut bytes: &[u8], mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
         while !bytes.is_empty() {
-            let (buffer, _) = match &mut self.filling {
-                Some(filling) => filling,
-                empty => {
-                    let admitted = self.room.next_stripe(self.inner).await?;
-                    empty.insert((self.inner.stripe_buffer().await?, admitted))
-                }
-            };
-            let taken = buffer.put(bytes);
-            bytes = &bytes[taken..];
-            if buffer.is_full() {
-                self.send().await?;
-            }
+            let filling = self.filling(md5.as_deref_mut()).await?;
+            let room = filling.buffer.room();
+            let (now, later) = bytes.split_at(bytes.len().min(room.len()));
+            room[..now.len()].copy_from_slice(now);
+            bytes = later;
+            self.advance(now.len(), md5.as_deref_mut()).await?;
         }
         Ok(())
     }
 
-    /// Sends what is filled on its way, in a task of its own: it goes on whatever becomes of the request.
-    async fn send(&mut self) -> Result<(), StoreError> {
-        let Some((buffer, mut admitted)) = self.filling.take() else { return Ok(()) };
-        while self.in_flight.len() >= STRIPES_IN_FLIGHT {
-            self.receive().await?;
+    /// The stripe that has room.
+    async fn filling(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<&mut Filling, StoreError> {
+        if self.filling.is_none() {
+            let admitted = self.room.next_stripe(self.inner).await?;
+            let buffer = match self.inner.log.try_stripe_buffer() {
+                Some(buffer) => buffer,
+                None => {
+                    // Nobody who waits for memory has any: else all might.
+                    if let Some(md5) = md5 {
+                        md5.settle_to(0).await;
+                    }
+                    self.in_flight.iter_mut().for_each(|sent| sent.share = None);
+                    self.inner.stripe_buffer().await?
+                }
+            };
+            self.filling = Some(Filling { buffer, admitted, left: 0 });
         }
+        Ok(self.filling.as_mut().expect("there is one now"))
+    }
+
+    /// Takes the next `bytes` of the filling stripe's room, and what is complete further.
+    async fn advance(&mut self, bytes: usize, mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
+        let Some(filling) = &mut self.filling else { return Ok(()) };
+        filling.buffer.advance(bytes);
+        if md5.is_none() {
+            filling.left = filling.buffer.len();
+        } else if filling.buffer.len().is_multiple_of(BLOCK_BYTES) {
+            self.leave(md5.as_deref_mut()).await;
+        }
+        if self.filling.as_ref().is_some_and(|filling| filling.buffer.is_full()) {
+            self.send(md5).await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Leaves what came since, which lies in one cell, to have its MD5 taken.
+    async fn leave(&mut self, md5: Option<&mut BodyMd5<'_>>) {
+        let (Some(md5), Some(filling)) = (md5, &mut self.filling) else { return };
+        let part = filling.left..filling.buffer.len();
+        if !part.is_empty() {
+            filling.left = part.end;
+            self.left_bytes += part.len() as u64;
+            md5.leave(filling.buffer.part(part)).await;
+        }
+    }
+
+    /// Sends what is filled on its way, in a task of its own: it goes on whatever becomes of the request.
+    async fn send(&mut self, mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
+        self.leave(md5.as_deref_mut()).await;
+        let Some(Filling { buffer, mut admitted, .. }) = self.filling.take() else { return Ok(()) };
+        while self.in_flight.len() >= STRIPES_IN_FLIGHT {
+            self.receive(md5.as_deref_mut()).await?;
+        }
+        let share = md5.is_some().then(|| buffer.share());
         let (log, holds) = (self.inner.log.clone(), std::sync::Arc::clone(&self.inner.holds));
-        self.in_flight.push_back(self.inner.spawn(async move {
+        let written = self.inner.spawn(async move {
             admitted.spend();
             let (_appending, _admitted) = (holds.append(), admitted);
             let extent = log.append(buffer).await?;
             let mut hold = holds.hold();
             hold.add(extent.segment);
             Ok((extent, hold))
-        }));
+        });
+        self.in_flight.push_back(Sent { written, share, left_bytes: self.left_bytes });
         Ok(())
     }
 
-    async fn receive(&mut self) -> Result<(), StoreError> {
-        if let Some(task) = self.in_flight.pop_front() {
-            let done = task.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?;
+    async fn receive(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
+        if let Some(Sent { written, share, left_bytes }) = self.in_flight.pop_front() {
+            let done = written.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?;
             let (extent, _its_own) = done?;
+            if let (Some(md5), Some(_)) = (md5, &share) {
+                // Its memory is needed by others.
+                md5.settle_to((self.left_bytes - left_bytes) as usize).await;
+            }
             self.hold.add(extent.segment);
             self.extents.push(extent);
             if self.extents.len() > EXTENTS_MAX {
@@ -475,10 +577,13 @@ impl<'a> Stripes<'a> {
     }
 
     /// Where it is; what keeps it there, and the room for its record.
-    async fn finish(mut self) -> Result<(Vec<Extent>, Hold, Option<Admitted>), StoreError> {
-        self.send().await?;
+    async fn finish(
+        mut self,
+        mut md5: Option<&mut BodyMd5<'_>>,
+    ) -> Result<(Vec<Extent>, Hold, Option<Admitted>), StoreError> {
+        self.send(md5.as_deref_mut()).await?;
         while !self.in_flight.is_empty() {
-            self.receive().await?;
+            self.receive(md5.as_deref_mut()).await?;
         }
         Ok((self.extents, self.hold, self.room.admitted))
     }

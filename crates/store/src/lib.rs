@@ -58,7 +58,7 @@ mod versions;
 pub use api::{
     append::AppendObject,
     attributes::{GetAttributes, ObjectAttributes, PartsPage},
-    body::{BodyTrailers, ObjectBody},
+    body::{BodyPiece, BodySource, BodyTrailers, ObjectBody},
     bucket::{BucketInfo, ListBuckets, ListedBuckets, Usage},
     copy::{CopyMetadata, CopyObject, CopyResult, CopySource},
     delete::{DeleteObject, Deleted},

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 const BYTES_MIN: usize = 1024;
 /// Most bytes of a stream that are taken at once: nobody who shares a vector with a longer one waits for it for long.
 const SLICE_BYTES: usize = 64 * 1024;
-/// Most bytes, and pieces, that a body leaves to be taken later.
+/// Most bytes, and pieces, of memory of its own that a body leaves to be taken later.
 const LEFT_BYTES_MAX: usize = 256 * 1024;
 const LEFT_PIECES_MAX: usize = 64;
 
@@ -185,30 +185,48 @@ impl Drop for Job {
 }
 
 impl BodyMd5<'_> {
-    /// Appends `bytes`.
+    /// Appends `bytes`, and keeps no more than a few of those that came.
     pub(crate) async fn update(&mut self, bytes: &Bytes) {
+        self.leave(bytes.clone()).await;
+        if self.has_left_more_than(LEFT_BYTES_MAX, LEFT_PIECES_MAX) {
+            // Others that are ready leave what they have first.
+            tokio::task::yield_now().await;
+            self.settle(LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
+        }
+    }
+
+    /// Appends `bytes`, which may be kept until they are settled.
+    pub(crate) async fn leave(&mut self, bytes: Bytes) {
         if bytes.is_empty() {
             return;
         }
         let is_alone = self.all.is_alone();
-        let is_over = {
+        {
             let mut state = self.stream.state.lock();
-            state.left.push_back(bytes.clone());
             state.left_bytes += bytes.len();
+            state.left.push_back(bytes);
             if !is_alone {
                 self.all.enlist(&self.stream, &mut state);
             }
-            state.left_bytes > LEFT_BYTES_MAX || state.left.len() > LEFT_PIECES_MAX
-        };
+        }
         if is_alone {
             self.settle(0, 0).await;
-        } else if is_over {
-            // Others that are ready leave what they have first.
-            tokio::task::yield_now().await;
-            self.settle(LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
         } else if self.all.is_worth_it() {
             self.all.work();
         }
+    }
+
+    /// Sees to it that no more than the last `bytes` are kept.
+    pub(crate) async fn settle_to(&self, bytes: usize) {
+        if self.has_left_more_than(bytes, usize::MAX) {
+            tokio::task::yield_now().await;
+            self.settle(bytes, usize::MAX).await;
+        }
+    }
+
+    fn has_left_more_than(&self, bytes: usize, pieces: usize) -> bool {
+        let state = self.stream.state.lock();
+        state.left_bytes > bytes || state.left.len() > pieces
     }
 
     /// Sees to it that no more is left than so much; if nothing is to be left, that nobody has it.
@@ -238,7 +256,14 @@ impl BodyMd5<'_> {
                 }
                 None if self.all.work() => {}
                 // Somebody has it.
-                None => taken.await,
+                None => {
+                    taken.await;
+                    continue;
+                }
+            }
+            if self.has_left_more_than(bytes_max, pieces_max) {
+                // There may be a good deal more, and others have to do something else.
+                tokio::task::yield_now().await;
             }
         }
     }

@@ -478,7 +478,7 @@ impl Inner {
         self.share_of(&self.put_memory, bytes).await
     }
 
-    /// Waits for the memory of one stripe of a large body.
+    /// Waits for the memory of one stripe of a large body. Whoever waits must not keep others' waits from ending.
     ///
     /// # Errors
     /// `Busy` when it takes too long; those of the log.

@@ -4,6 +4,9 @@
 
 use super::{Block, State};
 
+/// How far ahead of its blocks each stream is fetched, in blocks. What sixteen bodies have left is in no near cache, and a processor follows fewer streams by itself.
+const FETCHED_AHEAD: usize = 8;
+
 /// A vector of 32-bit words, one of each of `N` streams.
 pub(super) trait Lanes<const N: usize>: Copy {
     type Word: Copy;
@@ -24,6 +27,18 @@ pub(super) trait Lanes<const N: usize>: Copy {
     fn add_i(self, sum: Self::Word, b: Self::Word, c: Self::Word, d: Self::Word) -> Self::Word;
 }
 
+/// Has what lies there, if anything does, brought into the nearest cache.
+#[inline(always)]
+fn fetch(block: *const Block) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this kind has the instruction, which reads nothing: no address is wrong.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(block.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = block;
+}
+
 /// Takes the blocks of up to `N` streams, which are of one length, into their states. Lanes that have no stream do again what the last one
 /// does, and it is dropped.
 ///
@@ -40,7 +55,12 @@ pub(super) fn compress<const N: usize, L: Lanes<N>>(lanes: L, states: &mut [Stat
     let (mut a, mut b) = (lanes.load(&words[0]), lanes.load(&words[1]));
     let (mut c, mut d) = (lanes.load(&words[2]), lanes.load(&words[3]));
     for at in 0..run {
-        let words = lanes.transpose(streams.map(|blocks| &blocks[at]));
+        let mut blocks: [&Block; N] = [&streams[0][at]; N];
+        for (block, stream) in blocks.iter_mut().zip(&streams) {
+            *block = &stream[at];
+            fetch(stream.as_ptr().wrapping_add(at + FETCHED_AHEAD));
+        }
+        let words = lanes.transpose(blocks);
         let before = [a, b, c, d];
         macro_rules! step {
             ($f:ident, $a:ident, $b:ident, $c:ident, $d:ident, $word:expr, $left:expr, $constant:expr) => {

@@ -3,20 +3,19 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use gabion_erasure::{Codec, crc64, crc64_combine};
+use gabion_platform::{Buffer, Buffers, Chunk};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use gabion_types::{Extent, Place, Seq};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::applier::{AppliedRecord, RecordBody, RecordHome};
-use crate::buffers::Buffers;
 use crate::cells::Cells;
 use crate::core::min_seq;
-use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape, align};
+use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape, align, chunk_header_bytes};
 use crate::layout::{Layout, RecordPlan};
 use crate::segment_info::{LaneKind, SegmentInfo};
-use crate::stripe_buffer::StripeBuffer;
+use crate::stripe_buffer::{StripeBuffer, StripeShare};
 
 static ZEROS: [u8; CHUNK_ALIGN_BYTES] = [0; CHUNK_ALIGN_BYTES];
 
@@ -33,8 +32,6 @@ pub(crate) struct EncodedStripe {
     pub(crate) shape: StripeShape,
     /// For each shard the parts of its chunk, padding included.
     pub(crate) chunks: Vec<Vec<Bytes>>,
-    /// Memory to be given back to the pool.
-    pub(crate) backing: Vec<Bytes>,
 }
 
 /// A record with its sequence.
@@ -57,7 +54,7 @@ pub(crate) fn encode_records(
     let shape = records_shape(records, layout, place);
     let stored_bytes = shape.stored_bytes() as usize;
     let header_bytes = shape.header_bytes();
-    let mut chunks: Vec<BytesMut> = (0..shape.geometry.shards()).map(|_| buffers.zeroed(stored_bytes)).collect();
+    let mut chunks: Vec<Buffer> = (0..shape.geometry.shards()).map(|_| buffers.zeroed(stored_bytes)).collect();
     let binding = RecordBinding { segment: place.info.id, stripe_index: place.stripe_index };
     let mut applied = Vec::with_capacity(records.len());
     for (record, plan) in records.iter().zip(&layout.records) {
@@ -90,10 +87,9 @@ pub(crate) fn encode_records(
     for ((shard, chunk), block_crcs) in chunks.iter_mut().enumerate().zip(block_crcs) {
         ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs }.encode(&mut chunk[..header_bytes]);
     }
-    let backing: Vec<Bytes> = chunks.into_iter().map(BytesMut::freeze).collect();
-    let written = |(shard, chunk): (usize, &Bytes)| vec![chunk.slice(..shape.written_bytes(shard))];
-    let chunks = backing.iter().enumerate().map(written).collect();
-    (EncodedStripe { shape, chunks, backing }, applied)
+    let written = |(shard, chunk): (usize, Buffer)| vec![chunk.freeze().slice(..shape.written_bytes(shard))];
+    let chunks = chunks.into_iter().enumerate().map(written).collect();
+    (EncodedStripe { shape, chunks }, applied)
 }
 
 fn records_shape(records: &[SequencedRecord<'_>], layout: &Layout, place: &StripePlace) -> StripeShape {
@@ -131,7 +127,7 @@ fn put_data(
     record: &SequencedRecord<'_>,
     plan: &RecordPlan,
     header_bytes: usize,
-    chunks: &mut [BytesMut],
+    chunks: &mut [Buffer],
 ) -> Vec<PieceRef> {
     let mut parts = record.data.iter().map(|part| &part[..]);
     let mut rest: &[u8] = &[];
@@ -164,47 +160,49 @@ pub(crate) struct LargePayload {
     /// CRC-64/NVME of the whole payload.
     pub(crate) crc64: u64,
     /// For every chunk room for a header, and its payload, zeros up to the longest and to the end of its place; data, then parity.
-    chunks: Vec<Bytes>,
+    chunks: Vec<Chunk>,
     front_bytes: usize,
     block_crcs: Vec<Vec<u64>>,
     /// The memory that the stripe holds of the budget.
-    _permit: OwnedSemaphorePermit,
+    _share: StripeShare,
 }
 
 impl LargePayload {
     /// Deals the tail in smaller cells if it is short, and adds parity and checksums.
     pub(crate) fn new(buffer: StripeBuffer, codec: &Codec, buffers: &Buffers) -> Self {
         let geometry = codec.geometry();
-        let StripeBuffer { chunks: mut data, mut front_bytes, len, permit, .. } = buffer;
-        let cells = Cells::for_payload(geometry.data(), len);
+        let cells = Cells::for_payload(geometry.data(), buffer.len);
+        let StripeBuffer { chunks: mut data, mut front_bytes, len, share, .. } = buffer;
         if cells.cell_bytes < BLOCK_BYTES {
-            data = deal_again(&data, front_bytes, cells);
-            front_bytes = 0;
+            (data, front_bytes) = deal_again(&data, cells, buffers);
         }
-        let payload = front_bytes..front_bytes + cells.chunk_bytes();
-        let place_bytes = align(payload.end);
+        let payload_bytes = cells.chunk_bytes();
+        let place_bytes = align(front_bytes + payload_bytes);
         for chunk in &mut data {
-            chunk.resize(place_bytes, 0);
+            let behind = place_bytes - front_bytes - chunk.filled_bytes();
+            chunk.room()[..behind].fill(0);
+            chunk.advance(behind);
         }
-        let mut parity: Vec<BytesMut> =
-            (0..geometry.parity()).map(|_| buffers.to_be_overwritten(place_bytes)).collect();
+        let chunk = || buffers.take(place_bytes).fill_behind(front_bytes);
+        let mut parity: Vec<Chunk> = (0..geometry.parity()).map(|_| chunk()).collect();
         let block_crcs = {
-            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[payload.clone()]).collect();
+            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk.filled()[..payload_bytes]).collect();
             let mut coded = Vec::with_capacity(parity.len());
             for chunk in &mut parity {
-                let (front, behind) = chunk.split_at_mut(payload.end);
+                let (payload, behind) = chunk.room().split_at_mut(payload_bytes);
                 behind.fill(0);
-                coded.push(&mut front[payload.start..]);
+                coded.push(payload);
             }
             encode_blocks(codec, &data, &mut coded, |shard| cells.payload_bytes(shard))
         };
-        let chunks: Vec<Bytes> = data.into_iter().chain(parity).map(BytesMut::freeze).collect();
+        parity.iter_mut().for_each(|chunk| chunk.advance(place_bytes - front_bytes));
         // A cell is a block, so the checksum of the payload follows from those of the blocks.
         let crc64 = cells.slices(0..len).fold(0, |crc, slice| {
             let block = block_crcs[slice.shard][slice.range.start / cells.cell_bytes];
             crc64_combine(crc, block, slice.range.len() as u64)
         });
-        Self { cells, crc64, chunks, front_bytes, block_crcs, _permit: permit }
+        data.append(&mut parity);
+        Self { cells, crc64, chunks: data, front_bytes, block_crcs, _share: share }
     }
 
     /// What a stripe of it looks like at `place`.
@@ -225,59 +223,49 @@ impl LargePayload {
         }
     }
 
-    /// The stripe at `place`: the payload is not copied. Of a full stripe each chunk is one piece of memory, as drives can take it.
+    /// The stripe at `place`: the payload is not copied. Where the header is as long as the room for it each chunk is one piece of memory, as drives can take it.
     pub(crate) fn encode(&mut self, place: &StripePlace) -> EncodedStripe {
         let shape = self.shape(place);
         let header_bytes = shape.header_bytes();
-        let payload_from = self.front_bytes;
-        let encode = |(shard, (chunk, block_crcs)): (usize, (&mut Bytes, &Vec<u64>))| {
+        let front_bytes = self.front_bytes;
+        let encode = |(shard, (chunk, block_crcs)): (usize, (&mut Chunk, &Vec<u64>))| {
             let header = ChunkHeader { shape: shape.clone(), shard: shard as u8, block_crcs: block_crcs.clone() };
             let written_bytes = shape.written_bytes(shard);
-            if payload_from == header_bytes {
-                // Nobody else has it, unless an attempt before this one still writes it.
-                match std::mem::take(chunk).try_into_mut() {
-                    Ok(mut whole) => {
-                        header.encode(&mut whole[..header_bytes]);
-                        *chunk = whole.freeze();
-                        return vec![chunk.slice(..written_bytes)];
-                    }
-                    Err(shared) => *chunk = shared,
-                }
+            // It is written once: an attempt before this one may still read it.
+            if front_bytes == header_bytes && !chunk.front().is_empty() {
+                header.encode(chunk.front());
+                return vec![chunk.share().slice(..written_bytes)];
             }
             let mut front = vec![0; header_bytes];
             header.encode(&mut front);
             let own_bytes = shape.payload_bytes(shard);
             let padding = written_bytes - header_bytes - own_bytes;
-            let payload = chunk.slice(payload_from..payload_from + own_bytes);
+            let payload = chunk.part(front_bytes..front_bytes + own_bytes);
             vec![Bytes::from(front), payload, Bytes::from_static(&ZEROS[..padding])]
         };
         let chunks = self.chunks.iter_mut().zip(&self.block_crcs).enumerate().map(encode).collect();
-        EncodedStripe { chunks, shape, backing: Vec::new() }
-    }
-
-    /// Gives the memory back.
-    pub(crate) fn recycle(self, buffers: &Buffers) {
-        for chunk in self.chunks {
-            buffers.give(chunk);
-        }
+        EncodedStripe { chunks, shape }
     }
 }
 
-/// Deals a short payload, which lies in cells of a block, in smaller ones, so that every chunk has its share.
-fn deal_again(data: &[BytesMut], front_bytes: usize, cells: Cells) -> Vec<BytesMut> {
-    let dealt = Cells { cell_bytes: BLOCK_BYTES, ..cells };
+/// Deals a short payload, which lies in cells of a block, in smaller ones, so that every chunk has its share. The chunks, and the room for a header in each.
+fn deal_again(dealt: &[Chunk], cells: Cells, buffers: &Buffers) -> (Vec<Chunk>, usize) {
+    let before = Cells { cell_bytes: BLOCK_BYTES, ..cells };
     let mut payload = Vec::with_capacity(cells.len);
-    for slice in dealt.slices(0..cells.len) {
-        payload.extend_from_slice(&data[slice.shard][front_bytes..][slice.range]);
+    for slice in before.slices(0..cells.len) {
+        payload.extend_from_slice(&dealt[slice.shard].filled()[slice.range]);
     }
+    let front_bytes = chunk_header_bytes(cells.data_shards, cells.chunk_bytes());
+    let place_bytes = align(front_bytes + cells.chunk_bytes());
     let mut rest = &payload[..];
-    (0..cells.data_shards)
-        .map(|shard| {
-            let (front, later) = rest.split_at(cells.payload_bytes(shard));
-            rest = later;
-            BytesMut::from(front)
-        })
-        .collect()
+    let deal = |shard| {
+        let (own, later) = rest.split_at(cells.payload_bytes(shard));
+        rest = later;
+        let mut chunk = buffers.take(place_bytes).fill_behind(front_bytes);
+        chunk.put(own);
+        chunk
+    };
+    ((0..cells.data_shards).map(deal).collect(), front_bytes)
 }
 
 #[cfg(test)]
@@ -358,17 +346,23 @@ mod tests {
         for len in [1, 4096, 50_000, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 1, 700_000, capacity - 5000, capacity] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            let mut buffer = StripeBuffer::new(vec![BytesMut::new(); 3], front_bytes, capacity, permit);
+            let buffers = Buffers::default();
+            // What was in a buffer before is not in what is written.
+            (0..5)
+                .map(|_| buffers.take(capacity / 3 + 4096))
+                .collect::<Vec<_>>()
+                .iter_mut()
+                .for_each(|buffer| buffer.fill(0xaa));
+            let chunk = || buffers.take(align(front_bytes + capacity / 3)).fill_behind(front_bytes);
+            let mut buffer = StripeBuffer::new((0..3).map(|_| chunk()).collect(), front_bytes, capacity, permit);
             for part in bytes.chunks(10_007) {
                 assert_eq!(buffer.put(part), part.len());
             }
-            let buffers = Buffers::default();
-            // What was in a buffer before is not in what is written.
-            buffers.give(vec![0xaa; capacity / 3 + CHUNK_ALIGN_BYTES].into());
             let mut payload = LargePayload::new(buffer, &Codec::new(geometry), &buffers);
             assert_eq!(payload.crc64, crc64(&bytes), "{len}");
             let stripe = payload.encode(&place(geometry, LaneKind::Large));
-            assert_eq!(stripe.chunks.iter().all(|parts| parts.len() == 1), len > 9 * BLOCK_BYTES, "{len}");
+            let is_whole = !(3 * BLOCK_BYTES..=9 * BLOCK_BYTES).contains(&len);
+            assert_eq!(stripe.chunks.iter().all(|parts| parts.len() == 1), is_whole, "{len}");
             let chunks: Vec<Vec<u8>> = stripe.chunks.iter().map(|chunk| concat(chunk)).collect();
             let header_bytes = stripe.shape.header_bytes();
             // A second attempt while the first is still under way, and one after it.

@@ -53,7 +53,7 @@ pub(crate) async fn run_large_lane(
             let written = write_stripe(&mut writer, &mut payload).await;
             let crc64 = payload.crc64;
             let cells = payload.cells;
-            payload.recycle(&core.buffers);
+            drop(payload);
             match written {
                 Ok((place, stripe)) => {
                     let extent = Extent {

@@ -142,9 +142,6 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         let written = writer.write(&stripe).await;
         let shape = stripe.shape;
         drop(stripe.chunks);
-        for chunk in stripe.backing {
-            core.buffers.give(chunk);
-        }
         match written {
             Written::Durable => {
                 writer.write_ahead(batch.len(), shape.stored_bytes());

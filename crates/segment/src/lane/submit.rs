@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gabion_types::{Extent, Seq};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::apply::{APPLY_QUEUE_STRIPES, run_applies};
@@ -165,14 +165,14 @@ impl Lanes {
 
     /// An empty stripe buffer, when the budget has room.
     pub(crate) async fn stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
-        let geometry = core.config.geometry;
-        let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
-        let units = (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32;
-        let permit = Arc::clone(&self.budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
-        let front_bytes = chunk_header_bytes(geometry.data(), chunk_bytes);
-        let stored_bytes = align(front_bytes + chunk_bytes);
-        let chunks = (0..geometry.data()).map(|_| core.buffers.take(stored_bytes)).collect();
-        Ok(StripeBuffer::new(chunks, front_bytes, core.config.stripe_payload_bytes, permit))
+        let permit = Arc::clone(&self.budget).acquire_many_owned(stripe_units(core)).await.map_err(|_| gone(core))?;
+        Ok(empty_stripe(core, permit))
+    }
+
+    /// The same, if it has room now.
+    pub(crate) fn try_stripe_buffer(&self, core: &Core) -> Option<StripeBuffer> {
+        let permit = Arc::clone(&self.budget).try_acquire_many_owned(stripe_units(core)).ok()?;
+        Some(empty_stripe(core, permit))
     }
 
     /// Takes no more; what waits is still written.
@@ -215,6 +215,23 @@ impl Lanes {
         let large = large.map(|queue| lane(LaneKind::Large, queue.depth()));
         small.chain(large).collect()
     }
+}
+
+/// What a stripe takes of the budget: it is of whole chunks, parity included.
+fn stripe_units(core: &Core) -> u32 {
+    let geometry = core.config.geometry;
+    let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
+    (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32
+}
+
+fn empty_stripe(core: &Core, permit: OwnedSemaphorePermit) -> StripeBuffer {
+    let geometry = core.config.geometry;
+    let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
+    let front_bytes = chunk_header_bytes(geometry.data(), chunk_bytes);
+    let stored_bytes = align(front_bytes + chunk_bytes);
+    let chunk = || core.buffers.take(stored_bytes).fill_behind(front_bytes);
+    let chunks = (0..geometry.data()).map(|_| chunk()).collect();
+    StripeBuffer::new(chunks, front_bytes, core.config.stripe_payload_bytes, permit)
 }
 
 /// Lanes of small records. With relaxed durability there is one: a power cut then takes the last of its records and leaves all before them, so that

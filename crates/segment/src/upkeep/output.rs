@@ -3,12 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use gabion_platform::{DiskFile, Durable};
+use gabion_platform::{Buffer, Buffers, DiskFile, Durable};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_PAYLOAD_BYTES_MAX};
 use tokio::task::JoinHandle;
-
-use crate::buffers::Buffers;
 
 /// Length that a write aims at, in bytes.
 const WRITE_BYTES: usize = 4 << 20;
@@ -24,13 +21,13 @@ pub(super) struct Output<'a> {
     buffers: &'a Buffers,
     /// Where the first byte of `filled` goes.
     offset: u64,
-    filled: BytesMut,
-    under_way: Option<(JoinHandle<io::Result<()>>, Bytes)>,
+    filled: Option<Buffer>,
+    under_way: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl<'a> Output<'a> {
     pub(super) fn new(file: &'a Arc<dyn DiskFile>, buffers: &'a Buffers) -> Self {
-        Self { file, buffers, offset: 0, filled: BytesMut::new(), under_way: None }
+        Self { file, buffers, offset: 0, filled: None, under_way: None }
     }
 
     /// The next `len` bytes at `offset`, zeros, to be filled. Everything before is written, or left out if nothing was put there.
@@ -40,20 +37,26 @@ impl<'a> Output<'a> {
     pub(super) async fn at(&mut self, offset: u64, len: usize) -> io::Result<&mut [u8]> {
         debug_assert!(offset >= self.end(), "from front to back");
         let gap = offset - self.end();
-        let fits = gap <= GAP_BYTES_MAX && self.filled.len() + gap as usize + len <= WRITE_BYTES;
-        if !fits || self.filled.is_empty() {
+        let filled_bytes = self.filled_bytes();
+        let fits = gap <= GAP_BYTES_MAX && filled_bytes + gap as usize + len <= WRITE_BYTES;
+        if !fits || filled_bytes == 0 {
             self.flush().await?;
             self.offset = offset;
-            self.filled = self.buffers.take(len.max(WRITE_BYTES));
+            let mut buffer = self.buffers.take(len.max(WRITE_BYTES));
+            buffer.resize(0);
+            self.filled = Some(buffer);
         }
         let start = (offset - self.offset) as usize;
-        self.filled.resize(start + len, 0);
-        Ok(&mut self.filled[start..])
+        let filled = self.filled.as_mut().expect("it was taken where there was none");
+        filled.resize(start + len);
+        Ok(&mut filled[start..])
     }
 
     /// Takes back what was to be written from `offset` on, which the last [`Output::at`] gave.
     pub(super) fn cut(&mut self, offset: u64) {
-        self.filled.truncate((offset - self.offset) as usize);
+        if let Some(filled) = &mut self.filled {
+            filled.resize((offset - self.offset) as usize);
+        }
     }
 
     /// Writes all that is left. Nothing is synced.
@@ -66,28 +69,25 @@ impl<'a> Output<'a> {
     }
 
     fn end(&self) -> u64 {
-        self.offset + self.filled.len() as u64
+        self.offset + self.filled_bytes() as u64
+    }
+
+    fn filled_bytes(&self) -> usize {
+        self.filled.as_ref().map_or(0, |filled| filled.len())
     }
 
     async fn flush(&mut self) -> io::Result<()> {
         self.settle().await?;
-        let bytes = std::mem::take(&mut self.filled).freeze();
-        if bytes.is_empty() {
-            self.buffers.give(bytes);
-            return Ok(());
-        }
+        let Some(filled) = self.filled.take().filter(|filled| !filled.is_empty()) else { return Ok(()) };
         let offset = self.offset;
-        self.offset += bytes.len() as u64;
-        let write = tokio::spawn(self.file.write_at(offset, vec![bytes.clone()], Durable::No));
-        self.under_way = Some((write, bytes));
+        self.offset += filled.len() as u64;
+        self.under_way = Some(tokio::spawn(self.file.write_at(offset, vec![filled.freeze()], Durable::No)));
         Ok(())
     }
 
     async fn settle(&mut self) -> io::Result<()> {
-        let Some((write, bytes)) = self.under_way.take() else { return Ok(()) };
-        write.await.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-        self.buffers.give(bytes);
-        Ok(())
+        let Some(write) = self.under_way.take() else { return Ok(()) };
+        write.await.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 }
 

@@ -232,8 +232,40 @@ fn stripe_buffers_wait_for_the_memory_budget() {
         });
         crate::world::steps(10).await;
         assert!(!third.is_finished());
+        assert!(log.try_stripe_buffer().is_none());
+        // Whoever still reads what was in it has its memory.
+        let share = first.share();
         drop(first);
+        crate::world::steps(10).await;
+        assert!(!third.is_finished());
+        drop(share);
         assert_eq!(third.await.unwrap(), log.stripe_payload_bytes());
+        assert!(log.try_stripe_buffer().is_some());
+    });
+}
+
+#[test]
+fn a_stripe_is_filled_in_place_and_read_before_it_is_full() {
+    let mut world = World::new("3+1", 8);
+    life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        let mut stripe = log.stripe_buffer().await.unwrap();
+        let payload: Vec<u8> = (0..log.stripe_payload_bytes()).map(|at| (at / 999) as u8).collect();
+        let mut parts = Vec::new();
+        while !stripe.is_full() {
+            let from = stripe.len();
+            let room = stripe.room();
+            let bytes = room.len().min(50_000);
+            room[..bytes].copy_from_slice(&payload[from..][..bytes]);
+            stripe.advance(bytes);
+            parts.push(stripe.part(from..from + bytes));
+        }
+        assert!(stripe.room().is_empty());
+        assert!(parts.concat() == payload);
+        let extent = log.append(stripe).await.unwrap();
+        let read = log.read(&extent, 0..payload.len() as u32).await.unwrap();
+        assert!(read.concat() == payload);
+        assert!(parts.concat() == payload, "they are as they were");
     });
 }
 

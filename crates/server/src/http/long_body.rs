@@ -9,9 +9,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
+use gabion_store::BodyPiece;
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::transport::Transport;
 
@@ -204,12 +205,12 @@ impl LongBody {
         self.left
     }
 
-    /// The next bytes; nothing at its end.
-    pub(super) fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// The next bytes; nothing at its end. Those that have not been read yet are read into `room`, if there is any.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<io::Result<BodyPiece>>> {
         if self.wire.is_none() {
             return Poll::Ready(None);
         }
-        let outcome = self.read(cx);
+        let outcome = self.read(cx, room);
         let outcome = {
             let mut loan = self.loan.lock();
             match outcome {
@@ -222,9 +223,9 @@ impl LongBody {
             }
         };
         match &outcome {
-            Ok(bytes) => {
+            Ok(piece) => {
                 self.is_sent = true;
-                self.left -= bytes.len() as u64;
+                self.left -= piece.len() as u64;
                 if self.left == 0 {
                     self.give_back(false);
                 }
@@ -235,7 +236,7 @@ impl LongBody {
     }
 
     /// Some bytes, but at least one: those that are there already, or what one read brings.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    fn read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<BodyPiece>> {
         let Some(wire) = &mut self.wire else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         while let Some(text) = &mut self.go_ahead {
             if text.is_empty() {
@@ -252,14 +253,22 @@ impl LongBody {
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         if !wire.input.is_empty() {
             let bytes = wire.input.len().min(left).min(self.buffer_bytes_max);
-            return Poll::Ready(Ok(wire.input.split_to(bytes).freeze()));
+            return Poll::Ready(Ok(BodyPiece::Bytes(wire.input.split_to(bytes).freeze())));
+        }
+        if !room.is_empty() {
+            // What follows the body is not read with it.
+            let bytes = left.min(room.len());
+            let mut room = ReadBuf::new(&mut room[..bytes]);
+            ready!(Pin::new(&mut wire.transport).poll_read(cx, &mut room))?;
+            let bytes = room.filled().len();
+            let read = if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(BodyPiece::InRoom(bytes)) };
+            return Poll::Ready(read);
         }
         let bytes = left.min(self.buffer_bytes);
         if self.buffer.capacity() < bytes.div_ceil(2) && !self.buffer.try_reclaim(bytes) {
             self.buffer = BytesMut::with_capacity(bytes);
         }
         let room = bytes.min(self.buffer.capacity());
-        // What follows the body is not read into its memory.
         let bytes = ready!(pin!(wire.transport.read_buf(&mut (&mut self.buffer).limit(room))).poll(cx))?;
         if bytes == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -268,7 +277,7 @@ impl LongBody {
             // More is there, or comes as fast.
             self.buffer_bytes = (2 * self.buffer_bytes).min(self.buffer_bytes_max);
         }
-        Poll::Ready(Ok(self.buffer.split().freeze()))
+        Poll::Ready(Ok(BodyPiece::Bytes(self.buffer.split().freeze())))
     }
 
     fn give_back(&mut self, failed: bool) {

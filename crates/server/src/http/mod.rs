@@ -24,8 +24,11 @@ mod tests;
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use gabion_store::BodyPiece;
 use http::{Request, Response};
 use http_body::Body;
 
@@ -37,6 +40,16 @@ pub use server::{Drained, HttpServer, Listener};
 
 /// As many headers as a get answers with: maps that answers are written to have room for them at once, those of requests too, which some are written to.
 pub(crate) const ANSWER_HEADERS: usize = 12;
+
+/// A body that can be read to where it is wanted.
+pub trait ReadInto: Body<Data = Bytes> {
+    /// The next bytes; nothing at the end. Those that would be read into memory for this are read into `room`, if there is any.
+    fn poll_into(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, Self::Error>>>;
+}
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gabion_store::BodyPiece;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use super::HttpLimits;
+use super::{HttpLimits, ReadInto};
 
 /// The client moved too few bytes in the time that it was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +96,26 @@ impl<B> RequestBody<B> {
     }
 }
 
+impl<B> RequestBody<B> {
+    /// What came, counted, or that nothing comes any more.
+    fn watched<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        next: Poll<Option<Result<T, E>>>,
+        bytes: fn(&T) -> usize,
+    ) -> Poll<Option<Result<T, Box<dyn std::error::Error + Send + Sync>>>> {
+        match next {
+            Poll::Ready(next) => {
+                let bytes = next.as_ref().and_then(|next| next.as_ref().ok()).map_or(0, bytes) as u64;
+                self.window.moved(bytes);
+                self.received.add(bytes);
+                Poll::Ready(next.map(|next| next.map_err(Into::into)))
+            }
+            Poll::Pending => self.window.poll_stalled(cx).map(|stalled| Some(Err(stalled.into()))),
+        }
+    }
+}
+
 impl<B> fmt::Debug for RequestBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestBody").finish_non_exhaustive()
@@ -113,17 +134,8 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let this = &mut *self;
-        match Pin::new(&mut this.inner).poll_frame(cx) {
-            Poll::Ready(frame) => {
-                let bytes = frame.as_ref().and_then(|frame| frame.as_ref().ok()).and_then(Frame::data_ref);
-                let bytes = bytes.map_or(0, |data| data.len() as u64);
-                this.window.moved(bytes);
-                this.received.add(bytes);
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
-            Poll::Pending => this.window.poll_stalled(cx).map(|stalled| Some(Err(stalled.into()))),
-        }
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        self.watched(cx, frame, |frame| frame.data_ref().map_or(0, Bytes::len))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -132,6 +144,21 @@ where
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+impl<B> ReadInto for RequestBody<B>
+where
+    B: ReadInto + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn poll_into(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, Self::Error>>> {
+        let piece = Pin::new(&mut self.inner).poll_into(cx, room);
+        self.watched(cx, piece, BodyPiece::len)
     }
 }
 

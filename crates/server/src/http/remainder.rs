@@ -8,12 +8,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gabion_store::BodyPiece;
 use http::{Request, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::runtime::Handle;
 
+use super::ReadInto;
 use super::long_body::{DISCARDED_BYTES_MAX, LongBody};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -66,9 +68,11 @@ impl Body for Arriving {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let frame = match &mut self.0 {
             Inner::Incoming(body) => ready!(body.poll_frame(cx)),
-            Inner::Long(body) => {
-                ready!(body.poll_bytes(cx)).map(|bytes| bytes.map(Frame::data).map_err(BoxError::from))
-            }
+            Inner::Long(body) => match ready!(body.poll_piece(cx, &mut [])) {
+                Some(Ok(piece)) => Some(Ok(Frame::data(piece.into_bytes(&[])))),
+                Some(Err(error)) => Some(Err(error.into())),
+                None => None,
+            },
             Inner::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Inner::Ended;
@@ -97,6 +101,48 @@ impl Body for Arriving {
             Inner::Long(body) => SizeHint::with_exact(body.left()),
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Inner::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl ReadInto for Arriving {
+    fn poll_into(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, BoxError>>> {
+        if let Inner::Long(body) = &mut self.0 {
+            let piece = ready!(body.poll_piece(cx, room)).map(|piece| piece.map_err(BoxError::from));
+            if !matches!(&piece, Some(Ok(_))) {
+                self.0 = Inner::Ended;
+            }
+            return Poll::Ready(piece);
+        }
+        poll_data(self, cx)
+    }
+}
+
+impl ReadInto for Incoming {
+    fn poll_into(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        _room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, hyper::Error>>> {
+        poll_data(self, cx)
+    }
+}
+
+/// The next bytes of a body that has memory of its own.
+fn poll_data<B: Body<Data = Bytes>>(
+    mut body: Pin<&mut B>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<BodyPiece, B::Error>>> {
+    loop {
+        match ready!(body.as_mut().poll_frame(cx)).transpose()?.map(Frame::into_data) {
+            Some(Ok(bytes)) => return Poll::Ready(Some(Ok(BodyPiece::Bytes(bytes)))),
+            // Trailers are nobody's business.
+            Some(Err(_)) => {}
+            None => return Poll::Ready(None),
         }
     }
 }

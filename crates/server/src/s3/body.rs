@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
 use gabion_erasure::Digester;
-use gabion_store::{BodyError, Checksum, ChecksumAlgorithm, DigestKind, ObjectBody, ObjectStream, StoreError};
+use gabion_store::{
+    BodyError, BodyPiece, BodySource, Checksum, ChecksumAlgorithm, DigestKind, ObjectBody, ObjectStream, StoreError,
+};
 use http::Version;
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{Body, StdError};
@@ -31,7 +33,7 @@ pub(super) fn object_body(call: &mut Call) -> Result<ObjectBody, S3Error> {
     let body = std::mem::take(&mut call.body);
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     Ok(ObjectBody {
-        stream: Box::pin(counted(body, length)),
+        stream: Box::new(Counted { body: Some(body), left: length, behind: None }),
         length: Some(length),
         content_md5: digests.md5,
         checksums: digests.checksum.into_iter().collect(),
@@ -55,34 +57,39 @@ fn length(call: &Call) -> Result<Option<u64>, S3Error> {
     Ok(call.body.exact().filter(|_| known))
 }
 
-/// The bytes of a body, of which there must be `length`.
-fn counted(body: Content, length: u64) -> impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static {
-    let state = Some((body, length));
-    futures::stream::unfold(state, |state| async move {
-        let (mut body, left) = state?;
-        match body.next().await {
-            Some(Ok(bytes)) => match left.checked_sub(bytes.len() as u64) {
-                Some(left) => Some((Ok(bytes), Some((body, left)))),
-                None => Some((Err(Box::pin(too_many(&mut body)).await), None)),
-            },
-            Some(Err(error)) => Some((Err(error), None)),
-            None if left > 0 => Some((Err(BodyError::WrongLength), None)),
-            None => None,
-        }
-    })
+/// The bytes of a body, of which there must be so many.
+struct Counted {
+    /// Nothing once its end was seen.
+    body: Option<Content>,
+    left: u64,
+    /// How far it is read on, when there are more bytes than were announced: where the framing turns out to be damaged, that is it, as on AWS.
+    behind: Option<usize>,
 }
 
-/// Why there are more bytes than were announced: where the framing turns out to be damaged, that is it, as on AWS.
-async fn too_many(body: &mut Content) -> BodyError {
-    let mut left = BEHIND_BYTES_MAX;
-    while let Some(next) = body.next().await {
-        match next.map(|bytes| left.checked_sub(bytes.len())) {
-            Ok(Some(rest)) => left = rest,
-            Ok(None) => break,
-            Err(error) => return error,
-        }
+impl BodySource for Counted {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let end = loop {
+            match (ready!(body.poll_piece(cx, room)), &mut self.behind) {
+                (Some(Ok(piece)), None) => match self.left.checked_sub(piece.len() as u64) {
+                    Some(left) => {
+                        self.left = left;
+                        return Poll::Ready(Some(Ok(piece)));
+                    }
+                    None => self.behind = Some(BEHIND_BYTES_MAX),
+                },
+                (Some(Ok(piece)), Some(behind)) => match behind.checked_sub(piece.len()) {
+                    Some(rest) => *behind = rest,
+                    None => break Some(BodyError::WrongLength),
+                },
+                (Some(Err(error)), _) => break Some(error),
+                (None, Some(_)) => break Some(BodyError::WrongLength),
+                (None, None) => break (self.left > 0).then_some(BodyError::WrongLength),
+            }
+        };
+        self.body = None;
+        Poll::Ready(end.map(Err))
     }
-    BodyError::WrongLength
 }
 
 /// How far a body is read on that is too long, in bytes.
@@ -203,16 +210,20 @@ impl ByteStream for Sending {
 
 #[cfg(test)]
 mod tests {
-    use futures::StreamExt;
+    use std::future::poll_fn;
 
     use super::*;
 
     #[tokio::test]
     async fn a_body_has_the_length_that_was_announced() {
         for (announced, ok) in [(5, true), (4, false), (6, false)] {
-            let chunks: Vec<_> =
-                counted(Content::of_pieces(vec![Ok(Bytes::from_static(b"hello"))]), announced).collect().await;
-            assert_eq!(chunks.iter().all(Result::is_ok), ok, "{announced}");
+            let body = Content::of_pieces(vec![Ok(Bytes::from_static(b"hello"))]);
+            let mut counted = Counted { body: Some(body), left: announced, behind: None };
+            let mut all_ok = true;
+            while let Some(piece) = poll_fn(|cx| counted.poll_piece(cx, &mut [])).await {
+                all_ok &= piece.is_ok();
+            }
+            assert_eq!(all_ok, ok, "{announced}");
         }
     }
 }

@@ -2,22 +2,21 @@
 //!
 //! s3s verifies heads alone: the body waits beside the request ([`Waiting`]) and is unframed here, so that there is one judge of framing.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
+use futures::stream;
 use gabion_erasure::Digester;
-use gabion_store::{BodyError, ChecksumAlgorithm};
+use gabion_store::{BodyError, BodyPiece, BodySource, ChecksumAlgorithm};
 use http::HeaderMap;
-use http_body_util::BodyDataStream;
 use parking_lot::Mutex;
 
 use super::SIGNED_CHUNK_BYTES_MAX;
 use crate::auth::sigv4::{Chunks, Framing};
-use crate::http::Stalled;
+use crate::http::{ReadInto, Stalled};
 
 /// Takes the trailers when the body has been read to its end.
 pub(super) type TakeTrailers = Box<dyn FnOnce() -> Option<HeaderMap> + Send + Sync>;
@@ -25,61 +24,60 @@ pub(super) type TakeTrailers = Box<dyn FnOnce() -> Option<HeaderMap> + Send + Sy
 /// The bytes of a request's body.
 pub(super) struct Content {
     /// Never locked: it makes this `Sync`, which futures that hold a reference want.
-    stream: Mutex<BoxStream<'static, Result<Bytes, BodyError>>>,
+    source: Mutex<Box<dyn BodySource>>,
     exact: Option<u64>,
 }
 
 impl Default for Content {
     fn default() -> Self {
-        Self::new(Box::pin(stream::empty()), Some(0))
+        Self::new(Box::new(stream::empty()), Some(0))
     }
 }
 
 impl Content {
-    fn new(stream: BoxStream<'static, Result<Bytes, BodyError>>, exact: Option<u64>) -> Self {
-        Self { stream: Mutex::new(stream), exact }
+    fn new(source: Box<dyn BodySource>, exact: Option<u64>) -> Self {
+        Self { source: Mutex::new(source), exact }
     }
 
     /// A body that arrives in these pieces.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn of_pieces(pieces: Vec<Result<Bytes, BodyError>>) -> Self {
-        Self::new(Box::pin(stream::iter(pieces)), None)
+        Self::new(Box::new(stream::iter(pieces)), None)
     }
 
     /// A body as it comes from the client.
     fn raw<B>(body: B) -> Self
     where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let exact = body.size_hint().exact();
-        let frames = BodyDataStream::new(body).map(|bytes| bytes.map_err(|error| body_error(&*error.into())));
-        Self::new(Box::pin(frames), exact)
+        Self::new(Box::new(Raw(Box::pin(body))), exact)
     }
 
     /// A body as it comes from the client, with what its signature says about it.
     pub(super) fn framed<B>(body: B, framing: Framing) -> (Self, Option<TakeTrailers>)
     where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         Self::raw(body).unframed(framing)
     }
 
     fn unframed(self, framing: Framing) -> (Self, Option<TakeTrailers>) {
-        let (frames, exact) = (self.stream.into_inner(), self.exact);
+        let (source, exact) = (self.source.into_inner(), self.exact);
         match framing {
-            Framing::Plain { sha256: None, .. } => (Self::new(frames, exact), None),
+            Framing::Plain { sha256: None, .. } => (Self::new(source, exact), None),
             Framing::Plain { sha256: Some(sha256), length } => {
                 let digester = Digester::new(false, &[ChecksumAlgorithm::Sha256]);
-                let stream = Hashed { frames, digester: Some(digester), sha256, left: length.or(exact) };
-                (Self::new(Box::pin(stream), exact), None)
+                let hashed = Hashed { source, digester: Some(digester), sha256, left: length.or(exact) };
+                (Self::new(Box::new(hashed), exact), None)
             }
             Framing::Chunked { signing, has_trailers } => {
-                let chunks = Chunks::new(frames, signing, has_trailers, SIGNED_CHUNK_BYTES_MAX);
+                let chunks = Chunks::new(source, signing, has_trailers, SIGNED_CHUNK_BYTES_MAX);
                 let trailers = chunks.trailers();
                 let take: TakeTrailers = Box::new(move || trailers.lock().take());
-                (Self::new(Box::pin(chunks), None), Some(take))
+                (Self::new(Box::new(chunks), None), Some(take))
             }
         }
     }
@@ -91,7 +89,28 @@ impl Content {
 
     /// The next bytes.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
-        self.stream.get_mut().next().await
+        let piece = poll_fn(|cx| self.poll_piece(cx, &mut [])).await?;
+        Some(piece.map(|piece| piece.into_bytes(&[])))
+    }
+}
+
+impl BodySource for Content {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        self.source.get_mut().poll_piece(cx, room)
+    }
+}
+
+/// The bytes as they come.
+struct Raw<B>(Pin<Box<B>>);
+
+impl<B> BodySource for Raw<B>
+where
+    B: ReadInto + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        let piece = ready!(self.0.as_mut().poll_into(cx, room));
+        Poll::Ready(piece.map(|piece| piece.map_err(|error| body_error(&*error.into()))))
     }
 }
 
@@ -102,7 +121,7 @@ pub(super) struct Waiting(Arc<Mutex<Option<Content>>>);
 impl Waiting {
     pub(super) fn new<B>(body: B) -> Self
     where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         Self(Arc::new(Mutex::new(Some(Content::raw(body)))))
@@ -115,8 +134,8 @@ impl Waiting {
 }
 
 /// Bytes that must have a certain SHA-256.
-struct Hashed<S> {
-    frames: S,
+struct Hashed {
+    source: Box<dyn BodySource>,
     /// Until the end was seen.
     digester: Option<Digester>,
     sha256: [u8; 32],
@@ -124,29 +143,26 @@ struct Hashed<S> {
     left: Option<u64>,
 }
 
-impl<S: Stream<Item = Result<Bytes, BodyError>> + Unpin> Stream for Hashed<S> {
-    type Item = Result<Bytes, BodyError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
-        let next = ready!(Pin::new(&mut this.frames).poll_next(cx));
-        match (&next, this.digester.as_mut()) {
-            (Some(Ok(bytes)), Some(digester)) => {
-                digester.update(bytes);
-                this.left = this.left.map(|left| left.saturating_sub(bytes.len() as u64));
+impl BodySource for Hashed {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        let next = ready!(self.source.poll_piece(cx, room));
+        match (&next, self.digester.as_mut()) {
+            (Some(Ok(piece)), Some(digester)) => {
+                digester.update(piece.bytes(room));
+                self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
             }
-            (None, Some(_)) if this.left.is_some_and(|left| left > 0) => {
-                this.digester = None;
+            (None, Some(_)) if self.left.is_some_and(|left| left > 0) => {
+                self.digester = None;
                 return Poll::Ready(Some(Err(BodyError::Incomplete)));
             }
             (None, Some(_)) => {
-                let found = this.digester.take().map(Digester::finish);
+                let found = self.digester.take().map(Digester::finish);
                 let found = found.and_then(|found| found.checksums.first()?.as_bytes().try_into().ok());
-                if let Some(found) = found.filter(|found| *found != this.sha256) {
+                if let Some(found) = found.filter(|found| *found != self.sha256) {
                     return Poll::Ready(Some(Err(BodyError::Sha256Mismatch { found })));
                 }
             }
-            (Some(Err(_)), _) => this.digester = None,
+            (Some(Err(_)), _) => self.digester = None,
             (_, None) => {}
         }
         Poll::Ready(next)

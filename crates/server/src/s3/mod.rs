@@ -61,7 +61,6 @@ pub(crate) mod xml;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
@@ -70,7 +69,6 @@ use gabion_types::BucketName;
 use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use http_body::Body;
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
@@ -83,7 +81,7 @@ use crate::auth::sigv4::{Framing, Said, Verified};
 use crate::auth::{self, Asked};
 use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
-use crate::http::{Answer, Handler, OperationName, Peer, RequestBody};
+use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody};
 use crate::iam::Iam;
 use crate::iam::http::{Done, Front, is_query};
 use crate::inventory::worker::Worker as InventoryWorker;
@@ -359,7 +357,7 @@ impl S3Service {
     /// Answers a request; failures are answers too.
     pub async fn call<B>(&self, request: Request<B>, peer: Peer) -> Response<ResponseBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         self.answer(request, peer).await.response
@@ -368,7 +366,7 @@ impl S3Service {
     /// What is done before anything is waited for is done here, so that the future, which hyper moves about, holds only what comes after.
     fn answer<B>(&self, request: Request<B>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let id = self.inner.ids.next();
@@ -481,7 +479,7 @@ impl S3Service {
     /// How a request to S3 goes on.
     fn next<B>(&self, parts: Parts, body: B, peer: Peer, id: RequestId, operation: &mut OperationName) -> Next<'_>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         match self.admit(&parts, peer, body.size_hint().exact(), operation) {
@@ -499,7 +497,7 @@ impl S3Service {
     /// Has s3s verify a request and call [`Dispatch`], or word its refusal.
     async fn by_s3s<B>(&self, mut parts: Parts, body: B, routed: Routed, id: RequestId) -> Response<ResponseBody>
     where
-        B: Body<Data = Bytes> + Send + 'static,
+        B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let headless = parts.method == Method::HEAD;

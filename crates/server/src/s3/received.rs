@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use gabion_store::BodyPiece;
 use http_body::{Body, Frame, SizeHint};
+
+use crate::http::ReadInto;
 
 /// Answers these questions after the body has been handed over. Of a request without a body nothing needs to be kept.
 #[derive(Clone)]
@@ -45,22 +48,38 @@ impl Received {
     }
 }
 
+impl<B: Body<Data = Bytes>> Watched<B> {
+    fn poll_next<T>(self: Pin<&mut Self>, poll: impl FnOnce(Pin<&mut B>) -> Poll<Option<T>>) -> Poll<Option<T>> {
+        let this = self.project();
+        let mut inner = this.inner;
+        let Some(progress) = &this.received.0 else { return poll(inner) };
+        if !inner.is_end_stream() {
+            progress.asked.store(true, Ordering::Relaxed);
+        }
+        let next = std::task::ready!(poll(inner.as_mut()));
+        if next.is_none() || inner.is_end_stream() {
+            progress.complete.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl<B: ReadInto> ReadInto for Watched<B> {
+    fn poll_into(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, B::Error>>> {
+        self.poll_next(|inner| inner.poll_into(cx, room))
+    }
+}
+
 impl<B: Body<Data = Bytes>> Body for Watched<B> {
     type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let this = self.project();
-        let mut inner = this.inner;
-        let Some(progress) = &this.received.0 else { return inner.poll_frame(cx) };
-        if !inner.is_end_stream() {
-            progress.asked.store(true, Ordering::Relaxed);
-        }
-        let frame = std::task::ready!(inner.as_mut().poll_frame(cx));
-        if frame.is_none() || inner.is_end_stream() {
-            progress.complete.store(true, Ordering::Relaxed);
-        }
-        Poll::Ready(frame)
+        self.poll_next(|inner| inner.poll_frame(cx))
     }
 
     fn is_end_stream(&self) -> bool {

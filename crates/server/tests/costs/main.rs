@@ -8,9 +8,9 @@
 mod harness;
 
 use bytes::Bytes;
-use harness::{Payload, S3, peer};
+use harness::{Payload, S3, Sent, peer};
 use http::Request;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
 /// Whether the operations that are asked for most go by s3s.
 const FAST_PATH: bool = true;
@@ -20,7 +20,7 @@ const REQUESTS: u64 = 200;
 /// Sends a request and takes in all of its answer.
 async fn answered(s3: &S3, request: &Request<Bytes>) {
     let (parts, body) = request.clone().into_parts();
-    let response = s3.service.call(Request::from_parts(parts, Full::new(body)), peer()).await;
+    let response = s3.service.call(Request::from_parts(parts, Sent::new(body)), peer()).await;
     assert!(response.status().is_success(), "{}", response.status());
     response.into_body().collect().await.unwrap();
 }
@@ -39,7 +39,7 @@ fn allocations_per_request_are_bounded() {
         s3
     });
     let size = |method: &str| {
-        let request = s3.call(method, "/bkt/key").build().map(|body| Full::new(Bytes::from(body)));
+        let request = s3.call(method, "/bkt/key").build().map(Sent::new);
         size_of_val(&s3.service.call(request, peer()))
     };
     // It is copied wherever it is handed on, so its size is a cost as well.

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use gabion_platform::{Clock, Dice, SeededEntropy, SystemClock};
 use gabion_server::credentials::{
     Account, AccountName, Credential, CredentialStore, Credentials, NoCredential, SecretKey,
 };
 use gabion_server::s3::{S3Options, S3Service};
 use http::{HeaderName, HeaderValue, Method, Request};
-use http_body::Frame;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::BodyExt;
 
-use crate::harness::{ACCESS_KEY, Call, Payload, REGION, S3, SECRET_KEY, Sign, crc32, peer, store};
+use crate::harness::{ACCESS_KEY, Call, Payload, REGION, S3, SECRET_KEY, Sent, Sign, crc32, peer, store};
 
 /// Body of the requests that have one: two chunks.
 fn content() -> Vec<u8> {
@@ -47,15 +45,11 @@ fn good() -> Vec<(&'static str, Call)> {
 /// What a client sees of an answer, without what differs from request to request. The body comes in frames of so many bytes, or as one whose length is known.
 async fn ask(s3: &S3, request: Request<Vec<u8>>, frame_bytes: Option<usize>) -> (u16, Vec<(String, String)>, String) {
     let (parts, body) = request.into_parts();
-    let answer = match frame_bytes {
-        None => s3.service.call(Request::from_parts(parts, Full::new(Bytes::from(body))), peer()).await,
-        Some(frame_bytes) => {
-            let frames: Vec<_> = body.chunks(frame_bytes).map(Bytes::copy_from_slice).collect();
-            let frames = frames.into_iter().map(|bytes| Ok::<_, std::io::Error>(Frame::data(bytes)));
-            let body = StreamBody::new(futures::stream::iter(frames));
-            s3.service.call(Request::from_parts(parts, body), peer()).await
-        }
+    let body = match frame_bytes {
+        None => Sent::new(body),
+        Some(piece_bytes) => Sent { piece_bytes, has_length: false, ..Sent::new(body) },
     };
+    let answer = s3.service.call(Request::from_parts(parts, body), peer()).await;
     let (parts, body) = answer.into_parts();
     let mut headers: Vec<(String, String)> = Vec::new();
     for (name, value) in &parts.headers {

@@ -1,7 +1,9 @@
 //! A server on simulated disks, and a client that signs by itself: every header and every byte of a request is the test's.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,15 +12,15 @@ use gabion_metadata::{Index, IndexError, MemoryIndex};
 use gabion_platform::{Clock, Disk, OsEntropy, SeededEntropy, SimDisk, SystemClock};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_server::credentials::{Account, CredentialStore, Credentials};
-use gabion_server::http::Peer;
+use gabion_server::http::{Peer, ReadInto};
 use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::s3::{S3Options, S3Service};
-use gabion_store::{Env, EtagKind, IndexFactory, Silent, Store, StoreConfig};
+use gabion_store::{BodyPiece, Env, EtagKind, IndexFactory, Silent, Store, StoreConfig};
 use gabion_types::Geometry;
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, Request, Version};
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use md5::Md5;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
@@ -301,15 +303,15 @@ impl Call {
 
     pub(crate) async fn send(self, s3: &S3) -> Answer {
         let (parts, body) = self.build().into_parts();
-        let body = Full::new(Bytes::from(body));
+        let body = Sent { piece_bytes: 100_003, ..Sent::new(body) };
         Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await
     }
 
     /// Sends the head; says whether anybody asked for the body.
     pub(crate) async fn send_head(self, s3: &S3) -> (Answer, bool) {
         let (parts, body) = self.build().into_parts();
-        let polled = Arc::new(AtomicBool::new(false));
-        let body = Watched { polled: Arc::clone(&polled), bytes: Some(body.into()) };
+        let body = Sent::new(body);
+        let polled = Arc::clone(&body.polled);
         let answer = Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await;
         (answer, polled.load(Ordering::SeqCst))
     }
@@ -534,26 +536,61 @@ pub(crate) fn peer() -> Peer {
     Peer { address: "127.0.0.1:1".parse().unwrap(), tls: false }
 }
 
-/// A body that notes whether it was asked for.
-struct Watched {
-    polled: Arc<AtomicBool>,
-    bytes: Option<Bytes>,
+/// A body as a connection has it: it comes piece by piece, into memory or to where it is wanted. It notes whether it was asked for.
+pub(crate) struct Sent {
+    pub(crate) polled: Arc<AtomicBool>,
+    pub(crate) bytes: Bytes,
+    /// Bytes of a piece, at most.
+    pub(crate) piece_bytes: usize,
+    /// Whether HTTP says how long it is.
+    pub(crate) has_length: bool,
 }
 
-impl Body for Watched {
+impl Sent {
+    pub(crate) fn new(bytes: impl Into<Bytes>) -> Self {
+        let polled = Arc::new(AtomicBool::new(false));
+        Self { polled, bytes: bytes.into(), piece_bytes: usize::MAX, has_length: true }
+    }
+
+    fn next(&mut self, room: usize) -> Option<Bytes> {
+        self.polled.store(true, Ordering::SeqCst);
+        let bytes = self.bytes.len().min(self.piece_bytes).min(room);
+        (bytes > 0).then(|| self.bytes.split_to(bytes))
+    }
+}
+
+impl Body for Sent {
     type Data = Bytes;
     type Error = std::io::Error;
 
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        self.polled.store(true, Ordering::SeqCst);
-        std::task::Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Poll::Ready(self.next(usize::MAX).map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_length && self.bytes.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        if self.has_length { SizeHint::with_exact(self.bytes.len() as u64) } else { SizeHint::default() }
+    }
+}
+
+impl ReadInto for Sent {
+    fn poll_into(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<Option<Result<BodyPiece, std::io::Error>>> {
+        let wanted = if room.is_empty() { usize::MAX } else { room.len() };
+        let Some(bytes) = self.next(wanted) else { return Poll::Ready(None) };
+        let piece = if room.is_empty() {
+            BodyPiece::Bytes(bytes)
+        } else {
+            room[..bytes.len()].copy_from_slice(&bytes);
+            BodyPiece::InRoom(bytes.len())
+        };
+        Poll::Ready(Some(Ok(piece)))
     }
 }
 

@@ -1,6 +1,10 @@
 //! The body of a put, as the server hands it over.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
+use futures::Stream;
 use futures::stream::BoxStream;
 use gabion_erasure::{Checksum, ChecksumAlgorithm};
 
@@ -12,7 +16,7 @@ pub type BodyTrailers = Box<dyn FnOnce() -> Result<Vec<Checksum>, BodyError> + S
 /// A body with what the client said about it.
 pub struct ObjectBody {
     /// The bytes, decoded from any transfer framing.
-    pub stream: BoxStream<'static, Result<Bytes, BodyError>>,
+    pub stream: Box<dyn BodySource>,
     /// Number of bytes, when it is known beforehand.
     pub length: Option<u64>,
     /// The MD5 that the body must have (`Content-MD5`).
@@ -40,7 +44,7 @@ impl ObjectBody {
     #[must_use]
     pub fn from_stream(stream: BoxStream<'static, Result<Bytes, BodyError>>, length: Option<u64>) -> Self {
         Self {
-            stream,
+            stream: Box::new(stream),
             length,
             content_md5: None,
             checksums: Vec::new(),
@@ -54,5 +58,56 @@ impl ObjectBody {
 impl std::fmt::Debug for ObjectBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ObjectBody").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
+/// Where the bytes of a body come from, in order.
+pub trait BodySource: Send {
+    /// The next bytes, at least one; nothing at the end. Those that would be read into memory for this are read into `room`, if there is any.
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>>;
+}
+
+/// The next bytes of a body.
+#[derive(Debug)]
+pub enum BodyPiece {
+    /// They lie here.
+    Bytes(Bytes),
+    /// So many are at the front of the room that was given.
+    InRoom(usize),
+}
+
+impl BodyPiece {
+    /// Number of bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::InRoom(bytes) => *bytes,
+        }
+    }
+
+    /// The bytes, by themselves; `room` is what was given.
+    #[must_use]
+    pub fn into_bytes(self, room: &[u8]) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::InRoom(bytes) => Bytes::copy_from_slice(&room[..bytes]),
+        }
+    }
+
+    /// The bytes; `room` is what was given.
+    #[must_use]
+    pub fn bytes<'a>(&'a self, room: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::InRoom(bytes) => &room[..*bytes],
+        }
+    }
+}
+
+impl<S: Stream<Item = Result<Bytes, BodyError>> + Send + Unpin> BodySource for S {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, _room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        Pin::new(self).poll_next(cx).map(|piece| piece.map(|piece| piece.map(BodyPiece::Bytes)))
     }
 }

@@ -1,8 +1,13 @@
 //! Bodies that do not come as promised, and their digests.
 
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
+use futures::future::join_all;
 use futures::stream;
-use gabion_store::{BodyError, Checksum, ChecksumAlgorithm, DigestKind, GetObject, ObjectBody, Store, StoreError};
+use gabion_store::{
+    BodyError, BodyPiece, BodySource, Checksum, ChecksumAlgorithm, DigestKind, GetObject, ObjectBody, Store, StoreError,
+};
 
 use crate::harness::*;
 
@@ -109,4 +114,75 @@ async fn a_bucket_that_goes_while_a_body_comes_takes_no_object() {
     store.delete_bucket(&bucket("bucket")).await.unwrap();
     drop(send);
     assert!(matches!(task.await.unwrap(), Err(StoreError::NoSuchBucket)));
+}
+
+/// A body as a connection has it: some of it was read already, the rest is read to where it is wanted, as it comes.
+struct Received {
+    rest: Bytes,
+    turn: usize,
+}
+
+impl BodySource for Received {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        self.turn += 1;
+        if self.turn.is_multiple_of(3) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let most = [100_000, 1, 4096, 77, 30_001][self.turn % 5].min(self.rest.len());
+        if most == 0 {
+            return Poll::Ready(None);
+        }
+        if room.is_empty() || self.turn.is_multiple_of(7) {
+            return Poll::Ready(Some(Ok(BodyPiece::Bytes(self.rest.split_to(most)))));
+        }
+        let bytes = self.rest.split_to(most.min(room.len()));
+        room[..bytes.len()].copy_from_slice(&bytes);
+        Poll::Ready(Some(Ok(BodyPiece::InRoom(bytes.len()))))
+    }
+}
+
+/// Two stripes at a time have memory, and none is kept while another is waited for: neither by what is written nor by what has no MD5 yet.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_are_read_into_their_stripes_do_not_wait_for_each_other() {
+    let mut config = config(2, 1);
+    config.log.stripe_memory_bytes = 2 * 3 * config.log.stripe_payload_bytes as u64 / 2;
+    let stripe_bytes = config.log.stripe_payload_bytes;
+    let world = World::new(79, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let bodies: Vec<Bytes> = (0..20).map(|i| bytes(i, 5 * stripe_bytes + [0, 1, 65_536][i as usize % 3])).collect();
+    let puts = bodies.iter().enumerate().map(|(i, body)| {
+        let mut digester = gabion_erasure::Digester::new(true, &[]);
+        digester.update(body);
+        let received = Received { rest: body.clone(), turn: i };
+        let put = ObjectBody {
+            stream: Box::new(received),
+            content_md5: digester.finish().md5,
+            compute: vec![ChecksumAlgorithm::Crc32],
+            ..ObjectBody::from_stream(Box::pin(stream::empty()), Some(body.len() as u64))
+        };
+        store.put_object(put_request("bucket", &format!("{i}")), put)
+    });
+    for (put, body) in join_all(puts).await.into_iter().zip(&bodies) {
+        assert_eq!(put.unwrap().checksums[0].value, checksum(ChecksumAlgorithm::Crc32, body).as_bytes());
+    }
+    for (i, body) in bodies.iter().enumerate() {
+        assert!(get(&store, "bucket", &format!("{i}")).await.unwrap() == body, "{i}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_in_its_stripe_leaves_the_old_object() {
+    let (_world, store) = fresh().await;
+    let old = bytes(9, 100);
+    put(&store, "bucket", "key", &old).await;
+    for (comes, length, expected) in [(2_000_000, 2_000_001, "WrongLength"), (2_000_000, 1_999_999, "TooLarge")] {
+        let source = Received { rest: bytes(1, comes), turn: 0 };
+        let body =
+            ObjectBody { stream: Box::new(source), ..ObjectBody::from_stream(Box::pin(stream::empty()), Some(length)) };
+        let refused = store.put_object(put_request("bucket", "key"), body).await.unwrap_err();
+        assert!(format!("{refused:?}").contains(expected), "{refused:?}");
+        assert_eq!(get(&store, "bucket", "key").await.unwrap(), old);
+    }
 }

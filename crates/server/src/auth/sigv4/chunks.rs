@@ -5,13 +5,11 @@
 //! Payload in Multiple Chunks" and "Working with trailing headers".
 
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures::Stream;
-use gabion_store::BodyError;
+use gabion_store::{BodyError, BodyPiece, BodySource};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
@@ -78,8 +76,8 @@ impl Held {
 }
 
 /// The bytes of an aws-chunked body.
-pub(crate) struct Chunks<S> {
-    frames: S,
+pub(crate) struct Chunks {
+    source: Box<dyn BodySource>,
     /// Nothing: no chunk is signed.
     signing: Option<ChunkSigning>,
     has_trailers: bool,
@@ -98,11 +96,16 @@ pub(crate) struct Chunks<S> {
     trailers: Trailers,
 }
 
-impl<S> Chunks<S> {
-    /// Takes the framing off `frames`. A signed chunk may have up to `chunk_bytes_max` bytes.
-    pub(crate) fn new(frames: S, signing: Option<ChunkSigning>, has_trailers: bool, chunk_bytes_max: usize) -> Self {
+impl Chunks {
+    /// Takes the framing off `source`. A signed chunk may have up to `chunk_bytes_max` bytes.
+    pub(crate) fn new(
+        source: Box<dyn BodySource>,
+        signing: Option<ChunkSigning>,
+        has_trailers: bool,
+        chunk_bytes_max: usize,
+    ) -> Self {
         Self {
-            frames,
+            source,
             signing,
             has_trailers,
             chunk_bytes_max,
@@ -146,10 +149,7 @@ impl<S> Chunks<S> {
                 }
                 State::Passing(left) => {
                     let bytes = self.arrived.split_to(self.arrived.len().min(*left));
-                    *left -= bytes.len();
-                    if *left == 0 {
-                        self.state = State::Break(0, None);
-                    }
+                    self.passed(bytes.len());
                     return Ok(Some(bytes));
                 }
                 State::Holding(left, held) => {
@@ -186,6 +186,16 @@ impl<S> Chunks<S> {
                 }
                 // Nothing is asked for behind the end.
                 State::Ended => self.arrived = Bytes::new(),
+            }
+        }
+    }
+
+    /// Counts bytes of a chunk that passes as it comes.
+    fn passed(&mut self, bytes: usize) {
+        if let State::Passing(left) = &mut self.state {
+            *left -= bytes;
+            if *left == 0 {
+                self.state = State::Break(0, None);
             }
         }
     }
@@ -324,27 +334,33 @@ impl ChunkSigning {
     }
 }
 
-impl<S> Stream for Chunks<S>
-where
-    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
-{
-    type Item = Result<Bytes, BodyError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = &mut *self;
+impl BodySource for Chunks {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
         loop {
-            match this.step() {
-                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+            match self.step() {
+                Ok(Some(bytes)) => return Poll::Ready(Some(Ok(BodyPiece::Bytes(bytes)))),
                 Ok(None) => {}
                 Err(error) => {
-                    this.state = State::Ended;
+                    self.state = State::Ended;
                     return Poll::Ready(Some(Err(error)));
                 }
             }
-            match ready!(Pin::new(&mut this.frames).poll_next(cx)) {
-                Some(Ok(bytes)) => this.arrived = bytes,
+            // What comes next of a chunk that passes as it comes can be read to where it is wanted.
+            let room = match &self.state {
+                State::Passing(left) => {
+                    let bytes = room.len().min(*left);
+                    &mut room[..bytes]
+                }
+                _ => &mut [],
+            };
+            match ready!(self.source.poll_piece(cx, room)) {
+                Some(Ok(BodyPiece::Bytes(bytes))) => self.arrived = bytes,
+                Some(Ok(BodyPiece::InRoom(bytes))) => {
+                    self.passed(bytes);
+                    return Poll::Ready(Some(Ok(BodyPiece::InRoom(bytes))));
+                }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => return Poll::Ready(this.end().err().map(Err)),
+                None => return Poll::Ready(self.end().err().map(Err)),
             }
         }
     }

@@ -195,7 +195,7 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let file = File { form: Some(form), size: 0, least, most: most.min(PUT_BYTES_MAX), refused: Arc::clone(&refused) };
     let digests = BodyDigests::of(call)?;
     let body = ObjectBody {
-        stream: Box::pin(file.stream()),
+        stream: Box::new(Box::pin(file.stream())),
         length: None,
         content_md5: digests.md5,
         checksums: digests.checksum.into_iter().collect(),
