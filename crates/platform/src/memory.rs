@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// What a buffer's first byte is aligned to, in bytes: drives that are written to past the page cache ask for no more.
-const ALIGN_BYTES: usize = 4096;
+/// What addresses, offsets and lengths must be multiples of past the page cache, in bytes: the largest logical block of any drive that there is. Buffers begin at such.
+pub(crate) const ALIGN_BYTES: usize = 4096;
 /// Most buffers that are kept.
 const KEPT_MAX: usize = 64;
 /// Length of the shortest buffer, in bytes: stripes of small records are of all lengths, and each is to find one that is warm.
@@ -133,8 +133,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// Bytes that it can hold.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.memory.region().bytes()
     }
 
@@ -152,7 +151,7 @@ impl Buffer {
     #[must_use]
     pub fn freeze(self) -> Bytes {
         let Self { memory, len } = self;
-        Bytes::from_owner(Part { memory: Arc::new(memory), range: 0..len })
+        Bytes::from_owner(Part { memory: Arc::new(memory), range: 0..len, _with: () })
     }
 
     /// To be filled from the front, behind `front_bytes` that are written last.
@@ -226,12 +225,12 @@ impl Chunk {
         self.advance(bytes.len());
     }
 
-    /// Some of what was filled, to be kept for as long as one likes. The front counts into the range.
+    /// Some of what was filled, to be kept for as long as one likes, and `with` it. The front counts into the range.
     #[must_use]
-    pub fn part(&self, range: Range<usize>) -> Bytes {
+    pub fn part<T: Send + 'static>(&self, range: Range<usize>, with: T) -> Bytes {
         let Range { start, end } = self.filled;
         assert!(start <= range.start && range.end <= end, "{range:?} of {start}..{end}");
-        Bytes::from_owner(Part { memory: Arc::clone(&self.memory), range })
+        Bytes::from_owner(Part { memory: Arc::clone(&self.memory), range, _with: with })
     }
 
     /// What lies before all that was filled; nothing once it was shared.
@@ -243,7 +242,7 @@ impl Chunk {
     /// All of it with its front, which counts as filled from now on.
     pub fn share(&mut self) -> Bytes {
         self.filled.start = 0;
-        self.part(0..self.filled.end)
+        self.part(0..self.filled.end, ())
     }
 }
 
@@ -254,12 +253,13 @@ impl fmt::Debug for Chunk {
 }
 
 /// Some of it, which is written no more.
-struct Part {
+struct Part<T> {
     memory: Arc<Memory>,
     range: Range<usize>,
+    _with: T,
 }
 
-impl AsRef<[u8]> for Part {
+impl<T> AsRef<[u8]> for Part<T> {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: it was filled, or nobody has it who could write to it.
         unsafe { self.memory.read(self.range.clone()) }
@@ -324,7 +324,7 @@ mod tests {
         let buffers = Buffers::default();
         let mut chunk = buffers.take(1000).fill_behind(10);
         chunk.put(&[1; 100]);
-        let early = chunk.part(60..110);
+        let early = chunk.part(60..110, ());
         chunk.room()[..3].fill(2);
         chunk.advance(3);
         assert_eq!((early.len(), chunk.filled_bytes(), chunk.room().len()), (50, 103, 1000 - 113));

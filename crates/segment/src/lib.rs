@@ -60,7 +60,7 @@ pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo}
 pub use status::{
     LaneStatus, LogStatus, MemoryUse, RebalanceStatus, RepairEntry, RepairStatus, TargetState, TargetStatus,
 };
-pub use stripe_buffer::{StripeBuffer, StripeShare};
+pub use stripe_buffer::StripeBuffer;
 pub use upkeep::Liveness;
 pub use upkeep::members::{TargetMode, TargetPlan};
 pub use upkeep::repair::RepairPass;

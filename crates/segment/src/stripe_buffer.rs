@@ -1,4 +1,4 @@
-//! The buffer that a large object's bytes are collected in, dealt to the data chunks as they come: the one copy on their way to the targets.
+//! The buffer that a large object's bytes are collected in, dealt to the data chunks as they come: received there, or copied once on their way to the targets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use gabion_platform::Chunk;
 use gabion_types::limits::BLOCK_BYTES;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// One stripe of a large object while it is being filled; it counts against the log's memory budget until it is dropped or durable, and nobody has a share of it.
+/// One stripe of a large object while it is being filled; it counts against the log's memory budget until it is dropped or durable, and nobody has a part of it.
 #[derive(Debug)]
 pub struct StripeBuffer {
     /// Payload of each data chunk so far, cells of 64 KiB dealt round robin, behind room for a header.
@@ -17,17 +17,14 @@ pub struct StripeBuffer {
     pub(crate) front_bytes: usize,
     pub(crate) len: usize,
     capacity: usize,
-    pub(crate) share: StripeShare,
+    /// What it takes of the budget: that counts for as long as anybody has it.
+    pub(crate) permit: Arc<OwnedSemaphorePermit>,
 }
-
-/// Part of what a stripe takes of the log's memory budget: it counts for as long as there is one.
-#[derive(Debug, Clone)]
-pub struct StripeShare(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
 
 impl StripeBuffer {
     /// Empty chunks, which have room for `capacity` bytes together behind the `front_bytes` of each.
     pub(crate) fn new(chunks: Vec<Chunk>, front_bytes: usize, capacity: usize, permit: OwnedSemaphorePermit) -> Self {
-        Self { chunks, front_bytes, len: 0, capacity, share: StripeShare(Arc::new(permit)) }
+        Self { chunks, front_bytes, len: 0, capacity, permit: Arc::new(permit) }
     }
 
     /// Takes as much of the front of `bytes` as there is room for; returns how many bytes that were.
@@ -53,7 +50,7 @@ impl StripeBuffer {
 
     /// Takes the first `bytes` of [`StripeBuffer::room`] as the next ones. There must be so many.
     pub fn advance(&mut self, bytes: usize) {
-        debug_assert!(bytes <= BLOCK_BYTES - self.len % BLOCK_BYTES, "a cell ends there");
+        assert!(bytes <= BLOCK_BYTES - self.len % BLOCK_BYTES, "a cell ends there");
         let shard = self.shard();
         self.chunks[shard].advance(bytes);
         self.len += bytes;
@@ -64,19 +61,13 @@ impl StripeBuffer {
         self.len / BLOCK_BYTES % self.chunks.len()
     }
 
-    /// Bytes of the payload that lie in one cell, to be read for as long as it takes.
+    /// Bytes of the payload that lie in one cell, to be read for as long as it takes. As long as the stripe counts, too.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Bytes {
         let (row, cell) = (range.start / BLOCK_BYTES / self.chunks.len(), range.start / BLOCK_BYTES);
         let start = self.front_bytes + row * BLOCK_BYTES + range.start % BLOCK_BYTES;
-        debug_assert!(range.end <= (cell + 1) * BLOCK_BYTES, "it lies in one cell");
-        self.chunks[cell % self.chunks.len()].part(start..start + range.len())
-    }
-
-    /// A share of its memory, for whoever reads parts of it longer than it is there.
-    #[must_use]
-    pub fn share(&self) -> StripeShare {
-        self.share.clone()
+        assert!(range.start < range.end && range.end <= (cell + 1) * BLOCK_BYTES, "{range:?} is not of one cell");
+        self.chunks[cell % self.chunks.len()].part(start..start + range.len(), Arc::clone(&self.permit))
     }
 
     /// Bytes taken so far.

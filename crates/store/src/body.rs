@@ -4,13 +4,14 @@
 //! (`crate::md5s`): it is taken of the stripes, which are in memory until they are durable, so that nearly always many have something to be taken. CRC-64/NVME is never computed
 //! twice: the log computes it per stripe, and stripes combine.
 
-use std::{collections::VecDeque, future::poll_fn};
+use std::{collections::VecDeque, future::poll_fn, pin::Pin, task::Poll};
 
 use bytes::{Bytes, BytesMut};
+use futures::future::{MaybeDone, maybe_done};
 use gabion_encryption::{Sealer, SecretKey};
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Crc64, Digester, Digests};
 use gabion_metadata::rows::{ChecksumKind, PartTag, StoredChecksum};
-use gabion_segment::{StripeBuffer, StripeShare};
+use gabion_segment::StripeBuffer;
 use gabion_types::{
     Extent,
     limits::{BLOCK_BYTES, INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PUT_BYTES_MAX},
@@ -219,14 +220,11 @@ impl<'a> Collector<'a> {
     /// Takes in what there is, whatever it is and wherever it goes.
     async fn take_rest(&mut self, body: &mut ObjectBody) -> Result<Taken, StoreError> {
         loop {
-            let more = self.stored_length.is_some_and(|length| self.size < length);
-            let room = match &mut self.stripes {
-                Some(stripes) if self.sealer.is_none() && more => {
-                    stripes.filling(self.md5.as_mut()).await?.buffer.room()
-                }
-                _ => &mut [],
+            let piece = match &mut self.stripes {
+                Some(stripes) if self.sealer.is_none() => stripes.next(body, self.md5.as_mut()).await?,
+                _ => next(body, &mut []).await?,
             };
-            match next(body, room).await? {
+            match piece {
                 Some(BodyPiece::Bytes(piece)) => self.take(piece).await?,
                 Some(BodyPiece::InRoom(bytes)) => self.take_from_room(bytes).await?,
                 None => break,
@@ -350,7 +348,7 @@ impl<'a> Collector<'a> {
 
     /// Takes what goes to the log, and its MD5 if that is to be taken of it.
     async fn store(&mut self, piece: Bytes, digested: bool) -> Result<(), StoreError> {
-        let mut md5 = self.md5.as_mut().filter(|_| digested);
+        let md5 = self.md5.as_mut().filter(|_| digested);
         if self.stripes.is_none() {
             if self.kept_bytes + piece.len() as u64 <= INLINE_BYTES_MAX as u64 {
                 if let Some(md5) = md5 {
@@ -366,7 +364,7 @@ impl<'a> Collector<'a> {
             self.stripes = Some(stripes);
         }
         match &mut self.stripes {
-            Some(stripes) => stripes.put(&piece, md5.take()).await,
+            Some(stripes) => stripes.put(&piece, md5).await,
             None => Ok(()),
         }
     }
@@ -420,13 +418,17 @@ struct RoomFor {
 }
 
 impl RoomFor {
+    /// Room for the next stripe, of what was asked for.
+    fn left(&mut self, inner: &Inner) -> Option<Admitted> {
+        let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
+        self.admitted.as_mut().and_then(|admitted| admitted.split(stripe_bytes + OVERHEAD_BYTES))
+    }
+
     /// Waits until the next stripe may be written.
     async fn next_stripe(&mut self, inner: &Inner) -> Result<Admitted, StoreError> {
         let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
         loop {
-            if let Some(next) =
-                self.admitted.as_mut().and_then(|admitted| admitted.split(stripe_bytes + OVERHEAD_BYTES))
-            {
+            if let Some(next) = self.left(inner) {
                 return Ok(next);
             }
             let longest_bytes = (ADMITTED_BYTES_MAX / stripe_bytes).max(1) * stripe_bytes;
@@ -465,9 +467,7 @@ struct Filling {
 
 /// A stripe that is on its way.
 struct Sent {
-    written: JoinHandle<Result<(Extent, Hold), StoreError>>,
-    /// For as long as its memory is needed for MD5.
-    share: Option<StripeShare>,
+    written: MaybeDone<JoinHandle<Result<(Extent, Hold), StoreError>>>,
     /// How many bytes had been left when it was complete.
     left_bytes: u64,
 }
@@ -476,6 +476,30 @@ impl<'a> Stripes<'a> {
     fn new(inner: &'a Inner, length: Option<u64>) -> Self {
         let (hold, room) = (inner.holds.hold(), RoomFor { expected_bytes: length, admitted: None });
         Self { inner, room, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold, left_bytes: 0 }
+    }
+
+    /// The next piece of a body, in the filling stripe's room if there is one. Meanwhile what is durable is done with: its memory is not a slow client's to keep.
+    async fn next(
+        &mut self,
+        body: &mut ObjectBody,
+        mut md5: Option<&mut BodyMd5<'_>>,
+    ) -> Result<Option<BodyPiece>, StoreError> {
+        loop {
+            let (filling, first) = (&mut self.filling, self.in_flight.front_mut());
+            let mut first = first.map(|sent| &mut sent.written);
+            let room = filling.as_mut().map_or(&mut [][..], |filling| filling.buffer.room());
+            let piece = poll_fn(|cx| {
+                if let Poll::Ready(piece) = body.stream.poll_piece(cx, room) {
+                    return Poll::Ready(Some(piece));
+                }
+                let Some(written) = &mut first else { return Poll::Pending };
+                Pin::new(&mut **written).poll(cx).map(|()| None)
+            });
+            match piece.await {
+                Some(piece) => return Ok(piece.transpose()?),
+                None => self.receive(md5.as_deref_mut()).await?,
+            }
+        }
     }
 
     /// Takes `bytes`, and their MD5 if there is one to be taken.
@@ -494,16 +518,22 @@ impl<'a> Stripes<'a> {
     /// The stripe that has room.
     async fn filling(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<&mut Filling, StoreError> {
         if self.filling.is_none() {
-            let admitted = self.room.next_stripe(self.inner).await?;
-            let buffer = match self.inner.log.try_stripe_buffer() {
-                Some(buffer) => buffer,
-                None => {
-                    // Nobody who waits for memory has any: else all might.
+            let (admitted, buffer) = match self.room.left(self.inner) {
+                Some(admitted) => (Some(admitted), self.inner.log.try_stripe_buffer()),
+                None => (None, None),
+            };
+            let (admitted, buffer) = match (admitted, buffer) {
+                (Some(admitted), Some(buffer)) => (admitted, buffer),
+                (admitted, _) => {
+                    // Nobody who waits for room or memory keeps any that is not on its way: else all might wait.
                     if let Some(md5) = md5 {
                         md5.settle_to(0).await;
                     }
-                    self.in_flight.iter_mut().for_each(|sent| sent.share = None);
-                    self.inner.stripe_buffer().await?
+                    let admitted = match admitted {
+                        Some(admitted) => admitted,
+                        None => self.room.next_stripe(self.inner).await?,
+                    };
+                    (admitted, self.inner.stripe_buffer().await?)
                 }
             };
             self.filling = Some(Filling { buffer, admitted, left: 0 });
@@ -534,7 +564,7 @@ impl<'a> Stripes<'a> {
         if !part.is_empty() {
             filling.left = part.end;
             self.left_bytes += part.len() as u64;
-            md5.leave(filling.buffer.part(part)).await;
+            md5.update_in_place(filling.buffer.part(part)).await;
         }
     }
 
@@ -545,7 +575,6 @@ impl<'a> Stripes<'a> {
         while self.in_flight.len() >= STRIPES_IN_FLIGHT {
             self.receive(md5.as_deref_mut()).await?;
         }
-        let share = md5.is_some().then(|| buffer.share());
         let (log, holds) = (self.inner.log.clone(), std::sync::Arc::clone(&self.inner.holds));
         let written = self.inner.spawn(async move {
             admitted.spend();
@@ -555,15 +584,17 @@ impl<'a> Stripes<'a> {
             hold.add(extent.segment);
             Ok((extent, hold))
         });
-        self.in_flight.push_back(Sent { written, share, left_bytes: self.left_bytes });
+        self.in_flight.push_back(Sent { written: maybe_done(written), left_bytes: self.left_bytes });
         Ok(())
     }
 
     async fn receive(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
-        if let Some(Sent { written, share, left_bytes }) = self.in_flight.pop_front() {
-            let done = written.await.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))?;
-            let (extent, _its_own) = done?;
-            if let (Some(md5), Some(_)) = (md5, &share) {
+        if let Some(Sent { mut written, left_bytes }) = self.in_flight.pop_front() {
+            (&mut written).await;
+            let Some(done) = Pin::new(&mut written).take_output() else { return Ok(()) };
+            let (extent, _its_own) =
+                done.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))??;
+            if let Some(md5) = md5 {
                 // Its memory is needed by others.
                 md5.settle_to((self.left_bytes - left_bytes) as usize).await;
             }

@@ -2,8 +2,8 @@
 //!
 //! MD5 is the largest single cost of a small put, and what limits a large one; many at once cost little more than one ([`Md5::update_many`]). There is no timer and no thread. A
 //! body leaves its bytes here and goes on; when all that are open have left some, or enough for all the lanes of a vector, whoever came last takes them together. So does a body
-//! that has left as much as it may, or has come to its end, with those that are there then. The only body that is open does its own at once, and so do all where the machine has
-//! no vectors for it.
+//! that has left as much as it may, or has come to its end, with those that are there then. Large bodies leave cells of their stripes, which are in memory until they are durable; what
+//! is left after that is taken first of all. The only body that is open does its own at once, and so do all where the machine has no vectors for it.
 
 use std::{
     collections::VecDeque,
@@ -26,6 +26,8 @@ const SLICE_BYTES: usize = 64 * 1024;
 /// Most bytes, and pieces, of memory of its own that a body leaves to be taken later.
 const LEFT_BYTES_MAX: usize = 256 * 1024;
 const LEFT_PIECES_MAX: usize = 64;
+/// Most bytes that it leaves of memory that is there for something else as well: others get a chance to have left some, too, but nobody who is stalled keeps the end of a body waiting for the MD5 of all of it.
+const LEFT_IN_PLACE_BYTES_MAX: usize = 2 << 20;
 
 /// Takes MD5s together.
 #[derive(Default)]
@@ -185,18 +187,17 @@ impl Drop for Job {
 }
 
 impl BodyMd5<'_> {
-    /// Appends `bytes`, and keeps no more than a few of those that came.
+    /// Appends `bytes`.
     pub(crate) async fn update(&mut self, bytes: &Bytes) {
-        self.leave(bytes.clone()).await;
-        if self.has_left_more_than(LEFT_BYTES_MAX, LEFT_PIECES_MAX) {
-            // Others that are ready leave what they have first.
-            tokio::task::yield_now().await;
-            self.settle(LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
-        }
+        self.append(bytes.clone(), LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
     }
 
-    /// Appends `bytes`, which may be kept until they are settled.
-    pub(crate) async fn leave(&mut self, bytes: Bytes) {
+    /// Appends `bytes` of memory that is needed for a while anyway.
+    pub(crate) async fn update_in_place(&mut self, bytes: Bytes) {
+        self.append(bytes, LEFT_IN_PLACE_BYTES_MAX, usize::MAX).await;
+    }
+
+    async fn append(&mut self, bytes: Bytes, bytes_max: usize, pieces_max: usize) {
         if bytes.is_empty() {
             return;
         }
@@ -211,6 +212,10 @@ impl BodyMd5<'_> {
         }
         if is_alone {
             self.settle(0, 0).await;
+        } else if self.has_left_more_than(bytes_max, pieces_max) {
+            // Others that are ready leave what they have first.
+            tokio::task::yield_now().await;
+            self.settle(bytes_max, pieces_max).await;
         } else if self.all.is_worth_it() {
             self.all.work();
         }
@@ -218,10 +223,7 @@ impl BodyMd5<'_> {
 
     /// Sees to it that no more than the last `bytes` are kept.
     pub(crate) async fn settle_to(&self, bytes: usize) {
-        if self.has_left_more_than(bytes, usize::MAX) {
-            tokio::task::yield_now().await;
-            self.settle(bytes, usize::MAX).await;
-        }
+        self.settle(bytes, usize::MAX).await;
     }
 
     fn has_left_more_than(&self, bytes: usize, pieces: usize) -> bool {

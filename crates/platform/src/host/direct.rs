@@ -16,10 +16,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::memory::ALIGN_BYTES;
 use crate::parts::Parts;
 
-/// What addresses, offsets and lengths must be multiples of, in bytes: the largest logical block of any drive that there is.
-const ALIGN_BYTES: usize = 4096;
 /// Length of the shortest write that goes this way wherever it lies, in bytes: short ones are read again soon.
 const WRITE_BYTES_MIN: usize = 512 << 10;
 /// Most bytes that a thread copies and writes at once, and keeps.

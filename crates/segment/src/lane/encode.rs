@@ -8,6 +8,7 @@ use gabion_erasure::{Codec, crc64, crc64_combine};
 use gabion_platform::{Buffer, Buffers, Chunk};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use gabion_types::{Extent, Place, Seq};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::applier::{AppliedRecord, RecordBody, RecordHome};
 use crate::cells::Cells;
@@ -15,7 +16,7 @@ use crate::core::min_seq;
 use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape, align, chunk_header_bytes};
 use crate::layout::{Layout, RecordPlan};
 use crate::segment_info::{LaneKind, SegmentInfo};
-use crate::stripe_buffer::{StripeBuffer, StripeShare};
+use crate::stripe_buffer::StripeBuffer;
 
 static ZEROS: [u8; CHUNK_ALIGN_BYTES] = [0; CHUNK_ALIGN_BYTES];
 
@@ -164,7 +165,7 @@ pub(crate) struct LargePayload {
     front_bytes: usize,
     block_crcs: Vec<Vec<u64>>,
     /// The memory that the stripe holds of the budget.
-    _share: StripeShare,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl LargePayload {
@@ -172,7 +173,7 @@ impl LargePayload {
     pub(crate) fn new(buffer: StripeBuffer, codec: &Codec, buffers: &Buffers) -> Self {
         let geometry = codec.geometry();
         let cells = Cells::for_payload(geometry.data(), buffer.len);
-        let StripeBuffer { chunks: mut data, mut front_bytes, len, share, .. } = buffer;
+        let StripeBuffer { chunks: mut data, mut front_bytes, len, permit, .. } = buffer;
         if cells.cell_bytes < BLOCK_BYTES {
             (data, front_bytes) = deal_again(&data, cells, buffers);
         }
@@ -202,7 +203,7 @@ impl LargePayload {
             crc64_combine(crc, block, slice.range.len() as u64)
         });
         data.append(&mut parity);
-        Self { cells, crc64, chunks: data, front_bytes, block_crcs, _share: share }
+        Self { cells, crc64, chunks: data, front_bytes, block_crcs, _permit: permit }
     }
 
     /// What a stripe of it looks like at `place`.
@@ -240,7 +241,7 @@ impl LargePayload {
             header.encode(&mut front);
             let own_bytes = shape.payload_bytes(shard);
             let padding = written_bytes - header_bytes - own_bytes;
-            let payload = chunk.part(front_bytes..front_bytes + own_bytes);
+            let payload = chunk.part(front_bytes..front_bytes + own_bytes, ());
             vec![Bytes::from(front), payload, Bytes::from_static(&ZEROS[..padding])]
         };
         let chunks = self.chunks.iter_mut().zip(&self.block_crcs).enumerate().map(encode).collect();

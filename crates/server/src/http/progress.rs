@@ -94,9 +94,7 @@ impl<B> RequestBody<B> {
     pub(super) fn new(inner: B, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
         Self { inner, window: Window::new(limits), received }
     }
-}
 
-impl<B> RequestBody<B> {
     /// What came, counted, or that nothing comes any more.
     fn watched<T, E: Into<Box<dyn std::error::Error + Send + Sync>>>(
         &mut self,

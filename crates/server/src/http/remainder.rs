@@ -69,7 +69,7 @@ impl Body for Arriving {
         let frame = match &mut self.0 {
             Inner::Incoming(body) => ready!(body.poll_frame(cx)),
             Inner::Long(body) => match ready!(body.poll_piece(cx, &mut [])) {
-                Some(Ok(piece)) => Some(Ok(Frame::data(piece.into_bytes(&[])))),
+                Some(Ok(piece)) => Some(Ok(Frame::data(piece.into_bytes()))),
                 Some(Err(error)) => Some(Err(error.into())),
                 None => None,
             },

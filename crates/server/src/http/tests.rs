@@ -1,6 +1,7 @@
 //! Limits and shutdown over real sockets. Time is tokio's paused clock: it jumps to the next timer when nothing else can
 //! happen, so that a timeout costs no time and no test depends on how fast the machine is.
 
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -79,25 +80,35 @@ fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, BoxError> {
     Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
+/// Reads a body as objects are read: to where it is wanted.
+async fn read_to_room(mut body: RequestBody) -> Result<Vec<u8>, BoxError> {
+    let (mut read, mut room) = (Vec::new(), [0; 3001]);
+    while let Some(piece) = poll_fn(|cx| Pin::new(&mut body).poll_into(cx, &mut room)).await {
+        read.extend_from_slice(piece?.bytes(&room));
+        room.fill(b'?');
+    }
+    Ok(read)
+}
+
 impl Handler for Paths {
     type Body = UnsyncBoxBody<Bytes, BoxError>;
 
     async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Self::Body> {
         let response = match request.uri().path() {
-            "/echo" => match request.into_body().collect().await {
-                Ok(body) => Response::new(full(body.to_bytes())),
+            "/echo" => match read_to_room(request.into_body()).await {
+                Ok(body) => Response::new(full(body)),
                 Err(error) => Response::new(full(format!("failed: {error}"))),
             },
             "/apart" => {
                 let held = Arc::clone(&self.held);
                 let read = tokio::spawn(async move {
-                    let body = request.into_body().collect().await;
+                    let body = read_to_room(request.into_body()).await;
                     held.notify_one();
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     body
                 });
                 match read.await.unwrap() {
-                    Ok(body) => Response::new(full(body.to_bytes())),
+                    Ok(body) => Response::new(full(body)),
                     Err(error) => Response::new(full(format!("failed: {error}"))),
                 }
             }

@@ -217,13 +217,39 @@ mod tests {
     #[tokio::test]
     async fn a_body_has_the_length_that_was_announced() {
         for (announced, ok) in [(5, true), (4, false), (6, false)] {
-            let body = Content::of_pieces(vec![Ok(Bytes::from_static(b"hello"))]);
-            let mut counted = Counted { body: Some(body), left: announced, behind: None };
-            let mut all_ok = true;
-            while let Some(piece) = poll_fn(|cx| counted.poll_piece(cx, &mut [])).await {
-                all_ok &= piece.is_ok();
+            for room_bytes in [0, 2, 100] {
+                let body = Content::of_source(Box::new(InRoom(Bytes::from_static(b"hello"))));
+                let mut counted = Counted { body: Some(body), left: announced, behind: None };
+                let (mut read, mut room, mut all_ok) = (Vec::new(), vec![0; room_bytes], true);
+                while let Some(piece) = poll_fn(|cx| counted.poll_piece(cx, &mut room)).await {
+                    match piece {
+                        Ok(piece) => read.extend_from_slice(piece.bytes(&room)),
+                        Err(error) => {
+                            assert_eq!(error, BodyError::WrongLength);
+                            all_ok = false;
+                        }
+                    }
+                }
+                assert_eq!(all_ok, ok, "{announced} {room_bytes}");
+                assert!(b"hello".starts_with(&read) && read.len() as u64 <= announced, "{announced} {room_bytes}");
             }
-            assert_eq!(all_ok, ok, "{announced}");
+        }
+    }
+
+    /// What is read to where it is wanted.
+    struct InRoom(Bytes);
+
+    impl BodySource for InRoom {
+        fn poll_piece(&mut self, _: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+            if self.0.is_empty() {
+                return Poll::Ready(None);
+            }
+            if room.is_empty() {
+                return Poll::Ready(Some(Ok(BodyPiece::Bytes(std::mem::take(&mut self.0)))));
+            }
+            let bytes = self.0.split_to(self.0.len().min(room.len()));
+            room[..bytes.len()].copy_from_slice(&bytes);
+            Poll::Ready(Some(Ok(BodyPiece::InRoom(bytes.len()))))
         }
     }
 }

@@ -42,7 +42,13 @@ impl Content {
     /// A body that arrives in these pieces.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn of_pieces(pieces: Vec<Result<Bytes, BodyError>>) -> Self {
-        Self::new(Box::new(stream::iter(pieces)), None)
+        Self::of_source(Box::new(stream::iter(pieces)))
+    }
+
+    /// A body that comes from there.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn of_source(source: Box<dyn BodySource>) -> Self {
+        Self::new(source, None)
     }
 
     /// A body as it comes from the client.
@@ -90,7 +96,7 @@ impl Content {
     /// The next bytes.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         let piece = poll_fn(|cx| self.poll_piece(cx, &mut [])).await?;
-        Some(piece.map(|piece| piece.into_bytes(&[])))
+        Some(piece.map(|piece| piece.into_bytes()))
     }
 }
 

@@ -63,7 +63,7 @@ impl std::fmt::Debug for ObjectBody {
 
 /// Where the bytes of a body come from, in order.
 pub trait BodySource: Send {
-    /// The next bytes, at least one; nothing at the end. Those that would be read into memory for this are read into `room`, if there is any.
+    /// The next bytes; nothing at the end. Those that would be read into memory for this are read into `room`, if there is any.
     fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>>;
 }
 
@@ -79,7 +79,7 @@ pub enum BodyPiece {
 impl BodyPiece {
     /// Number of bytes.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -87,12 +87,12 @@ impl BodyPiece {
         }
     }
 
-    /// The bytes, by themselves; `room` is what was given.
+    /// The bytes, where no room was given.
     #[must_use]
-    pub fn into_bytes(self, room: &[u8]) -> Bytes {
+    pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::InRoom(bytes) => Bytes::copy_from_slice(&room[..bytes]),
+            Self::InRoom(_) => Bytes::new(),
         }
     }
 

@@ -4,10 +4,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use futures::stream;
+use futures::{StreamExt, stream};
 use gabion_store::{
     BodyError, BodyPiece, BodySource, Checksum, ChecksumAlgorithm, DigestKind, GetObject, ObjectBody, Store, StoreError,
 };
+use tokio::task::JoinHandle;
 
 use crate::harness::*;
 
@@ -170,6 +171,30 @@ async fn bodies_that_are_read_into_their_stripes_do_not_wait_for_each_other() {
     for (i, body) in bodies.iter().enumerate() {
         assert!(get(&store, "bucket", &format!("{i}")).await.unwrap() == body, "{i}");
     }
+}
+
+/// A client that is slow has the stripe that it fills: what it sent before is durable and has its MD5, though somebody else has nothing to share it with.
+#[tokio::test(start_paused = true)]
+async fn a_stalled_body_keeps_no_more_than_one_stripe() {
+    let mut config = config(2, 1);
+    config.log.stripe_memory_bytes = 2 * 3 * config.log.stripe_payload_bytes as u64 / 2;
+    let stripe_bytes = config.log.stripe_payload_bytes;
+    let world = World::new(80, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let sizes = [0, 5 * stripe_bytes + stripe_bytes / 2];
+    let stalled = sizes.map(|comes| {
+        let pieces: Vec<_> = bytes(1, comes).chunks(10_000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let body = stream::iter(pieces).chain(stream::pending());
+        let body = ObjectBody::from_stream(Box::pin(body), Some(6 * stripe_bytes as u64));
+        let store = store.clone();
+        tokio::spawn(async move { store.put_object(put_request("bucket", "stalled"), body).await })
+    });
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    put(&store, "bucket", "other", &bytes(2, 6 * stripe_bytes)).await;
+    assert!(stalled.iter().all(|stalled| !stalled.is_finished()));
+    stalled.iter().for_each(JoinHandle::abort);
+    assert_eq!(get(&store, "bucket", "other").await.unwrap(), bytes(2, 6 * stripe_bytes));
 }
 
 #[tokio::test]
