@@ -4,7 +4,13 @@
 //! (`crate::md5s`): it is taken of the stripes, which are in memory until they are durable, so that nearly always many have something to be taken. CRC-64/NVME is never computed
 //! twice: the log computes it per stripe, and stripes combine.
 
-use std::{collections::VecDeque, future::poll_fn, pin::Pin, task::Poll};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    task::{Poll, ready},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use futures::future::{MaybeDone, maybe_done};
@@ -16,7 +22,7 @@ use gabion_types::{
     Extent,
     limits::{BLOCK_BYTES, INLINE_BYTES_MAX, MUTATION_BYTES_MAX, PUT_BYTES_MAX},
 };
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::Sleep};
 
 use crate::{
     BodyError, BodyPiece, DigestKind, EtagKind, ObjectBody, StoreError,
@@ -32,6 +38,8 @@ use crate::{
 
 /// Stripes of one body that are on their way to the targets while the next is filled.
 const STRIPES_IN_FLIGHT: usize = 2;
+/// How long a stripe that is durable keeps its memory for its MD5 while its client sends no more: most clients do, and then others have something to share.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Extents that a mutation can name, at up to 56 bytes each; 5 GiB in stripes of 320 KiB.
 const EXTENTS_MAX: usize = 16 * 1024;
 const _: () = assert!(EXTENTS_MAX * 56 + 64 * 1024 <= MUTATION_BYTES_MAX);
@@ -455,6 +463,8 @@ struct Stripes<'a> {
     hold: Hold,
     /// Bytes that were left to have their MD5 taken.
     left_bytes: u64,
+    /// Until when the first stripe in flight, which is durable, is left to others for its MD5.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 /// The stripe that comes next.
@@ -475,17 +485,26 @@ struct Sent {
 impl<'a> Stripes<'a> {
     fn new(inner: &'a Inner, length: Option<u64>) -> Self {
         let (hold, room) = (inner.holds.hold(), RoomFor { expected_bytes: length, admitted: None });
-        Self { inner, room, filling: None, in_flight: VecDeque::new(), extents: Vec::new(), hold, left_bytes: 0 }
+        Self {
+            inner,
+            room,
+            filling: None,
+            in_flight: VecDeque::new(),
+            extents: Vec::new(),
+            hold,
+            left_bytes: 0,
+            patience: None,
+        }
     }
 
-    /// The next piece of a body, in the filling stripe's room if there is one. Meanwhile what is durable is done with: its memory is not a slow client's to keep.
+    /// The next piece of a body, in the filling stripe's room if there is one. What has been durable for a while is done with meanwhile: its memory is not a slow client's to keep.
     async fn next(
         &mut self,
         body: &mut ObjectBody,
         mut md5: Option<&mut BodyMd5<'_>>,
     ) -> Result<Option<BodyPiece>, StoreError> {
         loop {
-            let (filling, first) = (&mut self.filling, self.in_flight.front_mut());
+            let (filling, first, patience) = (&mut self.filling, self.in_flight.front_mut(), &mut self.patience);
             let mut first = first.map(|sent| &mut sent.written);
             let room = filling.as_mut().map_or(&mut [][..], |filling| filling.buffer.room());
             let piece = poll_fn(|cx| {
@@ -493,7 +512,9 @@ impl<'a> Stripes<'a> {
                     return Poll::Ready(Some(piece));
                 }
                 let Some(written) = &mut first else { return Poll::Pending };
-                Pin::new(&mut **written).poll(cx).map(|()| None)
+                ready!(Pin::new(&mut **written).poll(cx));
+                let patience = patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
+                patience.as_mut().poll(cx).map(|()| None)
             });
             match piece.await {
                 Some(piece) => return Ok(piece.transpose()?),
@@ -590,6 +611,7 @@ impl<'a> Stripes<'a> {
 
     async fn receive(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
         if let Some(Sent { mut written, left_bytes }) = self.in_flight.pop_front() {
+            self.patience = None;
             (&mut written).await;
             let Some(done) = Pin::new(&mut written).take_output() else { return Ok(()) };
             let (extent, _its_own) =

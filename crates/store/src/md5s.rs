@@ -26,8 +26,8 @@ const SLICE_BYTES: usize = 64 * 1024;
 /// Most bytes, and pieces, of memory of its own that a body leaves to be taken later.
 const LEFT_BYTES_MAX: usize = 256 * 1024;
 const LEFT_PIECES_MAX: usize = 64;
-/// Most bytes that it leaves of memory that is there for something else as well: others get a chance to have left some, too, but nobody who is stalled keeps the end of a body waiting for the MD5 of all of it.
-const LEFT_IN_PLACE_BYTES_MAX: usize = 2 << 20;
+/// Most bytes that it leaves of memory that is there for something else as well: others get a chance to have left some, too, but nobody who is stalled keeps the end of a long body waiting for the MD5 of all of it.
+const LEFT_IN_PLACE_BYTES_MAX: usize = 8 << 20;
 
 /// Takes MD5s together.
 #[derive(Default)]
