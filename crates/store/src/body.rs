@@ -7,7 +7,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Poll, ready},
     time::Duration,
 };
@@ -38,7 +38,7 @@ use crate::{
 
 /// Stripes of one body that are on their way to the targets while the next is filled.
 const STRIPES_IN_FLIGHT: usize = 2;
-/// How long a stripe that is durable keeps its memory for its MD5 while its client sends no more: most clients do, and then others have something to share.
+/// How long a stripe that was seen to be durable keeps its memory for its MD5: most clients send more soon, and then others have something to share.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Extents that a mutation can name, at up to 56 bytes each; 5 GiB in stripes of 320 KiB.
 const EXTENTS_MAX: usize = 16 * 1024;
@@ -347,10 +347,9 @@ impl<'a> Collector<'a> {
     /// Takes so many bytes that came into the filling stripe's room.
     async fn take_from_room(&mut self, bytes: usize) -> Result<(), StoreError> {
         self.count(bytes)?;
-        let Some(stripes) = &mut self.stripes else { return Ok(()) };
-        if let Some(filling) = &mut stripes.filling {
-            self.digester.update(&filling.buffer.room()[..bytes]);
-        }
+        let stripes = self.stripes.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
+        let filling = stripes.filling.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
+        self.digester.update(&filling.buffer.room()[..bytes]);
         stripes.advance(bytes, self.md5.as_mut()).await
     }
 
@@ -376,6 +375,11 @@ impl<'a> Collector<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// What is never to be seen: nothing is acknowledged of which something is missing.
+fn missing(what: &str) -> StoreError {
+    StoreError::Internal(format!("{what} is missing"))
 }
 
 /// The next piece of a body.
@@ -426,17 +430,13 @@ struct RoomFor {
 }
 
 impl RoomFor {
-    /// Room for the next stripe, of what was asked for.
-    fn left(&mut self, inner: &Inner) -> Option<Admitted> {
-        let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
-        self.admitted.as_mut().and_then(|admitted| admitted.split(stripe_bytes + OVERHEAD_BYTES))
-    }
-
     /// Waits until the next stripe may be written.
     async fn next_stripe(&mut self, inner: &Inner) -> Result<Admitted, StoreError> {
         let stripe_bytes = inner.log.stripe_payload_bytes() as u64;
         loop {
-            if let Some(next) = self.left(inner) {
+            if let Some(next) =
+                self.admitted.as_mut().and_then(|admitted| admitted.split(stripe_bytes + OVERHEAD_BYTES))
+            {
                 return Ok(next);
             }
             let longest_bytes = (ADMITTED_BYTES_MAX / stripe_bytes).max(1) * stripe_bytes;
@@ -539,22 +539,27 @@ impl<'a> Stripes<'a> {
     /// The stripe that has room.
     async fn filling(&mut self, md5: Option<&mut BodyMd5<'_>>) -> Result<&mut Filling, StoreError> {
         if self.filling.is_none() {
-            let (admitted, buffer) = match self.room.left(self.inner) {
-                Some(admitted) => (Some(admitted), self.inner.log.try_stripe_buffer()),
-                None => (None, None),
+            // Nobody who waits for room or memory keeps any that is not on its way: else all might wait.
+            let settle = async || {
+                if let Some(md5) = &md5 {
+                    md5.settle_to(0).await;
+                }
             };
-            let (admitted, buffer) = match (admitted, buffer) {
-                (Some(admitted), Some(buffer)) => (admitted, buffer),
-                (admitted, _) => {
-                    // Nobody who waits for room or memory keeps any that is not on its way: else all might wait.
-                    if let Some(md5) = md5 {
-                        md5.settle_to(0).await;
+            let admitted = {
+                let mut admitted = pin!(self.room.next_stripe(self.inner));
+                match futures::poll!(admitted.as_mut()) {
+                    Poll::Ready(admitted) => admitted?,
+                    Poll::Pending => {
+                        settle().await;
+                        admitted.await?
                     }
-                    let admitted = match admitted {
-                        Some(admitted) => admitted,
-                        None => self.room.next_stripe(self.inner).await?,
-                    };
-                    (admitted, self.inner.stripe_buffer().await?)
+                }
+            };
+            let buffer = match self.inner.log.try_stripe_buffer() {
+                Some(buffer) => buffer,
+                None => {
+                    settle().await;
+                    self.inner.stripe_buffer().await?
                 }
             };
             self.filling = Some(Filling { buffer, admitted, left: 0 });
@@ -564,7 +569,7 @@ impl<'a> Stripes<'a> {
 
     /// Takes the next `bytes` of the filling stripe's room, and what is complete further.
     async fn advance(&mut self, bytes: usize, mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
-        let Some(filling) = &mut self.filling else { return Ok(()) };
+        let filling = self.filling.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
         filling.buffer.advance(bytes);
         if md5.is_none() {
             filling.left = filling.buffer.len();
@@ -613,7 +618,7 @@ impl<'a> Stripes<'a> {
         if let Some(Sent { mut written, left_bytes }) = self.in_flight.pop_front() {
             self.patience = None;
             (&mut written).await;
-            let Some(done) = Pin::new(&mut written).take_output() else { return Ok(()) };
+            let done = Pin::new(&mut written).take_output().ok_or_else(|| missing("the outcome of a stripe"))?;
             let (extent, _its_own) =
                 done.map_err(|error| StoreError::Internal(format!("a task failed: {error}")))??;
             if let Some(md5) = md5 {

@@ -92,7 +92,10 @@ impl BodyPiece {
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::InRoom(_) => Bytes::new(),
+            Self::InRoom(bytes) => {
+                assert_eq!(bytes, 0, "no room was given");
+                Bytes::new()
+            }
         }
     }
 

@@ -4,11 +4,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use futures::{StreamExt, stream};
+use futures::stream;
 use gabion_store::{
     BodyError, BodyPiece, BodySource, Checksum, ChecksumAlgorithm, DigestKind, GetObject, ObjectBody, Store, StoreError,
 };
-use tokio::task::JoinHandle;
 
 use crate::harness::*;
 
@@ -177,24 +176,38 @@ async fn bodies_that_are_read_into_their_stripes_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn a_stalled_body_keeps_no_more_than_one_stripe() {
     let mut config = config(2, 1);
-    config.log.stripe_memory_bytes = 2 * 3 * config.log.stripe_payload_bytes as u64 / 2;
     let stripe_bytes = config.log.stripe_payload_bytes;
+    let taken_bytes = 3 * stripe_bytes as u64 / 2;
+    config.log.stripe_memory_bytes = 3 * taken_bytes;
     let world = World::new(80, config);
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
-    let sizes = [0, 5 * stripe_bytes + stripe_bytes / 2];
-    let stalled = sizes.map(|comes| {
-        let pieces: Vec<_> = bytes(1, comes).chunks(10_000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-        let body = stream::iter(pieces).chain(stream::pending());
-        let body = ObjectBody::from_stream(Box::pin(body), Some(6 * stripe_bytes as u64));
+    let body = bytes(1, 6 * stripe_bytes);
+    let mut digester = gabion_erasure::Digester::new(true, &[]);
+    digester.update(&body);
+    let (send, receive) = futures::channel::mpsc::unbounded();
+    let put = ObjectBody {
+        content_md5: digester.finish().md5,
+        ..ObjectBody::from_stream(Box::pin(receive), Some(body.len() as u64))
+    };
+    let idle = ObjectBody::from_stream(Box::pin(stream::pending()), Some(body.len() as u64));
+    // Who has sent nothing is there first: the other one is not alone then, and leaves what it has.
+    let [idle, stalled] = [("idle", idle), ("stalled", put)].map(|(name, body)| {
         let store = store.clone();
-        tokio::spawn(async move { store.put_object(put_request("bucket", "stalled"), body).await })
+        tokio::spawn(async move { store.put_object(put_request("bucket", name), body).await })
     });
+    let stripes = || store.memory().into_iter().find(|memory| memory.name == "stripes").unwrap().used_bytes;
+    let half = body.split_at(2 * stripe_bytes + stripe_bytes / 2);
+    half.0.chunks(10_000).for_each(|piece| send.unbounded_send(Ok(Bytes::copy_from_slice(piece))).unwrap());
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    put(&store, "bucket", "other", &bytes(2, 6 * stripe_bytes)).await;
-    assert!(stalled.iter().all(|stalled| !stalled.is_finished()));
-    stalled.iter().for_each(JoinHandle::abort);
-    assert_eq!(get(&store, "bucket", "other").await.unwrap(), bytes(2, 6 * stripe_bytes));
+    assert_eq!(stripes(), taken_bytes, "and none for who has sent nothing");
+    half.1.chunks(10_000).for_each(|piece| send.unbounded_send(Ok(Bytes::copy_from_slice(piece))).unwrap());
+    drop(send);
+    stalled.await.unwrap().unwrap();
+    assert_eq!(stripes(), 0);
+    assert!(!idle.is_finished());
+    idle.abort();
+    assert!(get(&store, "bucket", "stalled").await.unwrap() == body);
 }
 
 #[tokio::test]
