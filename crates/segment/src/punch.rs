@@ -14,11 +14,11 @@ use gabion_types::limits::CHUNK_ALIGN_BYTES;
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::format::shard_header_bytes;
+use crate::format::{SEAL_BLOCK_BYTES, SealBlock, shard_header_bytes};
 use crate::media::{ChunkError, Media};
 use crate::replay::any_shape;
 use crate::segment::{Life, Pin, Segment};
-use crate::segment_info::{LaneKind, SegmentInfo};
+use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 
 /// A stripe that can be punched out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,20 +31,24 @@ pub struct DeadStripe {
     pub payload_bytes: u64,
 }
 
-/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out; nothing while anybody reads it.
+/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out; nothing while anybody reads it, or its end is not
+/// known to more shards than it can lose.
 pub(crate) async fn dead_stripes(
     core: &Core,
     segment: Arc<Segment>,
     live: &BTreeSet<u64>,
 ) -> Result<Option<Vec<DeadStripe>>, LogError> {
-    let (info, stripes) = punchable(&segment)?;
+    let (info, end) = punchable(&segment)?;
     if !segment.pin_alone() {
         return Ok(None);
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
+    if !has_seals(&core.media, &info, end).await {
+        return Ok(None);
+    }
     let mut dead = Vec::new();
     let mut offset = shard_header_bytes(info.geometry.shards()) as u64;
-    for stripe_index in 0..stripes.saturating_sub(1) {
+    for stripe_index in 0..end.stripes.saturating_sub(1) {
         let shape = any_shape(&core.media, &info, offset, stripe_index).await?;
         if !live.contains(&offset) {
             dead.push(DeadStripe {
@@ -91,18 +95,28 @@ enum Punched {
     Unsupported,
 }
 
-/// A sealed segment of large objects with its number of stripes.
-fn punchable(segment: &Segment) -> Result<(Arc<SegmentInfo>, u32), LogError> {
+/// A sealed segment of large objects with its end.
+fn punchable(segment: &Segment) -> Result<(Arc<SegmentInfo>, Seal), LogError> {
     let info = segment.info();
     let Life::Sealed(end) = segment.life() else { return Err(unfit(info.id, "is not sealed")) };
     if info.kind != LaneKind::Large {
         return Err(unfit(info.id, "holds records"));
     }
-    Ok((info, end.stripes))
+    Ok((info, end))
 }
 
 fn unfit(segment: SegmentId, why: &str) -> LogError {
     LogError::Invalid(format!("no hole can be punched in segment {segment}: it {why}"))
+}
+
+/// Whether one shard at least will show the seal, whichever are lost. Where neither a seal nor an index tells the end, a hole looks like it: recovery would take a stripe for torn,
+/// and cut it off with all that is behind it.
+async fn has_seals(media: &Media, info: &SegmentInfo, end: Seal) -> bool {
+    let seals = join_all((0..info.geometry.shards()).map(async |shard| {
+        let bytes = media.raw(info, shard, end.end_offset, SEAL_BLOCK_BYTES).await.ok()?;
+        SealBlock::decode(&bytes, end.end_offset).ok().filter(|block| block.segment == info.id)
+    }));
+    seals.await.into_iter().flatten().count() > info.geometry.parity()
 }
 
 /// Punches out one stripe on all shards that are there.

@@ -16,7 +16,7 @@ use crate::error::LogError;
 use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealReason, StripeShape, shard_header_bytes};
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
-use crate::segment_info::{KnownSegment, Seal};
+use crate::segment_info::{KnownSegment, LaneKind, Seal};
 
 /// What is at the position.
 enum Step {
@@ -232,22 +232,27 @@ impl Walk<'_> {
         let (valid, mut out_of_sight) = self.check_chunks(&shape, headers, out_of_sight).await;
         let are_enough = self.are_enough(&valid);
         let is_whole = are_enough && self.complete(&shape, valid.clone(), &mut out_of_sight).await;
+        if is_whole {
+            self.last = valid;
+            return Ok(Step::Stripe(shape));
+        }
+        // The stripe counts, says a seal after it: it was acknowledged.
+        if let Some(seal) = self.seal_beyond(&shape).await {
+            // Large stripes may be holes by now, and hold nothing that a replay needs; others are damaged beyond repair.
+            if !are_enough && self.shards.info.kind == LaneKind::Small {
+                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+            }
+            return Ok(Step::Sealed(seal));
+        }
         // What was relaxed may be torn though more was written behind it.
-        if is_whole || ((are_enough || !self.shards.relaxed) && self.is_followed(&shape).await) {
+        if (are_enough || !self.shards.relaxed) && self.is_followed(&shape).await {
             if !are_enough {
                 self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
             }
             self.last = valid;
             return Ok(Step::Stripe(shape));
         }
-        match self.seal_beyond(&shape).await {
-            // The stripe counts, says a seal after it: it was acknowledged, and is damaged beyond repair.
-            Some(seal) => {
-                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
-                Ok(Step::Sealed(seal))
-            }
-            None => Ok(self.end_or_unclear(out_of_sight, true)),
-        }
+        Ok(self.end_or_unclear(out_of_sight, true))
     }
 
     /// Whether anything lies behind a stripe. Stripes are written one after the other: then this one was acknowledged, unless writers do not wait for the drives; and what is

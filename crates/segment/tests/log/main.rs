@@ -11,6 +11,7 @@ mod free;
 mod inspect;
 mod members;
 mod prewritten;
+mod punch;
 mod read_write;
 mod relaxed;
 mod repair;

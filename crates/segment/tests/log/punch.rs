@@ -1,0 +1,89 @@
+//! Holes: what is dead of a segment of large objects goes, and nothing else does, whatever else is lost.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gabion_segment::{Durability, KnownSegment, Log};
+use gabion_types::Extent;
+
+use crate::book::Book;
+use crate::world::{World, append, life, pattern, read};
+
+const STRIPES: u64 = 6;
+const LEN: usize = 100_000;
+
+/// A segment of [`STRIPES`] large stripes whose writer died.
+fn written(geometry: &str, durability: Durability, seed: u64) -> (World, Arc<Book>, Vec<Extent>) {
+    let mut world = World::new(geometry, seed);
+    world.config.durability = durability;
+    let book = Arc::new(Book::default());
+    let extents = life(async {
+        let (log, _) = world.start(&book).await;
+        let mut extents = Vec::new();
+        for name in 0..STRIPES {
+            extents.push(append(&log, name, LEN).await.unwrap());
+        }
+        extents
+    });
+    assert!(extents.iter().all(|extent| extent.segment == extents[0].segment));
+    world.kill();
+    (world, book, extents)
+}
+
+/// Punches out all but `live`; how many stripes that were, unless none may be.
+async fn punch_all_but(log: &Log, extents: &[Extent], live: &[usize]) -> Option<usize> {
+    let live: BTreeSet<u64> = live.iter().map(|&at| extents[at].stripe_offset).collect();
+    let dead = log.dead_stripes(extents[0].segment, &live).await.unwrap()?;
+    assert_eq!(log.punch(extents[0].segment, &dead).await.unwrap(), Some(Vec::new()));
+    Some(dead.len())
+}
+
+async fn check_live(log: &Log, extents: &[Extent], live: &[usize]) {
+    for &at in live {
+        let bytes = read(log, &extents[at], 0..extents[at].len).await.unwrap();
+        assert!(bytes == pattern(at as u64, LEN));
+    }
+}
+
+#[test]
+fn holes_are_neither_damage_nor_an_end_though_power_and_index_are_lost() {
+    // The power cut takes the files' lengths as well, now and then of all shards: then nothing but its headers lead to the seal.
+    for geometry in ["1+0", "2+1", "4+2"] {
+        for durability in [Durability::Sync, Durability::Relaxed] {
+            for seed in 0..24 {
+                let (mut world, book, extents) = written(geometry, durability, seed);
+                life(async {
+                    let (log, _) = world.start(&book).await;
+                    assert_eq!(punch_all_but(&log, &extents, &[2]).await, Some(4), "the last one stays, too");
+                    check_live(&log, &extents, &[2, 5]).await;
+                });
+                world.crash(seed);
+                let rebuilt = Arc::new(Book::default());
+                life(async {
+                    let (log, recovery) = world.start(&rebuilt).await;
+                    assert_eq!(recovery.unreadable, [], "{geometry}, {durability:?}, seed {seed}");
+                    let found = recovery.segments.iter().find(|found| found.info.id == extents[0].segment).unwrap();
+                    assert_eq!(u64::from(found.seal.stripes), STRIPES, "{geometry}, {durability:?}, seed {seed}");
+                    check_live(&log, &extents, &[2, 5]).await;
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn no_hole_is_punched_where_a_lost_shard_may_take_the_last_seal() {
+    let (mut world, book, extents) = written("2+1", Durability::Sync, 1);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let sealed = |known: KnownSegment| (known.id == extents[0].segment).then_some(known.sealed?);
+        let seal = book.known().into_iter().find_map(sealed).unwrap();
+        let last = extents.last().unwrap();
+        let seal_offset = seal.end_offset - last.stripe_offset;
+        world.rot(last, 0, seal_offset + 9);
+        assert_eq!(punch_all_but(&log, &extents, &[2, 3]).await, Some(3), "two shards show it: one may be lost");
+        world.rot(last, 2, seal_offset + 9);
+        assert_eq!(punch_all_but(&log, &extents, &[2]).await, None, "one shard shows it");
+        check_live(&log, &extents, &[2, 3, 5]).await;
+    });
+}
