@@ -92,23 +92,27 @@ impl Memory {
         self.region.as_ref().expect("it is here until it is dropped")
     }
 
+    /// Where a range begins, which lies within the region.
+    fn start_of(&self, range: &Range<usize>) -> *mut u8 {
+        let region = self.region();
+        assert!(range.start <= range.end && range.end <= region.bytes(), "{range:?} of {} bytes", region.bytes());
+        // SAFETY: that far it is memory of the region, or its end.
+        unsafe { region.start.as_ptr().add(range.start) }
+    }
+
     /// # Safety
     /// For as long as the slice lives nobody may write there.
     unsafe fn read(&self, range: Range<usize>) -> &[u8] {
-        let region = self.region();
-        assert!(range.start <= range.end && range.end <= region.bytes(), "{range:?} of {} bytes", region.bytes());
         // SAFETY: it lies within the region, whose bytes have values; the caller sees to the rest.
-        unsafe { slice::from_raw_parts(region.start.as_ptr().add(range.start), range.len()) }
+        unsafe { slice::from_raw_parts(self.start_of(&range), range.len()) }
     }
 
     /// # Safety
     /// For as long as the slice lives nobody else may read or write there.
     #[expect(clippy::mut_from_ref, reason = "parts of it are others'")]
     unsafe fn write(&self, range: Range<usize>) -> &mut [u8] {
-        let region = self.region();
-        assert!(range.start <= range.end && range.end <= region.bytes(), "{range:?} of {} bytes", region.bytes());
         // SAFETY: it lies within the region, whose bytes have values; the caller sees to the rest.
-        unsafe { slice::from_raw_parts_mut(region.start.as_ptr().add(range.start), range.len()) }
+        unsafe { slice::from_raw_parts_mut(self.start_of(&range), range.len()) }
     }
 }
 

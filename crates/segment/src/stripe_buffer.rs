@@ -29,15 +29,19 @@ impl StripeBuffer {
 
     /// Takes as much of the front of `bytes` as there is room for; returns how many bytes that were.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
-        let taken = bytes.len().min(self.remaining());
-        let mut rest = &bytes[..taken];
-        while !rest.is_empty() {
-            let room = self.room();
-            let (now, later) = rest.split_at(rest.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.advance(now.len());
-            rest = later;
+        let mut taken = 0;
+        while taken < bytes.len() && !self.is_full() {
+            taken += self.put_in_cell(&bytes[taken..]);
         }
+        taken
+    }
+
+    /// The same up to the end of the current cell.
+    pub fn put_in_cell(&mut self, bytes: &[u8]) -> usize {
+        let room = self.room();
+        let taken = bytes.len().min(room.len());
+        room[..taken].copy_from_slice(&bytes[..taken]);
+        self.advance(taken);
         taken
     }
 

@@ -212,11 +212,10 @@ impl<'a> Collector<'a> {
         let share = Some(self.inner.put_share(bytes).await?);
         if is_small && self.sealer.is_none() && self.md5.is_none() {
             while let Some(piece) = next(body, &mut []).await? {
-                if let BodyPiece::Bytes(piece) = piece {
-                    self.count(piece.len())?;
-                    self.digester.update(&piece);
-                    self.keep(piece);
-                }
+                let piece = piece.into_bytes();
+                self.count(piece.len())?;
+                self.digester.update(&piece);
+                self.keep(piece);
             }
             self.end(body)?;
             return Ok(Taken { share, admitted, ..Taken::default() });
@@ -350,7 +349,8 @@ impl<'a> Collector<'a> {
         let stripes = self.stripes.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
         let filling = stripes.filling.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
         self.digester.update(&filling.buffer.room()[..bytes]);
-        stripes.advance(bytes, self.md5.as_mut()).await
+        filling.buffer.advance(bytes);
+        stripes.filled(self.md5.as_mut()).await
     }
 
     /// Takes what goes to the log, and its MD5 if that is to be taken of it.
@@ -527,11 +527,8 @@ impl<'a> Stripes<'a> {
     async fn put(&mut self, mut bytes: &[u8], mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
         while !bytes.is_empty() {
             let filling = self.filling(md5.as_deref_mut()).await?;
-            let room = filling.buffer.room();
-            let (now, later) = bytes.split_at(bytes.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            bytes = later;
-            self.advance(now.len(), md5.as_deref_mut()).await?;
+            bytes = &bytes[filling.buffer.put_in_cell(bytes)..];
+            self.filled(md5.as_deref_mut()).await?;
         }
         Ok(())
     }
@@ -567,10 +564,9 @@ impl<'a> Stripes<'a> {
         Ok(self.filling.as_mut().expect("there is one now"))
     }
 
-    /// Takes the next `bytes` of the filling stripe's room, and what is complete further.
-    async fn advance(&mut self, bytes: usize, mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
+    /// Takes what is complete further: something came to the filling stripe, no more than to the end of its cell.
+    async fn filled(&mut self, mut md5: Option<&mut BodyMd5<'_>>) -> Result<(), StoreError> {
         let filling = self.filling.as_mut().ok_or_else(|| missing("the stripe of a body"))?;
-        filling.buffer.advance(bytes);
         if md5.is_none() {
             filling.left = filling.buffer.len();
         } else if filling.buffer.len().is_multiple_of(BLOCK_BYTES) {

@@ -3,7 +3,7 @@
 //! MD5 is the largest single cost of a small put, and what limits a large one; many at once cost little more than one ([`Md5::update_many`]). There is no timer and no thread. A
 //! body leaves its bytes here and goes on; when all that are open have left some, or enough for all the lanes of a vector, whoever came last takes them together. So does a body
 //! that has left as much as it may, or has come to its end, with those that are there then. Large bodies leave cells of their stripes, which are in memory until they are durable; what
-//! is left after that is taken first of all. The only body that is open does its own at once, and so do all where the machine has no vectors for it.
+//! is left then is taken soon, or at once where its body waits for memory. The only body that is open does its own at once, and so do all where the machine has no vectors for it.
 
 use std::{
     collections::VecDeque,

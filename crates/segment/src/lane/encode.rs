@@ -349,11 +349,9 @@ mod tests {
             let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
             let buffers = Buffers::default();
             // What was in a buffer before is not in what is written.
-            (0..5)
-                .map(|_| buffers.take(capacity / 3 + 4096))
-                .collect::<Vec<_>>()
-                .iter_mut()
-                .for_each(|buffer| buffer.fill(0xaa));
+            let mut used: Vec<Buffer> = (0..5).map(|_| buffers.take(capacity / 3 + 4096)).collect();
+            used.iter_mut().for_each(|buffer| buffer.fill(0xaa));
+            drop(used);
             let chunk = || buffers.take(align(front_bytes + capacity / 3)).fill_behind(front_bytes);
             let mut buffer = StripeBuffer::new((0..3).map(|_| chunk()).collect(), front_bytes, capacity, permit);
             for part in bytes.chunks(10_007) {

@@ -42,7 +42,7 @@ pub use server::{Drained, HttpServer, Listener};
 pub(crate) const ANSWER_HEADERS: usize = 12;
 
 /// A body that can be read to where it is wanted.
-pub trait ReadInto: Body<Data = Bytes> {
+pub trait ReadInto: Body<Data = Bytes> + Unpin {
     /// The next bytes; nothing at the end. Those that would be read into memory for this are read into `room`, if there is any.
     fn poll_into(
         self: Pin<&mut Self>,

@@ -147,7 +147,7 @@ where
 
 impl<B> ReadInto for RequestBody<B>
 where
-    B: ReadInto + Unpin,
+    B: ReadInto,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn poll_into(

@@ -58,7 +58,7 @@ impl Content {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let exact = body.size_hint().exact();
-        Self::new(Box::new(Raw(Box::pin(body))), exact)
+        Self::new(Box::new(Raw(body)), exact)
     }
 
     /// A body as it comes from the client, with what its signature says about it.
@@ -107,7 +107,7 @@ impl BodySource for Content {
 }
 
 /// The bytes as they come.
-struct Raw<B>(Pin<Box<B>>);
+struct Raw<B>(B);
 
 impl<B> BodySource for Raw<B>
 where
@@ -115,7 +115,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
-        let piece = ready!(self.0.as_mut().poll_into(cx, room));
+        let piece = ready!(Pin::new(&mut self.0).poll_into(cx, room));
         Poll::Ready(piece.map(|piece| piece.map_err(|error| body_error(&*error.into()))))
     }
 }
