@@ -296,7 +296,7 @@ impl Log {
 
     /// The stripes of a sealed segment of large objects that do not begin at any offset in `live`, but for its last one: what
     /// [`Log::punch`] can give back the space of. Nothing while the segment is pinned: whoever reads it may have begun before what it reads
-    /// was dead. (Who pins it later looks at its row again, and sees that it is gone.) Nor while no more shards show its seal than it can lose.
+    /// was dead. (Who pins it later looks at its row again, and sees that it is gone.)
     ///
     /// # Errors
     /// `Invalid` for another segment, `NotFound`; `Corrupt` when no header leads on.

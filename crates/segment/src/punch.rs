@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::{join_all, try_join_all};
-use gabion_platform::DiskFile;
+use gabion_platform::{DiskFile, Durable};
 use gabion_types::SegmentId;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::format::{SEAL_BLOCK_BYTES, SealBlock, shard_header_bytes};
+use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason, shard_header_bytes};
 use crate::media::{ChunkError, Media};
 use crate::replay::any_shape;
 use crate::segment::{Life, Pin, Segment};
@@ -31,8 +32,7 @@ pub struct DeadStripe {
     pub payload_bytes: u64,
 }
 
-/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out; nothing while anybody reads it, or its end is not
-/// known to more shards than it can lose.
+/// Finds the stripes of `segment` that do not begin at any of `live` and that can be punched out; nothing while anybody reads it.
 pub(crate) async fn dead_stripes(
     core: &Core,
     segment: Arc<Segment>,
@@ -43,9 +43,6 @@ pub(crate) async fn dead_stripes(
         return Ok(None);
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
-    if !has_seals(&core.media, &info, end).await {
-        return Ok(None);
-    }
     let mut dead = Vec::new();
     let mut offset = shard_header_bytes(info.geometry.shards()) as u64;
     for stripe_index in 0..end.stripes.saturating_sub(1) {
@@ -70,14 +67,16 @@ pub(crate) async fn punch(
     segment: Arc<Segment>,
     dead: &[DeadStripe],
 ) -> Result<Option<Vec<DeadStripe>>, LogError> {
-    let (info, _) = punchable(&segment)?;
+    let (info, end) = punchable(&segment)?;
     if !segment.pin() {
         return Err(LogError::NotFound(info.id));
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
+    let files = files(&core.media, &info).await?;
+    seal(core, &info, end, &files).await?;
     let mut left = Vec::new();
     for stripe in dead {
-        match punch_stripe(&core.media, &info, stripe).await? {
+        match punch_stripe(&files, stripe).await? {
             Punched::Unsupported => return Ok(None),
             Punched::Done => {}
             Punched::Left => left.push(*stripe),
@@ -109,19 +108,30 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
     LogError::Invalid(format!("no hole can be punched in segment {segment}: it {why}"))
 }
 
-/// Whether one shard at least will show the seal, whichever are lost. Where neither a seal nor an index tells the end, a hole looks like it: recovery would take a stripe for torn,
-/// and cut it off with all that is behind it.
-async fn has_seals(media: &Media, info: &SegmentInfo, end: Seal) -> bool {
-    let seals = join_all((0..info.geometry.shards()).map(async |shard| {
-        let bytes = media.raw(info, shard, end.end_offset, SEAL_BLOCK_BYTES).await.ok()?;
-        SealBlock::decode(&bytes, end.end_offset).ok().filter(|block| block.segment == info.id)
-    }));
-    seals.await.into_iter().flatten().count() > info.geometry.parity()
+/// Writes the seal to all shards that are to have holes, durably, whatever was there: what a sync that failed has left in the page cache looks like one. Where neither a seal
+/// nor an index tells the end, a hole looks like it: recovery would take the stripe for torn, and cut it off with all that is behind it.
+///
+/// What stands there already is written once more as it is, so that no power cut can tear it.
+async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[Arc<dyn DiskFile>]) -> Result<(), LogError> {
+    let deployment = core.media.targets.deployment;
+    let anew = SealBlock { kind: info.kind, reason: SealReason::Recovered, segment: info.id, deployment, seal: end };
+    let anew = Bytes::from(anew.encode());
+    let is_ours = |block: &[u8]| {
+        let block = SealBlock::decode(block, end.end_offset);
+        block.is_ok_and(|block| (block.segment, block.deployment, block.seal) == (info.id, deployment, end))
+    };
+    let writes = files.iter().map(async |file| {
+        let found = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
+        let block = if is_ours(&found) { found } else { anew.clone() };
+        file.write_at(end.end_offset, vec![block], Durable::Yes).await
+    });
+    let written = try_join_all(writes).await;
+    written.map_err(|error| LogError::Unavailable(format!("a seal can not be written: {error}")))?;
+    Ok(())
 }
 
 /// Punches out one stripe on all shards that are there.
-async fn punch_stripe(media: &Media, info: &SegmentInfo, stripe: &DeadStripe) -> Result<Punched, LogError> {
-    let files = files(media, info).await?;
+async fn punch_stripe(files: &[Arc<dyn DiskFile>], stripe: &DeadStripe) -> Result<Punched, LogError> {
     let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
     let len = stripe.next_offset.saturating_sub(start);
     let let_go = join_all(files.iter().map(|file| file.evict(start, len))).await;

@@ -332,20 +332,22 @@ impl Walk<'_> {
         Step::End { voided }
     }
 
-    /// A seal that lies after stripes of which at least a header is left.
+    /// A seal that lies after stripes of which at least a header is left; the longest, should there be several.
     async fn seal_beyond(&self, shape: &StripeShape) -> Option<Seal> {
         let mut offset = shape.next_offset();
         let mut stripe_index = shape.stripe_index + 1;
+        let mut longest = None;
         loop {
             let mut next = None;
             for head in self.shards.heads(self.core, offset).await {
                 match head {
-                    Head::Seal(seal) => return Some(seal),
+                    Head::Seal(seal) => longest = Some(seal),
                     Head::Chunk(header) if header.shape.stripe_index == stripe_index => next = Some(header),
                     _ => {}
                 }
             }
-            offset = next?.shape.next_offset();
+            let Some(header) = next else { return longest };
+            offset = header.shape.next_offset();
             stripe_index += 1;
         }
     }
@@ -371,7 +373,7 @@ impl Walk<'_> {
     async fn complete_last(&mut self, seal: Seal) {
         let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
         let all_sealed = self.shards.files.iter().flatten().all(|&len| len == sealed_len);
-        if all_sealed || seal.stripes == 0 || self.damage.is_some() {
+        if all_sealed || seal.stripes == 0 {
             return;
         }
         if self.last_shape.is_none() {
@@ -380,7 +382,8 @@ impl Walk<'_> {
             self.at = Seal { stripes: 0, end_offset, min_seq: Seq::ZERO, max_seq: Seq::ZERO, written_bytes: 0 };
             self.walk_sealed(seal).await;
         }
-        let Some(shape) = self.last_shape.clone() else { return };
+        let is_last = |shape: &StripeShape| shape.stripe_index + 1 == seal.stripes;
+        let Some(shape) = self.last_shape.clone().filter(is_last) else { return };
         let heads = self.shards.heads(self.core, shape.stripe_offset).await;
         let out_of_sight = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
         let headers = heads.into_iter().map(|head| if let Head::Chunk(header) = head { Some(header) } else { None });

@@ -1,9 +1,10 @@
 //! Holes: what is dead of a segment of large objects goes, and nothing else does, whatever else is lost.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
-use gabion_segment::{Durability, KnownSegment, Log};
+use gabion_segment::{Durability, KnownSegment, Log, LogError};
 use gabion_types::Extent;
 
 use crate::book::Book;
@@ -72,18 +73,44 @@ fn holes_are_neither_damage_nor_an_end_though_power_and_index_are_lost() {
 }
 
 #[test]
-fn no_hole_is_punched_where_a_lost_shard_may_take_the_last_seal() {
-    let (mut world, book, extents) = written("2+1", Durability::Sync, 1);
+fn a_seal_is_durable_before_there_is_a_hole() {
+    for geometry in ["1+0", "1+2", "2+1"] {
+        for durability in [Durability::Sync, Durability::Relaxed] {
+            let (mut world, book, extents) = written(geometry, durability, 1);
+            life(async {
+                let (log, _) = world.start(&book).await;
+                let sealed = |known: KnownSegment| (known.id == extents[0].segment).then_some(known.sealed?);
+                let seal = book.known().into_iter().find_map(sealed).unwrap();
+                let last = extents.last().unwrap();
+                for shard in 0..world.disks.len() {
+                    world.rot(last, shard, seal.end_offset - last.stripe_offset + 9);
+                }
+                // Where it can not be written there are no holes.
+                world.disks[0].fail_writes(1, ErrorKind::Other);
+                let live: BTreeSet<u64> = [extents[2].stripe_offset].into();
+                let dead = log.dead_stripes(extents[0].segment, &live).await.unwrap().unwrap();
+                let refused = log.punch(extents[0].segment, &dead).await;
+                assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
+                check_live(&log, &extents, &[0, 1, 2, 3, 4, 5]).await;
+                assert_eq!(punch_all_but(&log, &extents, &[2]).await, Some(4));
+            });
+            world.crash(1);
+            life(async {
+                let (log, recovery) = world.start(&Arc::new(Book::default())).await;
+                assert_eq!(recovery.unreadable, [], "{geometry}, {durability:?}");
+                check_live(&log, &extents, &[2, 5]).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn holes_are_punched_while_targets_are_absent() {
+    let (mut world, book, extents) = written("1+2", Durability::Sync, 1);
+    world.absent = vec![2];
     life(async {
         let (log, _) = world.start(&book).await;
-        let sealed = |known: KnownSegment| (known.id == extents[0].segment).then_some(known.sealed?);
-        let seal = book.known().into_iter().find_map(sealed).unwrap();
-        let last = extents.last().unwrap();
-        let seal_offset = seal.end_offset - last.stripe_offset;
-        world.rot(last, 0, seal_offset + 9);
-        assert_eq!(punch_all_but(&log, &extents, &[2, 3]).await, Some(3), "two shards show it: one may be lost");
-        world.rot(last, 2, seal_offset + 9);
-        assert_eq!(punch_all_but(&log, &extents, &[2]).await, None, "one shard shows it");
-        check_live(&log, &extents, &[2, 3, 5]).await;
+        assert_eq!(punch_all_but(&log, &extents, &[2]).await, Some(4));
+        check_live(&log, &extents, &[2, 5]).await;
     });
 }
