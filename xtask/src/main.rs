@@ -45,6 +45,7 @@ cargo xtask COMMAND [ARGUMENTS]
                           Ceph's conformance suite, from a clone of it (docs/CONFORMANCE.md)
 
   bench first-figures     4 KiB and 16 MiB put and get at 1 and 64 clients on 4+2 and 1+0, as Markdown
+  bench plots             puts, gets and stats of 4 KiB over the number of clients, beside HTTP alone, drawn to docs/plots
   bench repair            a lost target rebuilt, everything scrubbed: rates, CPU time, what gets feel of it, beside plain reads and writes
   bench shares            what a server reaches of the limits of HTTP, log and files, measured in the same run, against its targets
   bench churn             a random tenth of a store that is 80 % full, overwritten again and again: what reaches the disk, as Markdown

@@ -14,9 +14,12 @@ const KEPT_MAX: usize = 10_000;
 /// Bytes that SHA-256 takes in at a time; HMAC pads its key to so many.
 const BLOCK_BYTES: usize = 64;
 
-/// Derived keys by access key: each for the latest day that it was used on. Only access keys that exist get here.
-#[derive(Default)]
-pub(super) struct SigningKeys(RwLock<HashMap<Box<str>, Kept>>);
+/// Keys derived for one region and service, by access key: each for the latest day that it was used on. Only access keys that exist get here.
+pub(super) struct SigningKeys {
+    region: Box<str>,
+    service: &'static str,
+    kept: RwLock<HashMap<Box<str>, Kept>>,
+}
 
 struct Kept {
     day: [u8; DAY_BYTES],
@@ -54,25 +57,22 @@ impl SigningKey {
 }
 
 impl SigningKeys {
+    pub(super) fn new(region: &str, service: &'static str) -> Self {
+        Self { region: region.into(), service, kept: RwLock::default() }
+    }
+
     /// The key for the day of a date, derived if it is not there; nothing when it is no date.
-    pub(super) fn get(
-        &self,
-        access_key: &str,
-        secret: &SecretKey,
-        date: &str,
-        region: &str,
-        service: &str,
-    ) -> Option<SigningKey> {
+    pub(super) fn get(&self, access_key: &str, secret: &SecretKey, date: &str) -> Option<SigningKey> {
         let day: [u8; DAY_BYTES] = date.as_bytes().get(..DAY_BYTES)?.try_into().ok()?;
-        if let Some(kept) = self.0.read().get(access_key)
+        if let Some(kept) = self.kept.read().get(access_key)
             && kept.day == day
             && kept.secret.is_same(secret)
         {
             return Some(kept.key.clone());
         }
         let date = AmzDate::parse(date).ok()?;
-        let key = SigningKey::new(s3s_sigv4::derive_signing_key(secret.expose(), &date, region, service));
-        let mut all = self.0.write();
+        let key = SigningKey::new(s3s_sigv4::derive_signing_key(secret.expose(), &date, &self.region, self.service));
+        let mut all = self.kept.write();
         // It is not verified yet that the request may name an older day: what is in use stays.
         if all.get(access_key).is_some_and(|kept| kept.day > day && kept.secret.is_same(secret)) {
             return Some(key);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_kept_key_is_the_derived_one() {
-        let keys = SigningKeys::default();
+        let keys = SigningKeys::new("r", "s3");
         let (one, other) = (SecretKey::new("one"), SecretKey::new("other"));
         for _ in 0..2 {
             for date in ["20260101T000000Z", "20260101T235959Z", "20260102T000000Z"] {
@@ -99,23 +99,23 @@ mod tests {
                     let parsed = AmzDate::parse(date).unwrap();
                     let derived = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, "r", "s3");
                     for _ in 0..2 {
-                        assert_eq!(*keys.get("AK", secret, date, "r", "s3").unwrap().bytes(), derived);
+                        assert_eq!(*keys.get("AK", secret, date).unwrap().bytes(), derived);
                     }
                 }
             }
         }
-        assert_eq!(keys.0.read().len(), 1);
-        assert!(keys.get("AK", &one, "2026", "r", "s3").is_none());
+        assert_eq!(keys.kept.read().len(), 1);
+        assert!(keys.get("AK", &one, "2026").is_none());
     }
 
     #[test]
     fn the_number_of_kept_keys_is_bounded() {
-        let keys = SigningKeys::default();
+        let keys = SigningKeys::new("r", "s3");
         let secret = SecretKey::new("one");
         for i in 0..=KEPT_MAX {
-            keys.get(&i.to_string(), &secret, "20260101T000000Z", "r", "s3").unwrap();
+            keys.get(&i.to_string(), &secret, "20260101T000000Z").unwrap();
         }
-        assert_eq!(keys.0.read().len(), 1);
+        assert_eq!(keys.kept.read().len(), 1);
     }
 
     #[test]

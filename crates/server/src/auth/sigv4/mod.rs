@@ -124,7 +124,7 @@ pub(crate) struct Verifier {
 
 impl Verifier {
     pub(crate) fn new(credentials: Arc<dyn CredentialStore>, clock: Arc<dyn Clock>, region: &str) -> Self {
-        Self { credentials, clock, region: region.into(), keys: SigningKeys::default() }
+        Self { credentials, clock, region: region.into(), keys: SigningKeys::new(region, SERVICE) }
     }
 
     /// Verifies a request of which `path` is the decoded path, and which is signed in its `Authorization` header; nothing when that is to be
@@ -216,7 +216,7 @@ impl Verifier {
 
     fn key(&self, access_key: &str, token: Option<&str>, date: &str) -> Option<(SigningKey, Arc<Identity>)> {
         let Credential { secret, identity } = self.credentials.find(access_key, token).ok()?;
-        Some((self.keys.get(access_key, &secret, date, &self.region, SERVICE)?, identity))
+        Some((self.keys.get(access_key, &secret, date)?, identity))
     }
 
     /// The signature of a request with this canonical text, if it is the one that was sent.
