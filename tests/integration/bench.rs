@@ -31,7 +31,7 @@ type Row<'a> = (&'a str, &'a [&'a str], &'a [(&'a str, &'a str, u64)]);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_load_runs_and_leaves_nothing_behind() {
     let server = Server::start(Setup::single()).await.unwrap();
-    let rows: [Row<'_>; 9] = [
+    let rows: [Row<'_>; 10] = [
         ("put", &["-n", "50", "--size", "100..20KiB", "--payload", "signed"], &[("", "put", 50)]),
         ("get", &["-n", "50", "--objects", "20", "--size", "0:1,4KiB:3,200KiB:1"], &[("", "get", 50)]),
         ("stat", &["-n", "50", "--objects", "20"], &[("", "stat", 50)]),
@@ -47,6 +47,7 @@ async fn every_load_runs_and_leaves_nothing_behind() {
             &["-n", "60"],
             &[("create", "put", 60), ("stat", "stat", 60), ("read", "get", 60), ("delete", "delete", 60)],
         ),
+        ("ior-easy", &["-n", "6"], &[("write", "put", 6), ("read", "get", 6)]),
         ("ior-hard", &["-n", "60"], &[("write", "put", 60), ("read", "get", 60)]),
         (
             "md-workbench",
@@ -107,6 +108,19 @@ async fn processes_share_the_work_and_add_up() {
     for (phase, operation) in [("create", "put"), ("stat", "stat"), ("read", "get"), ("delete", "delete")] {
         assert_eq!(figures(&hard, phase, operation)["operations"], 47, "{phase}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_are_dealt_to_all_endpoints() {
+    // Two servers that know nothing of each other tell which of them was asked.
+    let (one, other) = (Server::start(Setup::single()).await.unwrap(), Server::start(Setup::single()).await.unwrap());
+    one.client().create_bucket().bucket("gabion-bench").send().await.unwrap();
+    other.client().create_bucket().bucket("gabion-bench").send().await.unwrap();
+    let put = ["put", "-n", "40", "-c", "4", "--size", "1KiB", "--warmup", "0s", "--keep", "--endpoint"];
+    let report = one.bench(&[&put[..], &[&other.endpoint()]].concat()).await.unwrap();
+    assert_no_errors(&report);
+    let found = (objects(&one).await.unwrap(), objects(&other).await.unwrap());
+    assert!(found.0 > 0 && found.1 > 0 && found.0 + found.1 == 40, "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
