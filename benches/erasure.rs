@@ -61,9 +61,13 @@ fn code(criterion: &mut Criterion) {
             let have: Vec<(usize, &[u8])> = (m..).zip(present).collect();
             let mut want: Vec<(usize, &mut [u8])> =
                 copy.iter_mut().take(m).map(|shard| &mut **shard).enumerate().collect();
-            group.bench_function(BenchmarkId::new("reconstruct", len), |bencher| {
-                bencher.iter(|| codec.reconstruct(black_box(&have), black_box(&mut want)).expect("shards fit"));
-            });
+            for kernel in kernel::available() {
+                let codec = Codec::with_kernel(geometry, *kernel);
+                let id = BenchmarkId::new(format!("reconstruct {}", kernel.name()), len);
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| codec.reconstruct(black_box(&have), black_box(&mut want)).expect("shards fit"));
+                });
+            }
         }
         group.finish();
     }
@@ -97,23 +101,27 @@ fn checksums(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// MD5 of several bodies at once; throughput counts all of them.
+/// MD5 of several bodies at once; throughput counts all of them. How many lanes a kernel takes is for it to choose: no more than those streams need, but for
+/// one stream, which goes by itself.
 fn md5(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("md5");
-    for len in [4 * 1024, 256 * 1024] {
+    for len in [4 * 1024, 256 * 1024, 1024 * 1024] {
         for count in [1, 2, 4, 8, 16] {
             let bodies = Shards::new(count, len);
             let bodies = bodies.slices();
             group.throughput(Throughput::Bytes((count * len) as u64));
-            group.bench_function(BenchmarkId::new(format!("{count} streams"), len), |bencher| {
-                bencher.iter(|| {
-                    let mut md5s = vec![Md5::default(); count];
-                    let mut streams: Vec<_> =
-                        md5s.iter_mut().zip(black_box(&bodies)).map(|(md5, body)| (md5, *body)).collect();
-                    Md5::update_many(&mut streams);
-                    black_box(md5s);
+            for kernel in Md5::kernels() {
+                let id = BenchmarkId::new(format!("{} {count} streams", kernel.name()), len);
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| {
+                        let mut md5s = vec![Md5::default(); count];
+                        let mut streams: Vec<_> =
+                            md5s.iter_mut().zip(black_box(&bodies)).map(|(md5, body)| (md5, *body)).collect();
+                        Md5::update_many_with(*kernel, &mut streams);
+                        black_box(md5s);
+                    });
                 });
-            });
+            }
         }
     }
     group.finish();

@@ -1,7 +1,7 @@
 //! A request from its parsed head to its last byte, without sockets and disks: what the front, the store, the log and the index cost by themselves.
 //!
-//! One thread, a simulated disk, the index in memory; requests are signed once and sent again and again. `cargo bench -p gabion-benches --ignore-rust-version --bench requests`; under
-//! callgrind the same program tells where the instructions go (docs/BENCHMARKS.md).
+//! One thread, a simulated disk (of what a large body costs, its copies are a good part), the index in memory; requests are signed once and sent again and again.
+//! `cargo bench -p gabion-benches --ignore-rust-version --bench requests`; under `perf record` it shows where their time goes (docs/BENCHMARKS.md).
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "the tests use all of it")]
@@ -9,52 +9,128 @@
 mod harness;
 
 use bytes::Bytes;
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use harness::{Payload, S3, Sent, peer};
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gabion_server::s3::S3Service;
+use gabion_store::{ChecksumAlgorithm, EtagKind};
+use harness::{Call, Payload, S3, Sent, checksum, peer};
 use http::Request;
 use http_body_util::BodyExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
-/// Whether the operations that are asked for most go by s3s.
+/// Whether the operations that are asked for most go by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
 /// Keys of the listing, and of one page.
 const KEYS: usize = 1000;
+/// Bytes of a body that there are at a time, as behind a connection; and of a chunk, as SDKs send them.
+const PIECE_BYTES: usize = 64 << 10;
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
 
-/// Sends a request and takes in all of its answer.
-async fn answered(s3: &S3, request: &Request<Bytes>) -> usize {
-    let (parts, body) = request.clone().into_parts();
-    let response = s3.service.call(Request::from_parts(parts, Sent::new(body)), peer()).await;
-    assert!(response.status().is_success(), "{}", response.status());
-    response.into_body().collect().await.unwrap().to_bytes().len()
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn requests(criterion: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (s3, calls) = runtime.block_on(async {
-        let s3 = S3::with_bucket().await;
-        for key in 0..KEYS {
-            s3.put(&format!("/bkt/listed/{key:08}")).send(&s3).await.expect(200);
-        }
-        let object = || s3.put("/bkt/key").body(vec![7; 4096]);
-        object().send(&s3).await.expect(200);
-        let calls = [
-            ("stat", s3.head("/bkt/key")),
-            ("get 4 KiB", s3.get("/bkt/key")),
-            ("put 4 KiB", object()),
-            ("put 4 KiB unsigned", object().payload(Payload::Unsigned)),
-            ("delete", s3.delete("/bkt/none")),
-        ];
-        let calls = calls.map(|(name, call)| (name, call.build().map(Bytes::from)));
-        (s3, calls)
-    });
-    let mut group = criterion.benchmark_group("request");
-    for (name, request) in &calls {
-        group.bench_function(*name, |bencher| bencher.iter(|| runtime.block_on(answered(&s3, request))));
+fn built(call: Call) -> Request<Bytes> {
+    call.build().map(Bytes::from)
+}
+
+/// Sends a request and takes in all of its answer.
+async fn answered(service: &S3Service, request: &Request<Bytes>) -> usize {
+    let (parts, body) = request.clone().into_parts();
+    let body = Sent { piece_bytes: PIECE_BYTES, ..Sent::new(body) };
+    let response = service.call(Request::from_parts(parts, body), peer()).await;
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(status.is_success(), "{status}: {body:?}");
+    body.len()
+}
+
+/// Sends all of them at once.
+async fn all_answered(service: &S3Service, requests: &[Request<Bytes>]) {
+    let mut calls = JoinSet::new();
+    for request in requests {
+        let (service, request) = (service.clone(), request.clone());
+        calls.spawn(async move { answered(&service, &request).await });
     }
-    let page = s3.get("/bkt?list-type=2&prefix=listed/").build().map(Bytes::from);
-    group.throughput(Throughput::Elements(KEYS as u64));
-    group.bench_function("list 1000 keys", |bencher| bencher.iter(|| runtime.block_on(answered(&s3, &page))));
+    calls.join_all().await;
+}
+
+/// Each request on both ways: with its signature and its chunks taken by ours, and by s3s.
+fn requests(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let put = |key: &str, bytes| Call::new("PUT", &format!("/bkt/{key}")).body(vec![7; bytes]);
+    // A checksum that is taken in any case.
+    let trailer = ("x-amz-checksum-crc64nvme", checksum(ChecksumAlgorithm::Crc64Nvme, &[7; MIB]));
+    let signed_chunks = Payload::SignedChunks { chunk_bytes: PIECE_BYTES, trailer: None };
+    let unsigned_chunks = Payload::UnsignedChunks { chunk_bytes: PIECE_BYTES, trailer };
+    for (name, fast_path) in [("request", true), ("request by s3s", false)] {
+        let (s3, upload) = runtime.block_on(async {
+            let s3 = S3::with(|options| options.fast_path = fast_path).await;
+            s3.put("/bkt").send(&s3).await.expect(200);
+            for key in 0..KEYS {
+                put(&format!("listed/{key:08}"), 0).send(&s3).await.expect(200);
+            }
+            put("small", 4 * KIB).send(&s3).await.expect(200);
+            put("large", MIB).send(&s3).await.expect(200);
+            let upload = s3.post("/bkt/parts?uploads").send(&s3).await.expect(200).element("UploadId").unwrap();
+            (s3, upload)
+        });
+        let answer = |request: &Request<Bytes>| runtime.block_on(answered(&s3.service, request));
+        let mut group = criterion.benchmark_group(name);
+        for (name, call) in [
+            ("stat", s3.head("/bkt/small")),
+            ("get 4 KiB", s3.get("/bkt/small")),
+            ("get 1 MiB", s3.get("/bkt/large")),
+            ("put 4 KiB", put("small", 4 * KIB)),
+            ("put 4 KiB unsigned", put("small", 4 * KIB).payload(Payload::Unsigned)),
+            ("put 1 MiB", put("large", MIB)),
+            ("put 1 MiB unsigned", put("large", MIB).payload(Payload::Unsigned)),
+            ("put 1 MiB in signed chunks", put("large", MIB).payload(signed_chunks.clone())),
+            ("put 1 MiB in unsigned chunks", put("large", MIB).payload(unsigned_chunks.clone())),
+            ("put 16 MiB", put("larger", 16 * MIB)),
+            ("put 16 MiB unsigned", put("larger", 16 * MIB).payload(Payload::Unsigned)),
+            ("put part of 8 MiB", put(&format!("parts?partNumber=1&uploadId={upload}"), 8 * MIB)),
+        ] {
+            let request = built(call);
+            group.bench_function(name, |bencher| bencher.iter(|| answer(&request)));
+        }
+        // Of an object that is there; its put is not counted.
+        let (put, delete) = (built(put("gone", 4 * KIB)), built(s3.delete("/bkt/gone")));
+        group.bench_function("delete", |bencher| {
+            bencher.iter_batched(|| answer(&put), |_| answer(&delete), BatchSize::PerIteration);
+        });
+        let page = built(s3.get("/bkt?list-type=2&prefix=listed/"));
+        group.throughput(Throughput::Elements(KEYS as u64));
+        group.bench_function("list 1000 keys", |bencher| bencher.iter(|| answer(&page)));
+        group.finish();
+    }
+}
+
+/// Bodies that arrive at once, with an MD5 that can not wait for the log, and without any: the difference is what the store's MD5s cost, which are taken
+/// together. Throughput counts all bodies.
+fn bodies(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let mut group = criterion.benchmark_group("bodies at once");
+    for (name, etag) in [("with MD5", EtagKind::Md5), ("without", EtagKind::Crc64Nvme)] {
+        let s3 = runtime.block_on(S3::with_tags(etag));
+        for bytes in [4 * KIB, MIB] {
+            let put = |key| s3.put(&format!("/bkt/{key}")).body(vec![7; bytes]).payload(Payload::Unsigned);
+            let put = |key: usize| if etag == EtagKind::Md5 { put(key).md5() } else { put(key) };
+            for count in [1, 4, 16] {
+                let requests: Vec<_> = (0..count).map(put).map(built).collect();
+                group.throughput(Throughput::Bytes((count * bytes) as u64));
+                group.bench_function(BenchmarkId::new(format!("{count} {name}"), bytes), |bencher| {
+                    // As much is written at once as a few segments hold: more than is freed beside it.
+                    let free = || runtime.block_on(s3.store.free_dead_segments()).unwrap();
+                    let put = |_| runtime.block_on(all_answered(&s3.service, &requests));
+                    bencher.iter_batched(free, put, BatchSize::PerIteration);
+                });
+            }
+        }
+    }
     group.finish();
 }
 
-criterion_group!(benches, requests);
+criterion_group!(benches, requests, bodies);
 criterion_main!(benches);

@@ -28,9 +28,8 @@ type State = [u32; 4];
 const START: State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 /// Takes as many blocks into each of up to [`LANES_MAX`] states; all slices of blocks are of one length.
-trait Kernel: Send + Sync {
+pub trait Kernel: Send + Sync {
     /// Its instruction set.
-    #[cfg(test)]
     fn name(&self) -> &'static str;
 
     /// Streams that are best taken together.
@@ -93,7 +92,16 @@ impl Md5 {
         Self::update_many_with(available()[0], streams);
     }
 
-    fn update_many_with(kernel: &dyn Kernel, streams: &mut [(&mut Md5, &[u8])]) {
+    /// The kernels of this machine, fastest first, for benches.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn kernels() -> &'static [&'static dyn Kernel] {
+        available()
+    }
+
+    /// As [`Md5::update_many`], by a kernel of one's choice.
+    #[doc(hidden)]
+    pub fn update_many_with(kernel: &dyn Kernel, streams: &mut [(&mut Md5, &[u8])]) {
         for group in streams.chunks_mut(LANES_MAX) {
             let lanes = group.len();
             let mut states = [START; LANES_MAX];

@@ -20,7 +20,6 @@ pub(super) fn detect() -> Option<&'static dyn Kernel> {
 struct Avx2(());
 
 impl Kernel for Avx2 {
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         "avx2"
     }

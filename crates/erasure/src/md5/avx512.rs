@@ -25,7 +25,6 @@ pub(super) fn detect() -> Option<&'static dyn Kernel> {
 struct Avx512(());
 
 impl Kernel for Avx512 {
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         "avx512"
     }

@@ -26,7 +26,6 @@ pub(super) fn detect() -> Option<&'static dyn Kernel> {
 struct Neon(());
 
 impl Kernel for Neon {
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         "neon"
     }

@@ -10,7 +10,6 @@ pub(super) const KERNEL: &dyn Kernel = &Scalar;
 struct Scalar;
 
 impl Kernel for Scalar {
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         "scalar"
     }
