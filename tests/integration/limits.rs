@@ -1,15 +1,17 @@
 //! What an object costs, counted: inodes, bytes, syncs and reads (the bounds of the design, section 8).
 
+use std::fs;
+
 use gabion_tests::{Content, Server, Setup, bytes_of};
 
 const SYNCS: &str = "gabion_log_syncs_total";
 const WRITTEN_BYTES: [&str; 2] = ["gabion_log_stored_bytes_total", "gabion_log_prewritten_bytes_total"];
-const READS: &str = "gabion_log_reads_total";
 const UNCOPIED_BYTES: &str = "gabion_http_uncopied_bytes_total";
 
 const OBJECTS: u32 = 20_000;
 const OBJECT_BYTES: f64 = 4096.0;
 const ROUNDS_MAX: usize = 4;
+const GETS: u64 = 2000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
@@ -33,7 +35,7 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
             let per_object = |name| (after.sum(name) - before.sum(name)) / f64::from(OBJECTS);
             let written = WRITTEN_BYTES.map(per_object).iter().sum::<f64>();
             (syncs, bytes) = (per_object(SYNCS).min(syncs), written.min(bytes));
-            if bytes <= bound && syncs <= shards / 4.0 {
+            if bytes <= bound && syncs <= shards / 8.0 {
                 break;
             }
         }
@@ -41,24 +43,45 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
         let inodes = server.inodes().unwrap();
         println!("{geometry}: {inodes} inodes, {syncs:.3} syncs and {bytes:.0} bytes per object of 4096 bytes");
         assert!(inodes < 100, "{geometry}: {inodes} files and directories");
-        // A batch is one sync per shard: at 64 clients several objects share it.
-        assert!(syncs <= shards / 4.0, "{geometry}: {syncs} syncs per object");
+        // A batch is one sync per shard: at 64 clients eight objects and more share it.
+        assert!(syncs <= shards / 8.0, "{geometry}: {syncs} syncs per object");
         assert!(bytes <= bound, "{geometry}: {bytes} bytes per object, bound {bound}");
     }
 }
 
+/// The kernel counts what it is asked for. With the driver of threads every read of a file is one system call; with io_uring those that the page cache
+/// can not answer go by the ring, where nobody counts them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_read_is_one_read_of_one_target() {
-    let server = Server::start(Setup::six()).await.unwrap();
+    let server =
+        Server::start(Setup::six().flag("--driver", "threads").flag("--memory-warm-bytes", "0")).await.unwrap();
     let prepare = ["get", "--objects", "500", "--count", "1", "-c", "16", "--warmup", "0s", "--keep"];
     server.bench(&prepare).await.unwrap();
-    let before = server.metrics().await.unwrap();
-    let get = ["get", "--objects", "500", "--no-prepare", "--count", "2000", "-c", "16", "--warmup", "0s", "--keep"];
+    let before = Reads::of(&server);
+    let count = GETS.to_string();
+    let get = ["get", "--objects", "500", "--no-prepare", "--count", &count, "-c", "16", "--warmup", "0s", "--keep"];
     let report = server.bench(&get).await.unwrap();
     assert_eq!(report["results"][0]["error_count"], 0);
-    let after = server.metrics().await.unwrap();
-    let reads = after.sum(READS) - before.sum(READS);
-    assert!(reads <= 2000.0, "{reads} reads for 2000 objects");
+    let after = Reads::of(&server);
+    let (reads, bytes) = (after.calls - before.calls, after.bytes - before.bytes);
+    println!("{reads} reads and {bytes} bytes for {GETS} objects of 4096 bytes");
+    // The server may have a file or two to read for itself.
+    assert!((GETS..=GETS + GETS / 100).contains(&reads), "{reads} reads for {GETS} objects");
+    assert!(bytes <= (GETS + GETS / 100) * 4096, "{bytes} bytes read for {GETS} objects of 4096 bytes");
+}
+
+/// Reads that a process asked the kernel for, of files, sockets excluded.
+struct Reads {
+    calls: u64,
+    bytes: u64,
+}
+
+impl Reads {
+    fn of(server: &Server) -> Self {
+        let io = fs::read_to_string(format!("/proc/{}/io", server.pid().unwrap())).unwrap();
+        let field = |name| io.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap();
+        Self { calls: field("syscr:"), bytes: field("rchar:") }
+    }
 }
 
 /// What the page cache has of large objects is sent from there where file system and driver allow it, and it is what was put, in whole and in part.
@@ -66,14 +89,14 @@ async fn a_small_read_is_one_read_of_one_target() {
 async fn large_bodies_go_from_the_page_cache() {
     let server = Server::start(Setup::six()).await.unwrap();
     let expected = Content::new(7, 9_000_001).bytes();
-    // Connections that have put long bodies are hyper's, which copies.
-    let (writer, reader) = (server.client(), server.client());
-    writer.create_bucket().bucket("pages").send().await.unwrap();
-    writer.put_object().bucket("pages").key("key").body(expected.clone().into()).send().await.unwrap();
+    // One client, so mostly one connection: it lends pages after long bodies, too.
+    let client = server.client();
+    client.create_bucket().bucket("pages").send().await.unwrap();
+    client.put_object().bucket("pages").key("key").body(expected.clone().into()).send().await.unwrap();
     let uncopied = async || server.metrics().await.unwrap().sum(UNCOPIED_BYTES);
     for range in [None, None, Some((0, 9_000_000)), Some((700_000, 2_900_001)), Some((1, 8_999_999))] {
         let before = uncopied().await;
-        let get = reader.get_object().bucket("pages").key("key");
+        let get = client.get_object().bucket("pages").key("key");
         let got = get.set_range(range.map(|(first, last)| format!("bytes={first}-{last}"))).send().await.unwrap();
         let (first, last) = range.unwrap_or((0, 9_000_000));
         assert!(bytes_of(got).await.unwrap() == expected[first..=last], "{range:?}");

@@ -16,6 +16,7 @@ mod durability;
 mod faults;
 mod forgetful;
 mod full_disk;
+mod idle;
 mod kill_nine;
 mod limits;
 mod listings;

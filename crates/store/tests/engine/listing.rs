@@ -69,6 +69,49 @@ async fn a_delimited_listing_passes_a_crowd_in_one_step() {
     assert_eq!(list(&store, "", "", "crowd/0297", 1000).await, "crowd/0298 crowd/0299 z");
 }
 
+/// What it costs follows from the prefixes, not from the keys under them.
+#[tokio::test]
+async fn a_delimited_listing_scans_no_more_rows_where_folders_are_larger() {
+    const FOLDERS: u64 = 30;
+    let (ten, hundred) = (scanned_rows(FOLDERS, 10).await, scanned_rows(FOLDERS, 100).await);
+    println!("rows scanned for {FOLDERS} folders, in one page and in many: {ten:?} of 10 keys, {hundred:?} of 100");
+    for (keys, scanned) in [(10, ten), (100, hundred)] {
+        for (rows, pages) in scanned.into_iter().zip([1, FOLDERS.div_ceil(7)]) {
+            // After a seek 16 rows are asked for. A page begins in the folder that the one before ended with, and looks for one folder more.
+            let most = 16 * (FOLDERS + 2 * pages);
+            assert!((FOLDERS..=most).contains(&rows), "{rows} rows of folders of {keys} keys, at most {most}");
+        }
+    }
+}
+
+/// Rows that listings of `folders` folders with `keys` keys each scan, in one page and in pages of 7.
+async fn scanned_rows(folders: u64, keys: u64) -> [u64; 2] {
+    let world = World::new(4, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let names = (0..folders).flat_map(|folder| (0..keys).map(move |key| format!("{folder:04}/{key:04}")));
+    let names: Vec<String> = names.collect();
+    futures::future::join_all(names.iter().map(|name| put_one(&store, name))).await;
+    let expected: Vec<String> = (0..folders).map(|folder| format!("[{folder:04}/]")).collect();
+    let mut scanned = [0; 2];
+    for (scanned, max) in scanned.iter_mut().zip([1000, 7]) {
+        let before = world.index.scanned.count();
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = list(&store, "", "/", &after, max).await;
+            let (names, next) = page.split_once(" > ").unwrap_or((&page, ""));
+            found.extend(names.split(' ').map(str::to_owned));
+            if next.is_empty() {
+                break;
+            }
+            next.clone_into(&mut after);
+        }
+        *scanned = world.index.scanned.count() - before;
+        assert_eq!(found, expected);
+    }
+    scanned
+}
+
 async fn put_one(store: &Store, name: &str) {
     put(store, "bucket", name, &bytes(1, 1)).await;
 }

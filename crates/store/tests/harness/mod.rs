@@ -1,5 +1,6 @@
 //! A deployment on simulated disks that can crash, lose its index and come back.
 
+pub mod counted;
 pub mod truth;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -20,6 +21,8 @@ use gabion_store::{
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
 
+use counted::{CountedIndex, ScannedRows};
+
 /// Time does not pass by itself; it begins here.
 pub const START_MS: u64 = 1_750_000_000_000;
 
@@ -39,13 +42,15 @@ pub struct World {
 #[derive(Default)]
 pub struct SharedIndex {
     pub current: Mutex<MemoryIndex>,
+    /// Rows that the stores which opened it scanned.
+    pub scanned: ScannedRows,
 }
 
 struct Factory(Arc<SharedIndex>);
 
 impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        Ok(Arc::new(self.0.current.lock().clone()))
+        Ok(Arc::new(CountedIndex { inner: self.0.current.lock().clone(), scanned: self.0.scanned.clone() }))
     }
 
     fn destroy(&self) -> Result<(), IndexError> {
