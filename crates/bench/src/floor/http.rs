@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use super::{FloorArgs, Layer, Measurement, Subject, endpoint::Endpoint};
 use crate::stats::Stats;
 
-/// Read buffer of a connection, in bytes; as the server has it.
+/// Most bytes that hyper buffers of a connection, in each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Says to a process that it is the server.
