@@ -205,7 +205,7 @@ fn median(rounds: &[Figures]) -> Figures {
 /// What one object costs: counted, not timed.
 fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String> {
     let mut table = String::from(
-        "| objects | clients | geometry | syncs per object | bytes written per object | reads per get | files before and after |\n\
+        "| objects | clients | geometry | syncs per object | bytes written per object | pieces per get | files before and after |\n\
          | --- | ---: | --- | ---: | ---: | ---: | --- |\n",
     );
     for (size, count, clients) in [("4KiB", 20_000, 1), ("4KiB", 100_000, 64), ("16MiB", 64, 16)] {

@@ -76,7 +76,7 @@ impl Step {
                 let mut command = cargo("test")?;
                 test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)?;
                 // Each benchmark once, so that it still runs when it is wanted.
-                let benches = ["-p", "gabion-benches", "--bench", "erasure", "--bench", "requests"];
+                let benches = ["-p", "gabion-benches", "--bench", "erasure", "--bench", "requests", "--bench", "log"];
                 if arguments.is_empty() { one(cargo("test")?.args(benches), tally) } else { Ok(()) }
             }
             Step::Fuzz => {
