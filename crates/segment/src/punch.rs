@@ -111,8 +111,9 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
 /// Writes the seal to all shards that are to have holes, durably, whatever was there: what a sync that failed has left in the page cache looks like one. Where neither a seal
 /// nor an index tells the end, a hole looks like it: recovery would take the stripe for torn, and cut it off with all that is behind it.
 ///
-/// What stands there already is written once more as it is, so that no power cut can tear it.
-async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[Arc<dyn DiskFile>]) -> Result<(), LogError> {
+/// What stands there already is written once more as it is, so that no power cut can tear it. A shard without it may lack the last stripe, too, and will not look so any more: it
+/// is to be repaired.
+async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[ShardFile]) -> Result<(), LogError> {
     let deployment = core.media.targets.deployment;
     let anew = SealBlock { kind: info.kind, reason: SealReason::Recovered, segment: info.id, deployment, seal: end };
     let anew = Bytes::from(anew.encode());
@@ -120,9 +121,12 @@ async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[Arc<dyn DiskF
         let block = SealBlock::decode(block, end.end_offset);
         block.is_ok_and(|block| (block.segment, block.deployment, block.seal) == (info.id, deployment, end))
     };
-    let writes = files.iter().map(async |file| {
-        let found = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
-        let block = if is_ours(&found) { found } else { anew.clone() };
+    let writes = files.iter().map(async |(shard, file)| {
+        let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
+        if !is_ours(&block) {
+            core.media.ask_repair(info.id, *shard);
+            block = anew.clone();
+        }
         file.write_at(end.end_offset, vec![block], Durable::Yes).await
     });
     let written = try_join_all(writes).await;
@@ -131,25 +135,28 @@ async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[Arc<dyn DiskF
 }
 
 /// Punches out one stripe on all shards that are there.
-async fn punch_stripe(files: &[Arc<dyn DiskFile>], stripe: &DeadStripe) -> Result<Punched, LogError> {
+async fn punch_stripe(files: &[ShardFile], stripe: &DeadStripe) -> Result<Punched, LogError> {
     let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
     let len = stripe.next_offset.saturating_sub(start);
-    let let_go = join_all(files.iter().map(|file| file.evict(start, len))).await;
+    let let_go = join_all(files.iter().map(|(_, file)| file.evict(start, len))).await;
     // Where it is not known, somebody may have some.
     if !let_go.iter().all(|let_go| matches!(let_go, Ok(true))) {
         return Ok(Punched::Left);
     }
-    match try_join_all(files.iter().map(|file| file.punch(start, len))).await {
+    match try_join_all(files.iter().map(|(_, file)| file.punch(start, len))).await {
         Ok(_) => Ok(Punched::Done),
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Punched::Unsupported),
         Err(error) => Err(LogError::Unavailable(format!("a hole can not be punched: {error}"))),
     }
 }
 
+/// A shard and its file.
+type ShardFile = (usize, Arc<dyn DiskFile>);
+
 /// The files of the shards that are there. What is not has nothing to give back; if it comes back, it only takes more room than it must.
-async fn files(media: &Media, info: &SegmentInfo) -> Result<Vec<Arc<dyn DiskFile>>, LogError> {
+async fn files(media: &Media, info: &SegmentInfo) -> Result<Vec<ShardFile>, LogError> {
     let files = try_join_all((0..info.geometry.shards()).map(async |shard| match media.file(info, shard).await {
-        Ok(file) => Ok(Some(file)),
+        Ok(file) => Ok(Some((shard, file))),
         Err(ChunkError::Absent) => Ok(None),
         Err(error) => Err(LogError::Unavailable(format!("a shard can not be opened: {error}"))),
     }));

@@ -93,6 +93,9 @@ fn a_seal_is_durable_before_there_is_a_hole() {
                 assert!(matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
                 check_live(&log, &extents, &[0, 1, 2, 3, 4, 5]).await;
                 assert_eq!(punch_all_but(&log, &extents, &[2]).await, Some(4));
+                // Who lacked the seal may lack a stripe.
+                let wanted = log.status().repairs.iter().filter(|entry| entry.segment == extents[0].segment).count();
+                assert_eq!(wanted, world.disks.len());
             });
             world.crash(1);
             life(async {
