@@ -56,7 +56,7 @@ async fn all_answered(service: &S3Service, requests: &[Request<Bytes>]) {
     calls.join_all().await;
 }
 
-/// Each request on both ways: with its signature and its chunks taken by ours, and by s3s.
+/// Each request on both ways: its signature is verified by our own code, or by s3s.
 fn requests(criterion: &mut Criterion) {
     let runtime = runtime();
     let put = |key: &str, bytes| Call::new("PUT", &format!("/bkt/{key}")).body(vec![7; bytes]);
