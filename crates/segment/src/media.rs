@@ -16,10 +16,10 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::config::LogConfig;
 use crate::degraded::rebuild_memory;
-use crate::format::{ChunkHeader, FormatError};
+use crate::format::{ChunkHeader, FormatError, SealBlock, SealReason};
 use crate::metrics::LogMetrics;
 use crate::repair_queue::RepairQueue;
-use crate::segment_info::SegmentInfo;
+use crate::segment_info::{Seal, SegmentInfo};
 use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
 use crate::target::TargetSet;
@@ -119,6 +119,19 @@ impl Media {
     /// Drops what is remembered of one file.
     pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8, target: TargetId) {
         self.files.remove(&(segment, shard, target));
+    }
+
+    /// The block that ends a segment's shards.
+    pub(crate) fn seal_block(&self, info: &SegmentInfo, reason: SealReason, seal: Seal) -> Bytes {
+        let deployment = self.targets.deployment;
+        SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode().into()
+    }
+
+    /// The segment's seal, if that is what was read at `offset`.
+    pub(crate) fn seal_in(&self, info: &SegmentInfo, bytes: &[u8], offset: u64) -> Option<Seal> {
+        let block = SealBlock::decode(bytes, offset).ok()?;
+        let ours = block.segment == info.id && block.kind == info.kind && block.deployment == self.targets.deployment;
+        ours.then_some(block.seal)
     }
 
     /// Up to `len` unchecked bytes, fewer where the file ends.

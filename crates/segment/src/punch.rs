@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::future::{join_all, try_join_all};
 use gabion_platform::{DiskFile, Durable};
 use gabion_types::SegmentId;
@@ -15,7 +14,7 @@ use gabion_types::limits::CHUNK_ALIGN_BYTES;
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason, shard_header_bytes};
+use crate::format::{SEAL_BLOCK_BYTES, SealReason, shard_header_bytes};
 use crate::media::{ChunkError, Media};
 use crate::replay::any_shape;
 use crate::segment::{Life, Pin, Segment};
@@ -68,12 +67,15 @@ pub(crate) async fn punch(
     dead: &[DeadStripe],
 ) -> Result<Option<Vec<DeadStripe>>, LogError> {
     let (info, end) = punchable(&segment)?;
+    if dead.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
     if !segment.pin() {
         return Err(LogError::NotFound(info.id));
     }
     let _pin = Pin::new(vec![Arc::clone(&segment)]);
     let files = files(&core.media, &info).await?;
-    seal(core, &info, end, &files).await?;
+    seal(&core.media, &info, end, &files).await?;
     let mut left = Vec::new();
     for stripe in dead {
         match punch_stripe(&files, stripe).await? {
@@ -113,19 +115,12 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
 ///
 /// What stands there already is written once more as it is, so that no power cut can tear it. A shard without it may lack the last stripe, too, and will not look so any more: it
 /// is to be repaired.
-async fn seal(core: &Core, info: &SegmentInfo, end: Seal, files: &[ShardFile]) -> Result<(), LogError> {
-    let deployment = core.media.targets.deployment;
-    let anew = SealBlock { kind: info.kind, reason: SealReason::Recovered, segment: info.id, deployment, seal: end };
-    let anew = Bytes::from(anew.encode());
-    let is_ours = |block: &[u8]| {
-        let block = SealBlock::decode(block, end.end_offset);
-        block.is_ok_and(|block| (block.segment, block.deployment, block.seal) == (info.id, deployment, end))
-    };
+async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile]) -> Result<(), LogError> {
     let writes = files.iter().map(async |(shard, file)| {
         let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
-        if !is_ours(&block) {
-            core.media.ask_repair(info.id, *shard);
-            block = anew.clone();
+        if media.seal_in(info, &block, end.end_offset) != Some(end) {
+            media.ask_repair(info.id, *shard);
+            block = media.seal_block(info, SealReason::Recovered, end);
         }
         file.write_at(end.end_offset, vec![block], Durable::Yes).await
     });

@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::Durable;
 use gabion_types::SegmentId;
@@ -15,7 +14,7 @@ use super::open::{OpenSegment, Purpose};
 use crate::config::Durability;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
-use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
+use crate::format::{SEAL_BLOCK_BYTES, SealReason};
 use crate::segment::ShardFiles;
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::target::is_full;
@@ -346,8 +345,7 @@ impl Core {
             return;
         }
         let info = &files.info;
-        let deployment = self.media.targets.deployment;
-        let block = Bytes::from(SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode());
+        let block = self.media.seal_block(info, reason, seal);
         let outcomes = join_all(files.present().map(async |(shard, file)| {
             let trusted = !file.is_poisoned();
             let outcome = file.file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes).await;

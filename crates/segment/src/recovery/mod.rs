@@ -17,14 +17,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use gabion_platform::Durable;
 use gabion_types::{SegmentId, Seq, TargetId};
 
 use crate::core::{Core, Unseen};
 use crate::error::LogError;
-use crate::format::{SEAL_BLOCK_BYTES, SealBlock, SealReason};
+use crate::format::{SEAL_BLOCK_BYTES, SealReason};
 use crate::segment::{Life, Segment};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 use copies::{has_strays, place, read_headers};
@@ -305,8 +304,7 @@ async fn write_seals(
     reason: SealReason,
     shards: &[usize],
 ) -> Vec<(usize, io::Result<()>)> {
-    let deployment = core.media.targets.deployment;
-    let block = Bytes::from(SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal }.encode());
+    let block = core.media.seal_block(info, reason, seal);
     futures::future::join_all(shards.iter().map(async |&shard| {
         let outcome = async {
             let file = core.media.file(info, shard).await.map_err(io::Error::other)?;

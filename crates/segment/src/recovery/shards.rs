@@ -9,7 +9,7 @@ use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use super::copies::{Placed, Seen, newest, place, read_headers};
 use super::listing::Listing;
 use crate::core::Core;
-use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealBlock};
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES};
 use crate::media::{ChunkError, decode_header};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 
@@ -82,7 +82,7 @@ impl Shards {
             return Head::OutOfSight;
         }
         match core.media.raw(&self.info, shard, offset, CHUNK_ALIGN_BYTES).await {
-            Ok(bytes) => match self.seal_in(core, &bytes, offset) {
+            Ok(bytes) => match core.media.seal_in(&self.info, &bytes, offset) {
                 Some(seal) => Head::Seal(seal),
                 None => match decode_header(&self.info, offset, shard, &bytes) {
                     Ok(header) => Head::Chunk(Arc::new(header)),
@@ -111,17 +111,9 @@ impl Shards {
         let seals = join_all(self.files.iter().enumerate().map(async |(shard, len)| {
             let offset = (*len)?.checked_sub(SEAL_BLOCK_BYTES as u64)?;
             let bytes = core.media.raw(&self.info, shard, offset, SEAL_BLOCK_BYTES).await.ok()?;
-            self.seal_in(core, &bytes, offset)
+            core.media.seal_in(&self.info, &bytes, offset)
         }))
         .await;
         seals.into_iter().flatten().max_by_key(|seal| seal.end_offset)
-    }
-
-    fn seal_in(&self, core: &Core, bytes: &[u8], offset: u64) -> Option<Seal> {
-        let block = SealBlock::decode(bytes, offset).ok()?;
-        let ours = block.segment == self.info.id
-            && block.kind == self.info.kind
-            && block.deployment == core.media.targets.deployment;
-        ours.then_some(block.seal)
     }
 }

@@ -240,19 +240,23 @@ impl Walk<'_> {
         if let Some(seal) = self.seal_beyond(&shape).await {
             // Large stripes may be holes by now, and hold nothing that a replay needs; others are damaged beyond repair.
             if !are_enough && self.shards.info.kind == LaneKind::Small {
-                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+                self.note_lost(&shape);
             }
             return Ok(Step::Sealed(seal));
         }
         // What was relaxed may be torn though more was written behind it.
         if (are_enough || !self.shards.relaxed) && self.is_followed(&shape).await {
             if !are_enough {
-                self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
+                self.note_lost(&shape);
             }
             self.last = valid;
             return Ok(Step::Stripe(shape));
         }
         Ok(self.end_or_unclear(out_of_sight, true))
+    }
+
+    fn note_lost(&mut self, shape: &StripeShape) {
+        self.damage = Some(format!("too many chunks of stripe {} are lost", shape.stripe_index));
     }
 
     /// Whether anything lies behind a stripe. Stripes are written one after the other: then this one was acknowledged, unless writers do not wait for the drives; and what is

@@ -23,9 +23,7 @@ use super::sources::{Had, Sources};
 use crate::core::Core;
 use crate::degraded::{Failed, GatherError};
 use crate::error::LogError;
-use crate::format::{
-    ChunkHeader, SHARD_HEADER_BYTES_MAX, SealBlock, SealReason, ShardHeader, StripeShape, shard_header_bytes,
-};
+use crate::format::{ChunkHeader, SHARD_HEADER_BYTES_MAX, SealReason, ShardHeader, StripeShape, shard_header_bytes};
 use crate::media::{ChunkError, check_blocks, decode_header};
 use crate::segment::Segment;
 use crate::segment_info::{Seal, SegmentInfo};
@@ -107,14 +105,7 @@ impl Rebuild<'_> {
         if offset != self.seal.end_offset {
             return Err(LogError::corrupt(self.info.id, format!("its stripes end at {offset}, not where its seal is")));
         }
-        let block = SealBlock {
-            kind: self.info.kind,
-            reason: SealReason::Complete,
-            segment: self.info.id,
-            deployment: self.core.media.targets.deployment,
-            seal: self.seal,
-        };
-        let block = block.encode();
+        let block = self.core.media.seal_block(self.info, SealReason::Complete, self.seal);
         self.place(&mut output, self.seal.end_offset, block.len()).await?.copy_from_slice(&block);
         output.finish().await.map_err(|error| self.failed(error))?;
         Ok(built)
