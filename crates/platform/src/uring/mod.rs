@@ -5,7 +5,7 @@
 //! since, so that under load many reads share one system call, and hundreds can be in flight without a thread for each.
 //!
 //! What the page cache holds does not go by the ring: a short read is first tried without waiting (`RWF_NOWAIT`) by whoever asks. With 64 clients a get of
-//! 4 KiB takes a third less of the server's CPU time that way (docs/BENCHMARKS.md).
+//! 4 KiB takes a third less of the server's CPU time that way (docs/MEASUREMENTS.md).
 //!
 //! Writes go by threads as a rule. A sync blocks, so that a ring hands it, with the write before it, to a worker of the kernel: submitter, driver, worker, driver, submitter are
 //! twice as many turns as submitter, thread, submitter, and took a fifth more of the server's CPU time per 4 KiB put. Few are in flight at a time: a lane writes one stripe after the other, and the zeros ahead of them.

@@ -44,7 +44,7 @@ impl Default for HttpLimits {
             header_count_max: 100,
             // AWS takes 8 KiB of headers; presigned requests carry tokens and user metadata in several forms.
             header_bytes_max: 32 * 1024,
-            // With half of it large answers cost a fifth more (docs/BENCHMARKS.md, "What a body passes through").
+            // With half of it large answers cost a fifth more (docs/MEASUREMENTS.md, "What a body passes through").
             buffer_bytes_max: 512 * 1024,
             streams_max: 128,
             drain_timeout: Duration::from_secs(30),
