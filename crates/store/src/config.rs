@@ -117,7 +117,7 @@ impl FromStr for EtagKind {
 pub struct CompactionConfig {
     /// Most of a segment that may be live, from 0 to 1, so that it is compacted. More when space is short.
     pub live_ratio_max: f64,
-    /// Bytes per second that are moved at most, while space is not short; 0: no limit.
+    /// Bytes per second that are moved at most, while space is not short; 0: no limit. What is shorter than 16 KiB counts as that.
     pub bytes_per_s: u64,
     /// Time between two looks for segments to compact, in milliseconds; at least 1.
     pub interval_ms: u64,

@@ -273,7 +273,7 @@ settings! {
         "Segments of which at most this part is still needed are compacted: what is needed is written again elsewhere, the segment is deleted. \
          When space is short, fuller ones are compacted, too.";
     "compaction.bytes_per_s" => compaction_bytes_per_s: ByteCount = "64MiB",
-        "Bytes that compaction moves per second at most, as long as space is not short; 0: no limit.";
+        "Bytes that compaction moves per second at most, as long as space is not short; 0: no limit. An object of less than 16 KiB counts as that.";
     "compaction.interval" => compaction_interval: Span = "10s",
         "Time between two looks for segments to compact.";
     "compaction.punch_holes" => compaction_punch_holes: bool = "true",

@@ -60,6 +60,8 @@ const LIVE_RATIO_MAX_SHORT: f64 = 0.95;
 const REMOVALS_WAIT: Duration = Duration::from_secs(1);
 /// Bytes that are moved between two pauses.
 const PAUSE_EVERY_BYTES: u64 = 1 << 20;
+/// As how many bytes a row counts at least: what a small one costs is not its bytes but the way through index and log, as a put.
+const PACED_ROW_BYTES_MIN: u64 = 16 << 10;
 
 /// What compaction remembers between rounds.
 #[derive(Default)]

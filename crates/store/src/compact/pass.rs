@@ -13,7 +13,7 @@ use gabion_metadata::{
 use gabion_types::{BucketName, Extent, ObjectKey, UploadId, limits::INLINE_BYTES_MAX};
 use tokio::sync::Semaphore;
 
-use super::{PAUSE_EVERY_BYTES, Round, UNIT_BYTES, UNITS_PER_ROW_MIN, relocate::relocate};
+use super::{PACED_ROW_BYTES_MIN, PAUSE_EVERY_BYTES, Round, UNIT_BYTES, UNITS_PER_ROW_MIN, relocate::relocate};
 use crate::{StoreError, pages::Pages, snapshot::SNAPSHOT_ROW, tasks};
 
 /// Rows that one scan returns at most.
@@ -170,7 +170,7 @@ impl Moves<'_> {
         let held_bytes = found.size.min(INLINE_BYTES_MAX as u64);
         let units = held_bytes.div_ceil(UNIT_BYTES).max(UNITS_PER_ROW_MIN) as u32;
         let share = Arc::clone(self.budget).acquire_many_owned(units).await.expect("the semaphore is never closed");
-        self.unpaused_bytes += held_bytes + found.value.len() as u64;
+        self.unpaused_bytes += (held_bytes + found.value.len() as u64).max(PACED_ROW_BYTES_MIN);
         if self.unpaused_bytes >= PAUSE_EVERY_BYTES {
             self.round.pause(std::mem::take(&mut self.unpaused_bytes)).await;
         }

@@ -1,5 +1,7 @@
 //! Compaction: space comes back, every row stays what it was, whatever happens in between.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use gabion_metadata::{
     Table,
@@ -10,6 +12,7 @@ use gabion_store::{
     CompleteUpload, CompletedPart, CreateUpload, GetObject, ListParts, ObjectBody, Silent, Store, StoreError,
     UploadPart, UploadRef, WriteConditions,
 };
+use tokio::time::Instant;
 
 use crate::harness::{truth::check_counters, *};
 
@@ -339,6 +342,35 @@ async fn fill_up(store: &Store, size: usize) -> u64 {
             Err(StoreError::NoSpace) => return stored,
             Err(error) => panic!("{error:?}"),
         }
+    }
+}
+
+/// However few their bytes, moving them costs the processor what putting them costs: they count as 16 KiB.
+#[tokio::test(start_paused = true)]
+async fn small_objects_are_moved_no_faster_than_longer_ones() {
+    const OBJECTS: u64 = 600;
+    let mut config = config(1, 0);
+    config.compaction.interval_ms = 1000;
+    config.compaction.bytes_per_s = 1 << 20;
+    let mut world = World::new(22, config);
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for i in 0..OBJECTS {
+        put(&store, "bucket", &format!("{i}"), &bytes(i, 1000)).await;
+    }
+    store = world.restart(store).await;
+    for i in (0..OBJECTS).step_by(2) {
+        assert!(delete(&store, "bucket", &format!("{i}")).await);
+    }
+    let began = Instant::now();
+    while store.metrics().compaction_rows_moved.get() < OBJECTS / 2 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(began.elapsed() < Duration::from_secs(60), "they are moved");
+    }
+    // 64 of 16 KiB in a second.
+    assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+    for i in (1..OBJECTS).step_by(2) {
+        assert_eq!(get(&store, "bucket", &format!("{i}")).await.unwrap(), bytes(i, 1000));
     }
 }
 
