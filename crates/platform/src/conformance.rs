@@ -35,6 +35,7 @@ async fn names(disk: &Shared, dir: &str) -> Vec<String> {
 async fn all_laws(fresh: &dyn Fn() -> Shared) {
     what_is_written_is_read(fresh()).await;
     parts_are_written_back_to_back(fresh()).await;
+    what_a_thread_of_the_caller_writes_is_read(fresh()).await;
     reads_end_with_the_file(fresh()).await;
     gaps_read_as_zeros(fresh()).await;
     lengths_change(fresh()).await;
@@ -92,6 +93,20 @@ async fn parts_are_written_back_to_back(disk: Shared) {
         }
     }
     assert_eq!(file.read_at(1, 5 << 20).await.unwrap(), large.concat());
+}
+
+async fn what_a_thread_of_the_caller_writes_is_read(disk: Shared) {
+    let (disk, counters) = CountedDisk::new(disk);
+    let file = disk.create("f", 0).await.unwrap();
+    let bytes = pattern(1, 10_000);
+    let Some(write) = file.cached_write(77, vec![bytes.slice(..10), bytes.slice(10..)]) else { return };
+    assert_eq!((file.len().await.unwrap(), counters.counts().writes), (0, 0), "nothing is done before it is called");
+    write().unwrap();
+    assert_eq!(file.read_at(77, 20_000).await.unwrap(), bytes);
+    assert_eq!((counters.counts().writes, counters.counts().write_bytes, counters.counts().syncs), (1, 10_000, 0));
+    assert!(file.cached_write(u64::MAX, vec![bytes]).is_none());
+    assert!(file.cached_write(0, vec![pattern(1, 1 << 20)]).is_none(), "long ones have better ways");
+    file.sync().await.unwrap();
 }
 
 async fn reads_end_with_the_file(disk: Shared) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, Space};
+use crate::disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Space};
 
 /// Counts of one disk since it was wrapped. An operation counts when it begins; bytes read, what is written ahead and errors when it ends.
 #[derive(Debug, Default)]
@@ -173,6 +173,17 @@ impl DiskFile for CountedFile {
             add(&c.syncs, u64::from(durable == Durable::Yes));
         };
         count(&self.counters, self.inner.write_at(offset, parts, durable), begun, |_, ()| {})
+    }
+
+    fn cached_write(&self, offset: u64, parts: Vec<Bytes>) -> Option<CachedWrite> {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        let write = self.inner.cached_write(offset, parts)?;
+        let counters = Arc::clone(&self.counters);
+        Some(Box::new(move || {
+            add(&counters.writes, 1);
+            add(&counters.write_bytes, len);
+            write().inspect_err(|_| add(&counters.errors, 1))
+        }))
     }
 
     fn sync(&self) -> IoFuture<()> {

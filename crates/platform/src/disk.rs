@@ -21,6 +21,9 @@ use bytes::Bytes;
 /// What every disk operation returns: see the module's notes on when it begins and what dropping it means.
 pub type IoFuture<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'static>>;
 
+/// A write to the page cache that is still to be done, by a thread that may wait.
+pub type CachedWrite = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
 /// Most bytes that one [`DiskFile::read_at`] may ask for; its buffer is allocated up front.
 pub const READ_BYTES_MAX: usize = 1 << 30;
 
@@ -114,6 +117,12 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// Any: what the range holds is unknown, and if it was durable, so is every write since the last good sync.
     fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()>;
+
+    /// The same without a sync, for whoever has a thread that may wait ([`crate::CachedWriter`]): nothing is written before it is called. `None` where only
+    /// [`DiskFile::write_at`] can, or writes of other files should not wait for it: such a write may wait for a network.
+    fn cached_write(&self, _offset: u64, _parts: Vec<Bytes>) -> Option<CachedWrite> {
+        None
+    }
 
     /// Makes all writes that have resolved durable, with the file's length (`fdatasync`).
     ///

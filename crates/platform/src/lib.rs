@@ -11,6 +11,7 @@
 //!
 //! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
 
+mod cached_writer;
 mod clock;
 mod connection;
 mod counted;
@@ -33,10 +34,11 @@ mod uring;
 #[cfg(test)]
 mod conformance;
 
+pub use cached_writer::CachedWriter;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use connection::unpace_loopback;
 pub use counted::{CountedDisk, IoCounters, IoCounts};
-pub use disk::{DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Space};
+pub use disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, READ_BYTES_MAX, Space};
 pub use entropy::{Dice, Entropy, OsEntropy, SeededEntropy};
 pub use error::is_exhausted;
 pub use lock::StateLock;

@@ -263,6 +263,11 @@ impl HostFile {
         self.may_go_direct(parts) && (direct::is_long(parts) || self.is_in_place(parts, durable))
     }
 
+    /// Whether a write is no more than a copy to the page cache of this machine, for which one thread may do those of several files.
+    pub(crate) fn may_write_beside_others(&self, parts: &Parts) -> bool {
+        self.writes != Writes::Cached && !direct::is_long(parts)
+    }
+
     fn may_go_direct(&self, parts: &Parts) -> bool {
         self.writes != Writes::Cached && direct::is_aligned(parts) && !self.refuses_direct.load(Ordering::Relaxed)
     }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::{DiskFile, Durable, IoFuture, check_blocks, check_len, check_read, check_write, refused};
+use crate::disk::{
+    CachedWrite, DiskFile, Durable, IoFuture, check_blocks, check_len, check_read, check_write, refused,
+};
 use crate::host::HostFile;
 use crate::parts::Parts;
 
@@ -55,6 +57,13 @@ impl DiskFile for ThreadFile {
             return refused(error);
         }
         self.write(Parts::new(offset, parts), durable)
+    }
+
+    fn cached_write(&self, offset: u64, parts: Vec<Bytes>) -> Option<CachedWrite> {
+        check_write(offset, &parts).ok()?;
+        let parts = Parts::new(offset, parts);
+        let file = Arc::clone(&self.file);
+        file.may_write_beside_others(&parts).then(|| Box::new(move || file.write_at(parts, Durable::No)) as CachedWrite)
     }
 
     fn sync(&self) -> IoFuture<()> {

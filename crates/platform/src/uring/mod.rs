@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::disk::{DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::disk::{CachedWrite, DiskFile, Durable, IoFuture, check_read, check_write, refused};
 use crate::host::{HostFile, Writes};
 use crate::parts::Parts;
 use crate::threads::ThreadFile;
@@ -111,6 +111,10 @@ impl DiskFile for UringFile {
             }
             on_threads.write(parts, durable).await
         })
+    }
+
+    fn cached_write(&self, offset: u64, parts: Vec<Bytes>) -> Option<CachedWrite> {
+        self.on_threads.cached_write(offset, parts)
     }
 
     fn sync(&self) -> IoFuture<()> {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gabion_platform::Durable;
+use gabion_platform::{CachedWriter, Durable};
 use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 
@@ -15,13 +15,20 @@ use crate::config::Durability;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
 use crate::format::{SEAL_BLOCK_BYTES, SealReason};
-use crate::segment::ShardFiles;
+use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::target::is_full;
 use crate::together::together;
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
+
+/// Longest stripe that one thread writes to the page cache, in bytes on all shards: what takes much longer than to wake a thread is written side by side.
+const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
+/// Longest time that it may take. The page cache makes writers wait when drives are behind, and several at a time wait no longer than one.
+const IN_A_ROW_US_MAX: u64 = 20_000;
+/// Stripes that are written side by side after one that took longer.
+const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
 /// The writing end of a lane.
 pub(crate) struct Writer {
@@ -30,6 +37,9 @@ pub(crate) struct Writer {
     purpose: Purpose,
     open: Option<OpenSegment>,
     applies: mpsc::Sender<ApplyJob>,
+    cached_writer: CachedWriter,
+    /// Stripes that are to be written side by side before one is tried in a row again.
+    side_by_side: u32,
 }
 
 /// Whether a stripe can be written.
@@ -51,7 +61,8 @@ pub(crate) enum Written {
 
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, kind: LaneKind, purpose: Purpose, applies: mpsc::Sender<ApplyJob>) -> Self {
-        Self { core, kind, purpose, open: None, applies }
+        let cached_writer = CachedWriter::new();
+        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0 }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.
@@ -153,14 +164,21 @@ impl Writer {
             Durability::Relaxed => Durable::No,
         };
         let offset = stripe.shape.stripe_offset;
-        let outcomes = together(files.healthy().map(async |(shard, file)| {
-            let outcome = file.file.write_at(offset, stripe.chunks[shard].clone(), durable).await;
-            (shard, file, outcome)
-        }))
-        .await;
+        let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
+        let in_a_row = if durable == Durable::No { self.write_in_a_row(&shards, stripe).await } else { None };
+        let outcomes = match in_a_row {
+            Some(outcomes) => outcomes,
+            None => {
+                let write = |&(shard, file): &(usize, &ShardFile)| {
+                    file.file.write_at(offset, stripe.chunks[shard].clone(), durable)
+                };
+                together(shards.iter().map(write)).await
+            }
+        };
+        let core = &self.core;
         let mut written = 0;
         let mut only_space = true;
-        for (shard, file, outcome) in outcomes {
+        for ((shard, file), outcome) in shards.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
                     written += 1;
@@ -194,6 +212,31 @@ impl Writer {
         end.min_seq = min_seq(end.min_seq, stripe.shape.min_seq);
         end.max_seq = end.max_seq.max(stripe.shape.max_seq);
         Written::Durable
+    }
+
+    /// Writes the chunks of a short stripe to the page cache, one after the other by one thread; nothing if they are better written side by side.
+    async fn write_in_a_row(
+        &mut self,
+        shards: &[(usize, &ShardFile)],
+        stripe: &EncodedStripe,
+    ) -> Option<Vec<io::Result<()>>> {
+        if self.side_by_side > 0 {
+            self.side_by_side -= 1;
+            return None;
+        }
+        if shards.len() < 2 || stripe.shape.stored_bytes() as usize * shards.len() > IN_A_ROW_BYTES_MAX {
+            return None;
+        }
+        let offset = stripe.shape.stripe_offset;
+        let write = |&(shard, file): &(usize, &ShardFile)| file.file.cached_write(offset, stripe.chunks[shard].clone());
+        let writes = shards.iter().map(write).collect::<Option<Vec<_>>>()?;
+        let start_ns = self.core.media.clock.monotonic_ns();
+        let outcomes = self.cached_writer.write(writes).await;
+        if self.core.elapsed_us(start_ns) > IN_A_ROW_US_MAX {
+            self.side_by_side = SIDE_BY_SIDE_STRIPES;
+        }
+        // Whatever was written is written once more then, to the same place.
+        outcomes.ok()
     }
 
     /// Writes zeros ahead of what comes next, if stripes such as the last one, of so many `records` and of `stored_bytes` per shard, gain by it.

@@ -4,6 +4,7 @@
 
 mod book;
 mod bounds;
+mod cached;
 mod crash;
 mod degraded;
 mod faults;

@@ -1,0 +1,214 @@
+//! Short stripes with relaxed durability: one thread writes their chunks to the page cache, and who does what else.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use gabion_platform::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, ManualClock, SimDisk, Space};
+use gabion_segment::{Durability, Log, LogTarget, TargetState};
+use parking_lot::Mutex;
+
+use crate::book::Book;
+use crate::world::{World, append, life, pattern, put, read};
+
+/// What was asked of all disks of a world.
+struct Asked {
+    /// Chunks that one thread wrote: of which disk, which thread.
+    in_a_row: Mutex<Vec<(usize, ThreadId)>>,
+    /// Chunks that were not durable at once and were written otherwise.
+    side_by_side: AtomicU64,
+    /// The disk that takes nothing any more.
+    failed: Option<usize>,
+    clock: Arc<ManualClock>,
+    /// How long each of these writes takes.
+    write_ms: u64,
+}
+
+struct Cached {
+    disk: SimDisk,
+    number: usize,
+    asked: Arc<Asked>,
+}
+
+struct CachedFile {
+    file: Arc<dyn DiskFile>,
+    number: usize,
+    asked: Arc<Asked>,
+}
+
+impl Disk for Cached {
+    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
+        let (opened, number, asked) = (self.disk.create(path, preallocate_bytes), self.number, Arc::clone(&self.asked));
+        Box::pin(async move { Ok(Arc::new(CachedFile { file: opened.await?, number, asked }) as Arc<dyn DiskFile>) })
+    }
+
+    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+
+    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+
+    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
+        self.disk.read_file(path, max_bytes)
+    }
+
+    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
+        self.disk.write_file(path, bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &str) -> IoFuture<()> {
+        self.disk.unlink(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn space(&self) -> IoFuture<Space> {
+        self.disk.space()
+    }
+}
+
+impl DiskFile for CachedFile {
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
+        self.file.read_at(offset, len)
+    }
+
+    fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
+        self.asked.side_by_side.fetch_add(u64::from(durable == Durable::No), Ordering::Relaxed);
+        self.file.write_at(offset, parts, durable)
+    }
+
+    fn cached_write(&self, offset: u64, parts: Vec<Bytes>) -> Option<CachedWrite> {
+        let (asked, file, number) = (Arc::clone(&self.asked), Arc::clone(&self.file), self.number);
+        Some(Box::new(move || {
+            asked.in_a_row.lock().push((number, thread::current().id()));
+            asked.clock.advance(Duration::from_millis(asked.write_ms));
+            if asked.failed == Some(number) {
+                return Err(io::ErrorKind::Other.into());
+            }
+            block_on(file.write_at(offset, parts, Durable::No))
+        }))
+    }
+
+    fn sync(&self) -> IoFuture<()> {
+        self.file.sync()
+    }
+
+    fn len(&self) -> IoFuture<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> IoFuture<()> {
+        self.file.set_len(len)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.file.punch(offset, len)
+    }
+
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        self.file.prewrite(offset, len)
+    }
+}
+
+/// A log on such disks.
+async fn start(world: &mut World, asked: &Arc<Asked>) -> Log {
+    let disk = |number: usize| Cached { disk: world.disks[number].clone(), number, asked: Arc::clone(asked) };
+    let mut targets: Vec<LogTarget> = world.targets();
+    for (number, target) in targets.iter_mut().enumerate() {
+        target.disk = Some(Arc::new(disk(number)));
+    }
+    let env = world.env();
+    let (log, recovery) = Log::open(world.config.clone(), targets, vec![], env).await.unwrap();
+    let book = Arc::new(Book::default());
+    book.replay(&log, &recovery).await;
+    log.start(book as Arc<dyn gabion_segment::Applier>);
+    log
+}
+
+fn world(geometry: &str, durability: Durability) -> World {
+    let mut world = World::new(geometry, 1);
+    world.config.durability = durability;
+    world
+}
+
+fn asked(world: &World, failed: Option<usize>, write_ms: u64) -> Arc<Asked> {
+    let (in_a_row, side_by_side, clock) = (Mutex::default(), AtomicU64::new(0), Arc::clone(&world.clock));
+    Arc::new(Asked { in_a_row, side_by_side, failed, clock, write_ms })
+}
+
+#[test]
+fn one_thread_writes_short_stripes_that_need_not_be_durable() {
+    let mut world = world("4+2", Durability::Relaxed);
+    let asked = asked(&world, None, 0);
+    life(async {
+        let log = start(&mut world, &asked).await;
+        for name in 0..5 {
+            let committed = put(&log, name, 9000).await.unwrap();
+            assert_eq!(read(&log, &committed.extents[0], 0..9000).await.unwrap(), pattern(name, 9000));
+        }
+        let written = std::mem::take(&mut *asked.in_a_row.lock());
+        assert_eq!(written.len(), 5 * 6);
+        assert!(written.iter().all(|(_, thread)| *thread == written[0].1), "{written:?}");
+        assert_ne!(written[0].1, thread::current().id(), "nobody else may have to wait for a disk");
+        assert_eq!(asked.side_by_side.load(Ordering::Relaxed), 0);
+        // Threads of their own copy what is longer sooner.
+        let extent = append(&log, 7, 900_000).await.unwrap();
+        assert_eq!(read(&log, &extent, 0..900_000).await.unwrap(), pattern(7, 900_000));
+        assert_eq!((asked.in_a_row.lock().len(), asked.side_by_side.load(Ordering::Relaxed)), (0, 6));
+    });
+}
+
+#[test]
+fn what_must_be_durable_and_what_has_one_chunk_goes_by_its_target() {
+    for (geometry, durability) in [("4+2", Durability::Sync), ("1+0", Durability::Relaxed)] {
+        let mut world = world(geometry, durability);
+        let asked = asked(&world, None, 0);
+        life(async {
+            let log = start(&mut world, &asked).await;
+            put(&log, 1, 9000).await.unwrap();
+            assert_eq!(asked.in_a_row.lock().len(), 0, "{geometry} {durability:?}");
+        });
+    }
+}
+
+#[test]
+fn a_chunk_that_fails_takes_no_other_with_it() {
+    let mut world = world("2+2", Durability::Relaxed);
+    let asked = asked(&world, Some(1), 0);
+    life(async {
+        let log = start(&mut world, &asked).await;
+        let committed = put(&log, 1, 9000).await.unwrap();
+        let disks: Vec<usize> = asked.in_a_row.lock().iter().map(|(disk, _)| *disk).collect();
+        assert_eq!(disks.len(), 4, "all were tried: {disks:?}");
+        assert_eq!(read(&log, &committed.extents[0], 0..9000).await.unwrap(), pattern(1, 9000));
+        assert_eq!(log.metrics().chunk_failures.get(), 1);
+        let failed = |target: &gabion_segment::TargetStatus| target.state == TargetState::Failed;
+        assert_eq!(log.status().targets.iter().filter(|target| failed(target)).count(), 1);
+    });
+}
+
+#[test]
+fn drives_that_are_behind_are_written_side_by_side_for_a_while() {
+    let mut world = world("2+1", Durability::Relaxed);
+    let asked = asked(&world, None, 10);
+    life(async {
+        let log = start(&mut world, &asked).await;
+        for name in 0..260 {
+            put(&log, name, 100).await.unwrap();
+        }
+        // One that took 30 ms, 256 that nobody timed, and one that took 30 ms again.
+        assert_eq!((asked.in_a_row.lock().len(), asked.side_by_side.load(Ordering::Relaxed)), (2 * 3, 258 * 3));
+    });
+}
