@@ -37,6 +37,16 @@ pub use snapshot::SnapshotRow;
 pub use upload::UploadRow;
 pub use usage::UsageRow;
 
+/// Whether a rebuild from the log may come to the row `rebuilt` where there is the row `present`: the same, but for where an object's key was before. Of homes that are
+/// gone a rebuild knows nothing; and more than there is to know where a deletion was told on, which then comes after what it made room for.
+#[must_use]
+pub fn may_be_rebuilt_as(table: crate::Table, present: &[u8], rebuilt: &[u8]) -> bool {
+    let decoded = |row| ObjectRow::decode(row).map(|row| ObjectRow { former_homes: None, ..row });
+    present == rebuilt
+        || matches!(table, crate::Table::Object | crate::Table::Version)
+            && matches!((decoded(present), decoded(rebuilt)), (Ok(present), Ok(rebuilt)) if present == rebuilt)
+}
+
 /// Why bytes are no row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {

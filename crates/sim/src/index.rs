@@ -65,7 +65,7 @@ impl StateDir {
     }
 
     /// All rows but those that say how far the index got, and how the segments are.
-    pub(crate) fn rows(&self) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+    pub(crate) fn rows(&self) -> Vec<IndexRow> {
         let index = self.index();
         let tables = Table::ALL.into_iter().filter(|table| !matches!(table, Table::System | Table::Segment));
         let rows =
@@ -73,6 +73,9 @@ impl StateDir {
         rows.collect()
     }
 }
+
+/// A row with its table and key.
+pub(crate) type IndexRow = (Table, Vec<u8>, Vec<u8>);
 
 /// All rows of a table.
 pub(crate) fn all(index: &MemoryIndex, table: Table) -> gabion_metadata::Rows {

@@ -5,12 +5,14 @@ use std::{
     fmt,
 };
 
+use gabion_metadata::rows::may_be_rebuilt_as;
 use gabion_platform::Dice;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     atlas::Atlas,
     client::World,
+    index::IndexRow,
     life::{End, Life, Plan},
     machine::Machine,
     params::{Params, pick},
@@ -183,8 +185,8 @@ impl Run<'_> {
         drop(runtime);
         rebuilt.map_err(|error| format!("the index can not be rebuilt: {error}"))?;
         let after = self.machine.state_dir.rows();
-        if before != after {
-            return Err(format!("the index that was rebuilt differs: {}", difference(&before, &after)));
+        if let Some(difference) = difference(&before, &after) {
+            return Err(format!("the index that was rebuilt differs: {difference}"));
         }
         self.machine.restart();
         self.live(quiet).map(drop)
@@ -195,11 +197,17 @@ fn runtime() -> Result<Runtime, String> {
     Builder::new_current_thread().enable_time().start_paused(true).build().map_err(|error| error.to_string())
 }
 
-/// The first row that two indices do not share.
-fn difference<T: fmt::Debug + PartialEq>(before: &[T], after: &[T]) -> String {
-    let only_before = before.iter().find(|row| !after.contains(row));
-    let only_after = after.iter().find(|row| !before.contains(row));
-    format!("before {only_before:?}, after {only_after:?}")
+/// The first row that a rebuilt index has otherwise than the one before.
+fn difference(before: &[IndexRow], after: &[IndexRow]) -> Option<String> {
+    let is_same = |present: &IndexRow, rebuilt: &IndexRow| {
+        (present.0, &present.1) == (rebuilt.0, &rebuilt.1) && may_be_rebuilt_as(present.0, &present.2, &rebuilt.2)
+    };
+    if before.len() == after.len() && before.iter().zip(after).all(|(present, rebuilt)| is_same(present, rebuilt)) {
+        return None;
+    }
+    let only_before = before.iter().find(|present| !after.iter().any(|rebuilt| is_same(present, rebuilt)));
+    let only_after = after.iter().find(|rebuilt| !before.iter().any(|present| is_same(present, rebuilt)));
+    Some(format!("before {only_before:?}, after {only_after:?}"))
 }
 
 /// Keeps what panics say, for the report of the run on whose thread they are.

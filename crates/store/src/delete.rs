@@ -10,7 +10,7 @@ use crate::{
     DeleteObject, Deleted, EtagMatch, Store, StoreError, VersionId, WriteConditions,
     in_flight::Kept,
     locks::{Guards, Lockable, Mode},
-    mutation::{DeleteObjectMutation, DeleteVersionMutation, Mutation, PutMarkerMutation},
+    mutation::{DeleteObjectMutation, DeleteVersionMutation, Mutation, PutMarkerMutation, Taken},
     store::Inner,
     versions,
 };
@@ -81,15 +81,33 @@ impl Inner {
             (Some(version), _) => Box::pin(self.delete_version(bucket, request, version, kept)).await,
             (None, Some(kind)) => Box::pin(self.put_marker(bucket, request, kind, kept)).await,
             (None, None) => {
-                let existed = self.check_delete(bucket, request, self.object(bucket, &request.key)?.as_ref())?;
+                let (existed, taken) = self.current_to_delete(bucket, request)?;
                 let seq = if existed || self.is_uncertain() {
-                    Some(self.delete_null(bucket, request, kept).await?)
+                    Some(self.delete_null(bucket, request, taken, kept).await?)
                 } else {
                     None
                 };
                 Ok(Deleted { existed, version: None, is_marker: false, seq })
             }
         }
+    }
+
+    /// Whether there is a current object to be deleted, if it may be, and what goes with it.
+    fn current_to_delete(
+        &self,
+        bucket: &BucketName,
+        request: &DeleteObject,
+    ) -> Result<(bool, Option<Taken>), StoreError> {
+        let found = self.object(bucket, &request.key)?;
+        let existed = self.check_delete(bucket, request, found.as_ref())?;
+        Ok((existed, found.and_then(|row| self.taken_with(&row))))
+    }
+
+    /// What goes with an object that leaves its key; nothing when it is not all known: what came of a commit whose outcome is unknown may lie anywhere, and of segments that can not be read
+    /// the index may lack what is older.
+    pub(crate) fn taken_with(&self, row: &ObjectRow) -> Option<Taken> {
+        let is_known = !self.is_uncertain() && !self.apply.must_carry_all();
+        Taken::with(row, self.apply.snapshot_unknown()).filter(|_| is_known)
     }
 
     /// Whether there is what is to be deleted, if it may be.
@@ -121,10 +139,17 @@ impl Inner {
     }
 
     /// There is no `null` version any more.
-    async fn delete_null(&self, bucket: &BucketName, request: &DeleteObject, kept: Kept) -> Result<Seq, StoreError> {
+    async fn delete_null(
+        &self,
+        bucket: &BucketName,
+        request: &DeleteObject,
+        taken: Option<Taken>,
+        kept: Kept,
+    ) -> Result<Seq, StoreError> {
         let mutation = Mutation::DeleteObject(DeleteObjectMutation {
             bucket: bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),
+            taken,
         });
         Ok(self.commit_with(&mutation, Vec::new(), 0, kept).await?.seq)
     }
@@ -160,7 +185,7 @@ impl Inner {
         }
         let seq = match version {
             _ if !existed && (version == VersionId::ELSEWHERE || !self.is_uncertain()) => None,
-            VersionId::Null => Some(self.delete_null(bucket, request, kept).await?),
+            VersionId::Null => Some(self.delete_null(bucket, request, None, kept).await?),
             VersionId::Of(seq) => {
                 let mutation = Mutation::DeleteVersion(DeleteVersionMutation {
                     bucket: bucket.as_str().to_owned(),

@@ -17,15 +17,18 @@ use gabion_metadata::{
     rows::{LaneKind, SegmentState},
 };
 use gabion_segment::{AppliedRecord, LogError, RecordBody};
-use gabion_types::{BucketName, ObjectKey, SegmentId, Seq};
+use gabion_types::{BucketName, SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    StoreError, VersionId,
-    mutation::{CompleteUploadMutation, DeleteObjectMutation, EndUploadMutation, MovedRow, Mutation},
+    StoreError,
+    apply::Segment,
+    mutation::{
+        CompleteUploadMutation, DeleteObjectMutation, EndUploadMutation, MovedRow, Mutation, RenameObjectMutation,
+        Taken,
+    },
     store::Inner,
-    versions,
 };
 
 /// Segments whose deletion waits for their readers at a time; the rest is tried later.
@@ -216,10 +219,11 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
     if kind == LaneKind::Large || !(may_matter || inner.apply.must_carry_all()) {
         return Ok(Verdict::Free { carried });
     }
+    let snapshot = inner.apply.snapshot_without(segment)?;
     let mut stripes = inner.log.mutations(segment, 0).await?;
     while let Some(stripe) = stripes.next().await? {
         for record in &stripe.records {
-            match taken_away(inner, segment, record)? {
+            match taken_away(inner, segment, snapshot, record)? {
                 Needed::No => {}
                 Needed::Carry(mutation) => {
                     carried_bytes += mutation.len() as u64;
@@ -244,7 +248,13 @@ enum Needed {
     Here,
 }
 
-fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Result<Needed, StoreError> {
+/// `snapshot`: the commit of a snapshot of the index that may know rows which the segment took away.
+fn taken_away(
+    inner: &Inner,
+    segment: SegmentId,
+    snapshot: Option<Seq>,
+    record: &AppliedRecord,
+) -> Result<Needed, StoreError> {
     let bytes = match &record.body {
         // While the files of a segment are being removed, the log must say so. (Of those that may come back with a target the log
         // itself says it again before the record goes.)
@@ -262,11 +272,14 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
     let mutation =
         Mutation::decode(bytes).map_err(|error| StoreError::Corrupt(format!("segment {segment}: {error}")))?;
     Ok(match mutation {
-        Mutation::DeleteObject(deleted) => carry_deletion(inner, deleted, || bytes.clone())?,
+        Mutation::DeleteObject(deleted) if may_come_back(inner, segment, snapshot, deleted.taken.as_ref()) => {
+            Needed::Carry(bytes.clone())
+        }
         // What the object became, a newer mutation says; that it left its key is said by no other.
-        Mutation::RenameObject(renamed) => {
-            let left = DeleteObjectMutation { bucket: renamed.object.bucket, key: renamed.from };
-            carry_deletion(inner, left.clone(), || Mutation::DeleteObject(left).encode().into())?
+        Mutation::RenameObject(renamed) if may_come_back(inner, segment, snapshot, renamed.taken.as_ref()) => {
+            let RenameObjectMutation { from, object, taken } = *renamed;
+            let left = DeleteObjectMutation { bucket: object.bucket, key: from, taken };
+            Needed::Carry(Mutation::DeleteObject(left).encode().into())
         }
         Mutation::DeleteVersion(_) => Needed::Carry(bytes.clone()),
         Mutation::DeleteBucket(deleted) => {
@@ -291,6 +304,8 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
         },
         Mutation::CreateBucket(_)
         | Mutation::PutObject(_)
+        | Mutation::DeleteObject(_)
+        | Mutation::RenameObject(_)
         | Mutation::CreateUpload(_)
         | Mutation::PutMarker(_)
         | Mutation::PutPart(_)
@@ -299,16 +314,16 @@ fn taken_away(inner: &Inner, segment: SegmentId, record: &AppliedRecord) -> Resu
     })
 }
 
-/// A `null` version is newer than its deletion, and outlives older ones by itself.
-fn carry_deletion(
-    inner: &Inner,
-    deleted: DeleteObjectMutation,
-    encoded: impl FnOnce() -> Bytes,
-) -> Result<Needed, StoreError> {
-    let (bucket, key) = (name(&deleted.bucket)?, object_key(&deleted.key)?);
-    Ok(match versions::locate(&*inner.index.snapshot(), &bucket, &key, VersionId::Null)? {
-        Some(_) => Needed::No,
-        None => Needed::Carry(encoded()),
+/// Whether anything but `segment` may bring back what left a key. An object that has come under the key since makes no difference: its own deletion will
+/// know nothing of what is older.
+fn may_come_back(inner: &Inner, segment: SegmentId, snapshot: Option<Seq>, taken: Option<&Taken>) -> bool {
+    let Some(taken) = taken.filter(|_| !inner.apply.must_carry_all()) else { return true };
+    // It knows nothing of what came after it.
+    if snapshot.is_some_and(|snapshot| taken.made.is_none_or(|made| made <= snapshot)) {
+        return true;
+    }
+    inner.apply.with_segments(|segments| {
+        taken.homes.iter().any(|&home| home != segment && segments.get(home).is_some_and(Segment::stays))
     })
 }
 
@@ -320,8 +335,4 @@ fn carry_end(completed: CompleteUploadMutation) -> Needed {
 
 fn name(name: &str) -> Result<BucketName, StoreError> {
     BucketName::new(name).map_err(|error| StoreError::Corrupt(error.to_string()))
-}
-
-fn object_key(key: &str) -> Result<ObjectKey, StoreError> {
-    ObjectKey::new(key).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

@@ -209,6 +209,9 @@ pub(crate) struct RenameObjectMutation {
     /// The object under its new key. It says all about it: nothing older is needed to make its row.
     #[n(1)]
     pub object: PutObjectMutation,
+    /// What is taken away under the key that it had; nothing when that is not all known.
+    #[n(2)]
+    pub taken: Option<Taken>,
 }
 
 /// A delete marker becomes the newest version.
@@ -246,6 +249,38 @@ pub(crate) struct DeleteObjectMutation {
     pub bucket: String,
     #[n(1)]
     pub key: String,
+    /// What it takes away; nothing when that is not all known.
+    #[n(2)]
+    pub taken: Option<Taken>,
+}
+
+/// Where what a deletion takes away may come from again: without all of that, the deletion need not be carried (docs/adr/0004).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct Taken {
+    /// Segments of all records that would bring an object back under the key.
+    #[n(0)]
+    pub homes: Vec<SegmentId>,
+    /// The commit of the object, if the key was free just before it: a snapshot of the index of before then knows nothing of what is taken away. Nothing when it was not, or when
+    /// that is not known.
+    #[n(1)]
+    pub made: Option<Seq>,
+}
+
+impl Taken {
+    /// What is taken away with an object. Of objects that came up to `snapshot_unknown` it is not known whether a snapshot of the index has another one under their key.
+    pub(crate) fn with(row: &ObjectRow, snapshot_unknown: Option<Seq>) -> Option<Self> {
+        let mut homes = row.former_homes.clone()?;
+        // A bug on purpose, which the simulator must find (docs/TESTING.md).
+        if cfg!(feature = "planted-forgotten-homes") {
+            homes.clear();
+        }
+        let is_known = snapshot_unknown.is_none_or(|unknown| row.seq > unknown);
+        let made = (homes.is_empty() && is_known).then_some(row.seq);
+        if let Err(at) = homes.binary_search(&row.home.segment) {
+            homes.insert(at, row.home.segment);
+        }
+        Some(Self { homes, made })
+    }
 }
 
 /// An upload begins.
@@ -519,7 +554,11 @@ mod tests {
                 }],
                 kind: Some(VersionKind::Version),
             })),
-            Mutation::DeleteObject(DeleteObjectMutation { bucket: "bucket".into(), key: "k".into() }),
+            Mutation::DeleteObject(DeleteObjectMutation {
+                bucket: "bucket".into(),
+                key: "k".into(),
+                taken: Some(Taken { homes: vec![SegmentId::new(1, 2)], made: Some(Seq::from_u64(3)) }),
+            }),
             Mutation::CreateUpload(Box::new(CreateUploadMutation {
                 bucket: "bucket".into(),
                 key: "k".into(),
@@ -612,6 +651,7 @@ mod tests {
                     parts: vec![],
                     kind: None,
                 },
+                taken: Some(Taken { homes: vec![SegmentId::new(1, 2), SegmentId::new(1, 3)], made: None }),
             })),
         ]
     }

@@ -130,9 +130,10 @@ impl Inner {
             .client_token
             .as_ref()
             .map(|token| Box::new(Renamed { from: from.as_str().to_owned(), token: token.clone() }));
+        let taken = self.taken_with(&row);
         let object = PutObjectMutation::again(bucket, to, row.clone(), Data::Extents(extents.clone()), parts);
         let from = from.as_str().to_owned();
-        let mutation = Mutation::RenameObject(Box::new(RenameObjectMutation { from, object }));
+        let mutation = Mutation::RenameObject(Box::new(RenameObjectMutation { from, object, taken }));
         if !Mutation::fits(&mutation.encode()) {
             let message = "The object has too many parts to be renamed; copy them, and delete it.";
             return Err(StoreError::InvalidRequest(message.into()));

@@ -552,6 +552,11 @@ impl Inner {
         self.uncertain.load(Ordering::Acquire)
     }
 
+    /// The outcome of a commit is unknown: it may take effect at the next start.
+    pub(crate) fn note_uncertain(&self) {
+        self.uncertain.store(true, Ordering::Release);
+    }
+
     /// Commits a mutation that refers to no bytes: durable and applied when it resolves.
     pub(crate) async fn commit(&self, mutation: &Mutation) -> Result<Committed, StoreError> {
         self.commit_with(mutation, Vec::new(), 0, self.holds.hold().into()).await

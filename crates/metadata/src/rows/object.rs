@@ -1,6 +1,6 @@
 //! An object under a key: the current one, an older version, or a delete marker.
 
-use gabion_types::{ManifestId, Seq, UploadId};
+use gabion_types::{ManifestId, SegmentId, Seq, UploadId};
 use minicbor::{Decode, Encode};
 
 use super::{Attributes, Etag, Home, Layout, StoredChecksum, row};
@@ -42,6 +42,10 @@ pub struct ObjectRow {
     /// with the same `seq`, that of the later move counts.
     #[n(10)]
     pub moved: Option<Seq>,
+    /// Other segments than that of `home` in which there may be records that would bring back an object under this key: of those that it took the place of,
+    /// one after the other since the key was last free, and of itself before it was moved. Ascending; nothing when they are not all known.
+    #[n(11)]
+    pub former_homes: Option<Vec<SegmentId>>,
 }
 
 /// The parts of a completed multipart object.

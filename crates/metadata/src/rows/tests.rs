@@ -58,6 +58,7 @@ fn object() -> ObjectRow {
         home: home(),
         kind: Some(VersionKind::Version),
         moved: None,
+        former_homes: None,
     }
 }
 
@@ -171,12 +172,14 @@ fn round_trips<R: Row + PartialEq + std::fmt::Debug>(field_count: u64, row: R) {
 fn rows_round_trip() {
     round_trips(6, bucket());
     round_trips(6, BucketRow { moved: Some(Seq::from_u64(6)), ..bucket() });
-    round_trips(11, object());
-    round_trips(11, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
+    round_trips(12, object());
+    round_trips(12, ObjectRow { moved: Some(Seq::from_u64(u64::MAX)), ..object() });
+    round_trips(12, ObjectRow { former_homes: Some(Vec::new()), ..object() });
+    round_trips(12, ObjectRow { former_homes: Some(vec![SegmentId::from_u128(9); 8]), ..object() });
     let parts = PartsSummary { count: 2, manifest: ManifestId::from_u128(4), upload: Some(UploadId::from_u128(5)) };
-    round_trips(11, ObjectRow { parts: Some(parts), ..object() });
-    round_trips(11, ObjectRow { layout: Layout::Empty, parts: None, kind: None, ..object() });
-    round_trips(11, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
+    round_trips(12, ObjectRow { parts: Some(parts), ..object() });
+    round_trips(12, ObjectRow { layout: Layout::Empty, parts: None, kind: None, ..object() });
+    round_trips(12, ObjectRow { etag: Etag::Crc64 { crc64: u64::MAX, parts: 10_000 }, ..object() });
     round_trips(10, upload());
     round_trips(10, UploadRow { moved: Some(Seq::from_u64(7)), ..upload() });
     round_trips(10, part());
@@ -187,11 +190,11 @@ fn rows_round_trip() {
     round_trips(10, PartRow { counts: Some(counts), ..part() });
     round_trips(7, ManifestPart { sealed: Some(SealedPart { salt: Salt([1; 16]), start: 7 }), ..manifest_part() });
     let sealed = Attributes { encryption: Some(Box::new(encryption())), ..attributes() };
-    round_trips(11, ObjectRow { attributes: sealed.clone(), ..object() });
+    round_trips(12, ObjectRow { attributes: sealed.clone(), ..object() });
     round_trips(10, UploadRow { attributes: sealed, ..upload() });
     round_trips(4, config());
     round_trips(4, ConfigRow { moved: Some(Seq::from_u64(7)), ..config() });
-    round_trips(11, ObjectRow { kind: Some(VersionKind::NullMarker), ..object() });
+    round_trips(12, ObjectRow { kind: Some(VersionKind::NullMarker), ..object() });
     round_trips(1, ManifestPage { extents: extents() });
     round_trips(7, manifest_part());
     round_trips(7, ManifestPart { tag: PartTag::Crc64(1), ..manifest_part() });
@@ -242,6 +245,7 @@ fn a_small_object_has_a_small_row() {
         checksums: vec![StoredChecksum { algorithm: 2, kind: ChecksumKind::FullObject, value: vec![1; 8] }],
         parts: None,
         kind: None,
+        former_homes: Some(Vec::new()),
         ..object()
     };
     assert!(row.encode().len() <= 192, "{} bytes", row.encode().len());

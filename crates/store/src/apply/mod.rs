@@ -62,6 +62,8 @@ pub(crate) struct Apply {
     /// The segments that what can not be read may refer to, when it may be read again: all there were when that was noticed. They look dead and may not
     /// be. Nothing that is opened later is among them: no mutation refers to what was written after it.
     kept: OnceLock<HashSet<SegmentId>>,
+    /// See [`Apply::snapshot_unknown`].
+    snapshot_unknown: OnceLock<Seq>,
 }
 
 struct State {
@@ -162,6 +164,7 @@ impl Apply {
             work,
             has_unreadable: AtomicBool::new(false),
             kept: OnceLock::new(),
+            snapshot_unknown: OnceLock::new(),
         })
     }
 
@@ -187,6 +190,27 @@ impl Apply {
             // Noted once, at the start: what is opened later does not count.
             let _ = self.kept.set(there);
         }
+    }
+
+    /// The index was made of the log without its snapshot when this was the log's highest sequence. Noted once, at the start.
+    pub(crate) fn note_snapshot_unknown(&self, until: Seq) {
+        let _ = self.snapshot_unknown.set(until);
+    }
+
+    /// What a snapshot of the index in the log says of keys, these rows do not know whose commits go up to this.
+    pub(crate) fn snapshot_unknown(&self) -> Option<Seq> {
+        self.snapshot_unknown.get().copied()
+    }
+
+    /// The commit of the newest snapshot of the index, if deletions in `segment` may have taken away what it knows: rows that came later it does not know.
+    pub(crate) fn snapshot_without(&self, segment: SegmentId) -> Result<Option<Seq>, StoreError> {
+        let state = self.state.lock();
+        if state.segments.is_pending_without(segment) {
+            return Ok(Some(Seq::from_u64(u64::MAX)));
+        }
+        let row = snapshot_row(&*self.index.snapshot())?;
+        let row = row.filter(|row| !row.is_withdrawn() && !row.covered.contains(&segment));
+        Ok(row.map(|row| row.seq))
     }
 
     /// Segments that must stay as they are.

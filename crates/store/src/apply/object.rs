@@ -11,7 +11,7 @@ use gabion_metadata::{
     keys::{self, Counted, VersionKey},
     rows::{Attributes, Etag, Home, Layout, ManifestPart, ObjectRow, PartsSummary, Row, Salt, SealedPart, VersionKind},
 };
-use gabion_types::{BucketName, ManifestId, ObjectKey, Seq};
+use gabion_types::{BucketName, ManifestId, ObjectKey, SegmentId, Seq};
 
 use super::{At, Overlay, Version, overlay::Count};
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
-    let Some(room) = place.make_room(overlay, at.version(), m.kind)? else { return Ok(()) };
+    let Some(mut room) = place.make_room(overlay, at.version(), m.kind)? else { return place.note(overlay, at) };
     let extents = m.data.extents(at.extents);
     overlay.count_extents(&extents, Count::Up);
     let manifest = manifest_of(at.seq);
@@ -41,6 +41,7 @@ pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutObjectMutation) 
         home: at.home,
         kind: m.kind,
         moved: at.moved,
+        former_homes: room.former_homes.take(),
     };
     place.insert(overlay, room, &row)
 }
@@ -63,13 +64,14 @@ pub(super) fn put_marker(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutMarkerMut
         home: at.home,
         kind: Some(m.kind),
         moved: at.moved,
+        former_homes: None,
     };
     place.insert(overlay, room, &row)
 }
 
 /// An object gets another key. That it leaves the one that it had is as a deletion of this commit: an object that came there later stays.
 pub(super) fn rename(overlay: &mut Overlay<'_>, at: &At<'_>, m: RenameObjectMutation) -> Result<(), StoreError> {
-    let left = DeleteObjectMutation { bucket: m.object.bucket.clone(), key: m.from };
+    let left = DeleteObjectMutation { bucket: m.object.bucket.clone(), key: m.from, taken: None };
     put(overlay, at, m.object)?;
     delete(overlay, at, left)
 }
@@ -102,7 +104,24 @@ pub(super) struct Room {
     /// The current object that stays, or becomes an older version.
     current: Option<ObjectRow>,
     /// The commit of the current object that was taken away: all others are older.
-    pub(super) removed_current: Option<Seq>,
+    removed_current: Option<Seq>,
+    /// Where there may be older records of what comes here: see [`ObjectRow::former_homes`].
+    pub(super) former_homes: Option<Vec<SegmentId>>,
+}
+
+/// Segments of older records that a row names at most: of a key with more, deletions are told on as long as there is any older segment.
+const FORMER_HOMES_MAX: usize = 8;
+
+/// The same with one more. When they become too many, those that are gone are left out; nothing if they still are.
+fn with_home(overlay: &Overlay<'_>, mut homes: Vec<SegmentId>, home: SegmentId) -> Option<Vec<SegmentId>> {
+    if let Err(at) = homes.binary_search(&home) {
+        homes.insert(at, home);
+    }
+    if homes.len() > FORMER_HOMES_MAX {
+        // One is left in any case: that there is none would say that the key was free.
+        homes.retain(|&it| it == home || overlay.stays(it));
+    }
+    (homes.len() <= FORMER_HOMES_MAX).then_some(homes)
 }
 
 /// A key of a bucket, and where its rows are.
@@ -150,10 +169,12 @@ impl Place {
         let is_newer = |row: &ObjectRow| (row.seq, row.moved) >= version;
         match current {
             Some(row) if is_it(&row) && is_newer(&row) => Ok(None),
-            Some(row) if is_it(&row) => {
+            Some(mut row) if is_it(&row) => {
                 let removed_current = Some(row.seq);
+                let former_homes = row.former_homes.take().filter(|_| self.is_lone(kind));
+                let former_homes = former_homes.and_then(|homes| with_home(overlay, homes, row.home.segment));
                 self.remove(overlay, Table::Object, self.row_key.clone(), row)?;
-                Ok(Some(Room { current: None, removed_current }))
+                Ok(Some(Room { current: None, removed_current, former_homes }))
             }
             current => {
                 let of = if VersionKind::is_null(kind) { VersionKey::Null } else { VersionKey::Of(version.0) };
@@ -162,9 +183,28 @@ impl Place {
                     Some((key, row)) => self.remove(overlay, Table::Version, key, row)?,
                     None => {}
                 }
-                Ok(Some(Room { current, removed_current: None }))
+                let former_homes = (current.is_none() && self.is_lone(kind)).then(Vec::new);
+                Ok(Some(Room { current, removed_current: None, former_homes }))
             }
         }
+    }
+
+    /// Whether a row of this kind is the only one that the key may have.
+    fn is_lone(&self, kind: Option<VersionKind>) -> bool {
+        kind.is_none() && !self.is_versioned
+    }
+
+    /// Takes the segment of a record that comes to nothing into the current row: in another rebuild it might come to something.
+    pub(super) fn note(&self, overlay: &mut Overlay<'_>, at: &At<'_>) -> Result<(), StoreError> {
+        let Some(mut row) = overlay.get::<ObjectRow>(Table::Object, &self.row_key)? else { return Ok(()) };
+        let Some(homes) = row.former_homes.take() else { return Ok(()) };
+        let home = at.home.segment;
+        if row.home.segment == home || homes.binary_search(&home).is_ok() {
+            return Ok(());
+        }
+        row.former_homes = with_home(overlay, homes, home);
+        overlay.put(Table::Object, self.row_key.clone(), &row);
+        Ok(())
     }
 
     fn version(&self, overlay: &Overlay<'_>, version: VersionKey) -> Result<Option<(Vec<u8>, ObjectRow)>, StoreError> {
@@ -266,12 +306,6 @@ impl Place {
         let numbered = numbered.map(|(key, row)| Ok::<_, StoreError>((key, ObjectRow::decode(&row)?))).transpose()?;
         Ok(null.into_iter().chain(numbered).max_by_key(|(_, row)| row.seq))
     }
-}
-
-/// Whether the current object has this tag.
-pub(super) fn is_current(overlay: &Overlay<'_>, place: &Place, etag: &Etag) -> Result<bool, StoreError> {
-    let row = overlay.get::<ObjectRow>(Table::Object, &place.row_key)?;
-    Ok(row.is_some_and(|row| row.etag == *etag))
 }
 
 /// The manifest of what a commit made: the same in every replay.

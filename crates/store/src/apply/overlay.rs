@@ -232,6 +232,12 @@ impl<'a> Overlay<'a> {
         }
     }
 
+    /// Whether a segment is there and stays for now.
+    pub(crate) fn stays(&self, id: SegmentId) -> bool {
+        let segment = self.segments.get(&id).map_or_else(|| self.before.get(id), Option::as_ref);
+        segment.is_some_and(Segment::stays)
+    }
+
     /// A mutation of `segment` may bring a row into being.
     pub(crate) fn creates(&mut self, segment: SegmentId, seq: Seq) {
         if let Some(segment) = self.segment(segment) {

@@ -80,7 +80,7 @@ impl Segments {
             return true;
         }
         let creates = |segment: &Segment| segment.row.creates_min_seq.is_some_and(|min| min < seq);
-        self.iter().any(|(id, segment)| id != except && segment.row.state != SegmentState::Freeing && creates(segment))
+        self.iter().any(|(id, segment)| id != except && segment.stays() && creates(segment))
     }
 
     /// There is a new snapshot of the index, or none any more.
@@ -91,6 +91,11 @@ impl Segments {
     /// One is being written, or none any more.
     pub(crate) fn set_pending(&mut self, covered: Option<Covered>) {
         self.pending = covered;
+    }
+
+    /// Whether one is being written, or may or may not have been, that does not cover a segment.
+    pub(crate) fn is_pending_without(&self, segment: SegmentId) -> bool {
+        self.pending.as_ref().is_some_and(|covered| !covered.contains(&segment))
     }
 
     /// Whether one is being written, or may or may not have been.
@@ -126,6 +131,11 @@ impl Segments {
 }
 
 impl Segment {
+    /// Whether its records count: its files are not being removed.
+    pub(crate) fn stays(&self) -> bool {
+        self.row.state != SegmentState::Freeing
+    }
+
     /// A segment that a lane begins to write.
     pub(crate) fn opened(info: &SegmentInfo) -> Self {
         let row = SegmentRow {

@@ -14,7 +14,7 @@ use gabion_types::UploadId;
 
 use super::{
     At, Overlay, bucket,
-    object::{Place, Sealing, is_current, manifest_of, object_key},
+    object::{Place, Sealing, manifest_of, object_key},
     overlay::Count,
 };
 use crate::{
@@ -75,53 +75,52 @@ pub(super) fn put_part(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutPartMutatio
 
 pub(super) fn complete(overlay: &mut Overlay<'_>, at: &At<'_>, m: CompleteUploadMutation) -> Result<(), StoreError> {
     let place = Place::new(overlay, &m.bucket, &m.key)?;
-    let parts = named_parts(overlay, m.upload, &m.parts)?;
-    if parts.is_none() && is_current(overlay, &place, &m.etag)? {
-        // An earlier attempt, whose outcome nobody knew then, took effect after all: its object is this one.
-        return end(overlay, at, &m.bucket, &m.key, m.upload);
-    }
-    let Some(room) = place.make_room(overlay, at.version(), m.kind)? else {
+    let Some(parts) = named_parts(overlay, m.upload, &m.parts)? else {
+        // An earlier attempt, whose outcome nobody knew then, took effect after all, and its object is this one; or, in a rebuild, what took the object away comes later, and takes
+        // away what is older as well. (If the parts are lost with segments that can not be read, what the object took the place of is there again, as when a put is lost.)
+        place.note(overlay, at)?;
         return end(overlay, at, &m.bucket, &m.key, m.upload);
     };
-    if let Some(parts) = parts {
-        let manifest = manifest_of(at.seq);
-        let (mut extents, mut start) = (Vec::new(), 0);
-        let mut sealing = Sealing::of(&m.attributes);
-        for (&part_number, part) in &parts {
-            let row = ManifestPart {
-                part_number,
-                start,
-                size: part.size,
-                checksums: part.checksums.clone(),
-                tag: part.tag,
-                home: part.home,
-                sealed: sealing.part(part.salt, part.size),
-            };
-            start += part.size;
-            overlay.put(Table::Manifest, keys::manifest_part(manifest, part_number), &row);
-            count_part(overlay, part.counts.as_ref(), part.size, Count::Down);
-            // The object refers to record and extents of the part from now on, instead of the part's row.
-            extents.extend(overlay.take_layout(part.layout.clone())?);
-            overlay.delete(Table::Part, keys::part(m.upload, part_number));
-        }
-        let count = u32::try_from(parts.len()).expect("part numbers have 16 bits");
-        let row = ObjectRow {
-            seq: at.seq,
-            modified_ms: m.modified_ms,
-            size: start,
-            etag: m.etag,
-            layout: overlay.store_layout(manifest, extents),
-            attributes: m.attributes,
-            checksums: m.checksums,
-            parts: Some(PartsSummary { count, manifest, upload: Some(m.upload) }),
-            home: at.home,
-            kind: m.kind,
-            moved: at.moved,
+    let Some(mut room) = place.make_room(overlay, at.version(), m.kind)? else {
+        place.note(overlay, at)?;
+        return end(overlay, at, &m.bucket, &m.key, m.upload);
+    };
+    let manifest = manifest_of(at.seq);
+    let (mut extents, mut start) = (Vec::new(), 0);
+    let mut sealing = Sealing::of(&m.attributes);
+    for (&part_number, part) in &parts {
+        let row = ManifestPart {
+            part_number,
+            start,
+            size: part.size,
+            checksums: part.checksums.clone(),
+            tag: part.tag,
+            home: part.home,
+            sealed: sealing.part(part.salt, part.size),
         };
-        place.insert(overlay, room, &row)?;
-    } else {
-        place.promote(overlay, room.removed_current)?;
+        start += part.size;
+        overlay.put(Table::Manifest, keys::manifest_part(manifest, part_number), &row);
+        count_part(overlay, part.counts.as_ref(), part.size, Count::Down);
+        // The object refers to record and extents of the part from now on, instead of the part's row.
+        extents.extend(overlay.take_layout(part.layout.clone())?);
+        overlay.delete(Table::Part, keys::part(m.upload, part_number));
     }
+    let count = u32::try_from(parts.len()).expect("part numbers have 16 bits");
+    let row = ObjectRow {
+        seq: at.seq,
+        modified_ms: m.modified_ms,
+        size: start,
+        etag: m.etag,
+        layout: overlay.store_layout(manifest, extents),
+        attributes: m.attributes,
+        checksums: m.checksums,
+        parts: Some(PartsSummary { count, manifest, upload: Some(m.upload) }),
+        home: at.home,
+        kind: m.kind,
+        moved: at.moved,
+        former_homes: room.former_homes.take(),
+    };
+    place.insert(overlay, room, &row)?;
     end(overlay, at, &m.bucket, &m.key, m.upload)
 }
 

@@ -260,6 +260,9 @@ impl Moving<'_> {
         if let Err(error) = inner.log.commit_moved(record).await {
             // It may take effect at the next start: its parts must be there then.
             self.is_uncertain = !error.is_refusal();
+            if self.is_uncertain {
+                inner.note_uncertain();
+            }
             return Err(error.into());
         }
         Ok(Fate::Moved { bytes: self.bytes })

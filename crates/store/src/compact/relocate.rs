@@ -103,6 +103,7 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
             if !error.is_refusal() {
                 // It may take effect at the next start: what it refers to must be there then.
                 content.hold.leak();
+                inner.note_uncertain();
             }
             return Err(error.into());
         }

@@ -104,6 +104,7 @@ mod tests {
             home: Home { segment: SegmentId::from_u128(1), bytes: 100 },
             kind: None,
             moved: None,
+            former_homes: Some(Vec::new()),
         };
         row.encode().into()
     }

@@ -51,6 +51,9 @@ pub(super) async fn replay(
         })?;
         tasks::blocking(|| index.persist())?;
     }
+    if let Some(until) = done.snapshot_unknown {
+        apply.note_snapshot_unknown(until);
+    }
     if !done.unreadable.is_empty() {
         apply.note_unreadable(is_silent || log.reads_failed() || log.lacks_targets());
     }
@@ -61,8 +64,12 @@ pub(super) async fn replay(
 fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Result<State, StoreError> {
     let is_known = |id: &SegmentId| apply.with_segments(|segments| segments.get(*id).is_some());
     let mut state = before.clone();
-    state.deployment = Some(log.deployment());
     state.replaying = (!recovery.segments.is_empty()).then_some(recovery.max_seq);
+    if before.deployment.is_none() {
+        // It was not restored either.
+        state.snapshot_unknown = state.replaying;
+    }
+    state.deployment = Some(log.deployment());
     // Of a segment that is applied to its end nothing is missing here, though its bytes can not be read now.
     let is_applied = |id: &SegmentId| {
         apply.with_segments(|segments| {

@@ -21,6 +21,7 @@ pub(crate) const SCRUB_ROW: &str = "scrub";
 pub(crate) const REBALANCE_ROW: &str = "rebalance";
 const FORGOTTEN_ROW: &str = "forgotten";
 const RESTORING_ROW: &str = "restoring";
+const SNAPSHOT_UNKNOWN_ROW: &str = "snapshot-unknown";
 
 /// The rows of the table `System`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub(crate) struct State {
     pub unreadable: BTreeSet<SegmentId>,
     /// Freed segments that a target may still bring back and of which the index has no row, because it was rebuilt after they were freed.
     pub forgotten: BTreeSet<SegmentId>,
+    /// The index was made of the log without its snapshot when this was the log's highest sequence. What the snapshot has that is gone from the rest of the log since, rows of up to then do
+    /// not know.
+    pub snapshot_unknown: Option<Seq>,
 }
 
 impl State {
@@ -45,6 +49,7 @@ impl State {
         let (format, deployment, replayed) = (row(FORMAT_ROW)?, row(DEPLOYMENT_ROW)?, row(REPLAYED_ROW)?);
         let (unreadable, forgotten) = (row(UNREADABLE_ROW)?, row(FORGOTTEN_ROW)?);
         let (restoring, replaying) = (row(RESTORING_ROW)?, row(REPLAYING_ROW)?);
+        let snapshot_unknown = row(SNAPSHOT_UNKNOWN_ROW)?;
         let read = || {
             if restoring.is_some() {
                 return Err("it was being restored from its snapshot when the process ended");
@@ -67,6 +72,10 @@ impl State {
                 },
                 unreadable: segments(unreadable.as_deref()).ok_or("malformed row")?,
                 forgotten: segments(forgotten.as_deref()).ok_or("malformed row")?,
+                snapshot_unknown: match snapshot_unknown {
+                    Some(bytes) => Some(Seq::from_u64(number(&bytes).ok_or("malformed row")?)),
+                    None => None,
+                },
             })
         };
         Ok(read().map_err(str::to_owned))
@@ -105,6 +114,7 @@ impl State {
             (UNREADABLE_ROW, list(&self.unreadable)),
             (FORGOTTEN_ROW, list(&self.forgotten)),
             (RESTORING_ROW, None),
+            (SNAPSHOT_UNKNOWN_ROW, self.snapshot_unknown.map(|until| until.as_u64().to_be_bytes().to_vec())),
         ];
         let write = |(name, row)| match row {
             Some(row) => Write::Put(Table::System, keys::system(name), row),
@@ -123,7 +133,8 @@ impl State {
         let name = std::str::from_utf8(key).unwrap_or_default();
         match name {
             FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
-            DEPLOYMENT_ROW | SCRUB_ROW | REBALANCE_ROW => Ok(BTreeSet::new()),
+            // A snapshot of such an index knows what that one has.
+            DEPLOYMENT_ROW | SCRUB_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }
@@ -173,6 +184,7 @@ mod tests {
             replaying: Some(Seq::from_u64(8)),
             unreadable: [SegmentId::new(1, 2), SegmentId::new(1, 3)].into(),
             forgotten: [SegmentId::new(9, 9)].into(),
+            snapshot_unknown: Some(Seq::from_u64(6)),
         };
         let apply = Apply::load(Arc::new(index.clone()), Arc::new(Holds::default()), 1).unwrap();
         for state in [state, State { deployment: Some(DeploymentId::from_u128(3)), ..State::default() }] {
@@ -198,9 +210,13 @@ mod tests {
             .unwrap();
         assert_eq!(forget(&[1, 3, 7]), [SegmentId::new(9, 2)].into());
         assert_eq!(forget(&[2]), [].into());
-        for (row, bytes) in
-            [(FORMAT_ROW, vec![9; 8]), (UNREADABLE_ROW, vec![1; 17]), (REPLAYED_ROW, vec![1]), (REPLAYING_ROW, vec![1])]
-        {
+        for (row, bytes) in [
+            (FORMAT_ROW, vec![9; 8]),
+            (UNREADABLE_ROW, vec![1; 17]),
+            (REPLAYED_ROW, vec![1]),
+            (REPLAYING_ROW, vec![1]),
+            (SNAPSHOT_UNKNOWN_ROW, vec![1]),
+        ] {
             let before = index.get(Table::System, row.as_bytes()).unwrap();
             index.commit(&[], vec![Write::Put(Table::System, keys::system(row), bytes)]).unwrap();
             assert!(State::load(&index).unwrap().is_err(), "{row}");

@@ -13,6 +13,7 @@ mod concurrency;
 mod conditional;
 mod configs;
 mod copies;
+mod deletions;
 mod encryption;
 mod etags;
 mod format;

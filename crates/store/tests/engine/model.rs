@@ -39,7 +39,7 @@ enum Op {
     List { bucket: usize, prefix: usize, delimited: bool, max: usize },
     Restart,
     Crash { keep_commits: usize },
-    CrashAndLoseIndex,
+    CrashAndLoseIndex { restore: bool },
     Checkpoint,
     Snapshot,
     Free,
@@ -80,7 +80,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(bucket, prefix, delimited, max)| Op::List { bucket, prefix, delimited, max }),
         1 => Just(Op::Restart),
         2 => (0_usize..6).prop_map(|keep_commits| Op::Crash { keep_commits }),
-        1 => Just(Op::CrashAndLoseIndex),
+        1 => any::<bool>().prop_map(|restore| Op::CrashAndLoseIndex { restore }),
         1 => Just(Op::Checkpoint),
         2 => Just(Op::Snapshot),
         3 => Just(Op::Free),
@@ -323,10 +323,12 @@ impl Run {
                 self.store = self.world.crash_and_open(self.store, keep_commits).await;
                 self.check_all().await;
             }
-            Op::CrashAndLoseIndex => {
+            Op::CrashAndLoseIndex { restore } => {
                 self.world.crash(self.store, 0).await;
                 self.world.lose_index();
+                self.world.config.index_snapshot_restore = restore;
                 self.store = self.world.open().await;
+                self.world.config.index_snapshot_restore = true;
                 self.check_all().await;
             }
             Op::Checkpoint => self.store.checkpoint().await.unwrap(),
@@ -588,13 +590,13 @@ async fn run(seed: u64, geometry: (usize, usize), ops: Vec<Op>) {
     let (config, env) = (run.world.config.clone(), run.world.env());
     let report = Store::rebuild_index(config, targets, factory, env, std::sync::Arc::new(Silent)).await.unwrap();
     assert!(report.open.index_rebuilt.is_some());
-    assert_eq!(run.world.rows(), before);
+    run.world.check_rebuilt(&before);
     run.store = run.world.open().await;
     run.check_all().await;
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(cases()) })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(cases(48)) })]
 
     #[test]
     fn random_operations_agree_with_the_model(
@@ -607,7 +609,7 @@ proptest! {
     }
 }
 
-/// More on request: `GABION_MODEL_CASES`.
-fn cases() -> u32 {
-    std::env::var("GABION_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
+/// So many, or more on request: `GABION_MODEL_CASES`.
+pub fn cases(default: u32) -> u32 {
+    std::env::var("GABION_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }

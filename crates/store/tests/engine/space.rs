@@ -75,6 +75,113 @@ async fn a_deletion_outlives_its_segment_while_what_it_deleted_may_return() {
     assert_eq!(keys(&store, "bucket").await, ["stays"]);
 }
 
+/// An object that is gone, after `places` puts of it that each lie beside an object that stays. Its last put and its deletion lay in segments of their own, which went: how many
+/// mutations were carried for it, and which keys are there when the index is made anew of the log.
+async fn carried_and_rebuilt(seed: u64, places: usize) -> (u64, Vec<String>) {
+    let (mut world, mut store) = fresh(seed).await;
+    put(&store, "bucket", "stays", &bytes(1, 100_000)).await;
+    for number in 0..places {
+        put(&store, "bucket", "goes", &bytes(2, 100)).await;
+        store = world.restart(store).await;
+        put(&store, "bucket", &format!("stays {number}"), &bytes(1, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    put(&store, "bucket", "goes", &bytes(3, 100)).await;
+    put(&store, "bucket", "filler", &bytes(4, 100_000)).await;
+    store = world.restart(store).await;
+    delete(&store, "bucket", "goes").await;
+    for number in 0..4 {
+        put(&store, "bucket", "filler", &bytes(number, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    delete(&store, "bucket", "filler").await;
+    let mut carried = 0;
+    for _ in 0..2 {
+        store.free_dead_segments().await.unwrap();
+        carried += store.metrics().mutations_carried.get();
+        store = world.restart(store).await;
+    }
+    world.crash(store, 0).await;
+    world.lose_index();
+    let store = world.open().await;
+    (carried, keys(&store, "bucket").await)
+}
+
+#[tokio::test]
+async fn a_deletion_is_carried_for_what_it_deleted_and_for_nothing_else() {
+    // What it deleted is gone. Other objects that stay are older than it, too.
+    assert_eq!(carried_and_rebuilt(21, 0).await, (0, vec!["stays".to_owned()]));
+    // What that took the place of stays beside something else: in one segment, in several, and in more than a row names.
+    for places in [1, 3, 12] {
+        let (carried, rebuilt) = carried_and_rebuilt(22, places).await;
+        assert!(
+            carried > 0 && rebuilt.len() == 1 + places && !rebuilt.contains(&"goes".to_owned()),
+            "{carried} {rebuilt:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_is_carried_although_there_is_an_object_again() {
+    let (mut world, mut store) = fresh(23).await;
+    put(&store, "bucket", "stays", &bytes(1, 100_000)).await;
+    put(&store, "bucket", "goes", &bytes(2, 100)).await;
+    store = world.restart(store).await;
+    delete(&store, "bucket", "goes").await;
+    for number in 0..4 {
+        put(&store, "bucket", "filler", &bytes(number, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    // It comes again before its deletion's segment goes, and is deleted after it: its own deletion knows nothing of the first one's segment.
+    put(&store, "bucket", "goes", &bytes(3, 100)).await;
+    for number in 4..8 {
+        put(&store, "bucket", "filler", &bytes(number, 100_000)).await;
+    }
+    store.free_dead_segments().await.unwrap();
+    assert!(store.metrics().segments_freed.get() >= 1);
+    store = world.restart(store).await;
+    delete(&store, "bucket", "goes").await;
+    for number in 8..12 {
+        put(&store, "bucket", "filler", &bytes(number, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    delete(&store, "bucket", "filler").await;
+    store = world.restart(store).await;
+    store.free_dead_segments().await.unwrap();
+    world.crash(store, 0).await;
+    world.lose_index();
+    store = world.open().await;
+    assert_eq!(keys(&store, "bucket").await, ["stays"]);
+}
+
+#[tokio::test]
+async fn a_deletion_is_carried_while_a_segment_stays_that_the_object_was_moved_from() {
+    let (mut world, mut store) = fresh(24).await;
+    world.config.compaction.live_ratio_max = 1.0;
+    store = world.restart(store).await;
+    for number in 0..20 {
+        put(&store, "bucket", &format!("{number}"), &bytes(number, 3000)).await;
+    }
+    store = world.restart(store).await;
+    for number in 0..10 {
+        delete(&store, "bucket", &format!("{number}")).await;
+    }
+    store = world.restart(store).await;
+    let compacted = store.compact().await.unwrap();
+    assert!(compacted.rows_moved >= 10, "{compacted:?}");
+    for number in 10..19 {
+        delete(&store, "bucket", &format!("{number}")).await;
+    }
+    for _ in 0..3 {
+        store = world.restart(store).await;
+        store.free_dead_segments().await.unwrap();
+    }
+    world.crash(store, 0).await;
+    world.lose_index();
+    store = world.open().await;
+    assert_eq!(keys(&store, "bucket").await, ["19"]);
+}
+
 #[tokio::test]
 async fn a_deletion_goes_once_nothing_can_return() {
     let (mut world, mut store) = with_old_creator(3).await;

@@ -194,7 +194,7 @@ async fn a_lost_target_is_replaced_and_the_rebuilt_index_is_the_same() {
     world.lose_index();
     world.disks[0].offline(true);
     let store = world.open().await;
-    assert_eq!(world.rows(), rows);
+    world.check_rebuilt(&rows);
     check_objects(&store).await;
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use gabion_metadata::{
     Index, IndexError, MemoryIndex, ScanRange, Table, Write, keys as keys_of,
-    rows::{Row, SegmentRow},
+    rows::{Row, SegmentRow, may_be_rebuilt_as},
 };
 use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk, SimPower};
 use gabion_segment::{LogConfig, LogTarget};
@@ -190,6 +190,19 @@ impl World {
         let mut rows: Vec<_> = tables.flat_map(|table| self.rows_of(table)).collect();
         rows.extend(self.snapshot_row().map(|row| (Table::System, b"snapshot".to_vec(), row)));
         rows
+    }
+
+    /// The index that was made of the log is the one that there was.
+    #[track_caller]
+    pub fn check_rebuilt(&self, before: &[(Table, Vec<u8>, Vec<u8>)]) {
+        let rebuilt = self.rows();
+        let keys = |rows: &[(Table, Vec<u8>, Vec<u8>)]| -> Vec<_> {
+            rows.iter().map(|(table, key, _)| (*table, key.clone())).collect()
+        };
+        assert_eq!(keys(&rebuilt), keys(before));
+        for ((table, key, rebuilt), (_, _, before)) in rebuilt.iter().zip(before) {
+            assert!(may_be_rebuilt_as(*table, before, rebuilt), "{table:?} {key:?}: {before:?} became {rebuilt:?}");
+        }
     }
 
     /// The rows of segments.
