@@ -1,7 +1,8 @@
 //! The MD5s of small bodies, taken when the log closes the batch that they are in.
 //!
 //! Nobody needs the entity tag of a small object before its record is written. By then many have gathered, and sixteen MD5s cost little more than one
-//! (`crate::md5s` is for bodies that can not wait, or that say what their MD5 is to be). Whoever needs the first of them takes them all.
+//! (`crate::md5s` is for bodies that can not wait, or that say what their MD5 is to be). Whoever brings the sixteenth takes them all, beside the lane that
+//! closes batches one after the other; what is left then, whoever needs the first of it.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -22,7 +23,12 @@ pub(crate) struct LateMd5s {
 pub(crate) struct LateMd5 {
     pieces: Vec<Bytes>,
     digest: OnceLock<[u8; 16]>,
+    /// Those that somebody takes it with, once he has begun.
+    group: OnceLock<Group>,
 }
+
+/// MD5s that are taken together.
+type Group = Arc<[Weak<LateMd5>]>;
 
 impl LateMd5s {
     /// Whether the MD5 of a body of so many bytes may wait, on this machine.
@@ -30,40 +36,46 @@ impl LateMd5s {
         bytes <= BYTES_MAX && Md5::lanes() > 1
     }
 
-    /// The MD5 of `pieces`, one after the other.
+    /// The MD5 of `pieces`, one after the other. If that makes as many as can be taken together, they are.
     pub(crate) fn later(&self, pieces: Vec<Bytes>) -> Arc<LateMd5> {
-        let late = Arc::new(LateMd5 { pieces, digest: OnceLock::new() });
+        let late = Arc::new(LateMd5 { pieces, digest: OnceLock::new(), group: OnceLock::new() });
         let mut waiting = self.waiting.lock();
         if waiting.len() == waiting.capacity() {
             // Those whose record was refused are wanted by nobody.
             waiting.retain(|late| late.strong_count() > 0);
         }
         waiting.push(Arc::downgrade(&late));
+        let full = (waiting.len() >= Md5::lanes()).then(|| group(&mut waiting));
         drop(waiting);
+        full.iter().for_each(digest);
         late
     }
 
     /// Takes `wanted` now, and those that wait with it.
     pub(crate) fn take(&self, wanted: &LateMd5) -> [u8; 16] {
         while wanted.digest.get().is_none() {
-            let waiting: Vec<Weak<LateMd5>> = {
-                let mut waiting = self.waiting.lock();
-                let count = waiting.len().min(Md5::lanes());
-                waiting.drain(..count).collect()
-            };
-            if waiting.is_empty() {
-                // Somebody is taking it at this moment: there is nothing to wait with.
-                digest(&[wanted]);
-            }
-            let waiting: Vec<Arc<LateMd5>> = waiting.iter().filter_map(Weak::upgrade).collect();
-            digest(&waiting.iter().map(|late| &**late).collect::<Vec<_>>());
+            // Somebody may be taking it at this moment, and may have lost his core to others: nobody waits for him, nor takes one after the other of those that he has.
+            let begun = wanted.group.get().cloned();
+            digest(&begun.unwrap_or_else(|| group(&mut self.waiting.lock())));
         }
         *wanted.digest.get().expect("it was taken")
     }
 }
 
-/// Takes the MD5s of several bodies together.
-fn digest(bodies: &[&LateMd5]) {
+/// Takes off as many as can be taken together, oldest first.
+fn group(waiting: &mut Vec<Weak<LateMd5>>) -> Group {
+    let count = waiting.len().min(Md5::lanes());
+    let group: Group = waiting.drain(..count).collect();
+    for late in group.iter().filter_map(Weak::upgrade) {
+        // It was waiting: it has none.
+        let _ = late.group.set(Arc::clone(&group));
+    }
+    group
+}
+
+/// Takes the MD5s of a group, of those that somebody may want still.
+fn digest(group: &Group) {
+    let bodies: Vec<Arc<LateMd5>> = group.iter().filter_map(Weak::upgrade).collect();
     let mut md5s = vec![Md5::default(); bodies.len()];
     for piece in 0..bodies.iter().map(|body| body.pieces.len()).max().unwrap_or(0) {
         let pieces = bodies.iter().map(|body| body.pieces.get(piece).map_or(&[][..], |piece| piece));
@@ -85,22 +97,39 @@ mod tests {
         md5.finish()
     }
 
+    fn body(seed: usize) -> Vec<Bytes> {
+        (0..seed % 4).map(|piece| vec![seed as u8; seed * 37 % 5000 + piece].into()).collect()
+    }
+
+    fn are_taken(lates: &[Arc<LateMd5>]) -> Vec<bool> {
+        lates.iter().map(|late| late.digest.get().is_some()).collect()
+    }
+
+    #[test]
+    fn who_brings_the_last_of_a_group_takes_it() {
+        let all = LateMd5s::default();
+        let count = 2 * Md5::lanes() + 1;
+        let mut lates: Vec<Arc<LateMd5>> = Vec::new();
+        for seed in 0..count {
+            lates.push(all.later(body(seed)));
+            let taken = lates.len() / Md5::lanes() * Md5::lanes();
+            let expected: Vec<bool> = (0..lates.len()).map(|at| at < taken).collect();
+            assert_eq!(are_taken(&lates), expected);
+        }
+        for (seed, late) in lates.iter().enumerate() {
+            assert_eq!(all.take(late), now(&body(seed)));
+        }
+        assert!(all.waiting.lock().is_empty());
+    }
+
     #[test]
     fn the_first_that_is_needed_takes_those_that_wait() {
         let all = LateMd5s::default();
-        let body = |seed: usize| -> Vec<Bytes> {
-            (0..seed % 4).map(|piece| vec![seed as u8; seed * 37 % 5000 + piece].into()).collect()
-        };
-        let bodies: Vec<_> = (0..2 * Md5::lanes()).map(|seed| all.later(body(seed))).collect();
-        let unwanted = all.later(body(7));
-        drop(unwanted);
-        assert_eq!(all.take(&bodies[1]), now(&body(1)));
-        assert_eq!(all.waiting.lock().len(), Md5::lanes() + 1, "a vector of them was taken");
-        for (seed, late) in bodies.iter().enumerate() {
-            assert_eq!(all.take(late), now(&body(seed)));
-        }
-        // Nobody asked for the last one.
-        assert!(all.waiting.lock().iter().all(|late| late.upgrade().is_none()));
+        let lates: Vec<_> = (1..Md5::lanes()).map(|seed| all.later(body(seed))).collect();
+        let Some(first) = lates.first() else { return };
+        assert_eq!(all.take(first), now(&body(1)));
+        assert!(are_taken(&lates).into_iter().all(|taken| taken));
+        assert!(all.waiting.lock().is_empty());
     }
 
     #[test]
@@ -113,10 +142,16 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_has_begun_is_taken_once_more() {
+    fn what_somebody_else_has_begun_is_taken_once_more_and_together() {
         let all = LateMd5s::default();
-        let late = all.later(vec![Bytes::from_static(b"abc")]);
-        all.waiting.lock().clear();
-        assert_eq!(all.take(&late), now(&[Bytes::from_static(b"abc")]));
+        let lates: Vec<_> = (1..Md5::lanes()).map(|seed| all.later(body(seed))).collect();
+        let Some(first) = lates.first() else { return };
+        let begun = group(&mut all.waiting.lock());
+        assert_eq!(begun.len(), lates.len());
+        // He lost his core to others.
+        assert_eq!(all.take(first), now(&body(1)));
+        assert!(are_taken(&lates).into_iter().all(|taken| taken));
+        digest(&begun);
+        assert_eq!(all.take(first), now(&body(1)));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use gabion_metadata::rows::{Attributes, Etag};
+use gabion_metadata::{
+    Table, keys,
+    rows::{Attributes, Etag},
+};
 
 use crate::{
     ObjectBody, PutObject, PutResult, Store, StoreError,
@@ -48,7 +51,7 @@ impl Store {
                 && let Some(guards) = inner.locks.try_lock(&places(&request))
             {
                 inner.require_open()?;
-                inner.check_write(&request)?;
+                inner.check_locked(&request)?;
                 collected.kept.guards = guards;
                 return inner.store_object(&mut request, collected).await;
             }
@@ -68,6 +71,16 @@ impl Inner {
         Ok(())
     }
 
+    /// The same under the key's lock. What is applied to the index is applied batch after batch: the row that is replaced, if there is one, is looked for here, where
+    /// others look for theirs at the same time, and kept by the row cache until it is wanted.
+    fn check_locked(&self, request: &PutObject) -> Result<(), StoreError> {
+        self.check_write(request)?;
+        if !request.conditions.is_some() {
+            self.index.get(Table::Object, &keys::object(&request.bucket, &request.key))?;
+        }
+        Ok(())
+    }
+
     /// Stores an object of which somebody else holds the lock, or that is large, in a task of its own.
     async fn store_waiting(
         self: &Arc<Self>,
@@ -77,7 +90,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let work = async move {
             collected.kept.guards = inner.locks.lock(&places(&request)).await;
-            inner.check_write(&request)?;
+            inner.check_locked(&request)?;
             inner.store_object(&mut request, collected).await
         };
         self.run(work).await

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::Context;
 
-use super::{ACCESS_KEY, SECRET_KEY, shares::serve};
+use super::{
+    ACCESS_KEY, SECRET_KEY,
+    shares::{TOUCHED_MEMORY, serve},
+};
 use crate::process::run as run_command;
 
 /// Where tables and drawings go, below the top of the repository.
@@ -42,6 +45,7 @@ fn measure(program: &Path, place: &Path, seconds: u64, rounds: usize) -> anyhow:
         command
             .args(["bench", "floor", "--size", "4KiB", "--operation", "put,get,stat", "--endpoint", &endpoints])
             .args(["-c", &clients.to_string(), "--duration", &format!("{seconds}s"), "--rounds", &rounds.to_string()])
+            .args(["--touch-memory", TOUCHED_MEMORY])
             .arg("--json")
             .arg(&table)
             .env("GABION_ACCESS_KEY", ACCESS_KEY)

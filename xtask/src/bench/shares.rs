@@ -16,6 +16,8 @@ use crate::{process::output, summary::say};
 
 const GEOMETRY: &str = "4+2";
 const TARGETS: usize = 6;
+/// What a server and its files take of the page cache and of memory while it is measured, and more.
+pub(super) const TOUCHED_MEMORY: &str = "2GiB";
 /// What one lone put may take beyond HTTP and one sync, in microseconds.
 const LONE_PUT_US: f64 = 150.0;
 const KEYS_PER_S: f64 = 300_000.0;
@@ -224,6 +226,8 @@ impl Bench<'_> {
             &seconds,
             "--rounds",
             &rounds,
+            "--touch-memory",
+            TOUCHED_MEMORY,
         ])
     }
 

@@ -76,6 +76,11 @@ pub(crate) struct FloorArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
 
+    /// Memory to be touched and given back before each measurement. Virtual machines may get a page from their host when it is touched for the first time, at several
+    /// times the cost of filling it, and lose what they leave free: then what is measured is the host.
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
+    pub(super) touch_memory: u64,
+
     /// Objects that are read [default: 1000, at most 1 GiB].
     #[arg(long)]
     pub(super) objects: Option<u64>,

@@ -15,6 +15,7 @@ mod table;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use anyhow::{Context, anyhow};
+use gabion_platform::{sync_file_system, touch_memory};
 use gabion_segment::Durability;
 use tokio::signal::unix::SignalKind;
 
@@ -92,6 +93,15 @@ trait Subject {
     }
 }
 
+/// What others have left to be written, or to be found by the host, is not to be paid by who is measured next.
+fn settle(args: &FloorArgs) -> anyhow::Result<()> {
+    for target in &args.targets {
+        sync_file_system(target).with_context(|| format!("syncing the file system of {}", target.display()))?;
+    }
+    let bytes = usize::try_from(args.touch_memory).unwrap_or(usize::MAX);
+    touch_memory(bytes).with_context(|| format!("touching {bytes} bytes of memory"))
+}
+
 /// Measures all floors and endpoints, and prints the table.
 ///
 /// # Errors
@@ -152,6 +162,7 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
                     duration: args.duration,
                 };
                 let name = subject.name();
+                settle(args)?;
                 match subject.measure(measurement).with_context(|| format!("measuring {name}")) {
                     Ok(stats) => rounds[row * width + column].extend(stats),
                     Err(error) => {
