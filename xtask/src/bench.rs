@@ -276,6 +276,11 @@ impl Server {
         Self::open(program, place, geometry, targets, arguments)
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Starts on targets that there are.
     pub(crate) fn open(
         program: &Path,

@@ -70,16 +70,19 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<()> 
     let floors = place.join("floors");
     fs::create_dir_all(&floors)?;
     let bench = Bench { program, floors, extent };
-    let both = format!("sync={},relaxed={}", sync.endpoint, relaxed.endpoint);
-    let small = bench.floor("4KiB", "64", "put,get,stat", &both, extent.seconds)?;
+    let endpoints = format!("sync={},relaxed={}", sync.endpoint, relaxed.endpoint);
+    let pids = format!("{},{}", sync.pid(), relaxed.pid());
+    let both = (endpoints.as_str(), pids.as_str());
+    let small = bench.floor("4KiB", "64", "put,get,stat", both, extent.seconds)?;
     say(&figures(&small)?);
-    let lone = bench.floor("4KiB", "1", "put,get", &both, extent.seconds)?;
+    let lone = bench.floor("4KiB", "1", "put,get", both, extent.seconds)?;
     say(&figures(&lone)?);
     // One after the other: what the first wrote is gone before the second writes as much.
     let mut large = Vec::new();
     for (durability, server) in [("relaxed", &relaxed), ("sync", &sync)] {
         let endpoint = format!("{durability}={}", server.endpoint);
-        let table = bench.floor("16MiB", "16", "put,get", &endpoint, extent.large_seconds)?;
+        let pid = server.pid().to_string();
+        let table = bench.floor("16MiB", "16", "put,get", (&endpoint, &pid), extent.large_seconds)?;
         say(&figures(&table)?);
         large.push(table);
     }
@@ -145,8 +148,8 @@ fn worst_share<'a>(row: &'a Value, of: &[&str]) -> anyhow::Result<(&'a str, f64)
 
 fn figures(table: &Value) -> anyhow::Result<String> {
     let mut out = format!(
-        "\n{} bytes, {} clients, {}, {}, {} CPUs, {}:\n\n| operation | what | ops/s | MiB/s | p50 µs | p99 µs | errors | share of lowest floor |\n\
-         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        "\n{} bytes, {} clients, {}, {}, {} CPUs, {}:\n\n| operation | what | ops/s | MiB/s | p50 µs | p99 µs | errors | server CPU µs | share of lowest floor |\n\
+         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
         table["size_bytes"],
         table["concurrency"],
         table["geometry"].as_str().unwrap_or_default(),
@@ -156,12 +159,13 @@ fn figures(table: &Value) -> anyhow::Result<String> {
     );
     for row in table["rows"].as_array().context("the report has no rows")? {
         let share = row["share_of_lowest"].as_f64().map_or_else(String::new, |share| format!("{:.0} %", share * 100.0));
+        let cpu = row["server_cpu_us_per_op"].as_f64().map_or_else(String::new, |cpu_us| format!("{cpu_us:.1}"));
         let what = match (row["layer"].as_str().unwrap_or_default(), row["durability"].as_str()) {
             ("endpoint", Some(durability)) => format!("**server, {durability}**"),
             _ => row["subject"].as_str().unwrap_or_default().to_owned(),
         };
         out += &format!(
-            "| {} | {what} | {:.0} | {:.1} | {:.0} | {:.0} | {} | {share} |\n",
+            "| {} | {what} | {:.0} | {:.1} | {:.0} | {:.0} | {} | {cpu} | {share} |\n",
             row["operation"].as_str().unwrap_or_default(),
             number(&row["ops_per_s"])?,
             number(&row["bytes_per_s"])? / 1_048_576.0,
@@ -203,7 +207,7 @@ impl Bench<'_> {
         size: &str,
         clients: &str,
         operations: &str,
-        endpoints: &str,
+        (endpoints, pids): (&str, &str),
         seconds: u64,
     ) -> anyhow::Result<Value> {
         let (seconds, rounds) = (format!("{seconds}s"), self.extent.rounds.to_string());
@@ -228,6 +232,8 @@ impl Bench<'_> {
             &rounds,
             "--touch-memory",
             TOUCHED_MEMORY,
+            "--server-pid",
+            pids,
         ])
     }
 

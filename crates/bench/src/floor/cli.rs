@@ -36,6 +36,10 @@ pub(crate) struct FloorArgs {
     #[arg(long, value_name = "[relaxed=]URL,…", value_delimiter = ',')]
     pub(super) endpoint: Vec<String>,
 
+    /// Processes of the servers behind the endpoints, one for each in their order: the CPU time that a request takes there is shown.
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pub(super) server_pid: Vec<u32>,
+
     #[command(flatten)]
     pub(super) access: AccessArgs,
 
@@ -102,6 +106,13 @@ impl FloorArgs {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.size == 0 {
             return Err("--size must not be 0: an empty object has no floor below HTTP".to_owned());
+        }
+        if !self.server_pid.is_empty() && self.server_pid.len() != self.endpoint.len() {
+            return Err(format!(
+                "--server-pid: {} processes for {} endpoints; name one for each",
+                self.server_pid.len(),
+                self.endpoint.len()
+            ));
         }
         if let Some(missing) = self.targets.iter().find(|target| !target.is_dir()) {
             return Err(format!("--targets: {} is no directory; make it first", missing.display()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use gabion_segment::Durability;
 
-use super::{FloorArgs, Layer, Measurement, Subject};
+use super::{FloorArgs, Layer, Measurement, Round, Subject};
 use crate::{
     cli::Payload,
     clock::Stamp,
@@ -13,7 +13,6 @@ use crate::{
     driver::{clean_up, judge, limited, run_folder},
     factory::Factory,
     sizes::Sizes,
-    stats::Stats,
     threads::Threads,
     workload::{Action, End, Goal, Load, Phase, Share},
 };
@@ -30,6 +29,8 @@ pub(super) struct Endpoint {
     threads: usize,
     load: Arc<Load>,
     run: String,
+    /// The server's process, if it is known.
+    server_pids: Vec<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
 }
@@ -52,7 +53,7 @@ fn load(args: &FloorArgs, run: &str, verify: bool) -> Load {
 }
 
 impl Endpoint {
-    fn new(args: &FloorArgs, durability: Durability, url: &str) -> anyhow::Result<Self> {
+    fn new(args: &FloorArgs, durability: Durability, url: &str, server_pid: Option<u32>) -> anyhow::Result<Self> {
         let factory = Factory::new(&args.access, &[url.to_owned()], &args.bucket)?;
         let run = run_folder();
         let name = format!("{url} ({durability})");
@@ -64,6 +65,7 @@ impl Endpoint {
             threads,
             load: Arc::new(load(args, &run, false)),
             run,
+            server_pids: server_pid.into_iter().collect(),
             created: None,
         })
     }
@@ -72,20 +74,25 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the address is none.
-    pub(super) fn without_storage(args: &FloorArgs, url: &str) -> anyhow::Result<Self> {
+    pub(super) fn without_storage(args: &FloorArgs, url: &str, server_pid: u32) -> anyhow::Result<Self> {
         let mut args = args.clone();
         // It takes any signature; the client signs as it does elsewhere.
         args.access.access_key.get_or_insert_with(|| "floor".to_owned());
         args.access.secret_key.get_or_insert_with(|| "floor".to_owned());
-        Self::new(&args, Durability::Sync, url)
+        Self::new(&args, Durability::Sync, url, Some(server_pid))
     }
 
     /// Makes the bucket and writes the objects that are read.
     ///
     /// # Errors
     /// When the endpoint can not be reached or refuses.
-    pub(super) fn prepare(args: &FloorArgs, durability: Durability, url: &str) -> anyhow::Result<Self> {
-        let mut this = Self::new(args, durability, url)?;
+    pub(super) fn prepare(
+        args: &FloorArgs,
+        durability: Durability,
+        url: &str,
+        server_pid: Option<u32>,
+    ) -> anyhow::Result<Self> {
+        let mut this = Self::new(args, durability, url, server_pid)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut client = this.factory.client(0);
         let created = limited(&runtime, &this.factory, client.create_bucket())
@@ -107,7 +114,7 @@ impl Endpoint {
     }
 
     fn threads(&self) -> Threads<'_> {
-        Threads { factory: &self.factory, count: self.threads, server_pids: &[] }
+        Threads { factory: &self.factory, count: self.threads, server_pids: &self.server_pids }
     }
 }
 
@@ -120,7 +127,7 @@ impl Subject for Endpoint {
         Layer::Endpoint(self.durability)
     }
 
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
         let goal = match measurement.action {
             Action::Put => Goal::Write,
             action => Goal::Any(action),
@@ -130,7 +137,8 @@ impl Subject for Endpoint {
             Ok((start, End::At(start.plus(measurement.duration))))
         };
         let phase = Phase { name: "", goal, timed: true };
-        Ok(Some(self.threads().run(&self.load, phase, begin, &mut |_| {})?.stats))
+        let outcome = self.threads().run(&self.load, phase, begin, &mut |_| {})?;
+        Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu }))
     }
 
     fn clean_up(&mut self) -> anyhow::Result<()> {

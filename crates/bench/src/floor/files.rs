@@ -12,7 +12,7 @@ use gabion_segment::{Durability, LogConfig};
 use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
 use tokio::{runtime::Runtime, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Subject, goes_on, place::Place};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -141,7 +141,7 @@ impl Subject for FileFloor {
         Layer::Files(self.durability)
     }
 
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
         if measurement.action == Action::Stat {
             return Ok(None);
         }
@@ -173,7 +173,7 @@ impl Subject for FileFloor {
             while let Some(stats) = tasks.join_next().await {
                 sum.merge(&stats.context("a task of the floor panicked")??);
             }
-            Ok(Some(sum))
+            Ok(Some(sum.into()))
         })
     }
 }
@@ -310,7 +310,7 @@ impl Subject for DataSync {
         Layer::DataSync
     }
 
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
         if measurement.action != Action::Put {
             return Ok(None);
         }
@@ -327,6 +327,6 @@ impl Subject for DataSync {
         let lane = Lane { number: 0, pattern, durable: Durable::Yes, shard_bytes: 256 << 20, disks };
         let of_blocks = Measurement { size_bytes: HEADER_BYTES, ..measurement };
         let start = Stamp::now().plus(measurement.warmup);
-        self.runtime.block_on(lane.run(of_blocks, start)).map(Some)
+        Ok(Some(self.runtime.block_on(lane.run(of_blocks, start))?.into()))
     }
 }

@@ -14,8 +14,7 @@ use hyper::{Method, Request, Response, body::Bytes, body::Incoming, header, serv
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::{FloorArgs, Layer, Measurement, Subject, endpoint::Endpoint};
-use crate::stats::Stats;
+use super::{FloorArgs, Layer, Measurement, Round, Subject, endpoint::Endpoint};
 
 /// Most bytes that hyper buffers of a connection, in each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -51,7 +50,7 @@ impl HttpFloor {
         let client = BufReader::new(said)
             .read_line(&mut address)
             .context("listening to the HTTP server of the floor")
-            .and_then(|_| Endpoint::without_storage(args, &format!("http://{}", address.trim_end())));
+            .and_then(|_| Endpoint::without_storage(args, &format!("http://{}", address.trim_end()), server.id()));
         match client {
             Ok(client) => Ok(Self { client, server }),
             Err(error) => {
@@ -108,7 +107,7 @@ impl Subject for HttpFloor {
         Layer::Http
     }
 
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
         self.client.measure(measurement)
     }
 }

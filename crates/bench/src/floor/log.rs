@@ -13,7 +13,7 @@ use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Subject, goes_on, place::Place};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -109,7 +109,7 @@ impl Subject for LogFloor {
         Layer::Log(self.durability)
     }
 
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>> {
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
         if measurement.action == Action::Stat {
             return Ok(None);
         }
@@ -127,7 +127,7 @@ impl Subject for LogFloor {
             while let Some(stats) = tasks.join_next().await {
                 sum.merge(&stats.context("a task of the floor panicked")?);
             }
-            Ok(Some(sum))
+            Ok(Some(sum.into()))
         })
     }
 }

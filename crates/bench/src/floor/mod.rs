@@ -71,6 +71,19 @@ fn goes_on(end: Stamp) -> bool {
     !STOP.load(Ordering::Relaxed) && Stamp::now() < end
 }
 
+/// What one subject came to in one round.
+struct Round {
+    stats: Stats,
+    /// CPU time of the server, where it is a process that is known.
+    server_cpu: Option<Duration>,
+}
+
+impl From<Stats> for Round {
+    fn from(stats: Stats) -> Self {
+        Self { stats, server_cpu: None }
+    }
+}
+
 /// Something that can be measured.
 trait Subject {
     /// What it is called in the table.
@@ -82,7 +95,7 @@ trait Subject {
     ///
     /// # Errors
     /// When it can not be measured.
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Stats>>;
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>>;
 
     /// Removes what it wrote.
     ///
@@ -135,10 +148,11 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     if !args.targets.is_empty() && args.operation.contains(&cli::FloorOperation::Put) {
         subjects.push(Box::new(files::DataSync::open(args)?));
     }
-    for (name, url) in args.endpoints() {
-        subjects.push(Box::new(endpoint::Endpoint::prepare(args, name, url)?));
+    for (index, (durability, url)) in args.endpoints().enumerate() {
+        let server_pid = args.server_pid.get(index).copied();
+        subjects.push(Box::new(endpoint::Endpoint::prepare(args, durability, url, server_pid)?));
     }
-    let mut rounds: Vec<Vec<Stats>> = Vec::new();
+    let mut rounds: Vec<Vec<Round>> = Vec::new();
     let actions: Vec<Action> = args.operation.iter().map(|operation| operation.action()).collect();
     let width = subjects.len();
     rounds.resize_with(actions.len() * width, Vec::new);
@@ -164,7 +178,7 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
                 let name = subject.name();
                 settle(args)?;
                 match subject.measure(measurement).with_context(|| format!("measuring {name}")) {
-                    Ok(stats) => rounds[row * width + column].extend(stats),
+                    Ok(figures) => rounds[row * width + column].extend(figures),
                     Err(error) => {
                         measured = Err(error);
                         break 'rounds;
@@ -184,8 +198,8 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     let mut rows = Vec::new();
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
-            let stats = &rounds[row * width + column];
-            rows.extend(Row::new(Kind::from(*action), subject.name(), subject.layer(), stats));
+            let figures = &rounds[row * width + column];
+            rows.extend(Row::new(Kind::from(*action), subject.name(), subject.layer(), figures));
         }
     }
     cleaned?;

@@ -4,10 +4,10 @@ use gabion_segment::Durability;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::{FloorArgs, Layer};
+use super::{FloorArgs, Layer, Round};
 use crate::{
     report::{Latency, Machine, utc},
-    stats::{Kind, Stats},
+    stats::Kind,
     units::show_bytes,
 };
 
@@ -38,6 +38,9 @@ pub(super) struct Row {
     error_count: u64,
     /// Rates of all rounds.
     rounds_ops_per_s: Vec<f64>,
+    /// CPU time of the server per request, in the kernel and outside; the median of the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_cpu_us_per_op: Option<f64>,
     /// Of an endpoint: its rate as a share of each floor on its path, and of the lowest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<Share>,
@@ -76,10 +79,10 @@ impl Layer {
 impl Row {
     /// Of all rounds of one subject; nothing if there were none.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    pub(super) fn new(kind: Kind, subject: String, place: Layer, rounds: &[Stats]) -> Option<Self> {
+    pub(super) fn new(kind: Kind, subject: String, place: Layer, rounds: &[Round]) -> Option<Self> {
         let empty = Histogram::new(3).expect("three digits are within the bounds of a histogram");
-        let mut figures = Vec::new();
-        for stats in rounds {
+        let (mut figures, mut server_cpu_us) = (Vec::new(), Vec::new());
+        for Round { stats, server_cpu } in rounds {
             let seconds = stats.elapsed().as_secs_f64().max(1e-9);
             let series = stats.series.get(&kind);
             let latency = series.map_or(&empty, |series| &series.latency_ns);
@@ -87,7 +90,10 @@ impl Row {
             let errors = series.map_or(0, crate::stats::Series::error_count);
             let operations = series.map_or(0, crate::stats::Series::operations);
             figures.push((operations as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
+            let cpu_us = server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations as f64);
+            server_cpu_us.extend(cpu_us.filter(|cpu_us| cpu_us.is_finite()));
         }
+        server_cpu_us.sort_by(f64::total_cmp);
         let rounds_ops_per_s = figures.iter().map(|figures| figures.0).collect();
         let error_count = figures.iter().map(|figures| figures.3).sum();
         figures.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -102,6 +108,7 @@ impl Row {
             latency_us,
             error_count,
             rounds_ops_per_s,
+            server_cpu_us_per_op: server_cpu_us.get(server_cpu_us.len() / 2).copied(),
             shares: Vec::new(),
             share_of_lowest: None,
             place,
@@ -137,7 +144,7 @@ impl Table {
     pub(super) fn text(&self) -> String {
         let width = self.rows.iter().map(|row| row.subject.len()).max().unwrap_or(0);
         let mut out = format!(
-            "objects of {}, {} clients, {}, median of {} rounds\n{:<10}{:<width$}       ops/s       bytes/s    p50 µs    p99 µs  errors  share of\n",
+            "objects of {}, {} clients, {}, median of {} rounds\n{:<10}{:<width$}       ops/s       bytes/s    p50 µs    p99 µs  errors  server CPU µs  share of\n",
             show_bytes(self.size_bytes as f64),
             self.concurrency,
             self.geometry,
@@ -147,8 +154,9 @@ impl Table {
         );
         for row in &self.rows {
             let shares = row.shares.iter().map(|share| format!("  {} {:.0} %", share.floor, share.share * 100.0));
+            let cpu = row.server_cpu_us_per_op.map_or_else(String::new, |cpu_us| format!("{cpu_us:.1}"));
             out += &format!(
-                "{:<10}{:<width$} {:>11.1} {:>11}/s {:>9.0} {:>9.0} {:>7}{}\n",
+                "{:<10}{:<width$} {:>11.1} {:>11}/s {:>9.0} {:>9.0} {:>7} {:>14}{}\n",
                 row.operation,
                 row.subject,
                 row.ops_per_s,
@@ -156,6 +164,7 @@ impl Table {
                 row.latency_us.p50,
                 row.latency_us.p99,
                 row.error_count,
+                cpu,
                 shares.collect::<String>(),
             );
         }
@@ -168,14 +177,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{cli::Program, clock::Stamp, stats::Done};
+    use crate::{
+        cli::Program,
+        clock::Stamp,
+        stats::{Done, Stats},
+    };
 
-    fn stats(operations: u64) -> Stats {
+    fn round(operations: u64) -> Round {
         let start = Stamp::now();
         let mut stats = Stats::new(start);
         let end = start.plus(Duration::from_secs(1));
         (0..operations).for_each(|_| stats.record(Kind::Put, start, end, Ok(Done::bytes(4096))));
-        stats.finish()
+        Round { stats: stats.finish(), server_cpu: Some(Duration::from_millis(operations * operations)) }
     }
 
     #[test]
@@ -187,7 +200,7 @@ mod tests {
         assert_eq!(endpoints, [(Durability::Relaxed, "http://b"), (Durability::Sync, "http://a")]);
         assert_eq!(args.durabilities(), [Durability::Sync, Durability::Relaxed]);
         let row = |layer: Layer, rounds: &[u64]| {
-            let rounds: Vec<Stats> = rounds.iter().copied().map(stats).collect();
+            let rounds: Vec<Round> = rounds.iter().copied().map(round).collect();
             Row::new(Kind::Put, format!("{layer:?}"), layer, &rounds).unwrap()
         };
         let table = Table::new(
@@ -204,6 +217,8 @@ mod tests {
             ],
         );
         assert_eq!(table.rows[0].ops_per_s, 200.0, "the median round");
+        assert_eq!(table.rows[0].server_cpu_us_per_op, Some(200_000.0), "and the median of what each round took");
+        assert_eq!(table.rows[3].server_cpu_us_per_op, Some(50_000.0), "a round without operations says nothing");
         let shares = |row: &Row| row.shares.iter().map(|share| (share.floor, share.share)).collect::<Vec<_>>();
         assert_eq!(shares(&table.rows[5]), [("http", 0.3), ("log", 0.75)], "of a floor of zero there is no share");
         assert_eq!(shares(&table.rows[6]), [("http", 0.25), ("log", 0.125)]);
