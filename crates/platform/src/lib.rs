@@ -49,5 +49,5 @@ pub use pages::{FilePlace, FilePlaces, PagePipe};
 pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};
 pub use scheduling::schedule_as_batch;
 pub use select::{DriverChoice, DriverOptions, OpenedDisk, UnknownDriver, open_disk};
-pub use settle::{sync_file_system, touch_memory};
+pub use settle::{sync_file_systems, touch_memory};
 pub use sim::{DiskImage, FaultPlan, FaultRates, OneIn, SECTOR_BYTES, SimDisk, SimPower};

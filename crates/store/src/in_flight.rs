@@ -40,7 +40,7 @@ impl From<Hold> for Kept {
     }
 }
 
-/// An MD5 that is taken when the log closes the batch, and where in the mutation it belongs.
+/// An MD5 that is taken by the time that the log closes the batch, and where in the mutation it belongs.
 pub(crate) struct MissingMd5 {
     pub md5: Arc<LateMd5>,
     pub all: Arc<LateMd5s>,

@@ -1,8 +1,8 @@
-//! The MD5s of small bodies, taken when the log closes the batch that they are in.
+//! The MD5s of small bodies, taken together: at the latest when the log closes the batch that they are in.
 //!
-//! Nobody needs the entity tag of a small object before its record is written. By then many have gathered, and sixteen MD5s cost little more than one
-//! (`crate::md5s` is for bodies that can not wait, or that say what their MD5 is to be). Whoever brings the sixteenth takes them all, beside the lane that
-//! closes batches one after the other; what is left then, whoever needs the first of it.
+//! Nobody needs the entity tag of a small object before its record is written. By then many have gathered, and a vector of MD5s costs little more than one
+//! (`crate::md5s` is for bodies that can not wait, or that say what their MD5 is to be). Whoever brings the last that a vector has room for takes them all, beside the lane,
+//! which closes batches one after the other; what is left then is taken by whoever needs the first of it.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use gabion_erasure::Md5;
 use parking_lot::Mutex;
 
-/// Longest body that may wait, in bytes: a batch of such bodies takes a lane some tens of microseconds.
+/// Longest body that may wait, in bytes: a vector of such bodies takes whoever has it some tens of microseconds.
 const BYTES_MAX: u64 = 8 * 1024;
 
 /// All MD5s that are not taken yet, unless nobody wants them any more.
@@ -40,11 +40,11 @@ impl LateMd5s {
     pub(crate) fn later(&self, pieces: Vec<Bytes>) -> Arc<LateMd5> {
         let late = Arc::new(LateMd5 { pieces, digest: OnceLock::new(), group: OnceLock::new() });
         let mut waiting = self.waiting.lock();
-        if waiting.len() == waiting.capacity() {
+        waiting.push(Arc::downgrade(&late));
+        if waiting.len() >= Md5::lanes() {
             // Those whose record was refused are wanted by nobody.
             waiting.retain(|late| late.strong_count() > 0);
         }
-        waiting.push(Arc::downgrade(&late));
         let full = (waiting.len() >= Md5::lanes()).then(|| group(&mut waiting));
         drop(waiting);
         full.iter().for_each(digest);
@@ -53,19 +53,20 @@ impl LateMd5s {
 
     /// Takes `wanted` now, and those that wait with it.
     pub(crate) fn take(&self, wanted: &LateMd5) -> [u8; 16] {
-        while wanted.digest.get().is_none() {
+        if wanted.digest.get().is_none() {
+            let mut waiting = self.waiting.lock();
             // Somebody may be taking it at this moment, and may have lost his core to others: nobody waits for him, nor takes one after the other of those that he has.
-            let begun = wanted.group.get().cloned();
-            digest(&begun.unwrap_or_else(|| group(&mut self.waiting.lock())));
+            let group = wanted.group.get().cloned().unwrap_or_else(|| group(&mut waiting));
+            drop(waiting);
+            digest(&group);
         }
-        *wanted.digest.get().expect("it was taken")
+        *wanted.digest.get().expect("it was in its group")
     }
 }
 
-/// Takes off as many as can be taken together, oldest first.
+/// Makes a group of all that wait: no more than can be taken together.
 fn group(waiting: &mut Vec<Weak<LateMd5>>) -> Group {
-    let count = waiting.len().min(Md5::lanes());
-    let group: Group = waiting.drain(..count).collect();
+    let group: Group = waiting.drain(..).collect();
     for late in group.iter().filter_map(Weak::upgrade) {
         // It was waiting: it has none.
         let _ = late.group.set(Arc::clone(&group));
@@ -75,7 +76,8 @@ fn group(waiting: &mut Vec<Weak<LateMd5>>) -> Group {
 
 /// Takes the MD5s of a group, of those that somebody may want still.
 fn digest(group: &Group) {
-    let bodies: Vec<Arc<LateMd5>> = group.iter().filter_map(Weak::upgrade).collect();
+    let wanted = group.iter().filter_map(Weak::upgrade);
+    let bodies: Vec<Arc<LateMd5>> = wanted.filter(|late| late.digest.get().is_none()).collect();
     let mut md5s = vec![Md5::default(); bodies.len()];
     for piece in 0..bodies.iter().map(|body| body.pieces.len()).max().unwrap_or(0) {
         let pieces = bodies.iter().map(|body| body.pieces.get(piece).map_or(&[][..], |piece| piece));
@@ -133,12 +135,37 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_takes_no_memory() {
+    fn what_nobody_wants_takes_no_memory_and_no_room_in_a_vector() {
         let all = LateMd5s::default();
-        let kept: Vec<_> = (0..10).map(|_| all.later(Vec::new())).collect();
+        let kept: Vec<_> = (1..Md5::lanes()).map(|seed| all.later(body(seed))).collect();
         (0..10_000).for_each(|_| drop(all.later(Vec::new())));
-        assert!(all.waiting.lock().capacity() < 100);
-        assert!(kept.iter().all(|late| all.take(late) == now(&[])));
+        assert!(all.waiting.lock().len() <= Md5::lanes());
+        assert!(!are_taken(&kept).contains(&false), "the first that was refused was the last of their group");
+        let all = LateMd5s::default();
+        let one = all.later(body(1));
+        (0..10_000).for_each(|_| drop(all.later(Vec::new())));
+        assert_eq!(one.digest.get().is_some(), Md5::lanes() <= 2, "those that were refused make no group");
+        assert_eq!(all.take(&one), now(&body(1)));
+    }
+
+    #[test]
+    fn many_at_once_get_their_own() {
+        let all = LateMd5s::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let all = &all;
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let seeds = (0..5).map(|at| thread * 1000 + round * 5 + at);
+                        let lates: Vec<_> = seeds.map(|seed| (seed, all.later(body(seed)))).collect();
+                        for (seed, late) in lates {
+                            assert_eq!(all.take(&late), now(&body(seed)));
+                        }
+                    }
+                });
+            }
+        });
+        assert!(all.waiting.lock().iter().all(|late| late.upgrade().is_none()));
     }
 
     #[test]

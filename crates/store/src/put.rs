@@ -46,12 +46,13 @@ impl Store {
                 }
             };
             let mut collected = body::collect(inner, body, None, Tagging::Late, seal).await?;
+            inner.look_for_current(&request)?;
             // As a rule there is nothing left to wait for but the log (and room, at the edge of a quota), which finishes by itself what it was given: no task has to outlive the client.
             if let Content::Inline(_) = collected.content
                 && let Some(guards) = inner.locks.try_lock(&places(&request))
             {
                 inner.require_open()?;
-                inner.check_locked(&request)?;
+                inner.check_write(&request)?;
                 collected.kept.guards = guards;
                 return inner.store_object(&mut request, collected).await;
             }
@@ -71,13 +72,10 @@ impl Inner {
         Ok(())
     }
 
-    /// The same under the key's lock. What is applied to the index is applied batch after batch: the row that is replaced, if there is one, is looked for here, where
-    /// others look for theirs at the same time, and kept by the row cache until it is wanted.
-    fn check_locked(&self, request: &PutObject) -> Result<(), StoreError> {
-        self.check_write(request)?;
-        if !request.conditions.is_some() {
-            self.index.get(Table::Object, &keys::object(&request.bucket, &request.key))?;
-        }
+    /// Looks for the row that is replaced, if there is one. Batches are applied to the index one after the other; here others look for theirs at the same time. As a rule
+    /// the row cache has it, or knows that there is none, when it is wanted there.
+    fn look_for_current(&self, request: &PutObject) -> Result<(), StoreError> {
+        self.index.get(Table::Object, &keys::object(&request.bucket, &request.key))?;
         Ok(())
     }
 
@@ -90,7 +88,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let work = async move {
             collected.kept.guards = inner.locks.lock(&places(&request)).await;
-            inner.check_locked(&request)?;
+            inner.check_write(&request)?;
             inner.store_object(&mut request, collected).await
         };
         self.run(work).await

@@ -80,8 +80,8 @@ pub(crate) struct FloorArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
 
-    /// Memory to be touched and given back before each measurement. Virtual machines may get a page from their host when it is touched for the first time, at several
-    /// times the cost of filling it, and lose what they leave free: then what is measured is the host.
+    /// Memory to be touched and given back before each measurement, at most half of what is free. Virtual machines may get a page from their host when it is touched for
+    /// the first time, at several times the cost of filling it, and lose what they leave free: then what is measured is the host.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub(super) touch_memory: u64,
 
@@ -113,6 +113,9 @@ impl FloorArgs {
                 self.server_pid.len(),
                 self.endpoint.len()
             ));
+        }
+        if let Some(pid) = self.server_pid.iter().find(|&&pid| crate::cpu::of_processes(&[pid]).is_none()) {
+            return Err(format!("--server-pid: there is no process {pid} that may be asked for its CPU time"));
         }
         if let Some(missing) = self.targets.iter().find(|target| !target.is_dir()) {
             return Err(format!("--targets: {} is no directory; make it first", missing.display()));

@@ -30,7 +30,7 @@ pub(super) struct Endpoint {
     load: Arc<Load>,
     run: String,
     /// The server's process, if it is known.
-    server_pids: Vec<u32>,
+    server_pid: Option<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
 }
@@ -65,7 +65,7 @@ impl Endpoint {
             threads,
             load: Arc::new(load(args, &run, false)),
             run,
-            server_pids: server_pid.into_iter().collect(),
+            server_pid,
             created: None,
         })
     }
@@ -114,7 +114,7 @@ impl Endpoint {
     }
 
     fn threads(&self) -> Threads<'_> {
-        Threads { factory: &self.factory, count: self.threads, server_pids: &self.server_pids }
+        Threads { factory: &self.factory, count: self.threads, server_pids: self.server_pid.as_slice() }
     }
 }
 

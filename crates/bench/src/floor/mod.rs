@@ -15,7 +15,7 @@ mod table;
 use std::{sync::atomic::Ordering, time::Duration};
 
 use anyhow::{Context, anyhow};
-use gabion_platform::{sync_file_system, touch_memory};
+use gabion_platform::{sync_file_systems, touch_memory};
 use gabion_segment::Durability;
 use tokio::signal::unix::SignalKind;
 
@@ -108,11 +108,9 @@ trait Subject {
 
 /// What others have left to be written, or to be found by the host, is not to be paid by who is measured next.
 fn settle(args: &FloorArgs) -> anyhow::Result<()> {
-    for target in &args.targets {
-        sync_file_system(target).with_context(|| format!("syncing the file system of {}", target.display()))?;
-    }
-    let bytes = usize::try_from(args.touch_memory).unwrap_or(usize::MAX);
-    touch_memory(bytes).with_context(|| format!("touching {bytes} bytes of memory"))
+    sync_file_systems();
+    touch_memory(args.touch_memory).context("touching memory")?;
+    Ok(())
 }
 
 /// Measures all floors and endpoints, and prints the table.
@@ -176,8 +174,8 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
                     duration: args.duration,
                 };
                 let name = subject.name();
-                settle(args)?;
-                match subject.measure(measurement).with_context(|| format!("measuring {name}")) {
+                let measured_now = settle(args).and_then(|()| subject.measure(measurement));
+                match measured_now.with_context(|| format!("measuring {name}")) {
                     Ok(figures) => rounds[row * width + column].extend(figures),
                     Err(error) => {
                         measured = Err(error);

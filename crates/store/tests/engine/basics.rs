@@ -56,6 +56,24 @@ async fn head_says_what_put_said() {
     assert_eq!(store.head_bucket(&bucket("bucket")).await.unwrap().region, "mars");
 }
 
+/// What is applied to the index is applied one after the other, and by then the row cache is to have what each record replaces.
+#[tokio::test]
+async fn what_a_put_replaces_is_looked_for_before_it_is_queued() {
+    let world = World::new(3, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for name in ["key", "key"] {
+        let before = world.index.asked_for.count();
+        let body = bytes(1, 4096);
+        let mut put = std::pin::pin!(put(&store, "bucket", name, &body));
+        // It waits for its lane, which runs on this thread, too.
+        assert!(futures::poll!(put.as_mut()).is_pending());
+        assert_eq!(world.index.asked_for.count() - before, 1);
+        put.await;
+    }
+    store.shutdown().await;
+}
+
 /// A future is copied wherever it is handed on, and a request hands it on several times: what few of them have need of is boxed.
 #[tokio::test]
 async fn futures_of_requests_are_small() {

@@ -1,4 +1,4 @@
-//! An index that counts the rows that scans of it return: what a listing costs.
+//! An index that counts the rows that scans of it return, what a listing costs, and the objects that are looked for by their keys.
 
 use std::sync::{
     Arc,
@@ -26,10 +26,22 @@ impl ScannedRows {
     }
 }
 
+/// How often an object was looked for.
+#[derive(Clone, Default)]
+pub struct ObjectsAskedFor(Arc<AtomicU64>);
+
+impl ObjectsAskedFor {
+    /// So far.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// An index, counted, its snapshots included.
 pub struct CountedIndex {
     pub inner: MemoryIndex,
     pub scanned: ScannedRows,
+    pub asked_for: ObjectsAskedFor,
 }
 
 struct CountedSnapshot {
@@ -39,6 +51,9 @@ struct CountedSnapshot {
 
 impl Index for CountedIndex {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
+        if table == Table::Object {
+            self.asked_for.0.fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.get(table, key)
     }
 

@@ -21,7 +21,7 @@ use gabion_store::{
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
 
-use counted::{CountedIndex, ScannedRows};
+use counted::{CountedIndex, ObjectsAskedFor, ScannedRows};
 
 /// Time does not pass by itself; it begins here.
 pub const START_MS: u64 = 1_750_000_000_000;
@@ -44,13 +44,15 @@ pub struct SharedIndex {
     pub current: Mutex<MemoryIndex>,
     /// Rows that the stores which opened it scanned.
     pub scanned: ScannedRows,
+    pub asked_for: ObjectsAskedFor,
 }
 
 struct Factory(Arc<SharedIndex>);
 
 impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        Ok(Arc::new(CountedIndex { inner: self.0.current.lock().clone(), scanned: self.0.scanned.clone() }))
+        let (inner, held) = (self.0.current.lock().clone(), &self.0);
+        Ok(Arc::new(CountedIndex { inner, scanned: held.scanned.clone(), asked_for: held.asked_for.clone() }))
     }
 
     fn destroy(&self) -> Result<(), IndexError> {
