@@ -193,6 +193,7 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
     let server = Server::start(Setup::single()).await.unwrap();
     let place = tempfile::tempdir().unwrap();
     let (targets, endpoint) = (place.path().display().to_string(), server.endpoint());
+    let pid = server.pid().unwrap().to_string();
     let arguments = [
         "bench",
         "floor",
@@ -202,6 +203,10 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
         "2+1",
         "--endpoint",
         &endpoint,
+        "--server-pid",
+        &pid,
+        "--touch-memory",
+        "1MiB",
         "-c",
         "4",
         "--objects",
@@ -237,6 +242,9 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
             _ => &[],
         };
         assert_eq!(floors, expected, "{row}");
+        // Ticks of 10 ms may be none in so short a time.
+        let is_server = matches!(row["layer"].as_str(), Some("http" | "endpoint"));
+        assert_eq!(row["server_cpu_us_per_op"].as_f64().is_some_and(|cpu_us| cpu_us >= 0.0), is_server, "{row}");
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     assert_eq!(objects(&server).await, None);

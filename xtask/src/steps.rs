@@ -76,8 +76,10 @@ impl Step {
                 let mut command = cargo("test")?;
                 test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)?;
                 // Each benchmark once, so that it still runs when it is wanted.
-                let benches = ["-p", "gabion-benches", "--bench", "erasure", "--bench", "requests", "--bench", "log"];
-                if arguments.is_empty() { one(cargo("test")?.args(benches), tally) } else { Ok(()) }
+                let benches = ["erasure", "requests", "log", "index"].map(|bench| ["--bench", bench]);
+                let mut once = cargo("test")?;
+                once.args(["-p", "gabion-benches"]).args(benches.as_flattened());
+                if arguments.is_empty() { one(&mut once, tally) } else { Ok(()) }
             }
             Step::Fuzz => {
                 if let [target, seconds] = arguments {

@@ -54,6 +54,9 @@ fn allocations_per_request_are_bounded() {
     let same = |call: Call| vec![call; 2 * REQUESTS as usize];
     let each = |call: &dyn Fn(u64) -> Call| (1..=2 * REQUESTS).map(call).collect::<Vec<_>>();
     let part = |number| s3.put(&format!("/bkt/parts?partNumber={number}&uploadId={upload}")).body(vec![7; 4096]);
+    // As SDKs send bodies: in chunks, with a checksum behind them.
+    let trailer = ("x-amz-checksum-crc32", harness::checksum(gabion_store::ChecksumAlgorithm::Crc32, &[7; 4096]));
+    let in_chunks = |payload| s3.put("/bkt/key").body(vec![7; 4096]).payload(payload);
     let calls = [
         ("HeadObject", same(s3.head("/bkt/key")), (15, 6100)),
         // Its row is decoded each time.
@@ -64,6 +67,16 @@ fn allocations_per_request_are_bounded() {
             "PutObject of 4 KiB, unsigned",
             same(s3.put("/bkt/key").body(vec![7; 4096]).payload(Payload::Unsigned)),
             (131, 39_000),
+        ),
+        (
+            "PutObject of 4 KiB, unsigned chunks",
+            same(in_chunks(Payload::UnsignedChunks { chunk_bytes: 65_536, trailer })),
+            (161, 41_500),
+        ),
+        (
+            "PutObject of 4 KiB, signed chunks",
+            same(in_chunks(Payload::SignedChunks { chunk_bytes: 65_536, trailer: None })),
+            (155, 42_000),
         ),
         ("UploadPart of 4 KiB, signed", each(&part), (155, 44_500)),
         ("DeleteObject", each(&|number| s3.delete(&format!("/bkt/deleted/{number}"))), (101, 26_800)),
