@@ -8,8 +8,15 @@
 #[path = "../crates/server/tests/s3/harness.rs"]
 mod harness;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gabion_platform::SystemClock;
+use gabion_server::keys::{KeyFile, KeyRing, KeySources};
 use gabion_server::s3::S3Service;
 use gabion_store::{ChecksumAlgorithm, EtagKind};
 use harness::{Call, Payload, S3, Sent, checksum, peer};
@@ -20,8 +27,12 @@ use tokio::task::JoinSet;
 
 /// Whether the operations that are asked for most go by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
-/// Keys of the listing, and of one page.
+/// Keys of the listing, and of one page; folders of the other one.
 const KEYS: usize = 1000;
+/// Keys of a folder.
+const FOLDER_KEYS: usize = 2;
+/// Bytes of a part where the parts are what is to be looked at.
+const PART_BYTES: usize = 1 << 10;
 /// Bytes of a body that there are at a time, as behind a connection; and of a chunk, as SDKs send them.
 const PIECE_BYTES: usize = 64 << 10;
 const KIB: usize = 1 << 10;
@@ -70,6 +81,9 @@ fn requests(criterion: &mut Criterion) {
             s3.put("/bkt").send(&s3).await.expect(200);
             for key in 0..KEYS {
                 put(&format!("listed/{key:08}"), 0).send(&s3).await.expect(200);
+                for number in 0..FOLDER_KEYS {
+                    put(&format!("folders/{key:08}/{number}"), 0).send(&s3).await.expect(200);
+                }
             }
             put("small", 4 * KIB).send(&s3).await.expect(200);
             put("large", MIB).send(&s3).await.expect(200);
@@ -103,20 +117,83 @@ fn requests(criterion: &mut Criterion) {
         let page = built(s3.get("/bkt?list-type=2&prefix=listed/"));
         group.throughput(Throughput::Elements(KEYS as u64));
         group.bench_function("list 1000 keys", |bencher| bencher.iter(|| answer(&page)));
+        let page = built(s3.get("/bkt?list-type=2&prefix=folders/&delimiter=/"));
+        group.bench_function("list 1000 folders", |bencher| bencher.iter(|| answer(&page)));
         group.finish();
     }
 }
 
-/// Bodies that arrive at once, with an MD5 that can not wait for the log, and without any: the difference is what the store's MD5s cost, which are taken
-/// together. Throughput counts all bodies.
+/// What makes one object of parts; their puts are not counted.
+fn uploads(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let s3 = runtime.block_on(S3::with_bucket());
+    let uploaded = |parts: usize| {
+        runtime.block_on(async {
+            // What the upload before has left.
+            s3.store.free_dead_segments().await.unwrap();
+            let upload = s3.post("/bkt/parts?uploads").send(&s3).await.expect(200).element("UploadId").unwrap();
+            let mut document = String::from("<CompleteMultipartUpload>");
+            for number in 1..=parts {
+                let put = s3.put(&format!("/bkt/parts?partNumber={number}&uploadId={upload}"));
+                let put = put.body(vec![7; PART_BYTES]).send(&s3).await.expect(200);
+                let etag = put.header("etag").unwrap();
+                document += &format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+            }
+            document += "</CompleteMultipartUpload>";
+            built(s3.post(&format!("/bkt/parts?uploadId={upload}")).body(document))
+        })
+    };
+    let mut group = criterion.benchmark_group("complete upload");
+    // There are far more puts than completions.
+    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_millis(100));
+    for parts in [10, 1000] {
+        group.throughput(Throughput::Elements(parts as u64));
+        group.bench_function(BenchmarkId::new("parts", parts), |bencher| {
+            let complete = |request| runtime.block_on(answered(&s3.service, &request));
+            bencher.iter_batched(|| uploaded(parts), complete, BatchSize::PerIteration);
+        });
+    }
+    group.finish();
+}
+
+/// Bodies that are encrypted with the site's master key, beside bodies that are not. The tag of both is the MD5 of what was sent.
+fn encrypted(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let s3 = runtime.block_on(S3::with_bucket());
+    let file = KeyFile::parse(&format!("master {}", BASE64_STANDARD.encode([7; 32]))).unwrap();
+    let keys = KeyRing::new(KeySources { file, ..KeySources::default() }, Arc::new(SystemClock)).unwrap();
+    s3.store.keep_keys(Arc::new(keys));
+    let answer = |request: &Request<Bytes>| runtime.block_on(answered(&s3.service, request));
+    for (name, is_encrypted) in [("encrypted", true), ("not encrypted", false)] {
+        let mut group = criterion.benchmark_group(name);
+        for bytes in [4 * KIB, 64 * KIB, MIB] {
+            let put = s3.put("/bkt/key").body(vec![7; bytes]).payload(Payload::Unsigned);
+            let put = if is_encrypted { put.header("x-amz-server-side-encryption", "AES256") } else { put };
+            let (put, get) = (built(put), built(s3.get("/bkt/key")));
+            group.throughput(Throughput::Bytes(bytes as u64));
+            group.bench_function(BenchmarkId::new("put", bytes), |bencher| bencher.iter(|| answer(&put)));
+            // A filter may have left its put out.
+            answer(&put);
+            group.bench_function(BenchmarkId::new("get", bytes), |bencher| bencher.iter(|| answer(&get)));
+        }
+        group.finish();
+    }
+}
+
+/// Bodies that arrive at once, with an MD5 that can not wait for the log, with one that can, as it can of small ones that say nothing of theirs, and without any: the difference is
+/// what the store's MD5s cost, which are taken together. Throughput counts all bodies.
 fn bodies(criterion: &mut Criterion) {
     let runtime = runtime();
     let mut group = criterion.benchmark_group("bodies at once");
-    for (name, etag) in [("with MD5", EtagKind::Md5), ("without", EtagKind::Crc64Nvme)] {
+    for (name, etag, says_md5, sizes) in [
+        ("with MD5", EtagKind::Md5, true, &[4 * KIB, MIB][..]),
+        ("with MD5 taken late", EtagKind::Md5, false, &[4 * KIB]),
+        ("without", EtagKind::Crc64Nvme, false, &[4 * KIB, MIB]),
+    ] {
         let s3 = runtime.block_on(S3::with_tags(etag));
-        for bytes in [4 * KIB, MIB] {
+        for &bytes in sizes {
             let put = |key| s3.put(&format!("/bkt/{key}")).body(vec![7; bytes]).payload(Payload::Unsigned);
-            let put = |key: usize| if etag == EtagKind::Md5 { put(key).md5() } else { put(key) };
+            let put = |key: usize| if says_md5 { put(key).md5() } else { put(key) };
             for count in [1, 4, 16] {
                 let requests: Vec<_> = (0..count).map(put).map(built).collect();
                 group.throughput(Throughput::Bytes((count * bytes) as u64));
@@ -132,5 +209,5 @@ fn bodies(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, requests, bodies);
+criterion_group!(benches, requests, uploads, encrypted, bodies);
 criterion_main!(benches);
