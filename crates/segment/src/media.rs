@@ -142,8 +142,7 @@ impl Media {
         offset: u64,
         len: usize,
     ) -> Result<Bytes, ChunkError> {
-        let file = self.file(info, shard).await?;
-        file.read_at(offset, len).await.map_err(|error| self.unreadable(info, shard, &error))
+        Ok(self.raw_of(info, shard, offset, len).await?.0)
     }
 
     /// The same, with the file that they were read from.
@@ -155,7 +154,9 @@ impl Media {
         len: usize,
     ) -> Result<(Bytes, Arc<dyn DiskFile>), ChunkError> {
         let file = self.file(info, shard).await?;
+        self.metrics.target_reads.add(1);
         let bytes = file.read_at(offset, len).await.map_err(|error| self.unreadable(info, shard, &error))?;
+        self.metrics.target_read_bytes.add(bytes.len() as u64);
         Ok((bytes, file))
     }
 

@@ -117,6 +117,10 @@ metrics! {
         read_bytes,
         /// Extents read that were still in memory.
         warm_reads,
+        /// Reads of shard files that targets were asked for, whether drives or the page cache answered; without the runs that scrubs and repair read ahead.
+        target_reads,
+        /// Bytes that they returned.
+        target_read_bytes,
         /// Reads that had to reconstruct a range.
         degraded_reads,
         /// Chunks that failed their checks.

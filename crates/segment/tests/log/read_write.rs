@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use gabion_platform::CountedDisk;
 use gabion_segment::{Log, LogError, NewRecord};
 use gabion_types::Place;
 
@@ -156,6 +157,55 @@ fn what_is_warm_needs_no_target() {
         let other = gabion_types::Extent { len: 4095, ..read_before.extents[0] };
         assert!(read(&log, &other, 0..4095).await.is_err());
     });
+}
+
+/// The log counts the reads of targets that the disks count, each once, and none for what is warm.
+#[test]
+fn reads_of_targets_are_counted_as_the_disks_count_them() {
+    for geometry in GEOMETRIES {
+        let mut world = World::new(geometry, 14);
+        world.config.warm_bytes = 1 << 20;
+        life(async {
+            let (mut targets, mut counters) = (world.targets(), Vec::new());
+            for target in &mut targets {
+                let (disk, counter) = CountedDisk::new(target.disk.take().unwrap());
+                target.disk = Some(disk);
+                counters.push(counter);
+            }
+            let (log, _) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
+            log.start(Arc::new(Book::default()) as Arc<dyn gabion_segment::Applier>);
+            let small = put(&log, 1, 4096).await.unwrap().extents[0];
+            let long = append(&log, 2, log.stripe_payload_bytes()).await.unwrap();
+            let data_shards = world.config.geometry.data() as u64;
+            let reads = async |extent, range| {
+                let of_disks = || {
+                    let counts = counters.iter().map(|counter| counter.counts());
+                    counts.fold((0, 0), |(reads, bytes), more| (reads + more.reads, bytes + more.read_bytes))
+                };
+                let of_log = || (log.metrics().target_reads.get(), log.metrics().target_read_bytes.get());
+                let (disks_before, log_before) = (of_disks(), of_log());
+                read(&log, extent, range).await.unwrap();
+                let (disks, log) = (of_disks(), of_log());
+                let counted = (log.0 - log_before.0, log.1 - log_before.1);
+                assert_eq!(counted, (disks.0 - disks_before.0, disks.1 - disks_before.1), "{geometry}");
+                counted
+            };
+            assert_eq!(reads(&small, 0..4096).await, (1, 4096), "{geometry}");
+            assert_eq!(reads(&small, 0..4096).await, (0, 0), "{geometry}: it is warm");
+            for _ in 0..2 {
+                let (calls, bytes) = reads(&long, 0..long.len).await;
+                assert_eq!(calls, data_shards, "{geometry}: one for each chunk");
+                assert!(bytes > long.len.into(), "{geometry}: the headers are read, too");
+            }
+            assert_eq!(reads(&long, 0..1).await, (1, 65_536), "{geometry}: a block, with a header that is known");
+            if geometry != "1+0" {
+                world.disks[0].offline(true);
+                let (calls, _) = reads(&long, 0..long.len).await;
+                let is_degraded = log.metrics().degraded_reads.get() > 0;
+                assert_eq!(calls > data_shards, is_degraded, "{geometry}: what others hold is read instead");
+            }
+        });
+    }
 }
 
 fn shard_of(place: &Place) -> u8 {
