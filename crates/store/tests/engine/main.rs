@@ -31,6 +31,7 @@ mod snapshot_space;
 mod space;
 mod stale;
 mod tags;
+mod uncertain_moves;
 mod unread;
 mod upkeep;
 mod versions;
