@@ -8,7 +8,7 @@ use gabion_metadata::{
     Table, keys,
     rows::{ObjectRow, Row},
 };
-use gabion_store::{Silent, Store};
+use gabion_store::{Silent, Store, StoreError};
 use gabion_types::SegmentId;
 
 use crate::harness::{truth::check_counters, *};
@@ -106,7 +106,8 @@ async fn what_was_deleted_since_does_not_come_back_with_them() {
         are_freed += u32::from(!moved.is_empty() && !world.segment_rows().contains_key(&first));
         let (store, _) = rebuild(&world, store).await;
         for (name, _) in &deleted {
-            assert!(get(&store, "bucket", name).await.is_err(), "{name} after {step}");
+            let found = get(&store, "bucket", name).await;
+            assert!(matches!(found, Err(StoreError::NoSuchKey)), "{name} after {step}: {found:?}");
         }
         for (name, _) in &moved {
             assert_eq!(get(&store, "bucket", name).await.unwrap(), bytes(name.parse().unwrap(), SIZE), "{step}");
