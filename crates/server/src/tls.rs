@@ -187,7 +187,7 @@ fn unusable(path: &Path, what: &'static str, error: &pem::Error) -> TlsError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
 
     use tokio::io::AsyncWriteExt;
@@ -198,6 +198,18 @@ mod tests {
     const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls/certificate.pem");
     const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls/key.pem");
     const OTHER_KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/tls/other-key.pem");
+
+    /// A client that takes the certificate of the tests, and no other.
+    pub(crate) fn client() -> rustls::ClientConfig {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth()
+    }
 
     #[test]
     fn says_which_file_is_wrong_and_why() {
@@ -281,16 +293,8 @@ mod tests {
             stream.shutdown().await.unwrap();
         });
         let client = tokio::task::spawn_blocking(move || {
-            let mut roots = rustls::RootCertStore::empty();
-            roots.add(CertificateDer::from_pem_file(CERTIFICATE).unwrap()).unwrap();
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let config = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_root_certificates(roots)
-                .with_no_client_auth();
             let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-            let mut connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+            let mut connection = rustls::ClientConnection::new(Arc::new(client()), name).unwrap();
             let mut recorder = Recorder { socket: std::net::TcpStream::connect(address).unwrap(), read: Vec::new() };
             let mut body = Vec::new();
             rustls::Stream::new(&mut connection, &mut recorder).read_to_end(&mut body).unwrap();

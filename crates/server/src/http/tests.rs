@@ -677,18 +677,9 @@ async fn http2_is_spoken_in_the_clear_and_ends_gracefully() {
 async fn tls_is_spoken_and_a_client_that_is_not_is_cut() {
     let testdata = |name: &str| format!("{}/testdata/tls/{name}", env!("CARGO_MANIFEST_DIR"));
     let files = TlsFiles { certificate: testdata("certificate.pem").into(), key: testdata("key.pem").into() };
-    let server = start(limits(), Some(Arc::new(ReloadingTls::load(files.clone()).unwrap()))).await;
+    let server = start(limits(), Some(Arc::new(ReloadingTls::load(files).unwrap()))).await;
 
-    let mut roots = rustls::RootCertStore::empty();
-    let certificate =
-        <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(&files.certificate);
-    roots.add(certificate.unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut config = crate::tls::tests::client();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
