@@ -7,6 +7,8 @@
 #[allow(dead_code, reason = "the tests use all of it")]
 #[path = "../crates/server/tests/s3/harness.rs"]
 mod harness;
+#[path = "service.rs"]
+mod service;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +21,9 @@ use gabion_platform::SystemClock;
 use gabion_server::keys::{KeyFile, KeyRing, KeySources};
 use gabion_server::s3::S3Service;
 use gabion_store::{ChecksumAlgorithm, EtagKind};
-use harness::{Call, Payload, S3, Sent, checksum, peer};
+use harness::{Call, Payload, S3, checksum};
 use http::Request;
-use http_body_util::BodyExt;
-use tokio::runtime::{Builder, Runtime};
+use service::{PIECE_BYTES, built, runtime, sent};
 use tokio::task::JoinSet;
 
 /// Whether the operations that are asked for most go by s3s, where a bench does not say.
@@ -33,26 +34,12 @@ const KEYS: usize = 1000;
 const FOLDER_KEYS: usize = 2;
 /// Bytes of a part where the parts are what is to be looked at.
 const PART_BYTES: usize = 1 << 10;
-/// Bytes of a body that there are at a time, as behind a connection; and of a chunk, as SDKs send them.
-const PIECE_BYTES: usize = 64 << 10;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn built(call: Call) -> Request<Bytes> {
-    call.build().map(Bytes::from)
-}
-
 /// Sends a request and takes in all of its answer.
 async fn answered(service: &S3Service, request: &Request<Bytes>) -> usize {
-    let (parts, body) = request.clone().into_parts();
-    let body = Sent { piece_bytes: PIECE_BYTES, ..Sent::new(body) };
-    let response = service.call(Request::from_parts(parts, body), peer()).await;
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let (status, body) = sent(service, request).await;
     assert!(status.is_success(), "{status}: {body:?}");
     body.len()
 }

@@ -7,22 +7,21 @@
 #[allow(dead_code, reason = "the tests use all of it")]
 #[path = "../crates/server/tests/s3/harness.rs"]
 mod harness;
+#[path = "service.rs"]
+mod service;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gabion_server::s3::S3Service;
 use gabion_store::{ChecksumAlgorithm, EtagKind};
-use harness::{Call, Payload, S3, Sent, Sign, checksum, peer};
+use harness::{Payload, S3, Sign, checksum};
 use http::Request;
-use http_body_util::BodyExt;
-use tokio::runtime::{Builder, Runtime};
+use service::{PIECE_BYTES, built, runtime, sent};
 
 /// Whether the operations that are asked for most go by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
 /// Bytes of a body: one that is kept in memory until its record is written.
 const BODY_BYTES: usize = 256 << 10;
-/// Bytes of a body that there are at a time, as behind a connection; and of a chunk, as SDKs send them.
-const PIECE_BYTES: usize = 64 << 10;
 /// The smallest chunk that others may follow.
 const SMALL_CHUNK_BYTES: usize = 8 << 10;
 /// Seconds that a request which is signed in its query is good for.
@@ -31,21 +30,9 @@ const EXPIRES_S: u64 = 24 * 60 * 60;
 /// Lets everybody read a bucket.
 const PUBLIC: &str = r#"{"Version":"2012-10-17","Statement":{"Effect":"Allow","Principal":"*","Action":["s3:GetObject","s3:ListBucket"],"Resource":["arn:aws:s3:::bkt","arn:aws:s3:::bkt/*"]}}"#;
 
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn built(call: Call) -> Request<Bytes> {
-    call.build().map(Bytes::from)
-}
-
 /// Sends a request that is refused for another reason than its signature, and takes in all of its answer.
 async fn refused(service: &S3Service, request: &Request<Bytes>, status: u16) -> usize {
-    let (parts, body) = request.clone().into_parts();
-    let body = Sent { piece_bytes: PIECE_BYTES, ..Sent::new(body) };
-    let response = service.call(Request::from_parts(parts, body), peer()).await;
-    let found = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let (found, body) = sent(service, request).await;
     assert_eq!(found, status, "{body:?}");
     body.len()
 }
