@@ -86,6 +86,8 @@ macro_rules! lanes {
         impl Lanes<$lanes> for Avx512 {
             type Word = $word;
 
+            const ADDS_FIRST: bool = $lanes < 16;
+
             #[inline(always)]
             fn splat(self, value: u32) -> $word {
                 // SAFETY: `self` proves that the machine has the features, for this and all that follow.

@@ -7,9 +7,42 @@ use super::{Block, State};
 /// How far ahead of its blocks each stream is fetched, in blocks. What sixteen bodies have left is in no near cache, and a processor follows fewer streams by itself.
 const FETCHED_AHEAD: usize = 8;
 
+/// RFC 1321's T: what each of the 64 steps adds.
+#[rustfmt::skip]
+const CONSTANTS: [u32; 64] = [
+    0xd76a_a478, 0xe8c7_b756, 0x2420_70db, 0xc1bd_ceee, 0xf57c_0faf, 0x4787_c62a, 0xa830_4613, 0xfd46_9501,
+    0x6980_98d8, 0x8b44_f7af, 0xffff_5bb1, 0x895c_d7be, 0x6b90_1122, 0xfd98_7193, 0xa679_438e, 0x49b4_0821,
+    0xf61e_2562, 0xc040_b340, 0x265e_5a51, 0xe9b6_c7aa, 0xd62f_105d, 0x0244_1453, 0xd8a1_e681, 0xe7d3_fbc8,
+    0x21e1_cde6, 0xc337_07d6, 0xf4d5_0d87, 0x455a_14ed, 0xa9e3_e905, 0xfcef_a3f8, 0x676f_02d9, 0x8d2a_4c8a,
+    0xfffa_3942, 0x8771_f681, 0x6d9d_6122, 0xfde5_380c, 0xa4be_ea44, 0x4bde_cfa9, 0xf6bb_4b60, 0xbebf_bc70,
+    0x289b_7ec6, 0xeaa1_27fa, 0xd4ef_3085, 0x0488_1d05, 0xd9d4_d039, 0xe6db_99e5, 0x1fa2_7cf8, 0xc4ac_5665,
+    0xf429_2244, 0x432a_ff97, 0xab94_23a7, 0xfc93_a039, 0x655b_59c3, 0x8f0c_cc92, 0xffef_f47d, 0x8584_5dd1,
+    0x6fa8_7e4f, 0xfe2c_e6e0, 0xa301_4314, 0x4e08_11a1, 0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391,
+];
+
+/// The word of its block that each step adds.
+const WORDS: [usize; 64] = {
+    let mut words = [0; 64];
+    let mut step = 0;
+    while step < 64 {
+        words[step] = match step / 16 {
+            0 => step,
+            1 => 5 * step + 1,
+            2 => 3 * step + 5,
+            _ => 7 * step,
+        } % 16;
+        step += 1;
+    }
+    words
+};
+
 /// A vector of 32-bit words, one of each of `N` streams.
 pub(super) trait Lanes<const N: usize>: Copy {
     type Word: Copy;
+
+    /// Whether words and constants are added for all steps of a block before the first, in memory: worth it where each step waits for the one before and little else is to be done.
+    /// Compilers know that additions can be done in any order, and otherwise add the constant last, behind what the step waits for.
+    const ADDS_FIRST: bool;
 
     /// The same value in all lanes.
     fn splat(self, value: u32) -> Self::Word;
@@ -62,37 +95,48 @@ pub(super) fn compress<const N: usize, L: Lanes<N>>(lanes: L, states: &mut [Stat
         }
         let words = lanes.transpose(blocks);
         let before = [a, b, c, d];
+        let mut sums = [a; 64];
+        macro_rules! add_first {
+            ($($step:literal)*) => {
+                $(sums[$step] = lanes.add(words[WORDS[$step]], lanes.splat(CONSTANTS[$step]));)*
+            };
+        }
+        if L::ADDS_FIRST {
+            // Not a loop: it would not be unrolled soon enough for words to stay in registers.
+            add_first!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+            add_first!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+        }
+        let sums = if L::ADDS_FIRST { std::hint::black_box(&sums) } else { &sums };
         macro_rules! step {
-            ($f:ident, $a:ident, $b:ident, $c:ident, $d:ident, $word:expr, $left:expr, $constant:expr) => {
+            ($f:ident, $a:ident, $b:ident, $c:ident, $d:ident, $step:expr, $left:expr) => {
                 // All but the last two operations can be done before the step before this one has ended.
-                let sum = lanes.add(lanes.add(words[$word], lanes.splat($constant)), $a);
-                $a = lanes.add(lanes.rotate::<{ $left }, { 32 - $left }>(lanes.$f(sum, $b, $c, $d)), $b);
+                let sum = if L::ADDS_FIRST {
+                    sums[$step]
+                } else {
+                    lanes.add(words[WORDS[$step]], lanes.splat(CONSTANTS[$step]))
+                };
+                let sum = lanes.$f(lanes.add(sum, $a), $b, $c, $d);
+                $a = lanes.add(lanes.rotate::<{ $left }, { 32 - $left }>(sum), $b);
             };
         }
-        macro_rules! four {
-            ($f:ident, [$w0:expr, $w1:expr, $w2:expr, $w3:expr], [$s0:expr, $s1:expr, $s2:expr, $s3:expr], [$k0:expr, $k1:expr, $k2:expr, $k3:expr]) => {
-                step!($f, a, b, c, d, $w0, $s0, $k0);
-                step!($f, d, a, b, c, $w1, $s1, $k1);
-                step!($f, c, d, a, b, $w2, $s2, $k2);
-                step!($f, b, c, d, a, $w3, $s3, $k3);
+        macro_rules! sixteen {
+            ($f:ident, $first:expr, [$s0:expr, $s1:expr, $s2:expr, $s3:expr]) => {
+                sixteen!(four $f, $first, $s0, $s1, $s2, $s3);
+                sixteen!(four $f, $first + 4, $s0, $s1, $s2, $s3);
+                sixteen!(four $f, $first + 8, $s0, $s1, $s2, $s3);
+                sixteen!(four $f, $first + 12, $s0, $s1, $s2, $s3);
+            };
+            (four $f:ident, $first:expr, $s0:expr, $s1:expr, $s2:expr, $s3:expr) => {
+                step!($f, a, b, c, d, $first, $s0);
+                step!($f, d, a, b, c, $first + 1, $s1);
+                step!($f, c, d, a, b, $first + 2, $s2);
+                step!($f, b, c, d, a, $first + 3, $s3);
             };
         }
-        four!(add_f, [0, 1, 2, 3], [7, 12, 17, 22], [0xd76a_a478, 0xe8c7_b756, 0x2420_70db, 0xc1bd_ceee]);
-        four!(add_f, [4, 5, 6, 7], [7, 12, 17, 22], [0xf57c_0faf, 0x4787_c62a, 0xa830_4613, 0xfd46_9501]);
-        four!(add_f, [8, 9, 10, 11], [7, 12, 17, 22], [0x6980_98d8, 0x8b44_f7af, 0xffff_5bb1, 0x895c_d7be]);
-        four!(add_f, [12, 13, 14, 15], [7, 12, 17, 22], [0x6b90_1122, 0xfd98_7193, 0xa679_438e, 0x49b4_0821]);
-        four!(add_g, [1, 6, 11, 0], [5, 9, 14, 20], [0xf61e_2562, 0xc040_b340, 0x265e_5a51, 0xe9b6_c7aa]);
-        four!(add_g, [5, 10, 15, 4], [5, 9, 14, 20], [0xd62f_105d, 0x0244_1453, 0xd8a1_e681, 0xe7d3_fbc8]);
-        four!(add_g, [9, 14, 3, 8], [5, 9, 14, 20], [0x21e1_cde6, 0xc337_07d6, 0xf4d5_0d87, 0x455a_14ed]);
-        four!(add_g, [13, 2, 7, 12], [5, 9, 14, 20], [0xa9e3_e905, 0xfcef_a3f8, 0x676f_02d9, 0x8d2a_4c8a]);
-        four!(add_h, [5, 8, 11, 14], [4, 11, 16, 23], [0xfffa_3942, 0x8771_f681, 0x6d9d_6122, 0xfde5_380c]);
-        four!(add_h, [1, 4, 7, 10], [4, 11, 16, 23], [0xa4be_ea44, 0x4bde_cfa9, 0xf6bb_4b60, 0xbebf_bc70]);
-        four!(add_h, [13, 0, 3, 6], [4, 11, 16, 23], [0x289b_7ec6, 0xeaa1_27fa, 0xd4ef_3085, 0x0488_1d05]);
-        four!(add_h, [9, 12, 15, 2], [4, 11, 16, 23], [0xd9d4_d039, 0xe6db_99e5, 0x1fa2_7cf8, 0xc4ac_5665]);
-        four!(add_i, [0, 7, 14, 5], [6, 10, 15, 21], [0xf429_2244, 0x432a_ff97, 0xab94_23a7, 0xfc93_a039]);
-        four!(add_i, [12, 3, 10, 1], [6, 10, 15, 21], [0x655b_59c3, 0x8f0c_cc92, 0xffef_f47d, 0x8584_5dd1]);
-        four!(add_i, [8, 15, 6, 13], [6, 10, 15, 21], [0x6fa8_7e4f, 0xfe2c_e6e0, 0xa301_4314, 0x4e08_11a1]);
-        four!(add_i, [4, 11, 2, 9], [6, 10, 15, 21], [0xf753_7e82, 0xbd3a_f235, 0x2ad7_d2bb, 0xeb86_d391]);
+        sixteen!(add_f, 0, [7, 12, 17, 22]);
+        sixteen!(add_g, 16, [5, 9, 14, 20]);
+        sixteen!(add_h, 32, [4, 11, 16, 23]);
+        sixteen!(add_i, 48, [6, 10, 15, 21]);
         a = lanes.add(a, before[0]);
         b = lanes.add(b, before[1]);
         c = lanes.add(c, before[2]);

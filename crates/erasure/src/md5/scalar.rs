@@ -28,6 +28,8 @@ impl Kernel for Scalar {
 impl Lanes<1> for Scalar {
     type Word = u32;
 
+    const ADDS_FIRST: bool = true;
+
     #[inline(always)]
     fn splat(self, value: u32) -> u32 {
         value
