@@ -1,7 +1,8 @@
 //! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
 //!
 //! A small stripe holds what all clients of a lane have to write, so that as many objects as there are clients become durable with each step; a large one is
-//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another.
+//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another; they go when the measurement is over, as those of the log do
+//! later: a drive is faster where the same blocks are written again and again.
 
 use std::sync::Arc;
 
@@ -193,13 +194,14 @@ impl Lane {
         let end = start.plus(measurement.duration);
         let pattern = self.pattern;
         let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
-        let (mut files, mut offset) = (self.create().await?, 0);
+        let (mut count, mut offset) = (1, 0);
+        let mut files = self.create(count).await?;
         while goes_on(end) {
             let begin = Stamp::now();
             for _ in 0..pattern.steps_per_object {
                 if offset + pattern.chunk_bytes > self.shard_bytes {
-                    self.remove().await?;
-                    (files, offset) = (self.create().await?, 0);
+                    (count, offset) = (count + 1, 0);
+                    files = self.create(count).await?;
                 }
                 write_all(&files, offset, &chunk, self.durable).await?;
                 offset += pattern.chunk_bytes;
@@ -210,26 +212,29 @@ impl Lane {
             }
         }
         drop(files);
-        self.remove().await?;
+        self.remove(count).await?;
         stats.reached_end();
         Ok(stats.finish())
     }
 
-    fn path(&self) -> String {
-        format!("lane-{}", self.number)
+    fn path(&self, file: usize) -> String {
+        format!("lane-{}-{file}", self.number)
     }
 
-    async fn create(&self) -> anyhow::Result<Vec<Arc<dyn DiskFile>>> {
+    async fn create(&self, file: usize) -> anyhow::Result<Vec<Arc<dyn DiskFile>>> {
         let mut files = Vec::new();
         for disk in &self.disks[..self.pattern.shards] {
-            files.push(disk.create(&self.path(), self.shard_bytes).await?);
+            files.push(disk.create(&self.path(file), self.shard_bytes).await?);
         }
         Ok(files)
     }
 
-    async fn remove(&self) -> anyhow::Result<()> {
-        for disk in &self.disks[..self.pattern.shards] {
-            disk.unlink(&self.path()).await?;
+    /// Removes the first `count` files.
+    async fn remove(&self, count: usize) -> anyhow::Result<()> {
+        for file in 1..=count {
+            for disk in &self.disks[..self.pattern.shards] {
+                disk.unlink(&self.path(file)).await?;
+            }
         }
         Ok(())
     }

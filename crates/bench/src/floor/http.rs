@@ -2,9 +2,11 @@
 
 use std::{
     convert::Infallible,
+    hash::{DefaultHasher, Hash, Hasher},
     io::{BufRead, BufReader, Read, Write, stdin, stdout},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
 use anyhow::Context;
@@ -15,18 +17,53 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::{FloorArgs, Layer, Measurement, Round, Subject, endpoint::Endpoint};
+use crate::workload::Action;
 
 /// Most bytes that hyper buffers of a connection, in each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Says to a process that it is the server.
+/// Says to a process that it is the server, and what its answers hold.
 const VARIABLE: &str = "GABION_BENCH_HTTP_FLOOR";
+
+/// Most memory that answers take together, in bytes.
+const BODIES_BYTES_MAX: u64 = 1 << 30;
+
+/// What answers hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bodies {
+    /// All the same bytes: the least that HTTP can cost, from caches to caches.
+    One,
+    /// Those of each object lie in memory of their own, as those of a server with storage must.
+    Each,
+}
+
+impl Bodies {
+    const ALL: [Self; 2] = [Bodies::One, Bodies::Each];
+
+    fn key(self) -> &'static str {
+        match self {
+            Bodies::One => "one",
+            Bodies::Each => "each",
+        }
+    }
+
+    /// The answers of a server.
+    fn make(self, args: &FloorArgs) -> anyhow::Result<Vec<Bytes>> {
+        let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
+        let count = match self {
+            Bodies::One => 1,
+            Bodies::Each => args.objects().min(BODIES_BYTES_MAX / args.size).max(1),
+        };
+        Ok((0..count).map(|_| Bytes::from(vec![0x5a; size])).collect())
+    }
+}
 
 /// The server, and the client that drives it. The server is a process of its own, as one with storage is: where it lies in the memory of the client, changing from one to the
 /// other costs less.
 pub(super) struct HttpFloor {
     client: Endpoint,
     server: Child,
+    bodies: Bodies,
 }
 
 impl HttpFloor {
@@ -34,11 +71,11 @@ impl HttpFloor {
     ///
     /// # Errors
     /// When there is none.
-    pub(super) fn start(args: &FloorArgs) -> anyhow::Result<Self> {
+    pub(super) fn start(args: &FloorArgs, bodies: Bodies) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut server = Command::new(program)
             .args(std::env::args_os().skip(1))
-            .env(VARIABLE, "1")
+            .env(VARIABLE, bodies.key())
             // What stops the client at the terminal is not to stop the server under it.
             .process_group(0)
             .stdin(Stdio::piped())
@@ -52,7 +89,7 @@ impl HttpFloor {
             .context("listening to the HTTP server of the floor")
             .and_then(|_| Endpoint::without_storage(args, &format!("http://{}", address.trim_end()), server.id()));
         match client {
-            Ok(client) => Ok(Self { client, server }),
+            Ok(client) => Ok(Self { client, server, bodies }),
             Err(error) => {
                 stop(&mut server);
                 Err(error)
@@ -78,9 +115,9 @@ fn stop(server: &mut Child) {
 /// # Errors
 /// When there is no port to listen on.
 pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
-    if std::env::var_os(VARIABLE).is_none() {
-        return Ok(false);
-    }
+    let Some(key) = std::env::var_os(VARIABLE) else { return Ok(false) };
+    let bodies = Bodies::ALL.into_iter().find(|bodies| *bodies.key() == *key);
+    let bodies = bodies.with_context(|| format!("{VARIABLE} is set, and not by this program: unset it"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads())
         .enable_all()
@@ -91,8 +128,7 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
     let mut out = stdout().lock();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
-    let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
-    runtime.spawn(serve(listener, Bytes::from(vec![0x5a; size])));
+    runtime.spawn(serve(listener, bodies.make(args)?.into()));
     // Nothing is said to it: its input ends with its parent.
     stdin().lock().read_to_end(&mut Vec::new())?;
     Ok(true)
@@ -100,24 +136,32 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
 
 impl Subject for HttpFloor {
     fn name(&self) -> String {
-        "HTTP without storage".to_owned()
+        let which = if self.bodies == Bodies::Each { ", bytes of each object" } else { "" };
+        format!("HTTP without storage{which}")
     }
 
     fn layer(&self) -> Layer {
-        Layer::Http
+        match self.bodies {
+            Bodies::One => Layer::Http,
+            Bodies::Each => Layer::HttpEach,
+        }
     }
 
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
+        // Other answers hold nothing.
+        if self.bodies == Bodies::Each && measurement.action != Action::Get {
+            return Ok(None);
+        }
         self.client.measure(measurement)
     }
 }
 
-async fn serve(listener: TcpListener, body: Bytes) {
+async fn serve(listener: TcpListener, bodies: Arc<[Bytes]>) {
     while let Ok((stream, _)) = listener.accept().await {
         // A socket on which that fails will fail its first request.
         let _ = stream.set_nodelay(true);
-        let body = body.clone();
-        let service = service_fn(move |request| answer(request, body.clone()));
+        let bodies = Arc::clone(&bodies);
+        let service = service_fn(move |request| answer(request, Arc::clone(&bodies)));
         let connection =
             http1::Builder::new().max_buf_size(BUFFER_BYTES).serve_connection(TokioIo::new(stream), service);
         // The client tells what went wrong.
@@ -125,12 +169,12 @@ async fn serve(listener: TcpListener, body: Bytes) {
     }
 }
 
-async fn answer(request: Request<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, bodies: Arc<[Bytes]>) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::default());
     match *request.method() {
-        Method::GET => *response.body_mut() = Full::new(body),
+        Method::GET => *response.body_mut() = Full::new(body_of(&request, &bodies)),
         Method::HEAD => {
-            response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
+            response.headers_mut().insert(header::CONTENT_LENGTH, bodies[0].len().into());
         }
         _ => {
             let mut incoming = request.into_body();
@@ -138,4 +182,14 @@ async fn answer(request: Request<Incoming>, body: Bytes) -> Result<Response<Full
         }
     }
     Ok(response)
+}
+
+/// The body of the object that a request names.
+fn body_of(request: &Request<Incoming>, bodies: &[Bytes]) -> Bytes {
+    if let [one] = bodies {
+        return one.clone();
+    }
+    let mut hasher = DefaultHasher::new();
+    request.uri().path().hash(&mut hasher);
+    bodies[(hasher.finish() % bodies.len() as u64) as usize].clone()
 }

@@ -13,7 +13,7 @@ use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, settle};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -27,9 +27,21 @@ const MUTATION_BYTES: usize = 200;
 /// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
 const STRIPES_PER_LANE: usize = 2;
 
+/// Bytes of objects after which the next measurement of puts begins with an empty log: nothing in one is ever dead, and rounds are many.
+const RENEWED_AFTER_BYTES: u64 = 4 << 30;
+
 /// The log in directories of its own.
 pub(super) struct LogFloor {
+    args: FloorArgs,
     durability: Durability,
+    /// Nothing between one log and the next.
+    opened: Option<Opened>,
+    /// Bytes of objects that it was given.
+    put_bytes: u64,
+}
+
+/// A log that is being measured.
+struct Opened {
     log: Log,
     runtime: Runtime,
     work: Arc<Work>,
@@ -68,6 +80,27 @@ impl LogFloor {
     /// # Errors
     /// When a target can not be used.
     pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
+        let opened = Some(Opened::open(args, durability)?);
+        Ok(Self { args: args.clone(), durability, opened, put_bytes: 0 })
+    }
+
+    /// The log; for puts an empty one, if much was written since it was opened.
+    fn opened(&mut self, action: Action) -> anyhow::Result<&Opened> {
+        if action == Action::Put && self.put_bytes > RENEWED_AFTER_BYTES {
+            // Its directories go first: the next one has the same.
+            self.opened = None;
+            self.put_bytes = 0;
+        }
+        if self.opened.is_none() {
+            self.opened = Some(Opened::open(&self.args, self.durability)?);
+            settle(&self.args)?;
+        }
+        Ok(self.opened.as_ref().expect("it was just opened"))
+    }
+}
+
+impl Opened {
+    fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("log-{durability}"))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(args.threads())
@@ -96,7 +129,7 @@ impl LogFloor {
             written: Mutex::default(),
             written_max: usize::try_from(args.objects()).unwrap_or(usize::MAX),
         };
-        Ok(Self { durability, log, runtime, work: Arc::new(work), _place: place })
+        Ok(Self { log, runtime, work: Arc::new(work), _place: place })
     }
 }
 
@@ -113,22 +146,25 @@ impl Subject for LogFloor {
         if measurement.action == Action::Stat {
             return Ok(None);
         }
-        self.runtime.block_on(async {
-            while self.work.written.lock().is_empty() {
-                put(&self.log, &self.work).await.context("writing what is to be read")?;
+        let Opened { log, runtime, work, .. } = self.opened(measurement.action)?;
+        let sum = runtime.block_on(async {
+            while work.written.lock().is_empty() {
+                put(log, work).await.context("writing what is to be read")?;
             }
             let start = Stamp::now().plus(measurement.warmup);
             let mut tasks = JoinSet::new();
             for number in 0..measurement.concurrency {
-                let (log, work) = (self.log.clone(), Arc::clone(&self.work));
+                let (log, work) = (log.clone(), Arc::clone(work));
                 tasks.spawn(run(log, work, measurement, start, number as u64));
             }
             let mut sum = Stats::new(start);
             while let Some(stats) = tasks.join_next().await {
                 sum.merge(&stats.context("a task of the floor panicked")?);
             }
-            Ok(Some(sum.into()))
-        })
+            anyhow::Ok(sum)
+        })?;
+        self.put_bytes += sum.series.get(&Kind::Put).map_or(0, |series| series.bytes);
+        Ok(Some(sum.into()))
     }
 }
 

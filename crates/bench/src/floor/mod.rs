@@ -1,7 +1,7 @@
 //! `gabion bench floor`: what this machine could do at best, in the same run as what a server on it does.
 //!
-//! Three floors, each without what lies above it: an HTTP server without storage behind the same client, the log without HTTP, and files with the writes and
-//! syncs of the log but nothing else. They are measured in turn with the endpoints, round by round, so that whatever else the machine does meets all alike; the median round
+//! Three floors, each without what lies above it: an HTTP server without storage behind the same client (of gets also one that has more to send than the processor's caches hold), the log
+//! without HTTP, and files with the writes and syncs of the log but nothing else. They are measured in turn with the endpoints, round by round, so that whatever else the machine does meets all alike; the median round
 //! is shown. This is the one module of the crate that knows the log and the disk; the rest is an S3 client.
 
 mod cli;
@@ -33,8 +33,10 @@ use table::{Row, Table};
 /// What a subject is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layer {
-    /// HTTP without storage.
+    /// HTTP without storage, the same bytes in every answer.
     Http,
+    /// The same, with bytes of its own for each object.
+    HttpEach,
     /// The log without HTTP.
     Log(Durability),
     /// Files without the log.
@@ -49,7 +51,7 @@ impl Layer {
     /// Whether a request to a server of this durability passes here.
     fn is_below(self, durability: Durability) -> bool {
         match self {
-            Layer::Http => true,
+            Layer::Http | Layer::HttpEach => true,
             Layer::Log(own) | Layer::Files(own) => own == durability,
             Layer::DataSync | Layer::Endpoint(_) => false,
         }
@@ -136,7 +138,10 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
 
 fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     let started = unix_seconds();
-    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::start(args)?)];
+    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::start(args, http::Bodies::One)?)];
+    if args.operation.contains(&cli::FloorOperation::Get) {
+        subjects.push(Box::new(http::HttpFloor::start(args, http::Bodies::Each)?));
+    }
     for durability in args.durabilities() {
         if !args.targets.is_empty() {
             subjects.push(Box::new(log::LogFloor::open(args, durability)?));

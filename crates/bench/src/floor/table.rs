@@ -28,7 +28,7 @@ pub(super) struct Table {
 pub(super) struct Row {
     operation: &'static str,
     subject: String,
-    /// `http`, `log`, `files`, `data-sync` or `endpoint`.
+    /// `http`, `http-each`, `log`, `files`, `data-sync` or `endpoint`.
     layer: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<String>,
@@ -61,6 +61,7 @@ impl Layer {
     fn key(self) -> &'static str {
         match self {
             Layer::Http => "http",
+            Layer::HttpEach => "http-each",
             Layer::Log(_) => "log",
             Layer::Files(_) => "files",
             Layer::DataSync => "data-sync",
@@ -70,7 +71,7 @@ impl Layer {
 
     fn durability(self) -> Option<Durability> {
         match self {
-            Layer::Http | Layer::DataSync => None,
+            Layer::Http | Layer::HttpEach | Layer::DataSync => None,
             Layer::Log(durability) | Layer::Files(durability) | Layer::Endpoint(durability) => Some(durability),
         }
     }
