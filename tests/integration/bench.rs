@@ -228,7 +228,7 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
     let expected: Vec<_> = layers
         .map(|layer| ("put", layer))
         .into_iter()
-        .chain(["http", "log", "files", "endpoint"].map(|layer| ("get", layer)))
+        .chain(["http", "http-each", "log", "files", "endpoint"].map(|layer| ("get", layer)))
         .chain(["http", "endpoint"].map(|layer| ("stat", layer)))
         .collect();
     assert_eq!(found, expected);
@@ -238,12 +238,13 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
             row["shares"].as_array().into_iter().flatten().map(|share| share["floor"].as_str().unwrap()).collect();
         let expected: &[&str] = match (row["layer"].as_str(), row["operation"].as_str()) {
             (Some("endpoint"), Some("stat")) => &["http"],
+            (Some("endpoint"), Some("get")) => &["http", "http-each", "log", "files"],
             (Some("endpoint"), _) => &["http", "log", "files"],
             _ => &[],
         };
         assert_eq!(floors, expected, "{row}");
         // Ticks of 10 ms may be none in so short a time.
-        let is_server = matches!(row["layer"].as_str(), Some("http" | "endpoint"));
+        let is_server = matches!(row["layer"].as_str(), Some("http" | "http-each" | "endpoint"));
         assert_eq!(row["server_cpu_us_per_op"].as_f64().is_some_and(|cpu_us| cpu_us >= 0.0), is_server, "{row}");
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);

@@ -69,7 +69,7 @@ impl StoreConfig {
             region: "us-east-1".into(),
             owner: Owner { id: "gabion".into(), display_name: "gabion".into() },
             checkpoint_interval_ms: 1000,
-            checkpoint_bytes: 256 << 20,
+            checkpoint_bytes: 1 << 30,
             index_snapshot_bytes: 16 << 30,
             index_snapshot_interval_h: 24,
             index_snapshot_restore: true,

@@ -248,7 +248,7 @@ settings! {
         "Most bytes that the scrub reads and checks in a second; 0: as fast as the targets go.";
     "checkpoint.interval" => checkpoint_interval: Span = "1s",
         "Time between two checkpoints of the index while there are writes.";
-    "checkpoint.bytes" => checkpoint_bytes: ByteCount = "256MiB",
+    "checkpoint.bytes" => checkpoint_bytes: ByteCount = "1GiB",
         "Bytes written after which a checkpoint is made before its time.";
     "lifecycle.debug_day" => lifecycle_debug_day: Span = "24h",
         "Length of a day of lifecycle rules and inventories, for tests; 24h: days are as long as they are, and end at midnight UTC.";

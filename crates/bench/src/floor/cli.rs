@@ -85,7 +85,7 @@ pub(crate) struct FloorArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub(super) touch_memory: u64,
 
-    /// Objects that are read [default: 1000, at most 1 GiB].
+    /// Objects that are read [default: 1000, at most 1 GiB]. One of the floors of HTTP has them in memory, up to a GiB.
     #[arg(long)]
     pub(super) objects: Option<u64>,
 

@@ -1,8 +1,8 @@
 //! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
 //!
 //! A small stripe holds what all clients of a lane have to write, so that as many objects as there are clients become durable with each step; a large one is
-//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another; they go when the measurement is over, as those of the log do
-//! later: a drive is faster where the same blocks are written again and again.
+//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another. They go when the measurement is over and not before: a
+//! drive may be faster where the same blocks are written again and again, which the log does not do.
 
 use std::sync::Arc;
 

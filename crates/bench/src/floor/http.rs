@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{BufRead, BufReader, Read, Write, stdin, stdout},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
@@ -25,7 +24,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Says to a process that it is the server, and what its answers hold.
 const VARIABLE: &str = "GABION_BENCH_HTTP_FLOOR";
 
-/// Most memory that answers take together, in bytes.
+/// Most memory that answers take together, in bytes; a server has it from its start to its end.
 const BODIES_BYTES_MAX: u64 = 1 << 30;
 
 /// What answers hold.
@@ -172,7 +171,7 @@ async fn serve(listener: TcpListener, bodies: Arc<[Bytes]>) {
 async fn answer(request: Request<Incoming>, bodies: Arc<[Bytes]>) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::default());
     match *request.method() {
-        Method::GET => *response.body_mut() = Full::new(body_of(&request, &bodies)),
+        Method::GET => *response.body_mut() = Full::new(body_of(request.uri().path(), &bodies)),
         Method::HEAD => {
             response.headers_mut().insert(header::CONTENT_LENGTH, bodies[0].len().into());
         }
@@ -184,12 +183,25 @@ async fn answer(request: Request<Incoming>, bodies: Arc<[Bytes]>) -> Result<Resp
     Ok(response)
 }
 
-/// The body of the object that a request names.
-fn body_of(request: &Request<Incoming>, bodies: &[Bytes]) -> Bytes {
-    if let [one] = bodies {
-        return one.clone();
+/// The body of the object that a request names: the one of its number, with which the keys of objects that are read end.
+fn body_of(path: &str, bodies: &[Bytes]) -> Bytes {
+    let digits = path.len() - path.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let number: usize = path[digits..].parse().unwrap_or(0);
+    bodies[number % bodies.len()].clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_object_that_is_read_has_a_body_of_its_own() {
+        let bodies: Vec<Bytes> = (0..20_u8).map(|number| Bytes::from(vec![number; 4])).collect();
+        for number in 0..20_u8 {
+            assert_eq!(body_of(&format!("/bucket/floor/run7/{number:010}"), &bodies), bodies[usize::from(number)]);
+        }
+        assert_eq!(body_of("/bucket/floor/run/0000000021", &bodies), bodies[1], "there may be more objects");
+        assert_eq!(body_of("/bucket", &bodies), bodies[0]);
+        assert_eq!(body_of("/99999999999999999999999999", &bodies), bodies[0]);
     }
-    let mut hasher = DefaultHasher::new();
-    request.uri().path().hash(&mut hasher);
-    bodies[(hasher.finish() % bodies.len() as u64) as usize].clone()
 }

@@ -27,7 +27,7 @@ const MUTATION_BYTES: usize = 200;
 /// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
 const STRIPES_PER_LANE: usize = 2;
 
-/// Bytes of objects after which the next measurement of puts begins with an empty log: nothing in one is ever dead, and rounds are many.
+/// Bytes of objects, those of warm-ups left out, after which the next measurement of puts begins with an empty log: nothing in one is ever dead, and rounds are many.
 const RENEWED_AFTER_BYTES: u64 = 4 << 30;
 
 /// The log in directories of its own.
@@ -36,6 +36,8 @@ pub(super) struct LogFloor {
     durability: Durability,
     /// Nothing between one log and the next.
     opened: Option<Opened>,
+    /// How many there were before it.
+    number: u32,
     /// Bytes of objects that it was given.
     put_bytes: u64,
 }
@@ -80,19 +82,19 @@ impl LogFloor {
     /// # Errors
     /// When a target can not be used.
     pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
-        let opened = Some(Opened::open(args, durability)?);
-        Ok(Self { args: args.clone(), durability, opened, put_bytes: 0 })
+        let opened = Some(Opened::open(args, durability, 0)?);
+        Ok(Self { args: args.clone(), durability, opened, number: 0, put_bytes: 0 })
     }
 
     /// The log; for puts an empty one, if much was written since it was opened.
     fn opened(&mut self, action: Action) -> anyhow::Result<&Opened> {
         if action == Action::Put && self.put_bytes > RENEWED_AFTER_BYTES {
-            // Its directories go first: the next one has the same.
+            // It goes first: its room is needed.
             self.opened = None;
-            self.put_bytes = 0;
+            (self.number, self.put_bytes) = (self.number + 1, 0);
         }
         if self.opened.is_none() {
-            self.opened = Some(Opened::open(&self.args, self.durability)?);
+            self.opened = Some(Opened::open(&self.args, self.durability, self.number)?);
             settle(&self.args)?;
         }
         Ok(self.opened.as_ref().expect("it was just opened"))
@@ -100,8 +102,8 @@ impl LogFloor {
 }
 
 impl Opened {
-    fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
-        let place = Place::make(args, &format!("log-{durability}"))?;
+    fn open(args: &FloorArgs, durability: Durability, number: u32) -> anyhow::Result<Self> {
+        let place = Place::make(args, &format!("log-{durability}-{number}"))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(args.threads())
             .enable_all()

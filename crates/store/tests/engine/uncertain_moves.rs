@@ -13,6 +13,8 @@ use gabion_types::SegmentId;
 
 use crate::harness::{truth::check_counters, *};
 
+/// The same in both tests: the steps at which one finds moves are those at which the other deletes what did not move.
+const SEED: u64 = 601;
 const OBJECTS: u64 = 4;
 /// Each lies in stripes of its own, and moves with a record of its own.
 const SIZE: usize = 1_100_000;
@@ -20,12 +22,12 @@ const SIZE: usize = 1_100_000;
 const SEGMENT_BYTES: u64 = 6 << 20;
 
 /// Objects in sealed segments in which something is dead.
-async fn partly_dead(seed: u64) -> (World, Store) {
+async fn partly_dead() -> (World, Store) {
     let mut config = config(1, 0);
     config.compaction.live_ratio_max = 1.0;
     (config.log.small_lanes, config.log.large_lanes) = (1, 1);
     config.log.segment_payload_bytes = SEGMENT_BYTES;
-    let mut world = World::new(seed, config);
+    let mut world = World::new(SEED, config);
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
     for number in 0..OBJECTS {
@@ -47,8 +49,8 @@ fn homes(world: &World) -> BTreeMap<String, SegmentId> {
 }
 
 /// A round in which the targets go away before this step, and come back after it; nothing if it came to its end before.
-async fn away_in_a_round(seed: u64, step: u64) -> Option<(World, Store)> {
-    let (world, store) = partly_dead(seed).await;
+async fn away_in_a_round(step: u64) -> Option<(World, Store)> {
+    let (world, store) = partly_dead().await;
     world.power.cut_after(step);
     let _ = store.compact().await;
     let went_away = world.power.is_out();
@@ -73,7 +75,7 @@ async fn rebuild(world: &World, store: Store) -> (Store, bool) {
 #[tokio::test]
 async fn what_they_refer_to_is_there_when_they_are_found() {
     let (mut step, mut found) = (0, 0);
-    while let Some((world, store)) = away_in_a_round(600, step).await {
+    while let Some((world, store)) = away_in_a_round(step).await {
         store.free_dead_segments().await.unwrap();
         let (store, was_found) = rebuild(&world, store).await;
         found += u32::from(was_found);
@@ -89,7 +91,7 @@ async fn what_they_refer_to_is_there_when_they_are_found() {
 #[tokio::test]
 async fn what_was_deleted_since_does_not_come_back_with_them() {
     let (mut step, mut are_freed) = (0, 0);
-    while let Some((world, store)) = away_in_a_round(601, step).await {
+    while let Some((world, store)) = away_in_a_round(step).await {
         let homes = homes(&world);
         let first = *homes.values().min().unwrap();
         // What did not move is deleted, and no segment that was there before is needed any more.
