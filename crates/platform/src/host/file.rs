@@ -30,7 +30,7 @@ const LARGE_PAGE_BYTES: u64 = 2 << 20;
 pub(crate) struct HostFile {
     /// Empty only while being dropped.
     fd: Option<OwnedFd>,
-    /// The same file for what goes past the page cache, kept once zeros were written ahead: the flag belongs to the open file, and reads want the page cache.
+    /// The same file for what goes past the page cache, once there was such: the flag belongs to the open file, and reads want the page cache.
     direct: OnceLock<OwnedFd>,
     path: Box<str>,
     pool: Arc<Pool>,
@@ -118,19 +118,11 @@ impl HostFile {
     }
 
     fn write(&self, mut parts: Parts, durable: Durable) -> io::Result<()> {
-        if self.goes_direct(&parts, durable) {
-            let opened;
-            let direct = match self.direct.get() {
-                Some(direct) => Some(direct),
-                None => {
-                    opened = self.open_direct();
-                    opened.as_ref()
-                }
-            };
-            if let Some(direct) = direct {
-                let outcome = direct::write(direct.as_fd(), &mut parts)?;
-                self.note(&outcome);
-            }
+        if self.goes_direct(&parts, durable)
+            && let Some(direct) = self.direct()
+        {
+            let outcome = direct::write(direct, &mut parts)?;
+            self.note(&outcome);
         }
         write_at(self.fd(), parts)
     }
@@ -232,21 +224,15 @@ impl HostFile {
         if self.writes != Writes::InPlace || len == 0 {
             return Ok(false);
         }
-        if self.direct.get().is_none()
-            && let Some(direct) = self.open_direct()
-        {
-            // Another one may have been quicker.
-            let _ = self.direct.set(direct);
-        }
-        let Some(direct) = self.direct.get() else { return Ok(false) };
+        let Some(direct) = self.direct() else { return Ok(false) };
         let explain = |error: io::Error| self.explain(error, "write zeros ahead");
-        let outcome = direct::write_zeros(direct.as_fd(), offset, len).map_err(explain)?;
+        let outcome = direct::write_zeros(direct, offset, len).map_err(explain)?;
         self.note(&outcome);
         if outcome == direct::Outcome::Unsupported {
             return Ok(false);
         }
         // By its own descriptor: an error of another write that the kernel tells it is told that write's sync, too.
-        self.sync_by(direct.as_fd()).map_err(|errno| explain(errno.into()))?;
+        self.sync_by(direct).map_err(|errno| explain(errno.into()))?;
         let mut prewritten = self.prewritten.lock();
         let goes_on = prewritten.end == offset;
         *prewritten = if goes_on { prewritten.start } else { offset }..offset + len;
@@ -293,16 +279,17 @@ impl HostFile {
         self.refuses_direct.store(true, Ordering::Relaxed);
     }
 
-    fn open_direct(&self) -> Option<OwnedFd> {
-        match direct::open(self.fd()) {
-            Ok(direct) => Some(direct),
-            Err(errno) => {
-                if matches!(errno, Errno::INVAL | Errno::OPNOTSUPP) {
-                    self.note(&direct::Outcome::Unsupported);
-                }
-                None
+    /// The descriptor of what goes past the page cache, opened if need be; nothing where that can not be done.
+    fn direct(&self) -> Option<BorrowedFd<'_>> {
+        if self.direct.get().is_none() {
+            match direct::open(self.fd()) {
+                // Another thread may have been quicker.
+                Ok(direct) => drop(self.direct.set(direct)),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.refuse_direct(),
+                Err(_) => {}
             }
         }
+        self.direct_fd()
     }
 
     fn note(&self, outcome: &direct::Outcome) {
