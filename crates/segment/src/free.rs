@@ -60,7 +60,7 @@ pub(crate) async fn free(
 
 /// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is. Returns where it says so.
 async fn log_freed(
-    core: &Core,
+    core: &Arc<Core>,
     lanes: &Lanes,
     id: SegmentId,
     carried: Vec<(Seq, Bytes)>,

@@ -1,7 +1,7 @@
 //! A segment while the log is open: what is known of it, who pins it, and the files that its lane writes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_platform::DiskFile;
 use gabion_types::SegmentId;
@@ -200,8 +200,10 @@ pub(crate) struct ShardFiles {
     pub(crate) info: Arc<SegmentInfo>,
     /// `None` where the shard was absent when the segment was opened.
     pub(crate) shards: Vec<Option<ShardFile>>,
-    /// Held while the files are synced.
-    pub(crate) sync_turn: tokio::sync::Mutex<()>,
+    /// Stripes that were written and not synced with it.
+    pub(crate) unsynced_stripes: AtomicU64,
+    /// Held while the files are synced: how many of these stripes are durable.
+    pub(crate) synced_stripes: tokio::sync::Mutex<u64>,
 }
 
 /// A shard file that is being written.
@@ -211,13 +213,11 @@ pub(crate) struct ShardFile {
     pub(crate) target: usize,
     /// A write or sync failed: what the file holds is unknown, and no later success says otherwise.
     poisoned: AtomicBool,
-    /// A write that was not synced resolved since the last sync began.
-    dirty: AtomicBool,
 }
 
 impl ShardFile {
     pub(crate) fn new(file: Arc<dyn DiskFile>, target: usize) -> Self {
-        Self { file, target, poisoned: AtomicBool::new(false), dirty: AtomicBool::new(false) }
+        Self { file, target, poisoned: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -227,20 +227,11 @@ impl ShardFile {
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::SeqCst);
     }
-
-    pub(crate) fn set_dirty(&self) {
-        self.dirty.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether it was dirty; it is clean from now on.
-    pub(crate) fn take_dirty(&self) -> bool {
-        self.dirty.swap(false, Ordering::SeqCst)
-    }
 }
 
 impl ShardFiles {
     pub(crate) fn new(info: Arc<SegmentInfo>, shards: Vec<Option<ShardFile>>) -> Self {
-        Self { info, shards, sync_turn: tokio::sync::Mutex::new(()) }
+        Self { info, shards, unsynced_stripes: AtomicU64::new(0), synced_stripes: tokio::sync::Mutex::new(0) }
     }
 
     /// Shards that are there and took every write.

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures::future::join_all;
 use gabion_platform::{CachedWriter, Durable};
 use gabion_types::SegmentId;
 use tokio::sync::mpsc;
+use tokio::task::JoinError;
 
 use super::apply::ApplyJob;
 use super::encode::{EncodedStripe, StripePlace};
@@ -178,14 +180,13 @@ impl Writer {
         let core = &self.core;
         let mut written = 0;
         let mut only_space = true;
-        for ((shard, file), outcome) in shards.into_iter().zip(outcomes) {
+        for ((shard, _), outcome) in shards.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) => {
                     written += 1;
                     core.media.metrics.stored_bytes.add(stripe.shape.written_bytes(shard) as u64);
-                    match durable {
-                        Durable::Yes => core.media.metrics.syncs.add(1),
-                        Durable::No => file.set_dirty(),
+                    if durable == Durable::Yes {
+                        core.media.metrics.syncs.add(1);
                     }
                 }
                 Err(error) => {
@@ -193,6 +194,9 @@ impl Writer {
                     core.chunk_failed(&files, shard, &error);
                 }
             }
+        }
+        if durable == Durable::No {
+            files.unsynced_stripes.fetch_add(1, Ordering::SeqCst);
         }
         core.media.metrics.write_us.observe(core.elapsed_us(start_ns));
         if written < files.info.geometry.quorum() {
@@ -320,7 +324,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::sync_files`].
-    pub(crate) async fn sync_written(&self) -> Result<(), LogError> {
+    pub(crate) async fn sync_written(self: &Arc<Self>) -> Result<(), LogError> {
         if self.config.durability == Durability::Sync {
             return Ok(());
         }
@@ -333,7 +337,7 @@ impl Core {
     ///
     /// # Errors
     /// As [`Core::sync_files`].
-    pub(crate) async fn sync_segments(&self, segments: &[SegmentId]) -> Result<(), LogError> {
+    pub(crate) async fn sync_segments(self: &Arc<Self>, segments: &[SegmentId]) -> Result<(), LogError> {
         if self.config.durability == Durability::Sync || segments.is_empty() {
             return Ok(());
         }
@@ -345,9 +349,17 @@ impl Core {
         self.sync_each(&writing).await
     }
 
-    async fn sync_each(&self, writing: &[Arc<ShardFiles>]) -> Result<(), LogError> {
-        let outcomes = join_all(writing.iter().map(|files| self.sync_files(files))).await;
-        outcomes.into_iter().collect()
+    async fn sync_each(self: &Arc<Self>, writing: &[Arc<ShardFiles>]) -> Result<(), LogError> {
+        // In tasks of their own: whoever waits may go away, and of an error a system tells once.
+        let tasks: Vec<_> = writing
+            .iter()
+            .map(|files| {
+                let (core, files) = (Arc::clone(self), Arc::clone(files));
+                tokio::spawn(async move { core.sync_files(&files).await })
+            })
+            .collect();
+        let gone = |error: JoinError| Err(LogError::Unavailable(format!("a task failed: {error}")));
+        join_all(tasks).await.into_iter().try_for_each(|outcome| outcome.unwrap_or_else(gone))
     }
 
     /// Makes everything durable that was written to a segment before the call.
@@ -355,20 +367,22 @@ impl Core {
     /// # Errors
     /// `Unavailable` when fewer than `k` shards can be trusted: the log is poisoned then, what it acknowledged may be lost by a power cut.
     pub(crate) async fn sync_files(&self, files: &ShardFiles) -> Result<(), LogError> {
-        // A second caller must not take "clean" for "durable" while the first one still syncs.
-        let _turn = files.sync_turn.lock().await;
-        let outcomes = join_all(files.healthy().map(async |(shard, file)| {
-            if !file.take_dirty() {
-                return (shard, Ok(()));
+        let wanted = files.unsynced_stripes.load(Ordering::SeqCst);
+        let mut synced = files.synced_stripes.lock().await;
+        // One who waited for another's turn may have been seen to with it, whatever was written since.
+        if *synced < wanted {
+            let written = files.unsynced_stripes.load(Ordering::SeqCst);
+            let outcomes = join_all(files.healthy().map(async |(shard, file)| {
+                self.media.metrics.syncs.add(1);
+                (shard, file.file.sync().await)
+            }))
+            .await;
+            for (shard, outcome) in outcomes {
+                if let Err(error) = outcome {
+                    self.chunk_failed(files, shard, &error);
+                }
             }
-            self.media.metrics.syncs.add(1);
-            (shard, file.file.sync().await)
-        }))
-        .await;
-        for (shard, outcome) in outcomes {
-            if let Err(error) = outcome {
-                self.chunk_failed(files, shard, &error);
-            }
+            *synced = written;
         }
         if files.healthy().count() < files.info.geometry.data() {
             let why = format!(

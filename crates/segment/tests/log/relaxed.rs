@@ -1,8 +1,11 @@
 //! Relaxed durability: a process may die, a power cut takes what was not synced, and nothing half.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
+use futures::poll;
+use gabion_platform::FaultRates;
 use gabion_segment::{Durability, LogError};
 
 use crate::book::{Book, Page};
@@ -126,5 +129,46 @@ fn with_parity_a_failed_sync_costs_a_shard_only() {
         let (log, _) = world.start(&rebuilt).await;
         assert_eq!(rebuilt.mutations(), book.mutations());
         rebuilt.verify(&log).await;
+    });
+}
+
+#[test]
+fn an_error_of_a_sync_is_noted_though_nobody_waits_for_it() {
+    let mut left = 0;
+    for seed in 0..20 {
+        let mut world = world("1+0", seed);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 100).await.unwrap();
+            world.disks[0].fail_syncs(1, std::io::ErrorKind::Other);
+            world.disks[0].set_rates(FaultRates { slow_turns_max: 20, ..FaultRates::default() });
+            // Whoever waits for it goes away, if it is not there at once.
+            left += u32::from(poll!(pin!(log.sync())).is_pending());
+            // The drive says it once.
+            assert!(matches!(log.sync().await, Err(LogError::Unavailable(_))), "seed {seed}");
+        });
+    }
+    assert!(left > 0, "the test tests nothing");
+}
+
+#[test]
+fn those_who_wait_for_a_sync_share_the_next_one() {
+    let mut world = world("1+0", 6);
+    world.config.large_lanes = 1;
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let mut segments = Vec::new();
+        for name in 0..16 {
+            segments.push(append(&log, name, 100_000).await.unwrap().segment);
+        }
+        // Others write meanwhile.
+        world.disks[0].set_rates(FaultRates { slow_turns_max: 20, ..FaultRates::default() });
+        let others = join_all((16..48).map(|name| append(&log, name, 100_000)));
+        let syncs = join_all(segments.iter().map(|segment| log.sync_segments(std::slice::from_ref(segment))));
+        let (others, synced) = join(others, syncs).await;
+        assert!(others.iter().all(Result::is_ok) && synced.iter().all(Result::is_ok));
+        assert!((1..=2).contains(&log.metrics().syncs.get()), "{}", log.metrics().syncs.get());
     });
 }
