@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::Settings,
     clock::{Stamp, unix_ns},
+    cpu::Meter,
     driver::bounds,
     factory::Factory,
     stats::{Stats, WireStats},
@@ -223,9 +224,9 @@ impl Processes {
         for client in &mut self.clients {
             client.order(&Order::Start { unix_ns: at })?;
         }
-        let (start, _) = bounds(settings, phase, Stamp::at_unix_ns(at));
+        let (start, end) = bounds(settings, phase, Stamp::at_unix_ns(at));
         begun(start);
-        let mut server = ServerCpu::new(pids, start);
+        let mut meter = Meter::new(pids, start, end);
         let mut stats = Stats::new(start);
         let mut client_cpu = Duration::ZERO;
         let mut ticks = vec![Tick::default(); self.clients.len()];
@@ -248,39 +249,14 @@ impl Processes {
                     other => bail!("a client process spoke out of turn: {other:?}"),
                 }
             }
-            server.look();
+            meter.look(Stamp::now());
             tick(ticks.iter().fold(Tick::default(), |sum, tick| Tick {
                 operations: sum.operations + tick.operations,
                 errors: sum.errors + tick.errors,
                 bytes: sum.bytes + tick.bytes,
             }));
         }
-        Ok(Outcome { stats, client_cpu, server_cpu: server.spent() })
-    }
-}
-
-/// CPU time of the server since the first look after the start.
-struct ServerCpu<'a> {
-    pids: &'a [u32],
-    start: Stamp,
-    before: Option<Duration>,
-}
-
-impl<'a> ServerCpu<'a> {
-    fn new(pids: &'a [u32], start: Stamp) -> Self {
-        Self { pids, start, before: crate::cpu::of_processes(pids) }
-    }
-
-    /// While the warm-up lasts, what was spent does not count.
-    fn look(&mut self) {
-        if Stamp::now() < self.start {
-            self.before = crate::cpu::of_processes(self.pids);
-        }
-    }
-
-    fn spent(&self) -> Option<Duration> {
-        let after = crate::cpu::of_processes(self.pids).filter(|_| !self.pids.is_empty())?;
-        Some(after.saturating_sub(self.before?))
+        Ok(Outcome { stats, client_cpu, server_cpu: meter.spent().others })
     }
 }
 

@@ -114,6 +114,8 @@ fn decode<C: hdrhistogram::Counter>(bytes: &[u8]) -> Option<Histogram<C>> {
 pub(crate) struct Series {
     /// Latency in nanoseconds, three significant digits.
     pub(crate) latency_ns: Histogram<u64>,
+    /// Operations that began before the measurement and succeeded within its time: in the rates alone.
+    pub(crate) early: u64,
     /// Operations that succeeded when the measurement was over; bytes and entries are without theirs.
     pub(crate) late: u64,
     pub(crate) bytes: u64,
@@ -130,6 +132,7 @@ impl Series {
     fn new() -> Self {
         Self {
             latency_ns: fine(),
+            early: 0,
             late: 0,
             bytes: 0,
             entries: 0,
@@ -159,6 +162,7 @@ impl Series {
 
     fn merge(&mut self, other: &Series) {
         self.latency_ns.add(&other.latency_ns).expect("the histogram resizes");
+        self.early += other.early;
         self.late += other.late;
         self.bytes += other.bytes;
         self.entries += other.entries;
@@ -174,9 +178,19 @@ impl Series {
         }
     }
 
-    /// Operations that succeeded within the measurement.
+    /// Operations that succeeded within the measurement, whenever they began.
     pub(crate) fn operations(&self) -> u64 {
-        self.latency_ns.len() - self.late
+        self.early + self.latency_ns.len() - self.late
+    }
+
+    /// Takes one that moved `done`, took `ns` and succeeded `elapsed` after the start.
+    fn count(&mut self, done: Done, ns: u64, elapsed: Duration) {
+        let second = self.enter(second_of(elapsed));
+        second.operations += 1;
+        second.bytes += done.bytes;
+        self.current_ns.record(ns).expect("the histogram resizes");
+        self.bytes += done.bytes;
+        self.entries += done.entries;
     }
 
     /// Errors of every kind.
@@ -201,6 +215,11 @@ pub(crate) struct Stats {
 /// Longest measurement of which every second is kept; later seconds count to the last.
 const SECONDS_MAX: usize = 24 * 3600;
 
+/// Which of the seconds it is `elapsed` after the start.
+fn second_of(elapsed: Duration) -> usize {
+    usize::try_from(elapsed.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
+}
+
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
@@ -218,34 +237,37 @@ impl Stats {
         self.whole = true;
     }
 
-    /// Notes one operation that ran from `begin` to `end`; those that began before the start are warm-up.
+    /// Notes one operation that ran from `begin` to `end`. Its latency counts if it began in the measurement, however long it took. Rates take what ended within its
+    /// time: without what was under way when it began, long operations would seem to be fewer than they are, since those that are under way when it ends are left out.
     pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
-        if begin < self.start {
+        let is_early = begin < self.start;
+        if is_early && (end < self.start || self.window.is_none() || outcome.is_err()) {
             return;
         }
         let elapsed = end.since(self.start);
-        let index = usize::try_from(elapsed.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
-        let series = self.series.entry(kind).or_insert_with(Series::new);
         let in_time = self.window.is_none_or(|window| elapsed < window);
+        if is_early && !in_time {
+            return;
+        }
+        let series = self.series.entry(kind).or_insert_with(Series::new);
         match outcome {
             Ok(done) => {
                 let ns = u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX);
-                series.latency_ns.record(ns).expect("the histogram resizes");
-                if !in_time {
-                    series.late += 1;
-                    return;
+                if is_early {
+                    series.early += 1;
+                } else {
+                    series.latency_ns.record(ns).expect("the histogram resizes");
                 }
-                self.last = self.last.max(elapsed);
-                let second = series.enter(index);
-                second.operations += 1;
-                second.bytes += done.bytes;
-                series.current_ns.record(ns).expect("the histogram resizes");
-                series.bytes += done.bytes;
-                series.entries += done.entries;
+                if in_time {
+                    self.last = self.last.max(elapsed);
+                    series.count(done, ns, elapsed);
+                } else {
+                    series.late += 1;
+                }
             }
             Err(kind) => {
                 if in_time {
-                    series.enter(index).errors += 1;
+                    series.enter(second_of(elapsed)).errors += 1;
                 }
                 *series.errors.entry(kind).or_default() += 1;
             }
@@ -282,7 +304,7 @@ impl Stats {
 
     /// Operations that succeeded, and those that failed.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let succeeded = self.series.values().map(|series| series.latency_ns.len()).sum();
+        let succeeded = self.series.values().map(|series| series.early + series.latency_ns.len()).sum();
         (succeeded, self.series.values().map(Series::error_count).sum())
     }
 
@@ -304,6 +326,7 @@ pub(crate) struct WireStats {
 #[derive(Serialize, Deserialize, Debug)]
 struct WireSeries {
     latency_v2: String,
+    early: u64,
     late: u64,
     bytes: u64,
     entries: u64,
@@ -329,6 +352,7 @@ impl WireStats {
             let seconds = series.seconds.iter();
             let wire = WireSeries {
                 latency_v2: text_of(&encode(&series.latency_ns)),
+                early: series.early,
                 late: series.late,
                 bytes: series.bytes,
                 entries: series.entries,
@@ -360,6 +384,7 @@ impl WireStats {
             let latency_ns = decode(&bytes_of(&wire.latency_v2)?);
             let mut series = Series {
                 latency_ns: latency_ns.ok_or_else(|| anyhow::anyhow!("a histogram can not be read"))?,
+                early: wire.early,
                 late: wire.late,
                 bytes: wire.bytes,
                 entries: wire.entries,
@@ -438,6 +463,29 @@ mod tests {
     }
 
     #[test]
+    fn rates_take_as_many_as_end_in_any_other_time() {
+        // Four clients that are never idle, with an operation of 700 ms each: whatever is looked at, 5.7 end in a second.
+        let zero = Stamp::now();
+        let at = |ms| zero.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(at(1000), End::At(at(8000)));
+        for client in 0..4 {
+            for begin in (client * 175..8000).step_by(700) {
+                stats.record(Kind::Put, at(begin), at(begin + 700), BYTES);
+            }
+        }
+        // Errors of the warm-up count nowhere, nor does what began before the measurement and ends after it.
+        stats.record(Kind::Put, at(900), at(1100), Err("timeout".into()));
+        stats.record(Kind::Put, at(900), at(8100), BYTES);
+        stats.reached_end();
+        let mut sum = Stats::new(at(1000));
+        sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
+        let put = &sum.series[&Kind::Put];
+        assert_eq!((put.operations(), put.bytes, put.error_count()), (40, 400, 0));
+        assert_eq!((put.early, put.late, put.latency_ns.len()), (4, 4, 40), "latencies are of those that began in it");
+        assert_eq!(put.seconds.iter().map(|second| second.operations).sum::<u64>(), 40);
+    }
+
+    #[test]
     fn warm_up_is_left_out_and_workers_add_up() {
         let (mut one, two) = sample();
         one.merge(&two);
@@ -455,7 +503,7 @@ mod tests {
         }
         check(&sum);
         let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
-            {"latency_v2": "AAAA", "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
+            {"latency_v2": "AAAA", "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());
     }

@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     clock::Stamp,
-    cpu,
+    cpu::{Meter, Spent},
     factory::Factory,
     stats::Stats,
     workload::{End, Load, Name, Phase, Run, STOP},
@@ -42,7 +42,7 @@ pub(crate) struct Tick {
 /// What one phase came to.
 pub(crate) struct Outcome {
     pub(crate) stats: Stats,
-    /// CPU time of this process in the measurement, warm-up left out.
+    /// CPU time of this process in the measurement: not that of the warm-up, nor, where it was to last so long, of what ended after it.
     pub(crate) client_cpu: Duration,
     /// That of the server's processes, if they are known.
     pub(crate) server_cpu: Option<Duration>,
@@ -103,8 +103,7 @@ impl Threads<'_> {
             let started = bounds.as_ref().ok().map(|(start, end)| Arc::new(Run::new(phase.goal, *start, *end)));
             run.set(started).unwrap_or_else(|_| unreachable!("it is set here alone"));
             released.wait();
-            let (start, _) = bounds?;
-            let mut outcome = self.watch(start, count, &endings, &stats, tick)?;
+            let mut outcome = self.watch(bounds?, count, &endings, &stats, tick)?;
             if let Some(Some(run)) = run.get()
                 && run.reached_end()
             {
@@ -117,20 +116,18 @@ impl Threads<'_> {
     /// Waits for the end of all threads.
     fn watch(
         &self,
-        start: Stamp,
+        (start, end): (Stamp, End),
         count: usize,
         endings: &mpsc::Receiver<anyhow::Result<()>>,
         stats: &[OnceLock<Arc<Mutex<Stats>>>],
         tick: &mut dyn FnMut(Tick),
     ) -> anyhow::Result<Outcome> {
-        let sample = || (cpu::own(), cpu::of_processes(self.server_pids));
-        let (mut before, mut warm, mut running) = (sample(), false, count);
+        let mut meter = Meter::new(self.server_pids, start, end);
+        let mut running = count;
         while running > 0 {
-            let ahead = start.since(Stamp::now());
-            if !warm && ahead.is_zero() {
-                (before, warm) = (sample(), true);
-            }
-            match endings.recv_timeout(if warm { TICK } else { TICK.min(ahead) }) {
+            let now = Stamp::now();
+            meter.look(now);
+            match endings.recv_timeout(meter.ahead(now).map_or(TICK, |ahead| ahead.min(TICK))) {
                 Ok(outcome) => {
                     outcome?;
                     running -= 1;
@@ -140,16 +137,12 @@ impl Threads<'_> {
             }
             tick(so_far(stats));
         }
-        let after = sample();
+        let Spent { own: client_cpu, others: server_cpu } = meter.spent();
         let mut sum = Stats::new(start);
         for stats in stats.iter().filter_map(OnceLock::get) {
             sum.merge(&stats.lock().clone().finish());
         }
-        let server_cpu = match (before.1, after.1) {
-            (Some(before), Some(after)) if !self.server_pids.is_empty() => Some(after.saturating_sub(before)),
-            _ => None,
-        };
-        Ok(Outcome { stats: sum, client_cpu: after.0.saturating_sub(before.0), server_cpu })
+        Ok(Outcome { stats: sum, client_cpu, server_cpu })
     }
 
     /// Writes the objects that a load needs, with as many workers as it has.
