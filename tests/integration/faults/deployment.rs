@@ -111,8 +111,9 @@ impl Filled {
         verify(client, &self.objects).await
     }
 
-    /// Reads everything that can be read: what is served must be right. Returns how many objects were not served, and the answers of those that were
-    /// refused at once.
+    /// Reads everything that can be read: what is served must be right. Returns how many objects were not served, and the answers to those that were
+    /// refused. Only the first bytes of an object are read before it is answered: where later ones fail, the answer breaks off, and nothing of it
+    /// may have been sent by then.
     pub(super) async fn verify_served(&self, client: &Client) -> anyhow::Result<(usize, Vec<Outcome>)> {
         let (mut lost, mut refusals) = (0, Vec::new());
         for (key, parts) in &self.objects {
@@ -120,7 +121,7 @@ impl Filled {
                 Ok(got) => got,
                 refused => {
                     lost += 1;
-                    refusals.push(failure(refused));
+                    refusals.extend(Some(failure(refused)).filter(|outcome| outcome.status().is_some()));
                     continue;
                 }
             };

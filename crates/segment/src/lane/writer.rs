@@ -328,8 +328,9 @@ impl Core {
         if self.config.durability == Durability::Sync {
             return Ok(());
         }
-        self.check_poison()?;
         let writing: Vec<_> = self.writing.lock().values().cloned().collect();
+        // Now and not before: what is written no more was synced, or the log poisoned before it was taken out.
+        self.check_poison()?;
         self.sync_each(&writing).await
     }
 
@@ -341,11 +342,12 @@ impl Core {
         if self.config.durability == Durability::Sync || segments.is_empty() {
             return Ok(());
         }
-        self.check_poison()?;
         let writing: Vec<_> = {
             let writing = self.writing.lock();
             segments.iter().filter_map(|segment| writing.get(segment).cloned()).collect()
         };
+        // As above.
+        self.check_poison()?;
         self.sync_each(&writing).await
     }
 
@@ -358,7 +360,14 @@ impl Core {
                 tokio::spawn(async move { core.sync_files(&files).await })
             })
             .collect();
-        let gone = |error: JoinError| Err(LogError::Unavailable(format!("a task failed: {error}")));
+        let gone = |error: JoinError| {
+            let why = format!("a task that syncs failed: {error}");
+            // What an error of that sync was is not known: a later one may tell of none.
+            if error.is_panic() {
+                self.poison(why.clone());
+            }
+            Err(LogError::Unavailable(why))
+        };
         join_all(tasks).await.into_iter().try_for_each(|outcome| outcome.unwrap_or_else(gone))
     }
 

@@ -153,6 +153,35 @@ fn an_error_of_a_sync_is_noted_though_nobody_waits_for_it() {
 }
 
 #[test]
+fn a_sync_covers_only_what_was_written_before_it() {
+    let mut amid = 0;
+    for seed in 0..20 {
+        let mut world = world("1+0", seed);
+        world.config.large_lanes = 1;
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            let segment = append(&log, 1, 100_000).await.unwrap().segment;
+            world.disks[0].set_rates(FaultRates { slow_turns_max: 20, ..FaultRates::default() });
+            let segments = [segment];
+            let mut first = pin!(log.sync_segments(&segments));
+            assert!(poll!(&mut first).is_pending());
+            let later = append(&log, 2, 100_000).await.unwrap();
+            assert_eq!(later.segment, segment);
+            let is_amid = poll!(&mut first).is_pending();
+            if is_amid {
+                first.await.unwrap();
+            }
+            assert_eq!(log.metrics().syncs.get(), 1, "seed {seed}");
+            log.sync_segments(&segments).await.unwrap();
+            assert_eq!(log.metrics().syncs.get(), 2, "seed {seed}");
+            amid += u32::from(is_amid);
+        });
+    }
+    assert!(amid > 0, "the test tests nothing");
+}
+
+#[test]
 fn those_who_wait_for_a_sync_share_the_next_one() {
     let mut world = world("1+0", 6);
     world.config.large_lanes = 1;
