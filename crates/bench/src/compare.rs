@@ -39,7 +39,7 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
             path.display()
         )
     });
-    crate::driver::print(&(heads.collect::<String>() + &table(&comparisons)))
+    crate::driver::print(&(heads.collect::<String>() + &table(&comparisons) + caution(&a, &b)))
 }
 
 /// What a difference in rates means.
@@ -117,6 +117,15 @@ fn t_of_95_percent(freedom: f64) -> f64 {
     1.96 + 2.37 / freedom + 2.82 / freedom.powi(2) + 2.56 / freedom.powi(3)
 }
 
+/// What is to be known of two reports that did not count alike; nothing of others.
+fn caution(a: &Report, b: &Report) -> &'static str {
+    let counts_early = |report: &Report| report.results.iter().all(|figures| figures.early_operations.is_some());
+    if counts_early(a) == counts_early(b) {
+        return "";
+    }
+    "One report is of an older version, whose rates leave out what was under way when the measurement began: of long operations they are too low.\n"
+}
+
 fn table(comparisons: &[Comparison<'_>]) -> String {
     let width = comparisons.iter().map(|row| row.a.name().len()).max().unwrap_or(0).max(9);
     let mut out =
@@ -183,5 +192,10 @@ mod tests {
         let (a, b) = (of_rates(&[10, 10, 10]), of_rates(&[20, 20, 20]));
         let text = table(&compare(&a, &b));
         assert!(text.contains("B is faster") && text.contains("2.000"), "{text}");
+        assert_eq!(caution(&a, &b), "");
+        let mut old = serde_json::to_value(&a).unwrap();
+        old["results"][0].as_object_mut().unwrap().remove("early_operations").unwrap();
+        let old: Report = serde_json::from_value(old).unwrap();
+        assert!(caution(&old, &b).contains("too low"));
     }
 }

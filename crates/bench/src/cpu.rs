@@ -1,10 +1,15 @@
 //! CPU time of the client and of the server.
 
-use std::{fs, time::Duration};
+use std::{fs, io, sync::mpsc, thread::JoinHandle, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{clock::Stamp, workload::End};
+
+/// A moment that no measurement waits for.
+fn never() -> Stamp {
+    Stamp::now().plus(Duration::from_secs(365 * 24 * 3600))
+}
 
 /// CPU time of this process, and of others if they are known and can be asked.
 #[derive(Clone, Copy, Default, Debug)]
@@ -17,47 +22,53 @@ impl Spent {
     fn now(pids: &[u32]) -> Self {
         Self { own: own(), others: of_processes(pids).filter(|_| !pids.is_empty()) }
     }
-}
 
-/// What is spent between the start and the end of a measurement, for which somebody has to look when they come.
-pub(crate) struct Meter<'a> {
-    pids: &'a [u32],
-    start: Stamp,
-    end: Option<Stamp>,
-    before: Spent,
-    started: bool,
-    after: Option<Spent>,
-}
-
-impl<'a> Meter<'a> {
-    pub(crate) fn new(pids: &'a [u32], start: Stamp, end: End) -> Self {
-        let end = if let End::At(end) = end { Some(end) } else { None };
-        Self { pids, start, end, before: Spent::now(pids), started: false, after: None }
-    }
-
-    /// Takes the time if the start or the end has come since it was last looked.
-    pub(crate) fn look(&mut self, now: Stamp) {
-        if !self.started {
-            (self.before, self.started) = (Spent::now(self.pids), now >= self.start);
-        } else if self.after.is_none() && self.end.is_some_and(|end| now >= end) {
-            self.after = Some(Spent::now(self.pids));
+    fn since(self, before: Spent) -> Self {
+        let others = self.others.zip(before.others);
+        Self {
+            own: self.own.saturating_sub(before.own),
+            others: others.map(|(after, before)| after.saturating_sub(before)),
         }
     }
+}
 
-    /// How long it is until it should be looked next; nothing if that does not matter any more.
-    pub(crate) fn ahead(&self, now: Stamp) -> Option<Duration> {
-        let next = if self.started { self.end.filter(|_| self.after.is_none()) } else { Some(self.start) };
-        next.map(|next| next.since(now))
+/// Takes what is spent between the start and the end of a measurement, in a thread of its own: whoever runs it may be late.
+pub(crate) struct Meter {
+    stop: mpsc::Sender<()>,
+    thread: JoinHandle<Spent>,
+}
+
+impl Meter {
+    /// # Errors
+    /// When the thread can not be started.
+    pub(crate) fn start(pids: &[u32], start: Stamp, end: End) -> io::Result<Self> {
+        let pids = pids.to_owned();
+        Self::of(start, end, move || Spent::now(&pids))
+    }
+
+    fn of(start: Stamp, end: End, mut look: impl FnMut() -> Spent + Send + 'static) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        // Either the moment comes, or all is over before it.
+        let comes = move |moment: Stamp| {
+            let waited = stopped.recv_timeout(moment.since(Stamp::now()));
+            matches!(waited, Err(mpsc::RecvTimeoutError::Timeout))
+        };
+        let thread = std::thread::Builder::new().spawn(move || {
+            let is_measured = comes(start);
+            let before = look();
+            if !is_measured {
+                return before.since(before);
+            }
+            comes(if let End::At(end) = end { end } else { never() });
+            look().since(before)
+        })?;
+        Ok(Self { stop, thread })
     }
 
     /// What was spent, until now if the end has not come.
     pub(crate) fn spent(self) -> Spent {
-        let after = self.after.unwrap_or_else(|| Spent::now(self.pids));
-        let others = after.others.zip(self.before.others);
-        Spent {
-            own: after.own.saturating_sub(self.before.own),
-            others: others.map(|(after, before)| after.saturating_sub(before)),
-        }
+        drop(self.stop);
+        self.thread.join().expect("reading a clock does not panic")
     }
 }
 
@@ -86,39 +97,48 @@ fn of_stat(line: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    /// Starts a meter that says when it looks.
+    fn meter(start: Stamp, end: End) -> (Meter, mpsc::Receiver<Stamp>) {
+        let (looks, looked) = mpsc::channel();
+        let look = move || {
+            let spent = Spent::now(&[std::process::id()]);
+            looks.send(Stamp::now()).unwrap();
+            spent
+        };
+        (Meter::of(start, end, look).unwrap(), looked)
+    }
+
     #[test]
     fn what_is_spent_before_and_after_does_not_count() {
         let begin = Stamp::now();
         let at = |ms| begin.plus(Duration::from_millis(ms));
-        let mut meter = Meter::new(&[], at(100), End::At(at(200)));
-        assert_eq!(meter.ahead(at(30)), Some(Duration::from_millis(70)));
-        meter.look(at(30));
-        assert_eq!(meter.ahead(at(60)), Some(Duration::from_millis(40)), "the start has not come");
-        meter.look(at(110));
-        let before = meter.before.own;
-        assert_eq!(meter.ahead(at(150)), Some(Duration::from_millis(50)));
-        meter.look(at(150));
-        assert!(meter.before.own == before && meter.after.is_none());
-        meter.look(at(205));
-        let after = meter.after.unwrap().own;
-        burn();
-        meter.look(at(300));
-        assert_eq!(meter.ahead(at(300)), None);
-        assert_eq!(meter.spent().own, after - before);
+        let (timed, looked) = meter(at(20), End::At(at(40)));
+        assert!(looked.recv().unwrap() >= at(20));
+        assert!(looked.recv().unwrap() >= at(40), "nobody had to ask");
+        timed.spent();
+        assert!(looked.recv().is_err());
 
         // Where there is no end, all counts until it is asked for.
-        let pids = [std::process::id()];
-        let mut meter = Meter::new(&pids, at(0), End::Done);
-        meter.look(at(0));
+        let (open, looked) = meter(at(0), End::Done);
+        looked.recv().unwrap();
         burn();
-        let Spent { own, others } = meter.spent();
-        assert!(own > Duration::ZERO && others.is_some());
+        let asked = Stamp::now();
+        let Spent { own, others } = open.spent();
+        assert!(own >= BURNT && others.is_some());
+        assert!(looked.recv().unwrap() >= asked);
+
+        // Nothing is spent in what does not come to its start.
+        let (early, _looked) = meter(never(), End::Done);
+        burn();
+        assert_eq!(early.spent().own, Duration::ZERO);
     }
+
+    const BURNT: Duration = Duration::from_millis(20);
 
     /// Takes some CPU time.
     fn burn() {
         let begin = own();
-        while own() < begin + Duration::from_millis(1) {}
+        while own() < begin + BURNT {}
     }
 
     #[test]

@@ -305,9 +305,8 @@ pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Resu
     for stats in phases {
         let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
         mismatches += wrong.sum::<u64>();
-        let (good, bad) = stats.counts();
-        succeeded += good;
-        in_vain |= good == 0 && bad > 0;
+        succeeded += stats.counts().0;
+        in_vain |= stats.is_in_vain();
     }
     if mismatches > 0 {
         bail!("{mismatches} objects were not read as they were written");

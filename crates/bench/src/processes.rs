@@ -226,7 +226,7 @@ impl Processes {
         }
         let (start, end) = bounds(settings, phase, Stamp::at_unix_ns(at));
         begun(start);
-        let mut meter = Meter::new(pids, start, end);
+        let meter = Meter::start(pids, start, end).context("starting a thread of the client")?;
         let mut stats = Stats::new(start);
         let mut client_cpu = Duration::ZERO;
         let mut ticks = vec![Tick::default(); self.clients.len()];
@@ -249,7 +249,6 @@ impl Processes {
                     other => bail!("a client process spoke out of turn: {other:?}"),
                 }
             }
-            meter.look(Stamp::now());
             tick(ticks.iter().fold(Tick::default(), |sum, tick| Tick {
                 operations: sum.operations + tick.operations,
                 errors: sum.errors + tick.errors,

@@ -10,7 +10,7 @@ use hdrhistogram::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::Stamp, workload::End};
+use crate::{clock::Stamp, failure::Failure, workload::End};
 
 /// What is counted and timed by itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -114,6 +114,8 @@ fn decode<C: hdrhistogram::Counter>(bytes: &[u8]) -> Option<Histogram<C>> {
 pub(crate) struct Series {
     /// Latency in nanoseconds, three significant digits.
     pub(crate) latency_ns: Histogram<u64>,
+    /// Operations that ended within the time of the measurement, whenever they began, well or not: what CPU times are divided by.
+    pub(crate) ended: u64,
     /// Operations that began before the measurement and succeeded within its time: in the rates alone.
     pub(crate) early: u64,
     /// Operations that succeeded when the measurement was over; bytes and entries are without theirs.
@@ -132,6 +134,7 @@ impl Series {
     fn new() -> Self {
         Self {
             latency_ns: fine(),
+            ended: 0,
             early: 0,
             late: 0,
             bytes: 0,
@@ -162,6 +165,7 @@ impl Series {
 
     fn merge(&mut self, other: &Series) {
         self.latency_ns.add(&other.latency_ns).expect("the histogram resizes");
+        self.ended += other.ended;
         self.early += other.early;
         self.late += other.late;
         self.bytes += other.bytes;
@@ -183,12 +187,11 @@ impl Series {
         self.early + self.latency_ns.len() - self.late
     }
 
-    /// Takes one that moved `done`, took `ns` and succeeded `elapsed` after the start.
-    fn count(&mut self, done: Done, ns: u64, elapsed: Duration) {
+    /// Takes one that moved `done` and succeeded `elapsed` after the start.
+    fn count(&mut self, done: Done, elapsed: Duration) {
         let second = self.enter(second_of(elapsed));
         second.operations += 1;
         second.bytes += done.bytes;
-        self.current_ns.record(ns).expect("the histogram resizes");
         self.bytes += done.bytes;
         self.entries += done.entries;
     }
@@ -237,34 +240,38 @@ impl Stats {
         self.whole = true;
     }
 
-    /// Notes one operation that ran from `begin` to `end`. Its latency counts if it began in the measurement, however long it took. Rates take what ended within its
-    /// time: without what was under way when it began, long operations would seem to be fewer than they are, since those that are under way when it ends are left out.
+    /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
+    /// within its time: without what was under way when it began, long operations would seem to be fewer than they are, since those that are under way when it ends
+    /// are left out. Where the work is a count of operations, those before are none of it. Wrong bytes are an error whenever they come.
     pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
-        let is_early = begin < self.start;
-        if is_early && (end < self.start || self.window.is_none() || outcome.is_err()) {
-            return;
-        }
         let elapsed = end.since(self.start);
-        let in_time = self.window.is_none_or(|window| elapsed < window);
-        if is_early && !in_time {
+        let in_time = end >= self.start && self.window.is_none_or(|window| elapsed < window);
+        let is_early = begin < self.start;
+        let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
+        if is_early && !in_time && !is_wrong {
             return;
         }
         let series = self.series.entry(kind).or_insert_with(Series::new);
+        series.ended += u64::from(in_time);
         match outcome {
+            Ok(_) if is_early && self.window.is_none() => {}
+            Ok(done) if is_early => {
+                series.early += 1;
+                self.last = self.last.max(elapsed);
+                series.count(done, elapsed);
+            }
             Ok(done) => {
                 let ns = u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX);
-                if is_early {
-                    series.early += 1;
-                } else {
-                    series.latency_ns.record(ns).expect("the histogram resizes");
-                }
+                series.latency_ns.record(ns).expect("the histogram resizes");
                 if in_time {
                     self.last = self.last.max(elapsed);
-                    series.count(done, ns, elapsed);
+                    series.count(done, elapsed);
+                    series.current_ns.record(ns).expect("the histogram resizes");
                 } else {
                     series.late += 1;
                 }
             }
+            Err(_) if is_early && !is_wrong => {}
             Err(kind) => {
                 if in_time {
                     series.enter(second_of(elapsed)).errors += 1;
@@ -302,10 +309,15 @@ impl Stats {
         self.window.filter(|_| self.whole).unwrap_or(self.last)
     }
 
-    /// Operations that succeeded, and those that failed.
+    /// Operations that succeeded, whenever they began, and those that failed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let succeeded = self.series.values().map(|series| series.early + series.latency_ns.len()).sum();
         (succeeded, self.series.values().map(Series::error_count).sum())
+    }
+
+    /// Whether all that began in the measurement failed.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.counts().1 > 0 && self.series.values().all(|series| series.latency_ns.is_empty())
     }
 
     /// Bytes moved, counted once where an operation is made of others.
@@ -326,6 +338,7 @@ pub(crate) struct WireStats {
 #[derive(Serialize, Deserialize, Debug)]
 struct WireSeries {
     latency_v2: String,
+    ended: u64,
     early: u64,
     late: u64,
     bytes: u64,
@@ -352,6 +365,7 @@ impl WireStats {
             let seconds = series.seconds.iter();
             let wire = WireSeries {
                 latency_v2: text_of(&encode(&series.latency_ns)),
+                ended: series.ended,
                 early: series.early,
                 late: series.late,
                 bytes: series.bytes,
@@ -384,6 +398,7 @@ impl WireStats {
             let latency_ns = decode(&bytes_of(&wire.latency_v2)?);
             let mut series = Series {
                 latency_ns: latency_ns.ok_or_else(|| anyhow::anyhow!("a histogram can not be read"))?,
+                ended: wire.ended,
                 early: wire.early,
                 late: wire.late,
                 bytes: wire.bytes,
@@ -473,16 +488,39 @@ mod tests {
                 stats.record(Kind::Put, at(begin), at(begin + 700), BYTES);
             }
         }
-        // Errors of the warm-up count nowhere, nor does what began before the measurement and ends after it.
+        // An error of the warm-up took its time, as far as it was in the measurement, and is no error of that; what began before and ends after it is in nothing.
         stats.record(Kind::Put, at(900), at(1100), Err("timeout".into()));
+        stats.record(Kind::Put, at(800), at(900), Err("timeout".into()));
         stats.record(Kind::Put, at(900), at(8100), BYTES);
+        stats.record(Kind::Put, at(900), at(8100), Err("timeout".into()));
         stats.reached_end();
         let mut sum = Stats::new(at(1000));
         sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
         let put = &sum.series[&Kind::Put];
         assert_eq!((put.operations(), put.bytes, put.error_count()), (40, 400, 0));
         assert_eq!((put.early, put.late, put.latency_ns.len()), (4, 4, 40), "latencies are of those that began in it");
+        assert_eq!(put.ended, 41);
         assert_eq!(put.seconds.iter().map(|second| second.operations).sum::<u64>(), 40);
+        assert_eq!(put.seconds.iter().map(|second| second.latency_ns().len()).sum::<u64>(), 36);
+    }
+
+    #[test]
+    fn what_began_before_the_measurement_hides_no_failure_of_it() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(at(1000), End::At(at(2000)));
+        stats.record(Kind::Get, at(900), at(1100), BYTES);
+        assert!(!stats.is_in_vain(), "it was short, and did not fail");
+        stats.record(Kind::Get, at(1100), at(1200), Err("connection".into()));
+        assert!(stats.is_in_vain());
+        stats.record(Kind::Get, at(1100), at(1200), BYTES);
+        assert!(!stats.is_in_vain());
+        // Wrong bytes are wrong in the warm-up, too.
+        for (begin, end) in [(100, 200), (900, 1300), (900, 2300)] {
+            stats.record(Kind::Get, at(begin), at(end), Err(Failure::Mismatch.kind()));
+        }
+        let get = &stats.finish().series[&Kind::Get];
+        assert_eq!((get.errors[&Failure::Mismatch.kind()], get.ended), (3, 4));
     }
 
     #[test]
@@ -503,7 +541,7 @@ mod tests {
         }
         check(&sum);
         let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
-            {"latency_v2": "AAAA", "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
+            {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());
     }

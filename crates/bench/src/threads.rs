@@ -122,12 +122,10 @@ impl Threads<'_> {
         stats: &[OnceLock<Arc<Mutex<Stats>>>],
         tick: &mut dyn FnMut(Tick),
     ) -> anyhow::Result<Outcome> {
-        let mut meter = Meter::new(self.server_pids, start, end);
+        let meter = Meter::start(self.server_pids, start, end).context("starting a thread of the client")?;
         let mut running = count;
         while running > 0 {
-            let now = Stamp::now();
-            meter.look(now);
-            match endings.recv_timeout(meter.ahead(now).map_or(TICK, |ahead| ahead.min(TICK))) {
+            match endings.recv_timeout(TICK) {
                 Ok(outcome) => {
                     outcome?;
                     running -= 1;

@@ -24,6 +24,8 @@ const LONE_PUT_US: f64 = 150.0;
 const KEYS_PER_S: f64 = 300_000.0;
 /// What a drive of these days takes at most in a second, in bytes, as far as room goes.
 const DRIVE_BYTES_PER_S: u64 = 4 << 30;
+/// What two servers take at most of small puts, in bytes per second of each one's measurement.
+const SMALL_BYTES_PER_S: u64 = 512 << 20;
 /// What the floors, the objects that are read and those that are listed take beside it, in bytes.
 const OTHER_BYTES: u64 = 16 << 30;
 
@@ -81,13 +83,17 @@ fn check_room(place: &Path, extent: &Extent) -> anyhow::Result<()> {
     let free = system.f_bavail * system.f_frsize;
     // One server at a time keeps all that it is given, warm-ups of half a second included.
     let rounds = u64::try_from(extent.rounds)?;
-    let needed = OTHER_BYTES + DRIVE_BYTES_PER_S / 2 * (2 * extent.large_seconds + 1) * rounds;
+    let halves = |seconds: u64| seconds.saturating_mul(2).saturating_add(1).saturating_mul(rounds);
+    let large = halves(extent.large_seconds).saturating_mul(DRIVE_BYTES_PER_S / 2);
+    let small = halves(extent.seconds).saturating_mul(SMALL_BYTES_PER_S / 2);
+    let needed = OTHER_BYTES.saturating_add(large).saturating_add(small);
     let gib = |bytes: u64| bytes >> 30;
     ensure!(
         free >= needed,
-        "{} has {} GiB free, and {rounds} rounds of {} s may take {} GiB: choose another --dir, fewer --rounds or --large-seconds",
+        "{} has {} GiB free, and {rounds} rounds of {} s, {} s with large objects, may take {} GiB: choose another --dir, or fewer --rounds, --seconds or --large-seconds",
         place.display(),
         gib(free),
+        extent.seconds,
         extent.large_seconds,
         gib(needed),
     );

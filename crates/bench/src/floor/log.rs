@@ -27,7 +27,7 @@ const MUTATION_BYTES: usize = 200;
 /// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
 const STRIPES_PER_LANE: usize = 2;
 
-/// Bytes of objects, those of warm-ups left out, after which the next measurement of puts begins with an empty log: nothing in one is ever dead, and rounds are many.
+/// Bytes of objects, those that ended in warm-ups left out, after which the next measurement of puts begins with an empty log: nothing in one is ever dead, and rounds are many.
 const RENEWED_AFTER_BYTES: u64 = 4 << 30;
 
 /// The log in directories of its own.

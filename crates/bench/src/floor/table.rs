@@ -91,7 +91,8 @@ impl Row {
             let errors = series.map_or(0, crate::stats::Series::error_count);
             let operations = series.map_or(0, crate::stats::Series::operations);
             figures.push((operations as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
-            let cpu_us = server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations as f64);
+            let ended = series.map_or(0, |series| series.ended);
+            let cpu_us = server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / ended as f64);
             server_cpu_us.extend(cpu_us.filter(|cpu_us| cpu_us.is_finite()));
         }
         server_cpu_us.sort_by(f64::total_cmp);

@@ -242,7 +242,7 @@ fn distributions(rows: &[(&str, &Figures)]) -> Chart {
         .iter()
         .enumerate()
         .map(|(colour, (letter, figures))| {
-            let all = figures.operations.max(1) as f64;
+            let all = figures.latency_distribution.iter().map(|step| step.count).sum::<u64>().max(1) as f64;
             Line {
                 name: legend(letter, "share of operations"),
                 colour,

@@ -59,7 +59,7 @@ pub(crate) struct Report {
 pub(crate) struct PhaseCost {
     pub(crate) phase: String,
     pub(crate) seconds: f64,
-    /// Requests that CPU times are divided by: those that succeeded within `seconds`, and all that failed.
+    /// Requests that CPU times are divided by: those that ended in the measurement, well or not, whenever they began.
     pub(crate) requests: u64,
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,8 +76,9 @@ pub(crate) struct Figures {
     /// That succeeded within `seconds`.
     pub(crate) operations: u64,
     /// Of these, those that began before, in the warm-up: they are not in the latencies.
+    /// Absent from reports that did not count them.
     #[serde(default)]
-    pub(crate) early_operations: u64,
+    pub(crate) early_operations: Option<u64>,
     /// That succeeded later: in the latencies alone.
     #[serde(default)]
     pub(crate) late_operations: u64,
@@ -182,7 +183,7 @@ impl Figures {
             operation: kind.name().to_owned(),
             phase: phase.to_owned(),
             operations: series.operations(),
-            early_operations: series.early,
+            early_operations: Some(series.early),
             late_operations: series.late,
             seconds,
             ops_per_s: rate(series.operations(), seconds),
@@ -228,10 +229,10 @@ impl Figures {
     }
 }
 
-/// Requests of a phase: an upload in parts is made of others.
+/// Requests of a phase that ended in it: an upload in parts is made of others.
 fn requests(stats: &Stats) -> u64 {
     let series = stats.series.iter().filter(|(kind, _)| **kind != Kind::Multipart);
-    series.map(|(_, series)| series.operations() + series.error_count()).sum()
+    series.map(|(_, series)| series.ended).sum()
 }
 
 impl Report {
