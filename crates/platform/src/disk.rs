@@ -21,6 +21,9 @@ use bytes::Bytes;
 /// What every disk operation returns: see the module's notes on when it begins and what dropping it means.
 pub type IoFuture<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'static>>;
 
+/// What [`DiskFile::load`] returns: nothing where there is nothing to be waited for. An error is not told: whoever reads will hear.
+pub type Load = Option<Pin<Box<dyn Future<Output = ()> + Send + 'static>>>;
+
 /// A write to the page cache that is still to be done, by a thread that may wait.
 pub type CachedWrite = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -110,6 +113,12 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// `InvalidInput` if `len` is above [`READ_BYTES_MAX`]; any other: nothing was read.
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes>;
+
+    /// Has the page cache load `len` bytes at `offset` that are read in order soon, in pages as large as the kernel makes them: of what is read at random it makes none
+    /// (docs/adr/0022). Resolves at once where it has them, where they are few, and where that can not be told or done.
+    fn load(&self, _offset: u64, _len: usize) -> Load {
+        None
+    }
 
     /// Writes all `parts` back to back at `offset`; with [`Durable::Yes`] also syncs the file's data before it
     /// resolves.

@@ -1,8 +1,9 @@
 //! Which driver a target gets: by the type of its file system and by what the kernel allows, unless the admin says.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use crate::uring::{Ring, Rings};
 
 /// Threads for names and writes, where a ring reads: lanes write a stripe each, and the zeros ahead of it, and repair a few.
 const WRITING_THREADS_MAX: usize = 8;
+
+/// Furthest that the kernel may read ahead on a device whose files are loaded in order, in KiB. At worst it reads twice as much more than a chunk has.
+const READ_AHEAD_KIB_MAX: u64 = 512;
 
 /// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -112,7 +116,8 @@ pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> i
         None => ("threads", file_system.threads_max()),
     };
     let writes = file_system.writes();
-    let data_path = DataPath { rings: ring.map(|reads| Rings::new(reads, writes)), writes };
+    let loads = writes == Writes::InPlace && ring.is_some() && loads_in_order(&namespace, root);
+    let data_path = DataPath { rings: ring.map(|reads| Rings::new(reads, writes, loads)), writes };
     let pool = Pool::new(options.threads_max.unwrap_or(default_threads_max), options.in_flight_max);
     let disk = Arc::new(HostDisk::new(namespace, pool, data_path));
     Ok(OpenedDisk { disk, driver, file_system: file_system.to_string() })
@@ -127,6 +132,31 @@ fn ring_where_it_pays(file_system: FileSystem, options: DriverOptions) -> Option
             None
         }
     }
+}
+
+/// Whether what is read in order is loaded into the page cache along a descriptor of its own: not where the kernel would read much of what nobody asked for.
+fn loads_in_order(namespace: &Namespace, root: &Path) -> bool {
+    let device = rustix::fs::fstat(namespace.root()).map(|stat| stat.st_dev);
+    let Some((setting, kib)) = device.ok().and_then(read_ahead) else { return false };
+    if kib > READ_AHEAD_KIB_MAX {
+        tracing::info!(
+            root = %root.display(),
+            "large objects take more CPU time to read than they need: {} is {kib}, and beyond {READ_AHEAD_KIB_MAX} they are not loaded in large pages (write 128 to it, before the start)",
+            setting.display()
+        );
+    }
+    kib <= READ_AHEAD_KIB_MAX
+}
+
+/// How far the kernel reads ahead on a block device, in KiB, with the file that says so. Nothing where it does not tell.
+fn read_ahead(device: u64) -> Option<(PathBuf, u64)> {
+    let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has the queue of its disk.
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let setting = fs::canonicalize(format!("{device}/{queue}/read_ahead_kb")).ok()?;
+        let kib = fs::read_to_string(&setting).ok()?.trim().parse().ok()?;
+        Some((setting, kib))
+    })
 }
 
 /// What a file system is to us.
@@ -221,6 +251,18 @@ mod tests {
         assert_eq!([0xEF53, 0x5846_5342].map(writes), [Writes::InPlace; 2]);
         assert_eq!([0x9123_683E, 0x2FC1_2FC1, 0xF2F5_2010, 0x794C_7630].map(writes), [Writes::LongDirect; 4]);
         assert_eq!([0x0BD0_0BD0, 0x6969, 0x1234_5678].map(writes), [Writes::Cached; 3]);
+    }
+
+    #[test]
+    fn how_far_the_kernel_reads_ahead_is_known_of_block_devices() {
+        assert_eq!(read_ahead(rustix::fs::makedev(0, 0)), None);
+        for disk in fs::read_dir("/sys/class/block").into_iter().flatten().flatten() {
+            let device = fs::read_to_string(disk.path().join("dev")).unwrap();
+            let (major, minor) = device.trim().split_once(':').unwrap();
+            let (setting, kib) =
+                read_ahead(rustix::fs::makedev(major.parse().unwrap(), minor.parse().unwrap())).unwrap();
+            assert_eq!(fs::read_to_string(setting).unwrap().trim(), kib.to_string());
+        }
     }
 
     #[test]

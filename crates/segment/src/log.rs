@@ -251,6 +251,18 @@ impl Log {
         core.media.read(&segment.info(), extent, range.start as usize..range.end as usize, places).await
     }
 
+    /// Has the page caches of the machine load bytes `range` of `extent`, which are read in order soon: all of them at once and in large pages, if they are many, lie on file
+    /// systems of this machine and are not there. Nothing else comes of it, and no error.
+    pub async fn load(&self, extent: &Extent, range: Range<u32>) {
+        if range.start >= range.end || range.end > extent.len || extent.stripe_offset >= OFFSET_MAX {
+            return;
+        }
+        let core = &self.handle.core;
+        let Ok(segment) = core.segment(extent.segment) else { return };
+        let Some(_pinned) = segment.pinned() else { return };
+        core.media.load(&segment.info(), extent, range.start as usize..range.end as usize).await;
+    }
+
     /// Keeps the files of `segments` until the pin is dropped; segments that are gone already are left out.
     pub fn pin(&self, segments: impl IntoIterator<Item = SegmentId>) -> Pin {
         let known = self.handle.core.segments.lock();

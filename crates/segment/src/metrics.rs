@@ -121,6 +121,8 @@ metrics! {
         target_reads,
         /// Bytes that they returned.
         target_read_bytes,
+        /// Chunks of which the page cache had to load what large reads were about to need.
+        loads,
         /// Reads that had to reconstruct a range.
         degraded_reads,
         /// Chunks that failed their checks.

@@ -65,6 +65,23 @@ impl Media {
         }
     }
 
+    /// Has the page caches load what is to be read in order of bytes `range` of `extent`, where that is much and they do not have it. What fails here is told to who reads.
+    pub(crate) async fn load(&self, info: &SegmentInfo, extent: &Extent, range: Range<usize>) {
+        let (Place::Cells { cell_bytes }, LaneKind::Large) = (extent.place, info.kind) else { return };
+        let Some(cells) = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len) else { return };
+        let header_bytes = chunk_header_bytes(cells.data_shards, cells.chunk_bytes());
+        let mut loads = Vec::new();
+        for shard in 0..cells.data_shards {
+            let Some(touched) = cells.touched(shard, &range) else { continue };
+            let Ok(file) = self.file(info, shard).await else { continue };
+            // With the header, if it is the first part.
+            let start = if touched.start == 0 { 0 } else { header_bytes + touched.start };
+            loads.extend(file.load(extent.stripe_offset + start as u64, header_bytes + touched.end - start));
+        }
+        self.metrics.loads.add(loads.len() as u64);
+        join_all(loads).await;
+    }
+
     /// A piece in one chunk, if it was read before. An extent that says otherwise than the one before is read, and found wrong.
     fn warm_piece(&self, info: &SegmentInfo, extent: &Extent) -> Option<Bytes> {
         let bytes =

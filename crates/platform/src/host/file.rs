@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::pipe::{SpliceFlags, splice};
@@ -46,6 +46,25 @@ pub(crate) struct HostFile {
     /// Held by a sync. Of two at a time on an ext4 without a journal the later one may find that the earlier one has its metadata in hand, and return before that is written.
     /// Writes in place sync what they write without it: see [`crate::DiskFile::prewrite`].
     sync_turn: Mutex<()>,
+}
+
+/// `cachestat`, which has this number on every architecture that we know.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// What the kernel is asked about.
+#[repr(C)]
+struct CacheRange {
+    offset: u64,
+    len: u64,
+}
+
+/// What it tells.
+#[repr(C)]
+#[derive(Default)]
+struct CacheState {
+    cached_pages: u64,
+    /// Dirty, written back, evicted, evicted lately.
+    others: [u64; 4],
 }
 
 /// What writes to a file system may do besides going by the page cache.
@@ -105,6 +124,32 @@ impl HostFile {
         // SAFETY: the kernel has written this many bytes, which are all that the capacity was asked for.
         unsafe { bytes.set_len(len) };
         Some(bytes.into())
+    }
+
+    /// Whether the page cache has all of `len` bytes at `offset`, or is about to; nothing where the kernel does not tell (Linux 6.5 does).
+    pub(crate) fn has_cached(&self, offset: u64, len: usize) -> Option<bool> {
+        let page_bytes = rustix::param::page_size() as u64;
+        let last = (offset + len as u64).checked_sub(1)?;
+        let range = CacheRange { offset, len: len as u64 };
+        let mut state = CacheState::default();
+        // SAFETY: both are laid out as the kernel has them (`struct cachestat_range`, `struct cachestat`) and live longer than the call.
+        let told =
+            unsafe { libc::syscall(SYS_CACHESTAT, self.fd().as_raw_fd(), &raw const range, &raw mut state, 0_u32) };
+        (told == 0).then(|| state.cached_pages > last / page_bytes - offset / page_bytes)
+    }
+
+    /// A descriptor for reading once from `offset` on. The kernel reads ahead along a descriptor: of this one it takes what is read first for what follows, be the
+    /// pages before it cached or not.
+    pub(crate) fn reader(&self, offset: u64) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        if let Some(before) = offset.checked_sub(1).and_then(|before| libc::off_t::try_from(before).ok()) {
+            let mut byte = 0_u8;
+            let vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+            // SAFETY: the one vector is a byte that lives longer than the call, and the descriptor is open. What comes of it is no matter.
+            let _ = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const vector, 1, before, libc::RWF_NOWAIT) };
+        }
+        Ok(fd)
     }
 
     pub(crate) fn write_at(&self, parts: Parts, durable: Durable) -> io::Result<()> {
@@ -170,7 +215,7 @@ impl HostFile {
     }
 
     /// Whether pages are lent: where it is known that they can be dropped from the page cache while somebody has them.
-    fn lends(&self) -> bool {
+    pub(crate) fn lends(&self) -> bool {
         self.writes == Writes::InPlace
     }
 
@@ -351,8 +396,6 @@ pub(super) fn write_at(fd: impl AsFd, mut parts: Parts) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{Mode, OFlags};
-
     use super::*;
 
     fn file(writes: Writes) -> (tempfile::TempDir, HostFile) {

@@ -27,8 +27,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::sync::Semaphore;
 
-use crate::disk::{CachedWrite, DiskFile, Durable, IoFuture, check_read, check_write, refused};
+use crate::disk::{CachedWrite, DiskFile, Durable, IoFuture, Load, check_read, check_write, refused};
 use crate::host::{HostFile, Writes};
 use crate::parts::Parts;
 use crate::threads::ThreadFile;
@@ -38,25 +39,32 @@ pub(crate) use ring::Ring;
 /// Reads up to this size are first tried without waiting: what the page cache holds is copied by the caller, in some tens of microseconds at most, and stays in its caches.
 const CACHED_READ_BYTES_MAX: usize = 512 << 10;
 
+/// Least that is loaded into the page cache along a descriptor of its own, in bytes: the kernel begins with small pages.
+const LOAD_BYTES_MIN: usize = 256 << 10;
+/// Most such descriptors of a target at a time.
+const LOADS_MAX: usize = 16;
+
 /// The rings of a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Rings {
     /// Reads, of this target alone.
     reads: Arc<Ring>,
+    /// Turns of what is loaded into the page cache from this target, if anything is.
+    loads: Option<Arc<Semaphore>>,
     /// Writes in place of all targets.
     in_place: Option<Arc<Ring>>,
 }
 
 impl Rings {
-    /// Those of a target that is read by `reads`, where `writes` are allowed.
-    pub(crate) fn new(reads: Arc<Ring>, writes: Writes) -> Self {
+    /// Those of a target that is read by `reads`, where `writes` are allowed; `loads` says whether what is read in order is loaded into the page cache.
+    pub(crate) fn new(reads: Arc<Ring>, writes: Writes, loads: bool) -> Self {
         let shared = || {
             ring::shared().inspect_err(|error| {
                 tracing::info!(%error, "there is no ring for writes in place; threads write");
             })
         };
         let in_place = if writes == Writes::InPlace { shared().ok() } else { None };
-        Self { reads, in_place }
+        Self { reads, loads: loads.then(|| Arc::new(Semaphore::new(LOADS_MAX))), in_place }
     }
 }
 
@@ -91,6 +99,25 @@ impl DiskFile for UringFile {
             return Box::pin(std::future::ready(Ok(bytes)));
         }
         self.rings.reads.read(Arc::clone(self.file()), offset, len)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> Load {
+        let turns = self.rings.loads.as_ref().filter(|_| len >= LOAD_BYTES_MIN)?;
+        check_read(offset, len).ok()?;
+        let is_missing = move |file: &HostFile| file.has_cached(offset, len) == Some(false);
+        if !is_missing(self.file()) {
+            return None;
+        }
+        let (file, turns, ring) = (Arc::clone(self.file()), Arc::clone(turns), Arc::clone(&self.rings.reads));
+        Some(Box::pin(async move {
+            let _turn = turns.acquire().await.expect("the semaphore is never closed");
+            // Another may have loaded it meanwhile, or is about to.
+            if is_missing(&file)
+                && let Ok(reader) = file.reader(offset)
+            {
+                ring.load(file, reader, offset, len).await;
+            }
+        }))
     }
 
     fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
@@ -161,8 +188,10 @@ mod tests {
         let Ok(ring) = Ring::start(8) else { return };
         let dir = tempfile::tempdir().unwrap();
         let fd = rustix::fs::open(dir.path().join("f"), OFlags::RDWR | OFlags::CREATE, Mode::RWXU).unwrap();
-        let file =
-            UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached), Rings::new(ring, Writes::Cached));
+        let file = UringFile::new(
+            HostFile::new(fd, "f", Pool::new(1, 1), Writes::Cached),
+            Rings::new(ring, Writes::Cached, false),
+        );
         let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         file.write_at(0, vec![Bytes::from(content.clone())], Durable::Yes).await.unwrap();
         for (offset, len) in [(0, 1), (4095, 4098), (150_000, 40_000), (190_000, 20_000), (200_000, 5), (300_000, 5)] {
@@ -181,7 +210,7 @@ mod tests {
 
     /// Six files with blocks that were written ahead, each with a pool of one thread; none where the kernel or the file system can not do it.
     async fn prewritten(dir: &std::path::Path) -> Option<Vec<UringFile>> {
-        let rings = Rings::new(Ring::start(8).ok()?, Writes::InPlace);
+        let rings = Rings::new(Ring::start(8).ok()?, Writes::InPlace, true);
         rings.in_place.as_ref()?;
         let mut files = Vec::new();
         for number in 0..6 {
@@ -256,6 +285,43 @@ mod tests {
         assert!(unsynced());
         files[0].sync().await.unwrap();
         assert!(!unsynced());
+    }
+
+    #[tokio::test]
+    async fn what_the_page_cache_lacks_is_loaded_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(ring) = Ring::start(8) else { return };
+        let rings = |loads| Rings::new(Arc::clone(&ring), Writes::InPlace, loads);
+        let open = |loads| {
+            let flags = OFlags::RDWR | OFlags::CREATE;
+            let fd = rustix::fs::open(dir.path().join("f"), flags, Mode::RWXU).unwrap();
+            UringFile::new(HostFile::new(fd, "f", Pool::new(1, 1), Writes::InPlace), rings(loads))
+        };
+        let file = open(true);
+        let content: Bytes = (0..1_500_000_u32).map(|at| (at / 4096 * 7 + at % 251) as u8).collect();
+        file.write_at(0, vec![content.clone()], Durable::Yes).await.unwrap();
+        assert!(file.load(0, 1 << 20).is_none(), "it was just written");
+        // From amid a page, from a page, and beyond the end; behind pages that are there and behind such that are not.
+        for (offset, len) in [(5000, 700_000), (0, 1_000_000), (1_200_000, 1_000_000), (409_600, 409_600)] {
+            for keeps_front in [false, true] {
+                fadvise(file.file().fd(), 0, None, Advice::DontNeed).unwrap();
+                if keeps_front {
+                    file.read_at(0, 4096).await.unwrap();
+                }
+                let end = (offset + len).min(content.len());
+                let cached = || file.file().has_cached(offset as u64, end - offset);
+                if cached() != Some(false) {
+                    // The kernel does not tell, or the file system keeps its pages.
+                    continue;
+                }
+                assert!(open(false).load(offset as u64, len).is_none(), "not on this target");
+                assert!(file.load(offset as u64, LOAD_BYTES_MIN - 1).is_none(), "that is few");
+                file.load(offset as u64, len).unwrap().await;
+                assert_eq!(cached(), Some(true));
+                assert_eq!(file.read_at(offset as u64, len).await.unwrap(), content[offset..end]);
+            }
+        }
+        assert!(file.load(u64::MAX, LOAD_BYTES_MIN).is_none(), "no file is so long");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! It owns the buffer that its entry points to, until the completion is in. A short read goes on where it stopped.
 
+use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,6 +27,25 @@ const TRANSFER_BYTES_MAX: usize = 0x7fff_f000;
 /// slower at any depth, smaller reads were not tried.
 const WORKER_READ_BYTES_MIN: usize = 256 << 10;
 
+/// Bytes of the sink.
+const SINK_BYTES: usize = 128 << 10;
+
+/// Where the kernel puts what is read for the page cache alone, many at a time in the same bytes: nobody reads them.
+struct Sink(UnsafeCell<[u8; SINK_BYTES]>);
+
+// SAFETY: no reference to its bytes is ever made, only the address is handed to the kernel.
+unsafe impl Sync for Sink {}
+
+static SINK: Sink = Sink(UnsafeCell::new([0; SINK_BYTES]));
+
+/// How much of the `rest` at `at` of a file is read next for the page cache, when `done` bytes were. By two reads of a page each the kernel takes a
+/// reader for one that goes on, from the smallest size on: it reads four times as much ahead each time, in pages four times as large.
+fn load_count(at: u64, rest: usize, done: usize) -> usize {
+    let page_bytes = rustix::param::page_size();
+    let most = if done < 2 * page_bytes { page_bytes - at as usize % page_bytes } else { SINK_BYTES };
+    rest.min(most).min(SINK_BYTES)
+}
+
 /// An operation that is in the ring, or about to be.
 pub(super) struct Operation {
     file: Arc<HostFile>,
@@ -36,6 +56,8 @@ pub(super) struct Operation {
 enum State {
     /// `buffer` is what was read; its spare capacity is the kernel's.
     Read { offset: u64, len: usize, buffer: Vec<u8>, reply: oneshot::Sender<io::Result<Bytes>> },
+    /// `done` bytes are in the page cache.
+    Load { reader: OwnedFd, offset: u64, len: usize, done: usize, reply: oneshot::Sender<()> },
     /// `vectors` are the kernel's, and point into `parts`.
     WriteInPlace { parts: Parts, vectors: Vec<libc::iovec>, reply: oneshot::Sender<io::Result<()>> },
 }
@@ -54,6 +76,7 @@ impl Operation {
         let Request { file, work, permit } = request;
         let state = match work {
             Work::Read { offset, len, reply } => State::Read { offset, len, buffer: Vec::with_capacity(len), reply },
+            Work::Load { reader, offset, len, reply } => State::Load { reader, offset, len, done: 0, reply },
             Work::WriteInPlace { parts, reply } => State::WriteInPlace { parts, vectors: Vec::new(), reply },
         };
         Self { file, permit, state }
@@ -70,6 +93,11 @@ impl Operation {
                 let target = buffer.spare_capacity_mut()[..count].as_mut_ptr().cast();
                 let entry = opcode::Read::new(fd, target, count as u32).offset(*offset + done as u64).build();
                 if count >= WORKER_READ_BYTES_MIN { entry.flags(Flags::ASYNC) } else { entry }
+            }
+            State::Load { reader, offset, len, done, .. } => {
+                let at = *offset + *done as u64;
+                let count = load_count(at, *len - *done, *done);
+                opcode::Read::new(types::Fd(reader.as_raw_fd()), SINK.0.get().cast(), count as u32).offset(at).build()
             }
             State::WriteInPlace { parts, vectors, .. } => {
                 let fd = types::Fd(self.file.direct_fd().expect("it goes in place").as_raw_fd());
@@ -100,6 +128,15 @@ impl Operation {
                 Some(Errno::INTR | Errno::AGAIN) => Next::Again,
                 _ => Next::Done(Err(error)),
             },
+            (State::Load { .. }, Ok(0)) => Next::Done(Ok(())),
+            (State::Load { len, done, .. }, Ok(count)) => {
+                *done += count;
+                if *done >= *len { Next::Done(Ok(())) } else { Next::Again }
+            }
+            (State::Load { .. }, Err(error)) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR | Errno::AGAIN) => Next::Again,
+                _ => Next::Done(Err(error)),
+            },
             (State::WriteInPlace { parts, .. }, Ok(count)) => {
                 assert!(count <= parts.bytes(), "the kernel wrote more than it was given");
                 parts.advance(count);
@@ -124,6 +161,10 @@ impl Operation {
             State::Read { buffer, reply, .. } => {
                 let result = result.map(|()| Bytes::from(buffer)).map_err(|error| self.file.explain(error, "read"));
                 let _ = reply.send(result);
+            }
+            // Whoever reads what could not be loaded will hear.
+            State::Load { reply, .. } => {
+                let _ = reply.send(());
             }
             State::WriteInPlace { parts, reply, .. } if result.is_err() || parts.is_done() => {
                 let _ = reply.send(result.map_err(|error| self.file.explain(error, "write")));
@@ -208,6 +249,34 @@ mod tests {
         let error = write(-libc::EIO).unwrap_err();
         assert!(error.to_string().contains("write"), "{error}");
         assert_eq!(write(-libc::ENOSPC).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_load_begins_with_a_page_twice_and_ends_with_the_file() {
+        let load = |offset, len| {
+            let reader = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+            let (reply, answer) = oneshot::channel();
+            (operation(Work::Load { reader, offset, len, reply }), answer)
+        };
+        let page = rustix::param::page_size();
+        assert_eq!(load_count(100, 1 << 20, 0), page - 100);
+        assert_eq!(load_count(page as u64, 1 << 20, page - 100), page);
+        assert_eq!(load_count(2 * page as u64, 1 << 20, 2 * page), SINK_BYTES);
+        assert_eq!(load_count(2 * page as u64, 10, 2 * page), 10);
+        for (results, ends) in [(&[4, -libc::EINTR, 6][..], 3), (&[4, 0], 2), (&[-libc::EIO], 1)] {
+            let (mut op, mut answer) = load(0, 10);
+            let mut count = 0;
+            for &result in results {
+                op.entry();
+                count += 1;
+                if let Next::Done(result) = op.completed(result) {
+                    op.finish(result);
+                    break;
+                }
+            }
+            assert_eq!(count, ends);
+            assert!(answer.try_recv().is_ok(), "an error is for who reads");
+        }
     }
 
     #[test]

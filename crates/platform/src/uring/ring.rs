@@ -82,6 +82,8 @@ pub(super) struct Request {
 pub(super) enum Work {
     /// Reads up to `len` bytes, at least one.
     Read { offset: u64, len: usize, reply: oneshot::Sender<io::Result<Bytes>> },
+    /// Reads them along a descriptor of its own, and keeps nothing of them.
+    Load { reader: OwnedFd, offset: u64, len: usize, reply: oneshot::Sender<()> },
     /// Writes all parts, of which [`HostFile::goes_in_place`] holds, past the page cache; they are durable when it is told.
     WriteInPlace { parts: Parts, reply: oneshot::Sender<io::Result<()>> },
 }
@@ -126,6 +128,15 @@ impl Ring {
             ring.intake.push(Request { file, work: Work::Read { offset, len, reply }, permit });
             answer.await.expect("the driver answers every request before it ends, and lives while a handle does")
         })
+    }
+
+    /// Reads up to `len` bytes at `offset` along `reader`, for the page cache alone.
+    pub(super) async fn load(&self, file: Arc<HostFile>, reader: OwnedFd, offset: u64, len: usize) {
+        let permit = Arc::clone(&self.admission).acquire_owned().await.expect("the semaphore is never closed");
+        let (reply, answer) = oneshot::channel();
+        self.intake.push(Request { file, work: Work::Load { reader, offset, len, reply }, permit });
+        // The driver answers every request before it ends.
+        let _ = answer.await;
     }
 
     /// Begins to write `parts`, of which [`HostFile::goes_in_place`] holds. Gives them back where they would have to wait: when the ring is full, or its driver does not

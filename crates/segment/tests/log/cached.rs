@@ -1,6 +1,7 @@
 //! Short stripes with relaxed durability: one thread writes their chunks to the page cache, and who does what else.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -8,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
-use gabion_platform::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, ManualClock, SimDisk, Space};
+use gabion_platform::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, ManualClock, SimDisk, Space};
 use gabion_segment::{Durability, Log, LogTarget, TargetState};
+use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
 use crate::book::Book;
@@ -21,6 +23,8 @@ struct Asked {
     in_a_row: Mutex<Vec<(usize, ThreadId)>>,
     /// Chunks that were not durable at once and were written otherwise.
     side_by_side: AtomicU64,
+    /// What was to be loaded into the page cache: of which disk, from where to where.
+    loads: Mutex<Vec<(usize, Range<u64>)>>,
     /// The disk that takes nothing any more.
     failed: Option<usize>,
     clock: Arc<ManualClock>,
@@ -47,7 +51,8 @@ impl Disk for Cached {
     }
 
     fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
-        self.disk.open(path)
+        let (opened, number, asked) = (self.disk.open(path), self.number, Arc::clone(&self.asked));
+        Box::pin(async move { Ok(Arc::new(CachedFile { file: opened.await?, number, asked }) as Arc<dyn DiskFile>) })
     }
 
     fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
@@ -82,6 +87,11 @@ impl Disk for Cached {
 impl DiskFile for CachedFile {
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
         self.file.read_at(offset, len)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> Load {
+        self.asked.loads.lock().push((self.number, offset..offset + len as u64));
+        None
     }
 
     fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
@@ -145,7 +155,7 @@ fn world(geometry: &str, durability: Durability) -> World {
 
 fn asked(world: &World, failed: Option<usize>, write_ms: u64) -> Arc<Asked> {
     let (in_a_row, side_by_side, clock) = (Mutex::default(), AtomicU64::new(0), Arc::clone(&world.clock));
-    Arc::new(Asked { in_a_row, side_by_side, failed, clock, write_ms })
+    Arc::new(Asked { in_a_row, side_by_side, loads: Mutex::default(), failed, clock, write_ms })
 }
 
 #[test]
@@ -167,6 +177,39 @@ fn one_thread_writes_short_stripes_that_need_not_be_durable() {
         let extent = append(&log, 7, 900_000).await.unwrap();
         assert_eq!(read(&log, &extent, 0..900_000).await.unwrap(), pattern(7, 900_000));
         assert_eq!((asked.in_a_row.lock().len(), asked.side_by_side.load(Ordering::Relaxed)), (0, 6));
+    });
+}
+
+#[test]
+fn what_is_loaded_of_an_extent_are_the_bytes_that_it_is_read_from() {
+    let mut world = world("4+2", Durability::Sync);
+    let asked = asked(&world, None, 0);
+    life(async {
+        let log = start(&mut world, &asked).await;
+        let small = put(&log, 1, 9000).await.unwrap().extents[0];
+        let len = 1 << 20;
+        let extent = append(&log, 2, len as usize).await.unwrap();
+        let at = extent.stripe_offset;
+        let loads = async |extent: &Extent, range| {
+            log.load(extent, range).await;
+            let mut loads = std::mem::take(&mut *asked.loads.lock());
+            loads.sort_by_key(|(disk, _)| *disk);
+            loads.into_iter().map(|(_, range)| (range.start - at, range.end - at)).collect::<Vec<_>>()
+        };
+        let cell = 64 << 10;
+        let header = loads(&extent, 0..len).await[0].1 - 4 * cell;
+        assert!(header > 0, "{header}");
+        // Four data chunks with their headers; of a part the rows of cells that it touches.
+        assert_eq!(loads(&extent, 0..len).await, [(0, header + 4 * cell); 4]);
+        let from = 8 * cell as u32;
+        assert_eq!(loads(&extent, from..len).await, [(header + 2 * cell, header + 4 * cell); 4]);
+        assert_eq!(loads(&extent, from..from + 1).await, [(header + 2 * cell, header + 3 * cell)]);
+        for (extent, range) in [(&extent, 5..5), (&extent, 0..len + 1), (&small, 0..9000)] {
+            assert_eq!(loads(extent, range).await, []);
+        }
+        let gone = Extent { segment: SegmentId::new(7, 7), ..extent };
+        assert_eq!(loads(&gone, 0..len).await, []);
+        assert_eq!(log.metrics().unreadable_chunks.get(), 0);
     });
 }
 

@@ -122,6 +122,19 @@ impl Pieces {
         Ok(Some(piece))
     }
 
+    /// The offset in its extent at which what is needed of that ends, where `part` was taken last of it.
+    pub(super) fn end_of(&self, part: &Piece) -> u32 {
+        self.at_hand
+            .front()
+            .filter(|rest| rest.extent == part.extent && rest.from == part.to)
+            .map_or(part.to, |rest| rest.to)
+    }
+
+    /// Those that come next, as far as they are known without looking.
+    pub(super) fn at_hand(&self) -> impl Iterator<Item = &Piece> {
+        self.at_hand.iter()
+    }
+
     /// Makes the piece that was taken last the next one again.
     pub(super) fn put_back(&mut self, piece: Piece) {
         self.at_hand.push_front(piece);

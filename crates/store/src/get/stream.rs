@@ -1,8 +1,11 @@
 //! The body of a read: what its reader needs next, and what could be read ahead of it.
 //!
-//! What is needed next is a small part, and waits for its share of the memory that is kept for that. Where it has to be waited for, because the page cache does not have it, what
-//! is behind it is read ahead: whole pieces, and only in memory that is free at that moment, from a budget of its own. So readers that stall hold little each, and never what others
-//! need to go on.
+//! Of a stripe that is begun the page cache is to have all that is needed of it, in large pages, and of those behind it when that had to be waited for (docs/adr/0022). That
+//! takes no memory of ours.
+//!
+//! What is needed next is a small part, and waits for its share of the memory that is kept for that. Where it has to be waited for, because the page cache does not have it all the same
+//! or there is none, what is behind it is read ahead: whole pieces, and only in memory that is free at that moment, from a budget of its own. So readers that stall hold little each, and
+//! never what others need to go on.
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, task::Poll};
 
@@ -10,6 +13,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, poll, stream};
 use gabion_platform::{FilePlace, FilePlaces};
 use gabion_segment::{LogError, Pin};
+use gabion_types::SegmentId;
 use tokio::task::JoinHandle;
 
 use super::pieces::{Piece, Pieces};
@@ -49,7 +53,15 @@ async fn open_long(
     pin: Pin,
 ) -> Result<ObjectStream, StoreError> {
     let places = FilePlaces::default();
-    let mut rest = Rest { inner: Arc::clone(inner), pieces, ahead: VecDeque::new(), places: places.clone() };
+    let mut rest = Rest {
+        inner: Arc::clone(inner),
+        pieces,
+        begun: None,
+        loads: VecDeque::new(),
+        ahead: VecDeque::new(),
+        places: places.clone(),
+    };
+    rest.load(&piece).await;
     let first = rest.read_needed(piece, share).await?;
     let next = |mut rest: Rest| async move { Ok::<_, StoreError>(rest.next().await?.map(|read| (chunks(read), rest))) };
     let rest = stream::try_unfold(rest, next).try_flatten();
@@ -59,10 +71,21 @@ async fn open_long(
     Ok(ObjectStream::placed(Box::pin(body), places))
 }
 
+/// A stripe, by its segment and offset.
+type Stripe = (SegmentId, u64);
+
+fn stripe(piece: &Piece) -> Stripe {
+    (piece.extent.segment, piece.extent.stripe_offset)
+}
+
 /// What is behind the first part.
 struct Rest {
     inner: Arc<Inner>,
     pieces: Pieces,
+    /// The stripe that was begun last.
+    begun: Option<Stripe>,
+    /// Those behind it that the page cache loads, in order.
+    loads: VecDeque<(Stripe, JoinHandle<()>)>,
     /// Reads under way, in order.
     ahead: VecDeque<JoinHandle<Result<Read, StoreError>>>,
     /// Where the bytes lie that were read last, if the page cache had them at that moment.
@@ -80,8 +103,40 @@ impl Rest {
         }
         // The next part, as soon as there is memory for it.
         let Some(piece) = self.pieces.next_up_to(NEEDED_BYTES_MAX)? else { return Ok(None) };
+        self.load(&piece).await;
         let share = self.inner.read_share(piece.len()).await;
         self.read_needed(piece, share).await.map(Some)
+    }
+
+    /// Waits until the page cache has what is needed of the stripe that `piece` is the next part of, if it was not begun before.
+    async fn load(&mut self, piece: &Piece) {
+        if self.begun.replace(stripe(piece)) == Some(stripe(piece)) {
+            return;
+        }
+        while let Some((loaded, task)) = self.loads.pop_front() {
+            if loaded == stripe(piece) {
+                // It may be read whatever came of that.
+                let _ = task.await;
+                return self.load_ahead();
+            }
+        }
+        let inner = Arc::clone(&self.inner);
+        let end = self.pieces.end_of(piece);
+        let mut loading = pin!(inner.log.load(&piece.extent, piece.from..end));
+        if poll!(loading.as_mut()).is_pending() {
+            self.load_ahead();
+            loading.await;
+        }
+    }
+
+    /// Begins loads of the stripes behind the one that was begun last, as many as the configuration says.
+    fn load_ahead(&mut self) {
+        let behind = self.pieces.at_hand().filter(|piece| Some(stripe(piece)) != self.begun);
+        for piece in behind.take(self.inner.config.read_ahead_stripes).skip(self.loads.len()) {
+            let (inner, loaded) = (Arc::clone(&self.inner), *piece);
+            let task = tokio::spawn(async move { inner.log.load(&loaded.extent, loaded.from..loaded.to).await });
+            self.loads.push_back((stripe(piece), task));
+        }
     }
 
     /// Reads a part that the reader waits for. What the page cache holds is there at once; to read ahead of it would only push it out of the processor's
