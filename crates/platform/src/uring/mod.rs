@@ -34,6 +34,8 @@ use crate::host::{HostFile, Writes};
 use crate::parts::Parts;
 use crate::threads::ThreadFile;
 
+use ring::Reader;
+
 pub(crate) use ring::Ring;
 
 /// Reads up to this size are first tried without waiting: what the page cache holds is copied by the caller, in some tens of microseconds at most, and stays in its caches.
@@ -110,12 +112,12 @@ impl DiskFile for UringFile {
         }
         let (file, turns, ring) = (Arc::clone(self.file()), Arc::clone(turns), Arc::clone(&self.rings.reads));
         Some(Box::pin(async move {
-            let _turn = turns.acquire().await.expect("the semaphore is never closed");
+            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
             // Another may have loaded it meanwhile, or is about to.
             if is_missing(&file)
                 && let Ok(reader) = file.reader(offset)
             {
-                ring.load(file, reader, offset, len).await;
+                ring.load(file, Reader { fd: reader, _turn: turn }, offset, len).await;
             }
         }))
     }

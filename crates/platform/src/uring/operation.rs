@@ -4,7 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use io_uring::{opcode, types};
 use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::ring::{Request, Work};
+use super::ring::{Reader, Request, Work};
 use crate::disk::Durable;
 use crate::host::HostFile;
 use crate::parts::{Parts, VECTOR_MAX};
@@ -57,7 +57,7 @@ enum State {
     /// `buffer` is what was read; its spare capacity is the kernel's.
     Read { offset: u64, len: usize, buffer: Vec<u8>, reply: oneshot::Sender<io::Result<Bytes>> },
     /// `done` bytes are in the page cache.
-    Load { reader: OwnedFd, offset: u64, len: usize, done: usize, reply: oneshot::Sender<()> },
+    Load { reader: Reader, offset: u64, len: usize, done: usize, reply: oneshot::Sender<()> },
     /// `vectors` are the kernel's, and point into `parts`.
     WriteInPlace { parts: Parts, vectors: Vec<libc::iovec>, reply: oneshot::Sender<io::Result<()>> },
 }
@@ -97,7 +97,9 @@ impl Operation {
             State::Load { reader, offset, len, done, .. } => {
                 let at = *offset + *done as u64;
                 let count = load_count(at, *len - *done, *done);
-                opcode::Read::new(types::Fd(reader.as_raw_fd()), SINK.0.get().cast(), count as u32).offset(at).build()
+                opcode::Read::new(types::Fd(reader.fd.as_raw_fd()), SINK.0.get().cast(), count as u32)
+                    .offset(at)
+                    .build()
             }
             State::WriteInPlace { parts, vectors, .. } => {
                 let fd = types::Fd(self.file.direct_fd().expect("it goes in place").as_raw_fd());
@@ -255,6 +257,8 @@ mod tests {
     fn a_load_begins_with_a_page_twice_and_ends_with_the_file() {
         let load = |offset, len| {
             let reader = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+            let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+            let reader = Reader { fd: reader, _turn: turn };
             let (reply, answer) = oneshot::channel();
             (operation(Work::Load { reader, offset, len, reply }), answer)
         };

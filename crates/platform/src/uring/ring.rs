@@ -77,13 +77,20 @@ pub(super) struct Request {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
+/// A descriptor for reading once in order, and the turn that lets it be open.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) fd: OwnedFd,
+    pub(super) _turn: OwnedSemaphorePermit,
+}
+
 /// What is to be done, and who is told.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Reads up to `len` bytes, at least one.
     Read { offset: u64, len: usize, reply: oneshot::Sender<io::Result<Bytes>> },
     /// Reads them along a descriptor of its own, and keeps nothing of them.
-    Load { reader: OwnedFd, offset: u64, len: usize, reply: oneshot::Sender<()> },
+    Load { reader: Reader, offset: u64, len: usize, reply: oneshot::Sender<()> },
     /// Writes all parts, of which [`HostFile::goes_in_place`] holds, past the page cache; they are durable when it is told.
     WriteInPlace { parts: Parts, reply: oneshot::Sender<io::Result<()>> },
 }
@@ -131,7 +138,7 @@ impl Ring {
     }
 
     /// Reads up to `len` bytes at `offset` along `reader`, for the page cache alone.
-    pub(super) async fn load(&self, file: Arc<HostFile>, reader: OwnedFd, offset: u64, len: usize) {
+    pub(super) async fn load(&self, file: Arc<HostFile>, reader: Reader, offset: u64, len: usize) {
         let permit = Arc::clone(&self.admission).acquire_owned().await.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
         self.intake.push(Request { file, work: Work::Load { reader, offset, len, reply }, permit });

@@ -1,7 +1,6 @@
 //! The body of a read: what its reader needs next, and what could be read ahead of it.
 //!
-//! Of a stripe that is begun the page cache is to have all that is needed of it, in large pages, and of those behind it when that had to be waited for (docs/adr/0022). That
-//! takes no memory of ours.
+//! Of a stripe that is begun the page cache is to have all that is needed of it, in large pages, and of those behind it when that had to be waited for (docs/adr/0022).
 //!
 //! What is needed next is a small part, and waits for its share of the memory that is kept for that. Where it has to be waited for, because the page cache does not have it all the same
 //! or there is none, what is behind it is read ahead: whole pieces, and only in memory that is free at that moment, from a budget of its own. So readers that stall hold little each, and
@@ -84,8 +83,9 @@ struct Rest {
     pieces: Pieces,
     /// The stripe that was begun last.
     begun: Option<Stripe>,
-    /// Those behind it that the page cache loads, in order.
-    loads: VecDeque<(Stripe, JoinHandle<()>)>,
+    /// Those behind it that the page cache loads, in order, each with a share of the memory for reading ahead: it takes none of that, but what is loaded and
+    /// not read for long would push out what others wait for.
+    loads: VecDeque<(Stripe, Share, JoinHandle<()>)>,
     /// Reads under way, in order.
     ahead: VecDeque<JoinHandle<Result<Read, StoreError>>>,
     /// Where the bytes lie that were read last, if the page cache had them at that moment.
@@ -113,7 +113,7 @@ impl Rest {
         if self.begun.replace(stripe(piece)) == Some(stripe(piece)) {
             return;
         }
-        while let Some((loaded, task)) = self.loads.pop_front() {
+        while let Some((loaded, _share, task)) = self.loads.pop_front() {
             if loaded == stripe(piece) {
                 // It may be read whatever came of that.
                 let _ = task.await;
@@ -129,13 +129,14 @@ impl Rest {
         }
     }
 
-    /// Begins loads of the stripes behind the one that was begun last, as many as the configuration says.
+    /// Begins loads of the stripes behind the one that was begun last, as far as the configuration and the free memory go.
     fn load_ahead(&mut self) {
         let behind = self.pieces.at_hand().filter(|piece| Some(stripe(piece)) != self.begun);
         for piece in behind.take(self.inner.config.read_ahead_stripes).skip(self.loads.len()) {
+            let Some(share) = self.inner.read_ahead_share(piece.len()) else { break };
             let (inner, loaded) = (Arc::clone(&self.inner), *piece);
             let task = tokio::spawn(async move { inner.log.load(&loaded.extent, loaded.from..loaded.to).await });
-            self.loads.push_back((stripe(piece), task));
+            self.loads.push_back((stripe(piece), share, task));
         }
     }
 
