@@ -34,6 +34,7 @@ use crate::host::{HostFile, Writes};
 use crate::parts::Parts;
 use crate::threads::ThreadFile;
 
+use operation::Sink;
 use ring::Reader;
 
 pub(crate) use ring::Ring;
@@ -46,13 +47,20 @@ const LOAD_BYTES_MIN: usize = 256 << 10;
 /// Most such descriptors of a target at a time.
 const LOADS_MAX: usize = 16;
 
+/// What loads of a target share: their turns, and where the bytes go.
+#[derive(Debug, Clone)]
+struct Loads {
+    turns: Arc<Semaphore>,
+    sink: Arc<Sink>,
+}
+
 /// The rings of a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Rings {
     /// Reads, of this target alone.
     reads: Arc<Ring>,
-    /// Turns of what is loaded into the page cache from this target, if anything is.
-    loads: Option<Arc<Semaphore>>,
+    /// What is loaded into the page cache from this target, if anything is.
+    loads: Option<Loads>,
     /// Writes in place of all targets.
     in_place: Option<Arc<Ring>>,
 }
@@ -66,7 +74,8 @@ impl Rings {
             })
         };
         let in_place = if writes == Writes::InPlace { shared().ok() } else { None };
-        Self { reads, loads: loads.then(|| Arc::new(Semaphore::new(LOADS_MAX))), in_place }
+        let all = || Loads { turns: Arc::new(Semaphore::new(LOADS_MAX)), sink: Arc::new(Sink::new()) };
+        Self { reads, loads: loads.then(all), in_place }
     }
 }
 
@@ -104,20 +113,20 @@ impl DiskFile for UringFile {
     }
 
     fn load(&self, offset: u64, len: usize) -> Load {
-        let turns = self.rings.loads.as_ref().filter(|_| len >= LOAD_BYTES_MIN)?;
+        let Loads { turns, sink } = self.rings.loads.as_ref().filter(|_| len >= LOAD_BYTES_MIN)?.clone();
         check_read(offset, len).ok()?;
         let is_missing = move |file: &HostFile| file.has_cached(offset, len) == Some(false);
         if !is_missing(self.file()) {
             return None;
         }
-        let (file, turns, ring) = (Arc::clone(self.file()), Arc::clone(turns), Arc::clone(&self.rings.reads));
+        let (file, ring) = (Arc::clone(self.file()), Arc::clone(&self.rings.reads));
         Some(Box::pin(async move {
-            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+            let _turn = turns.acquire_owned().await.expect("the semaphore is never closed");
             // Another may have loaded it meanwhile, or is about to.
             if is_missing(&file)
-                && let Ok(reader) = file.reader(offset)
+                && let Ok(fd) = file.reader(offset)
             {
-                ring.load(file, Reader { fd: reader, _turn: turn }, offset, len).await;
+                ring.load(file, Reader { fd, sink, _turn }, offset, len).await;
             }
         }))
     }

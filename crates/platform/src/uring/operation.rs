@@ -3,6 +3,7 @@
 //! It owns the buffer that its entry points to, until the completion is in. A short read goes on where it stopped.
 
 use std::cell::UnsafeCell;
+use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -30,13 +31,24 @@ const WORKER_READ_BYTES_MIN: usize = 256 << 10;
 /// Bytes of the sink.
 const SINK_BYTES: usize = 128 << 10;
 
-/// Where the kernel puts what is read for the page cache alone, many at a time in the same bytes: nobody reads them.
-struct Sink(UnsafeCell<[u8; SINK_BYTES]>);
+/// Where the kernel puts what is read for the page cache alone, many at a time in the same bytes: nobody reads them. Each target has its own, which stays in the caches of
+/// the processor that its driver runs on.
+pub(super) struct Sink(UnsafeCell<[u8; SINK_BYTES]>);
 
 // SAFETY: no reference to its bytes is ever made, only the address is handed to the kernel.
 unsafe impl Sync for Sink {}
 
-static SINK: Sink = Sink(UnsafeCell::new([0; SINK_BYTES]));
+impl Sink {
+    pub(super) fn new() -> Self {
+        Self(UnsafeCell::new([0; SINK_BYTES]))
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sink")
+    }
+}
 
 /// How much of the `rest` at `at` of a file is read next for the page cache, when `done` bytes were. By two reads of a page each the kernel takes a
 /// reader for one that goes on, from the smallest size on: it reads four times as much ahead each time, in pages four times as large.
@@ -97,7 +109,7 @@ impl Operation {
             State::Load { reader, offset, len, done, .. } => {
                 let at = *offset + *done as u64;
                 let count = load_count(at, *len - *done, *done);
-                opcode::Read::new(types::Fd(reader.fd.as_raw_fd()), SINK.0.get().cast(), count as u32)
+                opcode::Read::new(types::Fd(reader.fd.as_raw_fd()), reader.sink.0.get().cast(), count as u32)
                     .offset(at)
                     .build()
             }
@@ -258,7 +270,7 @@ mod tests {
         let load = |offset, len| {
             let reader = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
             let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            let reader = Reader { fd: reader, _turn: turn };
+            let reader = Reader { fd: reader, sink: Arc::new(Sink::new()), _turn: turn };
             let (reply, answer) = oneshot::channel();
             (operation(Work::Load { reader, offset, len, reply }), answer)
         };

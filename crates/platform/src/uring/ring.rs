@@ -14,6 +14,7 @@ use rustix::event::EventfdFlags;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::driver::Driver;
+use super::operation::Sink;
 use crate::clock::{Clock, SystemClock};
 use crate::disk::IoFuture;
 use crate::host::HostFile;
@@ -77,10 +78,11 @@ pub(super) struct Request {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// A descriptor for reading once in order, and the turn that lets it be open.
+/// A descriptor for reading once in order, where the bytes go, and the turn that lets it be open.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) fd: OwnedFd,
+    pub(super) sink: Arc<Sink>,
     pub(super) _turn: OwnedSemaphorePermit,
 }
 
