@@ -9,6 +9,9 @@ use tokio::sync::Notify;
 /// Turns of the executor that items wait at most for others to come: a trickle that never ends must not keep them.
 const GATHER_TURNS: usize = 16;
 
+/// Items of which a batch is not worth dividing.
+const WHOLE_ITEMS_MAX: usize = 24;
+
 /// A bounded queue with many producers and one consumer.
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -30,6 +33,23 @@ struct State<T> {
 pub(crate) enum Refusal {
     Full,
     Closed,
+}
+
+/// How much of what waits becomes one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Portion {
+    All,
+    /// Half of it, where it is more than a few items: what is left is on its way to the disk while others already hear of the first half.
+    Half,
+}
+
+impl Portion {
+    fn of(self, items: usize) -> usize {
+        match self {
+            Self::All => items,
+            Self::Half => items.div_ceil(2).max(WHOLE_ITEMS_MAX),
+        }
+    }
 }
 
 /// How much waits.
@@ -68,9 +88,9 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for an item, lets all who are about to come do so, then takes all that wait, at most `items_max` and `bytes_max` but one at least; nothing if it was
-    /// woken. `None`: closed and empty.
-    pub(crate) async fn take(&self, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
+    /// Waits for an item, lets all who are about to come do so, then takes a portion of what waits, at most `items_max` and `bytes_max` but one at least; nothing if
+    /// it was woken. `None`: closed and empty.
+    pub(crate) async fn take(&self, portion: Portion, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
         loop {
             let filled = self.filled.notified();
             {
@@ -88,7 +108,9 @@ impl<T> Queue<T> {
             filled.await;
         }
         self.gather(items_max, bytes_max).await;
-        Some(self.drain(&mut self.state.lock(), items_max, bytes_max))
+        let mut state = self.state.lock();
+        let items_max = items_max.min(portion.of(state.items.len()));
+        Some(self.drain(&mut state, items_max, bytes_max))
     }
 
     /// Lets others run as long as that brings more items. No timer: only what can run now runs first, so that a lone item waits for one turn.
@@ -166,12 +188,12 @@ mod tests {
         for (item, bytes) in [(1, 10), (2, 10), (3, 50), (4, 10)] {
             assert!(queue.push(item, bytes).is_ok());
         }
-        assert_eq!(queue.take(1, 100).await, Some(vec![1]));
-        assert_eq!(queue.take(10, 20).await, Some(vec![2]));
-        assert_eq!(queue.take(10, 20).await, Some(vec![3]));
+        assert_eq!(queue.take(Portion::All, 1, 100).await, Some(vec![1]));
+        assert_eq!(queue.take(Portion::All, 10, 20).await, Some(vec![2]));
+        assert_eq!(queue.take(Portion::All, 10, 20).await, Some(vec![3]));
         queue.close();
-        assert_eq!(queue.take(10, 20).await, Some(vec![4]));
-        assert_eq!(queue.take(10, 20).await, None);
+        assert_eq!(queue.take(Portion::All, 10, 20).await, Some(vec![4]));
+        assert_eq!(queue.take(Portion::All, 10, 20).await, None);
         assert_eq!(queue.depth().in_flight, 4);
     }
 
@@ -180,11 +202,11 @@ mod tests {
         let queue = Queue::new(10, 10);
         queue.wake();
         assert!(queue.push(1, 1).is_ok());
-        assert_eq!(queue.take(10, 10).await, Some(vec![1]));
-        assert_eq!(queue.take(10, 10).await, Some(vec![]));
+        assert_eq!(queue.take(Portion::All, 10, 10).await, Some(vec![1]));
+        assert_eq!(queue.take(Portion::All, 10, 10).await, Some(vec![]));
         queue.close();
         queue.wake();
-        assert_eq!(queue.take(10, 10).await, None);
+        assert_eq!(queue.take(Portion::All, 10, 10).await, None);
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -198,10 +220,29 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(queue.take(5, 100).await, Some((0..5).collect::<Vec<_>>()), "until it is full");
-        let taken = queue.take(100, 100).await.unwrap();
+        assert_eq!(queue.take(Portion::All, 5, 100).await, Some((0..5).collect::<Vec<_>>()), "until it is full");
+        let taken = queue.take(Portion::All, 100, 100).await.unwrap();
         assert!((2..=2 * GATHER_TURNS).contains(&taken.len()), "{taken:?}: while they come, but not for ever");
         pushing.abort();
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn half_of_many_is_left_and_few_are_taken_as_a_whole() {
+        for (waiting, taken) in [(1, 1), (24, 24), (25, 24), (48, 24), (49, 25), (100, 50)] {
+            let queue = Queue::new(100, 100);
+            for item in 0..waiting {
+                assert!(queue.push(item, 1).is_ok());
+            }
+            let first = queue.take(Portion::Half, 1000, 1000).await.unwrap();
+            assert_eq!(first, (0..taken).collect::<Vec<_>>(), "of {waiting}");
+            queue.close();
+            let mut rest = first.len();
+            while let Some(more) = queue.take(Portion::Half, 1000, 1000).await {
+                assert!(!more.is_empty());
+                rest += more.len();
+            }
+            assert_eq!(rest, waiting, "none is left behind");
+        }
     }
 
     #[test]

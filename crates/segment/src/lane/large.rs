@@ -15,7 +15,7 @@ use crate::applier::AppliedStripe;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::format::{align, chunk_header_bytes};
-use crate::queue::Queue;
+use crate::queue::{Portion, Queue};
 use crate::segment_info::LaneKind;
 
 /// A stripe that waits for its lane.
@@ -44,7 +44,7 @@ pub(crate) async fn run_large_lane(
 ) {
     let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
     let mut writer = Writer::new(Arc::clone(&core), LaneKind::Large, purpose, applies);
-    while let Some(pending) = queue.take(1, usize::MAX).await {
+    while let Some(pending) = queue.take(Portion::All, 1, usize::MAX).await {
         if pending.is_empty() {
             writer.retire().await;
         }

@@ -91,7 +91,8 @@ pub(crate) async fn run_small_lane(
 ) {
     let guard = LaneGuard::new(Arc::clone(&core), Arc::clone(&queue));
     let mut writer = Writer::new(Arc::clone(&core), LaneKind::Small, purpose, applies);
-    while let Some(pending) = queue.take(core.config.batch_records_max, core.config.batch_bytes_max).await {
+    let (records_max, bytes_max) = (core.config.batch_records_max, core.config.batch_bytes_max);
+    while let Some(pending) = queue.take(writer.portion(), records_max, bytes_max).await {
         if pending.is_empty() {
             writer.retire().await;
         }

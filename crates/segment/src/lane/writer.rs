@@ -17,6 +17,7 @@ use crate::config::Durability;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
 use crate::format::{SEAL_BLOCK_BYTES, SealReason};
+use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::target::is_full;
@@ -29,6 +30,8 @@ pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
 const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 /// Longest time that it may take. The page cache makes writers wait when drives are behind, and several at a time wait no longer than one.
 const IN_A_ROW_US_MAX: u64 = 20_000;
+/// Longest time that a stripe takes of which many can be written while one is waited for: what is left of it is to be done by the cores.
+const AT_ONCE_US_MAX: u64 = 1000;
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
@@ -42,6 +45,8 @@ pub(crate) struct Writer {
     cached_writer: CachedWriter,
     /// Stripes that are to be written side by side before one is tried in a row again.
     side_by_side: u32,
+    /// The last stripe did not wait for a disk.
+    was_at_once: bool,
 }
 
 /// Whether a stripe can be written.
@@ -64,7 +69,15 @@ pub(crate) enum Written {
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, kind: LaneKind, purpose: Purpose, applies: mpsc::Sender<ApplyJob>) -> Self {
         let cached_writer = CachedWriter::new();
-        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0 }
+        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0, was_at_once: false }
+    }
+
+    /// How much of what waits is to be the next stripe.
+    ///
+    /// Where a stripe waits for a disk, the more share it the better, and what comes meanwhile is the next one. Where none does, clients of one stripe that are
+    /// answered together come together, too, and while the lane and the index have them all, one core after the other has nothing to do.
+    pub(crate) fn portion(&self) -> Portion {
+        if self.was_at_once { Portion::Half } else { Portion::All }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.
@@ -198,7 +211,9 @@ impl Writer {
         if durable == Durable::No {
             files.unsynced_stripes.fetch_add(1, Ordering::SeqCst);
         }
-        core.media.metrics.write_us.observe(core.elapsed_us(start_ns));
+        let write_us = core.elapsed_us(start_ns);
+        core.media.metrics.write_us.observe(write_us);
+        self.was_at_once = durable == Durable::No && write_us <= AT_ONCE_US_MAX;
         if written < files.info.geometry.quorum() {
             core.media.metrics.stripe_retries.add(1);
             self.seal(SealReason::Voided).await;

@@ -1,14 +1,16 @@
 //! The bounds of DESIGN §8, counted.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use gabion_erasure::crc64;
-use gabion_segment::NewRecord;
+use gabion_segment::{Durability, NewRecord};
 
 use crate::book::Book;
-use crate::world::{World, life, pattern, put};
+use crate::world::{World, life, pattern, put, steps};
 
 #[test]
 fn concurrent_commits_form_few_stripes() {
@@ -37,6 +39,34 @@ fn a_lone_record_goes_at_once() {
         }
         assert_eq!(log.metrics().small_stripes.get(), 5);
     });
+}
+
+#[test]
+fn what_waits_for_no_disk_is_written_in_halves() {
+    for (durability, disk_is_slow, stripes) in
+        [(Durability::Relaxed, false, 4), (Durability::Relaxed, true, 1), (Durability::Sync, false, 1)]
+    {
+        let mut world = World::new("4+2", 7);
+        world.config.small_lanes = 1;
+        world.config.durability = durability;
+        let clock = Arc::clone(&world.clock);
+        life(async {
+            let (log, _) = world.start(&Arc::new(Book::default())).await;
+            let time_passes = async {
+                loop {
+                    steps(1).await;
+                    clock.advance(Duration::from_millis(if disk_is_slow { 2 } else { 0 }));
+                }
+            };
+            // What the first stripe took says how the next are cut.
+            let is_put = matches!(select(pin!(put(&log, 0, 4096)), pin!(time_passes)).await, Either::Left((Ok(_), _)));
+            assert!(is_put);
+            let outcomes = join_all((1..=100).map(|name| put(&log, name, 4096))).await;
+            assert!(outcomes.iter().all(Result::is_ok));
+            // 50, 25, 24 and the last.
+            assert_eq!(log.metrics().small_stripes.get() - 1, stripes, "{durability:?}, slow: {disk_is_slow}");
+        });
+    }
 }
 
 #[test]
