@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 /// Turns of the executor that items wait at most for others to come: a trickle that never ends must not keep them.
 const GATHER_TURNS: usize = 16;
 
-/// Items of which a batch is not worth dividing.
-const WHOLE_ITEMS_MAX: usize = 24;
+/// Items that half of what waits has at least, if so many wait: fewer are not worth a batch of their own.
+const HALF_ITEMS_MIN: usize = 24;
 
 /// A bounded queue with many producers and one consumer.
 pub(crate) struct Queue<T> {
@@ -47,7 +47,7 @@ impl Portion {
     fn of(self, items: usize) -> usize {
         match self {
             Self::All => items,
-            Self::Half => items.div_ceil(2).max(WHOLE_ITEMS_MAX),
+            Self::Half => items.div_ceil(2).max(HALF_ITEMS_MIN),
         }
     }
 }

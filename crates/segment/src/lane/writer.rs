@@ -30,7 +30,7 @@ pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
 const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 /// Longest time that it may take. The page cache makes writers wait when drives are behind, and several at a time wait no longer than one.
 const IN_A_ROW_US_MAX: u64 = 20_000;
-/// Longest time that a stripe takes of which many can be written while one is waited for: what is left of it is to be done by the cores.
+/// Longest time that writing a stripe takes when it waits for no disk: the page cache takes a short one in a tenth of that.
 const AT_ONCE_US_MAX: u64 = 1000;
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
