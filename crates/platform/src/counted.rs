@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Space};
+use crate::disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, Space, Wanted};
 
 /// Counts of one disk since it was wrapped. An operation counts when it begins; bytes read, what is written ahead and errors when it ends.
 #[derive(Debug, Default)]
@@ -163,6 +163,11 @@ impl DiskFile for CountedFile {
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
         let read = self.inner.read_at(offset, len);
         count(&self.counters, read, |c| add(&c.reads, 1), |c, bytes| add(&c.read_bytes, bytes.len() as u64))
+    }
+
+    /// Not a read: nothing comes back.
+    fn load(&self, offset: u64, len: usize, wanted: Wanted) -> Load {
+        self.inner.load(offset, len, wanted)
     }
 
     fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {

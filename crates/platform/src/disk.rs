@@ -115,8 +115,9 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes>;
 
     /// Has the page cache load `len` bytes at `offset` that are read in order soon, in pages as large as the kernel makes them: of what is read at random it makes none
-    /// (docs/adr/0022). Resolves at once where it has them, where they are few, and where that can not be told or done.
-    fn load(&self, _offset: u64, _len: usize) -> Load {
+    /// (docs/adr/0022). There is nothing to be waited for where it has them, where they are few, and where that can not be told or done. If the future is dropped, what was not
+    /// loaded by then is not.
+    fn load(&self, _offset: u64, _len: usize, _wanted: Wanted) -> Load {
         None
     }
 
@@ -187,6 +188,15 @@ pub trait DiskFile: Send + Sync + 'static {
     /// # Errors
     /// `InvalidInput` when the range is not aligned; any other: it reads as zeros still, if it did before.
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool>;
+}
+
+/// When what is loaded into the page cache will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Somebody waits for it.
+    Now,
+    /// Somebody who is busy with what lies before it will: it keeps few turns from others.
+    Later,
 }
 
 /// Whether a write is durable when it resolves.

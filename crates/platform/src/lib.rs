@@ -39,7 +39,7 @@ pub use cached_writer::CachedWriter;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use connection::unpace_loopback;
 pub use counted::{CountedDisk, IoCounters, IoCounts};
-pub use disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, READ_BYTES_MAX, Space};
+pub use disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, READ_BYTES_MAX, Space, Wanted};
 pub use entropy::{Dice, Entropy, OsEntropy, SeededEntropy};
 pub use error::is_exhausted;
 pub use lock::StateLock;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use crate::uring::{Ring, Rings};
 /// Threads for names and writes, where a ring reads: lanes write a stripe each, and the zeros ahead of it, and repair a few.
 const WRITING_THREADS_MAX: usize = 8;
 
-/// Furthest that the kernel may read ahead on a device whose files are loaded in order, in KiB. At worst it reads twice as much more than a chunk has.
-const READ_AHEAD_KIB_MAX: u64 = 512;
+/// How far the kernel may read ahead on a device whose files are loaded in order, in KiB. At worst it reads twice as much more than a chunk has; below four pages
+/// of 4 KiB there is little to make large ones of.
+const READ_AHEAD_KIB: RangeInclusive<u64> = 16..=512;
 
 /// Which driver to use for a target. As text: `auto`, `io_uring`, `threads`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,18 +136,30 @@ fn ring_where_it_pays(file_system: FileSystem, options: DriverOptions) -> Option
     }
 }
 
-/// Whether what is read in order is loaded into the page cache along a descriptor of its own: not where the kernel would read much of what nobody asked for.
+/// Whether what is read in order is loaded into the page cache along a descriptor of its own: not where the kernel would read much of what nobody asked for, or nothing.
 fn loads_in_order(namespace: &Namespace, root: &Path) -> bool {
     let device = rustix::fs::fstat(namespace.root()).map(|stat| stat.st_dev);
-    let Some((setting, kib)) = device.ok().and_then(read_ahead) else { return false };
-    if kib > READ_AHEAD_KIB_MAX {
+    let refusal = match device.ok().and_then(read_ahead) {
+        Some((setting, kib)) => refusal(&setting, kib),
+        None => Some("nothing in /sys/dev/block says how far the kernel reads ahead on the device".to_owned()),
+    };
+    if let Some(refusal) = &refusal {
         tracing::info!(
             root = %root.display(),
-            "large objects take more CPU time to read than they need: {} is {kib}, and beyond {READ_AHEAD_KIB_MAX} they are not loaded in large pages (write 128 to it, before the start)",
-            setting.display()
+            "large objects take more CPU time to read than they need, as they are not loaded in large pages: {refusal}"
         );
     }
-    kib <= READ_AHEAD_KIB_MAX
+    refusal.is_none()
+}
+
+/// Why nothing is loaded in order where the kernel reads `kib` ahead, as `setting` says.
+fn refusal(setting: &Path, kib: u64) -> Option<String> {
+    if READ_AHEAD_KIB.contains(&kib) {
+        return None;
+    }
+    let (least, most) = READ_AHEAD_KIB.into_inner();
+    let setting = setting.display();
+    Some(format!("{setting} is {kib}, not {least} to {most} (write 128 to it, and start again)"))
 }
 
 /// How far the kernel reads ahead on a block device, in KiB, with the file that says so. Nothing where it does not tell.
@@ -262,6 +276,16 @@ mod tests {
             let (setting, kib) =
                 read_ahead(rustix::fs::makedev(major.parse().unwrap(), minor.parse().unwrap())).unwrap();
             assert_eq!(fs::read_to_string(setting).unwrap().trim(), kib.to_string());
+        }
+    }
+
+    #[test]
+    fn it_is_told_why_nothing_is_loaded_in_order() {
+        let setting = Path::new("/sys/devices/disk/queue/read_ahead_kb");
+        assert!([16, 128, 512].iter().all(|&kib| refusal(setting, kib).is_none()));
+        for kib in [0, 4, 15, 513, 8192] {
+            let refusal = refusal(setting, kib).unwrap();
+            assert!(refusal.contains(&format!("read_ahead_kb is {kib}, not 16 to 512")), "{refusal}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use gabion_erasure::Crc64;
-use gabion_platform::FilePlace;
+use gabion_platform::{FilePlace, Load, Wanted};
 use gabion_types::limits::{INLINE_BYTES_MAX, MUTATION_BYTES_MAX};
 use gabion_types::{DeploymentId, Extent, SegmentId, Seq, TargetId};
 use tokio::sync::Notify;
@@ -252,15 +252,15 @@ impl Log {
     }
 
     /// Has the page caches of the machine load bytes `range` of `extent`, which are read in order soon: all of them at once and in large pages, if they are many, lie on file
-    /// systems of this machine and are not there. Nothing else comes of it, and no error.
-    pub async fn load(&self, extent: &Extent, range: Range<u32>) {
+    /// systems of this machine and are not there. Opens the files; what there is to be waited for then, if anything, is returned. Nothing else comes of it, and no error.
+    pub async fn load(&self, extent: &Extent, range: Range<u32>, wanted: Wanted) -> Load {
         if range.start >= range.end || range.end > extent.len || extent.stripe_offset >= OFFSET_MAX {
-            return;
+            return None;
         }
         let core = &self.handle.core;
-        let Ok(segment) = core.segment(extent.segment) else { return };
-        let Some(_pinned) = segment.pinned() else { return };
-        core.media.load(&segment.info(), extent, range.start as usize..range.end as usize).await;
+        let segment = core.segment(extent.segment).ok()?;
+        let _pinned = segment.pinned()?;
+        core.media.load(&segment.info(), extent, range.start as usize..range.end as usize, wanted).await
     }
 
     /// Keeps the files of `segments` until the pin is dropped; segments that are gone already are left out.

@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::{join_all, try_join_all};
 use gabion_erasure::{crc64, crc64_combine};
-use gabion_platform::FilePlace;
+use gabion_platform::{FilePlace, Load, Wanted};
 use gabion_types::limits::BLOCK_BYTES;
 use gabion_types::{Extent, Place};
 
@@ -66,20 +67,23 @@ impl Media {
     }
 
     /// Has the page caches load what is to be read in order of bytes `range` of `extent`, where that is much and they do not have it. What fails here is told to who reads.
-    pub(crate) async fn load(&self, info: &SegmentInfo, extent: &Extent, range: Range<usize>) {
-        let (Place::Cells { cell_bytes }, LaneKind::Large) = (extent.place, info.kind) else { return };
-        let Some(cells) = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len) else { return };
+    pub(crate) async fn load(&self, info: &SegmentInfo, extent: &Extent, range: Range<usize>, wanted: Wanted) -> Load {
+        let (Place::Cells { cell_bytes }, LaneKind::Large) = (extent.place, info.kind) else { return None };
+        let cells = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len)?;
         let header_bytes = chunk_header_bytes(cells.data_shards, cells.chunk_bytes());
-        let mut loads = Vec::new();
-        for shard in 0..cells.data_shards {
-            let Some(touched) = cells.touched(shard, &range) else { continue };
-            let Ok(file) = self.file(info, shard).await else { continue };
+        let of_shard = async |shard| {
+            let touched = cells.touched(shard, &range)?;
+            let file = self.file(info, shard).await.ok()?;
             // With the header, if it is the first part.
             let start = if touched.start == 0 { 0 } else { header_bytes + touched.start };
-            loads.extend(file.load(extent.stripe_offset + start as u64, header_bytes + touched.end - start));
+            file.load(extent.stripe_offset + start as u64, header_bytes + touched.end - start, wanted)
+        };
+        let loads: Vec<_> = join_all((0..cells.data_shards).map(of_shard)).await.into_iter().flatten().collect();
+        if loads.is_empty() {
+            return None;
         }
         self.metrics.loads.add(loads.len() as u64);
-        join_all(loads).await;
+        Some(Box::pin(join_all(loads).map(drop)))
     }
 
     /// A piece in one chunk, if it was read before. An extent that says otherwise than the one before is read, and found wrong.

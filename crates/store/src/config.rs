@@ -45,10 +45,10 @@ pub struct StoreConfig {
     /// Bytes of small bodies that are in memory at a time; at least one body of `INLINE_BYTES_MAX`. A request waits for
     /// its share before it reads its body.
     pub put_memory_bytes: u64,
-    /// Bytes of objects that reads hold in memory at a time. Half of it is for what readers need next, a MiB each, for which they wait;
-    /// the other half is for reading ahead, as far as it is free.
+    /// Bytes of objects that reads hold in memory at a time. Half of it is for what readers need next, half a MiB each, for which they wait;
+    /// the other half is for what is read ahead, or loaded ahead into the page cache, as far as it is free.
     pub read_memory_bytes: u64,
-    /// Reads of large stripes that a body stream keeps under way ahead of its reader; at least 1.
+    /// Large stripes that a body stream has loaded or read behind the one that its reader has begun; at least 1.
     pub read_ahead_stripes: usize,
     /// Slots of the table of key locks; at least 1.
     pub key_locks: usize,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::disk::{CachedWrite, DiskFile, Durable, IoFuture, Load, check_read, check_write, refused};
+use crate::disk::{CachedWrite, DiskFile, Durable, IoFuture, Load, Wanted, check_read, check_write, refused};
 use crate::host::{HostFile, Writes};
 use crate::parts::Parts;
 use crate::threads::ThreadFile;
@@ -47,11 +47,24 @@ const LOAD_BYTES_MIN: usize = 256 << 10;
 /// Most such descriptors of a target at a time.
 const LOADS_MAX: usize = 16;
 
-/// What loads of a target share: their turns, and where the bytes go.
+/// What loads of a target share.
 #[derive(Debug, Clone)]
 struct Loads {
+    /// Taken by each that is under way.
     turns: Arc<Semaphore>,
+    /// Taken before that by one that nobody waits for yet: so who begins to read has few of these before him.
+    turns_ahead: Arc<Semaphore>,
+    /// Where the bytes go.
     sink: Arc<Sink>,
+}
+
+impl Loads {
+    /// Those of a target with as many operations in flight at most. Each holds its place among them for all of its range, so that half are left to reads, if there are two.
+    fn beside_reads(in_flight_max: usize) -> Self {
+        let turns = LOADS_MAX.min(in_flight_max / 2).max(1);
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        Self { turns: semaphore(turns), turns_ahead: semaphore((turns / 2).max(1)), sink: Arc::new(Sink::new()) }
+    }
 }
 
 /// The rings of a target.
@@ -74,8 +87,8 @@ impl Rings {
             })
         };
         let in_place = if writes == Writes::InPlace { shared().ok() } else { None };
-        let all = || Loads { turns: Arc::new(Semaphore::new(LOADS_MAX)), sink: Arc::new(Sink::new()) };
-        Self { reads, loads: loads.then(all), in_place }
+        let loads = loads.then(|| Loads::beside_reads(reads.in_flight_max()));
+        Self { reads, loads, in_place }
     }
 }
 
@@ -112,8 +125,8 @@ impl DiskFile for UringFile {
         self.rings.reads.read(Arc::clone(self.file()), offset, len)
     }
 
-    fn load(&self, offset: u64, len: usize) -> Load {
-        let Loads { turns, sink } = self.rings.loads.as_ref().filter(|_| len >= LOAD_BYTES_MIN)?.clone();
+    fn load(&self, offset: u64, len: usize, wanted: Wanted) -> Load {
+        let Loads { turns, turns_ahead, sink } = self.rings.loads.as_ref().filter(|_| len >= LOAD_BYTES_MIN)?.clone();
         check_read(offset, len).ok()?;
         let is_missing = move |file: &HostFile| file.has_cached(offset, len) == Some(false);
         if !is_missing(self.file()) {
@@ -121,12 +134,16 @@ impl DiskFile for UringFile {
         }
         let (file, ring) = (Arc::clone(self.file()), Arc::clone(&self.rings.reads));
         Some(Box::pin(async move {
-            let _turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+            let ahead = match wanted {
+                Wanted::Now => None,
+                Wanted::Later => Some(turns_ahead.acquire_owned().await.expect("the semaphore is never closed")),
+            };
+            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
             // Another may have loaded it meanwhile, or is about to.
             if is_missing(&file)
                 && let Ok(fd) = file.reader(offset)
             {
-                ring.load(file, Reader { fd, sink, _turn }, offset, len).await;
+                ring.load(file, Reader { fd, sink, _turns: (turn, ahead) }, offset, len).await;
             }
         }))
     }
@@ -186,6 +203,7 @@ impl DiskFile for UringFile {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -311,28 +329,74 @@ mod tests {
         let file = open(true);
         let content: Bytes = (0..1_500_000_u32).map(|at| (at / 4096 * 7 + at % 251) as u8).collect();
         file.write_at(0, vec![content.clone()], Durable::Yes).await.unwrap();
-        assert!(file.load(0, 1 << 20).is_none(), "it was just written");
+        assert!(file.load(0, 1 << 20, Wanted::Now).is_none(), "it was just written, or the kernel does not tell");
+        // What the kernel reads ahead can not be dropped before it is there.
+        let forget = async |pages: Range<usize>| {
+            for _ in 0..200 {
+                fadvise(file.file().fd(), 0, None, Advice::DontNeed).unwrap();
+                if file.file().has_cached(pages.start as u64, pages.len()) == Some(false) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        forget(0..content.len()).await;
+        match file.file().has_cached(0, content.len()) {
+            Some(false) => {}
+            // The kernel does not tell, or the file system keeps its pages.
+            told => {
+                let has_disk = [0xEF53, 0x5846_5342].contains(&rustix::fs::fstatfs(file.file().fd()).unwrap().f_type);
+                assert!(told.is_none() || !has_disk, "pages can not be dropped");
+                return;
+            }
+        }
         // From amid a page, from a page, and beyond the end; behind pages that are there and behind such that are not.
         for (offset, len) in [(5000, 700_000), (0, 1_000_000), (1_200_000, 1_000_000), (409_600, 409_600)] {
             for keeps_front in [false, true] {
-                fadvise(file.file().fd(), 0, None, Advice::DontNeed).unwrap();
+                let end = (offset + len).min(content.len());
+                forget(offset..end).await;
                 if keeps_front {
                     file.read_at(0, 4096).await.unwrap();
                 }
-                let end = (offset + len).min(content.len());
                 let cached = || file.file().has_cached(offset as u64, end - offset);
-                if cached() != Some(false) {
-                    // The kernel does not tell, or the file system keeps its pages.
-                    continue;
-                }
-                assert!(open(false).load(offset as u64, len).is_none(), "not on this target");
-                assert!(file.load(offset as u64, LOAD_BYTES_MIN - 1).is_none(), "that is few");
-                file.load(offset as u64, len).unwrap().await;
+                let load = |file: &UringFile, len| file.load(offset as u64, len, Wanted::Now);
+                assert_eq!(cached(), Some(false));
+                assert!(load(&open(false), len).is_none(), "not on this target");
+                assert!(load(&file, LOAD_BYTES_MIN - 1).is_none(), "that is few");
+                load(&file, len).unwrap().await;
                 assert_eq!(cached(), Some(true));
                 assert_eq!(file.read_at(offset as u64, len).await.unwrap(), content[offset..end]);
             }
         }
-        assert!(file.load(u64::MAX, LOAD_BYTES_MIN).is_none(), "no file is so long");
+        assert!(file.load(u64::MAX, LOAD_BYTES_MIN, Wanted::Now).is_none(), "no file is so long");
+        // All turns that those have for whom nobody waits are taken.
+        forget(0..LOAD_BYTES_MIN).await;
+        let loads = file.rings.loads.as_ref().unwrap();
+        let turns = loads.turns_ahead.available_permits();
+        assert_eq!((turns, loads.turns.available_permits()), (2, 4), "of 8 operations");
+        let taken = Arc::clone(&loads.turns_ahead).try_acquire_many_owned(turns as u32).unwrap();
+        let mut later = file.load(0, LOAD_BYTES_MIN, Wanted::Later).unwrap();
+        assert!(futures::poll!(&mut later).is_pending());
+        assert_eq!(loads.turns.available_permits(), 4, "none of those that others have");
+        let now = file.load(LOAD_BYTES_MIN as u64, LOAD_BYTES_MIN, Wanted::Now);
+        if let Some(now) = now {
+            now.await;
+        }
+        assert!(futures::poll!(&mut later).is_pending());
+        assert_eq!(file.file().has_cached(0, LOAD_BYTES_MIN), Some(false));
+        drop(taken);
+        later.await;
+        assert_eq!(file.file().has_cached(0, 2 * LOAD_BYTES_MIN), Some(true));
+        assert_eq!((loads.turns_ahead.available_permits(), loads.turns.available_permits()), (2, 4), "all are back");
+    }
+
+    #[test]
+    fn loads_leave_half_of_a_ring_to_reads_if_it_takes_two() {
+        let turns = |in_flight_max| {
+            let loads = Loads::beside_reads(in_flight_max);
+            (loads.turns.available_permits(), loads.turns_ahead.available_permits())
+        };
+        assert_eq!([1, 2, 3, 8, 256].map(turns), [(1, 1), (1, 1), (1, 1), (4, 2), (16, 8)]);
     }
 
     #[test]

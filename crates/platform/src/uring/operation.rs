@@ -143,12 +143,12 @@ impl Operation {
                 _ => Next::Done(Err(error)),
             },
             (State::Load { .. }, Ok(0)) => Next::Done(Ok(())),
-            (State::Load { len, done, .. }, Ok(count)) => {
+            (State::Load { len, done, reply, .. }, Ok(count)) => {
                 *done += count;
-                if *done >= *len { Next::Done(Ok(())) } else { Next::Again }
+                if *done >= *len || reply.is_closed() { Next::Done(Ok(())) } else { Next::Again }
             }
-            (State::Load { .. }, Err(error)) => match Errno::from_io_error(&error) {
-                Some(Errno::INTR | Errno::AGAIN) => Next::Again,
+            (State::Load { reply, .. }, Err(error)) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR | Errno::AGAIN) if !reply.is_closed() => Next::Again,
                 _ => Next::Done(Err(error)),
             },
             (State::WriteInPlace { parts, .. }, Ok(count)) => {
@@ -177,7 +177,9 @@ impl Operation {
                 let _ = reply.send(result);
             }
             // Whoever reads what could not be loaded will hear.
-            State::Load { reply, .. } => {
+            State::Load { reader, reply, .. } => {
+                // Before the file: whoever closes that last may have to wait, and does so elsewhere.
+                drop(reader);
                 let _ = reply.send(());
             }
             State::WriteInPlace { parts, reply, .. } if result.is_err() || parts.is_done() => {
@@ -266,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn a_load_begins_with_a_page_twice_and_ends_with_the_file() {
+    fn a_load_begins_with_a_page_twice_and_ends_with_the_file_or_its_reader() {
         let load = |offset, len| {
             let reader = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
             let turn = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-            let reader = Reader { fd: reader, sink: Arc::new(Sink::new()), _turn: turn };
+            let reader = Reader { fd: reader, sink: Arc::new(Sink::new()), _turns: (turn, None) };
             let (reply, answer) = oneshot::channel();
             (operation(Work::Load { reader, offset, len, reply }), answer)
         };
@@ -292,6 +294,12 @@ mod tests {
             }
             assert_eq!(count, ends);
             assert!(answer.try_recv().is_ok(), "an error is for who reads");
+        }
+        for result in [4, -libc::EAGAIN] {
+            let (mut op, answer) = load(0, 10);
+            op.entry();
+            drop(answer);
+            assert!(matches!(op.completed(result), Next::Done(_)), "nobody waits for the rest");
         }
     }
 

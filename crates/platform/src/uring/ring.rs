@@ -49,6 +49,7 @@ pub(super) fn shared() -> io::Result<Arc<Ring>> {
 pub(crate) struct Ring {
     intake: Arc<Intake>,
     admission: Arc<Semaphore>,
+    in_flight_max: usize,
 }
 
 /// What passes from submitters to the driver. The permits of `admission` bound its length.
@@ -78,12 +79,12 @@ pub(super) struct Request {
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// A descriptor for reading once in order, where the bytes go, and the turn that lets it be open.
+/// A descriptor for reading once in order, where the bytes go, and the turns that let it be open.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) fd: OwnedFd,
     pub(super) sink: Arc<Sink>,
-    pub(super) _turn: OwnedSemaphorePermit,
+    pub(super) _turns: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
 }
 
 /// What is to be done, and who is told.
@@ -125,7 +126,12 @@ impl Ring {
             }
         })?;
         outcome.recv().unwrap_or_else(|_| Err(io::Error::other("the driver thread ended at its start")))?;
-        Ok(Arc::new(Self { intake, admission: Arc::new(Semaphore::new(in_flight_max)) }))
+        Ok(Arc::new(Self { intake, admission: Arc::new(Semaphore::new(in_flight_max)), in_flight_max }))
+    }
+
+    /// How many operations are in flight at most.
+    pub(super) fn in_flight_max(&self) -> usize {
+        self.in_flight_max
     }
 
     /// Reads up to `len` bytes, at least one, at `offset`.
@@ -139,7 +145,7 @@ impl Ring {
         })
     }
 
-    /// Reads up to `len` bytes at `offset` along `reader`, for the page cache alone.
+    /// Reads up to `len` bytes at `offset` along `reader`, for the page cache alone; no further than it came when this is dropped.
     pub(super) async fn load(&self, file: Arc<HostFile>, reader: Reader, offset: u64, len: usize) {
         let permit = Arc::clone(&self.admission).acquire_owned().await.expect("the semaphore is never closed");
         let (reply, answer) = oneshot::channel();
@@ -269,7 +275,7 @@ mod tests {
             asleep: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         };
-        let ring = Ring { intake: Arc::new(intake), admission: Arc::new(Semaphore::new(2)) };
+        let ring = Ring { intake: Arc::new(intake), admission: Arc::new(Semaphore::new(2)), in_flight_max: 2 };
         let begin = || ring.begin_in_place(&file, Parts::new(0, vec![Bytes::from_static(b"bytes")]));
         assert!(begin().is_ok());
         while !ring.intake.is_left_alone() {

@@ -75,9 +75,10 @@ impl Writer {
     /// How much of what waits is to be the next stripe.
     ///
     /// Where a stripe waits for a disk, the more share it the better, and what comes meanwhile is the next one. Where none does, clients of one stripe that are
-    /// answered together come together, too, and while the lane and the index have them all, one core after the other has nothing to do.
+    /// answered together come together, too, and while the lane and the index have them all, one core after the other has nothing to do. Compaction gains nothing by early
+    /// answers.
     pub(crate) fn portion(&self) -> Portion {
-        if self.was_at_once { Portion::Half } else { Portion::All }
+        if self.was_at_once && self.purpose == Purpose::Data { Portion::Half } else { Portion::All }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.

@@ -10,7 +10,7 @@ use gabion_erasure::crc64;
 use gabion_segment::{Durability, NewRecord};
 
 use crate::book::Book;
-use crate::world::{World, life, pattern, put, steps};
+use crate::world::{World, life, pattern, put, record, steps};
 
 #[test]
 fn concurrent_commits_form_few_stripes() {
@@ -43,9 +43,12 @@ fn a_lone_record_goes_at_once() {
 
 #[test]
 fn what_waits_for_no_disk_is_written_in_halves() {
-    for (durability, disk_is_slow, stripes) in
-        [(Durability::Relaxed, false, 4), (Durability::Relaxed, true, 1), (Durability::Sync, false, 1)]
-    {
+    for (durability, disk_is_slow, is_moved, stripes) in [
+        (Durability::Relaxed, false, false, 4),
+        (Durability::Relaxed, false, true, 1),
+        (Durability::Relaxed, true, false, 1),
+        (Durability::Sync, false, false, 1),
+    ] {
         let mut world = World::new("4+2", 7);
         world.config.small_lanes = 1;
         world.config.durability = durability;
@@ -59,12 +62,17 @@ fn what_waits_for_no_disk_is_written_in_halves() {
                 }
             };
             // What the first stripe took says how the next are cut.
-            let is_put = matches!(select(pin!(put(&log, 0, 4096)), pin!(time_passes)).await, Either::Left((Ok(_), _)));
+            let put = async |name| {
+                let record = record(name, 4096);
+                if is_moved { log.commit_moved(record).await } else { log.commit(record).await }
+            };
+            let is_put = matches!(select(pin!(put(0)), pin!(time_passes)).await, Either::Left((Ok(_), _)));
             assert!(is_put);
-            let outcomes = join_all((1..=100).map(|name| put(&log, name, 4096))).await;
+            let outcomes = join_all((1..=100).map(put)).await;
             assert!(outcomes.iter().all(Result::is_ok));
             // 50, 25, 24 and the last.
-            assert_eq!(log.metrics().small_stripes.get() - 1, stripes, "{durability:?}, slow: {disk_is_slow}");
+            let written = log.metrics().small_stripes.get() - 1;
+            assert_eq!(written, stripes, "{durability:?}, slow: {disk_is_slow}, moved: {is_moved}");
         });
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
-use gabion_platform::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, ManualClock, SimDisk, Space};
+use gabion_platform::{
+    CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, ManualClock, SimDisk, Space, Wanted,
+};
 use gabion_segment::{Durability, Log, LogTarget, TargetState};
 use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
@@ -89,7 +91,7 @@ impl DiskFile for CachedFile {
         self.file.read_at(offset, len)
     }
 
-    fn load(&self, offset: u64, len: usize) -> Load {
+    fn load(&self, offset: u64, len: usize, _wanted: Wanted) -> Load {
         self.asked.loads.lock().push((self.number, offset..offset + len as u64));
         None
     }
@@ -191,7 +193,7 @@ fn what_is_loaded_of_an_extent_are_the_bytes_that_it_is_read_from() {
         let extent = append(&log, 2, len as usize).await.unwrap();
         let at = extent.stripe_offset;
         let loads = async |extent: &Extent, range| {
-            log.load(extent, range).await;
+            assert!(log.load(extent, range, Wanted::Now).await.is_none());
             let mut loads = std::mem::take(&mut *asked.loads.lock());
             loads.sort_by_key(|(disk, _)| *disk);
             loads.into_iter().map(|(_, range)| (range.start - at, range.end - at)).collect::<Vec<_>>()

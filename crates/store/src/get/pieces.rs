@@ -41,6 +41,12 @@ impl Piece {
     pub(crate) fn len(&self) -> usize {
         (self.to - self.from) as usize
     }
+
+    /// Its part up to the next multiple of `bytes_max` in its extent, and the rest, if there is one.
+    pub(super) fn cut(self, bytes_max: u32) -> (Self, Option<Self>) {
+        let end = (self.from / bytes_max + 1).saturating_mul(bytes_max);
+        if end < self.to { (Self { to: end, ..self }, Some(Self { from: end, ..self })) } else { (self, None) }
+    }
 }
 
 /// The pieces of a range, in order.
@@ -109,30 +115,6 @@ impl Pieces {
             }
         }
         Ok(self.at_hand.pop_front())
-    }
-
-    /// The next piece, or its part up to the next multiple of `bytes_max` in its extent; the rest comes next.
-    pub(super) fn next_up_to(&mut self, bytes_max: u32) -> Result<Option<Piece>, StoreError> {
-        let Some(mut piece) = self.next()? else { return Ok(None) };
-        let end = (piece.from / bytes_max + 1).saturating_mul(bytes_max);
-        if end < piece.to {
-            self.put_back(Piece { from: end, ..piece });
-            piece.to = end;
-        }
-        Ok(Some(piece))
-    }
-
-    /// The offset in its extent at which what is needed of that ends, where `part` was taken last of it.
-    pub(super) fn end_of(&self, part: &Piece) -> u32 {
-        self.at_hand
-            .front()
-            .filter(|rest| rest.extent == part.extent && rest.from == part.to)
-            .map_or(part.to, |rest| rest.to)
-    }
-
-    /// Those that come next, as far as they are known without looking.
-    pub(super) fn at_hand(&self) -> impl Iterator<Item = &Piece> {
-        self.at_hand.iter()
     }
 
     /// Makes the piece that was taken last the next one again.
@@ -224,18 +206,21 @@ mod tests {
             }
             index.commit(&[], writes).unwrap();
             let lazily = Pages { index: index.snapshot(), manifest, next_start: None, range };
-            for (number, (mut pieces, segments)) in [
+            for (mut pieces, segments) in [
                 Pieces::listed(&extents, range),
                 Pieces::paged(index.snapshot(), manifest, range).unwrap().unwrap(),
                 (Pieces { at_hand: VecDeque::new(), later: Some(lazily) }, Pieces::listed(&extents, range).1),
-                Pieces::listed(&extents, range),
-            ].into_iter().enumerate() {
+            ] {
                 let mut got = Vec::new();
-                let in_parts = number == 3;
-                while let Some(piece) = if in_parts { pieces.next_up_to(part_max) } else { pieces.next() }.unwrap() {
-                    prop_assert!(!in_parts || piece.len() <= part_max as usize);
+                while let Some(piece) = pieces.next().unwrap() {
                     prop_assert!(segments.contains(&piece.extent.segment));
-                    got.extend((piece.from..piece.to).map(|at| (piece.extent.crc64, at)));
+                    let mut rest = Some(piece);
+                    while let Some(piece) = rest.take() {
+                        let (part, behind) = piece.cut(part_max);
+                        prop_assert!(part.len() <= part_max as usize);
+                        got.extend((part.from..part.to).map(|at| (part.extent.crc64, at)));
+                        rest = behind;
+                    }
                 }
                 prop_assert_eq!(&got[..], expected);
                 prop_assert!(pieces.is_done());

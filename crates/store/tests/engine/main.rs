@@ -22,6 +22,7 @@ mod large_moves;
 mod listing;
 mod model;
 mod multipart;
+mod page_cache;
 mod quotas;
 mod real;
 mod recovery;

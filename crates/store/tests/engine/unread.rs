@@ -8,74 +8,22 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use gabion_metadata::rows::{LaneKind, SegmentState};
-use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, Space};
-use gabion_segment::LogTarget;
-use gabion_store::{Silent, Store};
+use gabion_store::Store;
 use gabion_types::SegmentId;
 
-use crate::harness::*;
+use crate::harness::{wrapped::OpenFile, *};
 
-/// A disk that can not open the files of one segment as long as it is told so.
-struct Sick {
-    disk: SimDisk,
-    segment: String,
-    is_sick: Arc<AtomicBool>,
-}
-
-impl Disk for Sick {
-    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
-        self.disk.create(path, preallocate_bytes)
-    }
-
-    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
-        if path.contains(&self.segment) && self.is_sick.load(Ordering::SeqCst) {
+/// A store whose disks can not open the files of one segment as long as it is told so.
+async fn open_sick(world: &World, segment: SegmentId, is_sick: &Arc<AtomicBool>) -> Store {
+    let (segment, is_sick) = (segment.to_string(), Arc::clone(is_sick));
+    let open: Arc<OpenFile> = Arc::new(move |_, path, opened| {
+        if path.contains(&segment) && is_sick.load(Ordering::SeqCst) {
             return Box::pin(async { Err(io::Error::other("a bad sector")) });
         }
-        self.disk.open(path)
-    }
-
-    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
-        self.disk.read_file(path, max_bytes)
-    }
-
-    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
-        self.disk.write_file(path, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &str) -> IoFuture<()> {
-        self.disk.unlink(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn space(&self) -> IoFuture<Space> {
-        self.disk.space()
-    }
-}
-
-async fn open_sick(world: &World, segment: SegmentId, is_sick: &Arc<AtomicBool>) -> Store {
-    let sick = |target: (LogTarget, &SimDisk)| LogTarget {
-        disk: Some(Arc::new(Sick {
-            disk: target.1.clone(),
-            segment: segment.to_string(),
-            is_sick: Arc::clone(is_sick),
-        })),
-        ..target.0
-    };
-    let targets = world.targets().into_iter().zip(&world.disks).map(sick).collect();
-    Store::open(world.config.clone(), targets, world.factory(), world.env(), Arc::new(Silent)).await.unwrap().0
+        opened
+    });
+    world.open_by(open).await
 }
 
 /// All targets are there, and the index is lost. The mutations of one segment can not be read, by no fault of its bytes: what they refer to looks dead,

@@ -2,6 +2,7 @@
 
 pub mod counted;
 pub mod truth;
+pub mod wrapped;
 
 use std::{collections::BTreeMap, sync::Arc};
 
