@@ -1,16 +1,26 @@
 //! What waits for a lane: bounded in number and bytes, taken in batches by one consumer.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 /// Turns of the executor that items wait at most for others to come: a trickle that never ends must not keep them.
 const GATHER_TURNS: usize = 16;
 
 /// Items that half of what waits has at least, if so many wait: fewer are not worth a batch of their own.
 const HALF_ITEMS_MIN: usize = 24;
+
+/// Of so many items in two batches one after the other, each is to have half.
+const TURNS_ITEMS: RangeInclusive<usize> = 3..=96;
+/// How long half of them is waited for: as short as timers are, which may be a millisecond late.
+const TURN_WAIT: Duration = Duration::from_millis(1);
 
 /// A bounded queue with many producers and one consumer.
 pub(crate) struct Queue<T> {
@@ -27,6 +37,19 @@ struct State<T> {
     bytes: usize,
     closed: bool,
     woken: bool,
+    /// How many the last batch had, and the one before it.
+    batches: [usize; 2],
+    /// The consumer is told when so many wait, or so many bytes.
+    wanted: (usize, usize),
+}
+
+impl<T> State<T> {
+    /// How many are a turn of those who write, as far as these are known: who was in the last two batches, or is here and was in the last one.
+    fn turn(&self) -> Option<usize> {
+        let [last, before] = self.batches;
+        let all = last + before.max(self.items.len());
+        TURNS_ITEMS.contains(&all).then(|| all.div_ceil(2))
+    }
 }
 
 /// Why an item was not taken.
@@ -41,15 +64,9 @@ pub(crate) enum Portion {
     All,
     /// Half of it, where it is more than a few items: what is left is on its way to the disk while others already hear of the first half.
     Half,
-}
-
-impl Portion {
-    fn of(self, items: usize) -> usize {
-        match self {
-            Self::All => items,
-            Self::Half => items.div_ceil(2).max(HALF_ITEMS_MIN),
-        }
-    }
+    /// Half of those who write, neither more nor, for a moment, less: a batch costs much, whatever it has, and those who are answered together come again together. Else most
+    /// come while few are on their way to the disk, and few while most are.
+    Turn,
 }
 
 /// How much waits.
@@ -62,7 +79,14 @@ pub(crate) struct Depth {
 impl<T> Queue<T> {
     pub(crate) fn new(items_max: usize, bytes_max: usize) -> Self {
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), bytes: 0, closed: false, woken: false }),
+            state: Mutex::new(State {
+                items: VecDeque::new(),
+                bytes: 0,
+                closed: false,
+                woken: false,
+                batches: [0; 2],
+                wanted: (0, 0),
+            }),
             filled: Notify::new(),
             in_flight: AtomicUsize::new(0),
             items_max,
@@ -83,8 +107,11 @@ impl<T> Queue<T> {
         }
         state.items.push_back((item, bytes));
         state.bytes += bytes;
+        let is_wanted = state.items.len() >= state.wanted.0 || state.bytes >= state.wanted.1;
         drop(state);
-        self.filled.notify_one();
+        if is_wanted {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
@@ -108,12 +135,42 @@ impl<T> Queue<T> {
             filled.await;
         }
         self.gather(items_max, bytes_max).await;
+        if portion == Portion::Turn {
+            self.wait_for_turn(items_max, bytes_max).await;
+        }
         let mut state = self.state.lock();
-        let items_max = items_max.min(portion.of(state.items.len()));
-        Some(self.drain(&mut state, items_max, bytes_max))
+        let items = state.items.len();
+        let portion = match portion {
+            Portion::All => items,
+            Portion::Half => items.div_ceil(2).max(HALF_ITEMS_MIN),
+            Portion::Turn => state.turn().unwrap_or(items),
+        };
+        let taken = self.drain(&mut state, items_max.min(portion), bytes_max);
+        state.batches = [taken.len(), state.batches[0]];
+        Some(taken)
     }
 
-    /// Lets others run as long as that brings more items. No timer: only what can run now runs first, so that a lone item waits for one turn.
+    /// Waits until a turn of those who write is here, but not for long: they may have gone.
+    async fn wait_for_turn(&self, items_max: usize, bytes_max: usize) {
+        let mut patience = pin!(sleep(TURN_WAIT));
+        loop {
+            let filled = pin!(self.filled.notified());
+            {
+                let mut state = self.state.lock();
+                let turn = state.turn().unwrap_or(0).min(items_max);
+                if state.items.len() >= turn || state.bytes >= bytes_max || state.closed {
+                    break;
+                }
+                state.wanted = (turn, bytes_max);
+            }
+            if let Either::Right(_) = select(filled, patience.as_mut()).await {
+                break;
+            }
+        }
+        self.state.lock().wanted = (0, 0);
+    }
+
+    /// Lets others run as long as that brings more items: only what can run now runs first, so that a lone item waits for one turn.
     async fn gather(&self, items_max: usize, bytes_max: usize) {
         let waiting = || {
             let state = self.state.lock();
@@ -180,6 +237,11 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::yield_now;
+    use tokio::time::Instant;
+
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
@@ -224,6 +286,61 @@ mod tests {
         let taken = queue.take(Portion::All, 100, 100).await.unwrap();
         assert!((2..=2 * GATHER_TURNS).contains(&taken.len()), "{taken:?}: while they come, but not for ever");
         pushing.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_of_those_who_write_is_waited_for_for_a_moment() {
+        let queue = Arc::new(Queue::new(1000, 1000));
+        let push = |items: usize, bytes| (0..items).for_each(|item| assert!(queue.push(item, bytes).is_ok()));
+        let take = || {
+            let queue = Arc::clone(&queue);
+            tokio::spawn(async move {
+                let before = Instant::now();
+                let taken = queue.take(Portion::Turn, 1000, 500).await.unwrap().len();
+                (taken, before.elapsed() >= TURN_WAIT)
+            })
+        };
+        push(10, 1);
+        for _ in 0..2 {
+            assert_eq!(take().await.unwrap(), (5, false));
+        }
+        // One by one, as their clients hear of their last ones.
+        let taking = take();
+        for _ in 0..5 {
+            assert!(!taking.is_finished());
+            push(1, 1);
+            for _ in 0..2 * GATHER_TURNS {
+                yield_now().await;
+            }
+        }
+        assert!(taking.is_finished(), "the clock stands");
+        assert_eq!(taking.await.unwrap(), (5, false));
+        // Most of them have gone.
+        for waited in [true, true, false] {
+            push(1, 1);
+            assert_eq!(take().await.unwrap(), (1, waited));
+        }
+        // There are more of them, and then so many that nobody is waited for.
+        for (waiting, taken) in [(9, 5), (15, 12), (300, 307)] {
+            push(waiting, 1);
+            assert_eq!(take().await.unwrap(), (taken, false));
+        }
+        for _ in 0..2 {
+            push(40, 1);
+            assert_eq!(take().await.unwrap(), (40, false));
+        }
+        // A batch is full before.
+        let taking = take();
+        push(2, 250);
+        assert_eq!(taking.await.unwrap(), (2, false));
+        push(1, 1);
+        let taking = take();
+        for _ in 0..2 * GATHER_TURNS {
+            yield_now().await;
+        }
+        assert!(!taking.is_finished());
+        queue.close();
+        assert_eq!(taking.await.unwrap(), (1, false));
     }
 
     #[tokio::test(flavor = "current_thread")]

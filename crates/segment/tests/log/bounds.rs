@@ -42,12 +42,17 @@ fn a_lone_record_goes_at_once() {
 }
 
 #[test]
-fn what_waits_for_no_disk_is_written_in_halves() {
-    for (durability, disk_is_slow, is_moved, stripes) in [
-        (Durability::Relaxed, false, false, 4),
-        (Durability::Relaxed, false, true, 1),
-        (Durability::Relaxed, true, false, 1),
-        (Durability::Sync, false, false, 1),
+fn what_stripes_wait_for_says_how_what_waits_is_divided() {
+    for (durability, disk_is_slow, is_moved, puts, stripes) in [
+        // 50, 25, 24 and the last.
+        (Durability::Relaxed, false, false, 100, 4),
+        (Durability::Relaxed, false, true, 100, 1),
+        (Durability::Relaxed, true, false, 100, 1),
+        // Those who are known are the 64 and the one before them.
+        (Durability::Sync, true, false, 64, 2),
+        (Durability::Sync, true, false, 100, 1),
+        (Durability::Sync, true, true, 64, 1),
+        (Durability::Sync, false, false, 64, 1),
     ] {
         let mut world = World::new("4+2", 7);
         world.config.small_lanes = 1;
@@ -68,11 +73,10 @@ fn what_waits_for_no_disk_is_written_in_halves() {
             };
             let is_put = matches!(select(pin!(put(0)), pin!(time_passes)).await, Either::Left((Ok(_), _)));
             assert!(is_put);
-            let outcomes = join_all((1..=100).map(put)).await;
+            let outcomes = join_all((1..=puts).map(put)).await;
             assert!(outcomes.iter().all(Result::is_ok));
-            // 50, 25, 24 and the last.
             let written = log.metrics().small_stripes.get() - 1;
-            assert_eq!(written, stripes, "{durability:?}, slow: {disk_is_slow}, moved: {is_moved}");
+            assert_eq!(written, stripes, "{puts} puts, {durability:?}, slow: {disk_is_slow}, moved: {is_moved}");
         });
     }
 }
