@@ -32,7 +32,7 @@ const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 const IN_A_ROW_US_MAX: u64 = 20_000;
 /// Longest time that writing a stripe takes when it waits for no disk: the page cache takes a short one in a tenth of that.
 const AT_ONCE_US_MAX: u64 = 1000;
-/// Least time that a durable stripe takes where half of the clients are waited for: where it takes less, to wait costs more than a stripe of its own.
+/// Least time that a durable stripe takes where half of the clients are waited for: timers are no shorter.
 const TURN_US_MIN: u64 = 500;
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
@@ -76,7 +76,7 @@ impl Writer {
 
     /// How much of what waits is to be the next stripe.
     ///
-    /// Clients of one stripe that are answered together come together, too. Where stripes wait for a disk, half of the clients are to come while the other half waits for it. Where
+    /// Clients of one stripe that are answered together come together, too. Where stripes wait long for a disk, half of the clients are to come while the other half waits for it. Where
     /// none does, the lane and the index are not to have all of them at a time, while one core after the other has nothing to do. Compaction gains nothing by early answers.
     pub(crate) fn portion(&self) -> Portion {
         match self.purpose {
