@@ -1,4 +1,4 @@
-//! The small lane: what queues up while a stripe is written becomes the next stripe, or half of it where stripes wait for no disk, or a little more where they wait for one long. A lone record goes at once.
+//! The small lane: what queues up while a stripe is written becomes the next stripe, or half of it where stripes wait for no disk. No timer: a lone record goes at once.
 
 use std::sync::Arc;
 

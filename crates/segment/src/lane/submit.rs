@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::format::record_bytes;
 use crate::format::{align, chunk_header_bytes};
-use crate::queue::{GATHER_BYTES, Queue, Refusal};
+use crate::queue::{Queue, Refusal};
 use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
@@ -29,6 +29,7 @@ const BUDGET_UNIT_BYTES: usize = 64 * 1024;
 
 /// Records, and bytes, that may wait in a small lane before the next lane gets some.
 const GATHER_RECORDS: usize = 64;
+const GATHER_BYTES: usize = 1 << 20;
 
 /// The queues of all lanes, and the memory that large stripes may take.
 pub(crate) struct Lanes {

@@ -32,8 +32,6 @@ const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 const IN_A_ROW_US_MAX: u64 = 20_000;
 /// Longest time that writing a stripe takes when it waits for no disk: the page cache takes a short one in a tenth of that.
 const AT_ONCE_US_MAX: u64 = 1000;
-/// Least time that a durable stripe takes where half of the clients are waited for: timers are no shorter.
-const TURN_US_MIN: u64 = 500;
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
@@ -47,8 +45,8 @@ pub(crate) struct Writer {
     cached_writer: CachedWriter,
     /// Stripes that are to be written side by side before one is tried in a row again.
     side_by_side: u32,
-    /// How much of what waits the next stripe is to have, by what the last one waited for.
-    portion: Portion,
+    /// The last stripe did not wait for a disk.
+    was_at_once: bool,
 }
 
 /// Whether a stripe can be written.
@@ -71,18 +69,16 @@ pub(crate) enum Written {
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, kind: LaneKind, purpose: Purpose, applies: mpsc::Sender<ApplyJob>) -> Self {
         let cached_writer = CachedWriter::new();
-        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0, portion: Portion::All }
+        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0, was_at_once: false }
     }
 
     /// How much of what waits is to be the next stripe.
     ///
-    /// Clients of one stripe that are answered together come together, too. Where stripes wait long for a disk, half of the clients are to come while the other half waits for it. Where
-    /// none does, the lane and the index are not to have all of them at a time, while one core after the other has nothing to do. Compaction gains nothing by early answers.
+    /// Where a stripe waits for a disk, the more share it the better, and what comes meanwhile is the next one. Where none does, clients of one stripe that are
+    /// answered together come together, too, and while the lane and the index have them all, one core after the other has nothing to do. Compaction gains nothing by early
+    /// answers.
     pub(crate) fn portion(&self) -> Portion {
-        match self.purpose {
-            Purpose::Data => self.portion,
-            Purpose::Moved | Purpose::Reserve | Purpose::Apart => Portion::All,
-        }
+        if self.was_at_once && self.purpose == Purpose::Data { Portion::Half } else { Portion::All }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.
@@ -218,11 +214,7 @@ impl Writer {
         }
         let write_us = core.elapsed_us(start_ns);
         core.media.metrics.write_us.observe(write_us);
-        self.portion = match durable {
-            Durable::No if write_us <= AT_ONCE_US_MAX => Portion::Half,
-            Durable::Yes if write_us >= TURN_US_MIN => Portion::Turn,
-            _ => Portion::All,
-        };
+        self.was_at_once = durable == Durable::No && write_us <= AT_ONCE_US_MAX;
         if written < files.info.geometry.quorum() {
             core.media.metrics.stripe_retries.add(1);
             self.seal(SealReason::Voided).await;
