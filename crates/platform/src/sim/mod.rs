@@ -53,6 +53,7 @@ mod inode;
 mod operation;
 mod power;
 mod state;
+mod wrapped;
 
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub use faults::{FaultPlan, FaultRates, OneIn};
 pub use image::DiskImage;
 pub use inode::SECTOR_BYTES;
 pub use power::SimPower;
+pub use wrapped::{OpenFile, Opening};
 
 use file::SimFile;
 use operation::Operation;

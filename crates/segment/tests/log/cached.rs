@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
-use gabion_platform::{
-    CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, ManualClock, SimDisk, Space, Wanted,
-};
+use gabion_platform::{CachedWrite, DiskFile, Durable, IoFuture, Load, ManualClock, Wanted};
 use gabion_segment::{Durability, Log, LogTarget, TargetState};
 use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
@@ -34,56 +32,10 @@ struct Asked {
     write_ms: u64,
 }
 
-struct Cached {
-    disk: SimDisk,
-    number: usize,
-    asked: Arc<Asked>,
-}
-
 struct CachedFile {
     file: Arc<dyn DiskFile>,
     number: usize,
     asked: Arc<Asked>,
-}
-
-impl Disk for Cached {
-    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
-        let (opened, number, asked) = (self.disk.create(path, preallocate_bytes), self.number, Arc::clone(&self.asked));
-        Box::pin(async move { Ok(Arc::new(CachedFile { file: opened.await?, number, asked }) as Arc<dyn DiskFile>) })
-    }
-
-    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
-        let (opened, number, asked) = (self.disk.open(path), self.number, Arc::clone(&self.asked));
-        Box::pin(async move { Ok(Arc::new(CachedFile { file: opened.await?, number, asked }) as Arc<dyn DiskFile>) })
-    }
-
-    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
-        self.disk.read_file(path, max_bytes)
-    }
-
-    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
-        self.disk.write_file(path, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &str) -> IoFuture<()> {
-        self.disk.unlink(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn space(&self) -> IoFuture<Space> {
-        self.disk.space()
-    }
 }
 
 impl DiskFile for CachedFile {
@@ -136,10 +88,15 @@ impl DiskFile for CachedFile {
 
 /// A log on such disks.
 async fn start(world: &mut World, asked: &Arc<Asked>) -> Log {
-    let disk = |number: usize| Cached { disk: world.disks[number].clone(), number, asked: Arc::clone(asked) };
     let mut targets: Vec<LogTarget> = world.targets();
     for (number, target) in targets.iter_mut().enumerate() {
-        target.disk = Some(Arc::new(disk(number)));
+        let asked = Arc::clone(asked);
+        target.disk = Some(world.disks[number].wrapped(Arc::new(move |_, _, opened| {
+            let asked = Arc::clone(&asked);
+            Box::pin(
+                async move { Ok(Arc::new(CachedFile { file: opened.await?, number, asked }) as Arc<dyn DiskFile>) },
+            )
+        })));
     }
     let env = world.env();
     let (log, recovery) = Log::open(world.config.clone(), targets, vec![], env).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use gabion_platform::{DirEntry, Disk, DiskFile, Durable, IoFuture, SimDisk, Space};
+use gabion_platform::{DiskFile, Durable, IoFuture, Opening};
 use gabion_segment::{Durability, Log, LogTarget, TargetState};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -59,59 +59,9 @@ impl Asked {
     }
 }
 
-struct Watched {
-    disk: SimDisk,
-    asked: Arc<Asked>,
-}
-
 struct WatchedFile {
     file: Arc<dyn DiskFile>,
     asked: Arc<Asked>,
-}
-
-impl Watched {
-    fn file(&self, opened: IoFuture<Arc<dyn DiskFile>>) -> IoFuture<Arc<dyn DiskFile>> {
-        let asked = Arc::clone(&self.asked);
-        Box::pin(async move { Ok(Arc::new(WatchedFile { file: opened.await?, asked }) as Arc<dyn DiskFile>) })
-    }
-}
-
-impl Disk for Watched {
-    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
-        self.file(self.disk.create(path, preallocate_bytes))
-    }
-
-    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
-        self.disk.open(path)
-    }
-
-    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
-        self.disk.read_file(path, max_bytes)
-    }
-
-    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
-        self.disk.write_file(path, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &str) -> IoFuture<()> {
-        self.disk.unlink(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn space(&self) -> IoFuture<Space> {
-        self.disk.space()
-    }
 }
 
 impl DiskFile for WatchedFile {
@@ -158,11 +108,18 @@ impl DiskFile for WatchedFile {
     }
 }
 
-/// A log of which `disk` is watched.
+/// A log of which the files that are created on `disk` are watched.
 async fn start(world: &mut World, disk: usize, asked: &Arc<Asked>, book: &Arc<Book>) -> Log {
     world.config.prewrite_piece_bytes = PIECE_BYTES;
     let mut targets: Vec<LogTarget> = world.targets();
-    targets[disk].disk = Some(Arc::new(Watched { disk: world.disks[disk].clone(), asked: Arc::clone(asked) }));
+    let asked = Arc::clone(asked);
+    targets[disk].disk = Some(world.disks[disk].wrapped(Arc::new(move |opening, _, opened| {
+        if opening == Opening::Existing {
+            return opened;
+        }
+        let asked = Arc::clone(&asked);
+        Box::pin(async move { Ok(Arc::new(WatchedFile { file: opened.await?, asked }) as Arc<dyn DiskFile>) })
+    })));
     let env = world.env();
     let (log, recovery) = Log::open(world.config.clone(), targets, vec![], env).await.unwrap();
     book.replay(&log, &recovery).await;

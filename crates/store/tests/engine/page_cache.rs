@@ -12,12 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
-use gabion_platform::{DiskFile, Durable, IoFuture, Load, Wanted};
+use gabion_platform::{Disk, DiskFile, Durable, IoFuture, Load, SimDisk, Wanted};
 use gabion_store::{GetObject, ObjectStream, Store};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use crate::harness::{wrapped::OpenFile, *};
+use crate::harness::*;
 
 /// Where a load or a read began: disk, path, offset.
 type At = (usize, String, u64);
@@ -145,25 +145,27 @@ impl Scene {
             now: Arc::new(Semaphore::new(0)),
             later: Arc::new(Semaphore::new(0)),
         });
-        let held = Arc::clone(&cache);
-        let open: Arc<OpenFile> = Arc::new(move |disk, path, opened| {
-            let (path, cache) = (path.to_owned(), Arc::clone(&held));
-            Box::pin(async move {
-                // A file is never open at once.
-                tokio::task::yield_now().await;
-                cache.opened.fetch_add(1, Ordering::SeqCst);
-                Ok(Arc::new(CachedFile { file: opened.await?, disk, path, cache }) as Arc<dyn DiskFile>)
-            })
-        });
+        let wrap = |number: usize, disk: &SimDisk| -> Arc<dyn Disk> {
+            let cache = Arc::clone(&cache);
+            disk.wrapped(Arc::new(move |_, path, opened| {
+                let (disk, path, cache) = (number, path.to_owned(), Arc::clone(&cache));
+                Box::pin(async move {
+                    // A file is never open at once.
+                    tokio::task::yield_now().await;
+                    cache.opened.fetch_add(1, Ordering::SeqCst);
+                    Ok(Arc::new(CachedFile { file: opened.await?, disk, path, cache }) as Arc<dyn DiskFile>)
+                })
+            }))
+        };
         let object = bytes(seed, STRIPES * STRIPE_BYTES);
-        let mut store = world.open_by(Arc::clone(&open)).await;
+        let mut store = world.open_on(wrap).await;
         store.create_bucket(bucket("bucket"), None).await.unwrap();
         put(&store, "bucket", "object", &object).await;
         // The next start seals the segment, and the one after it has no need to look into it.
         for _ in 0..2 {
             store.shutdown().await;
             drop(store);
-            store = world.open_by(Arc::clone(&open)).await;
+            store = world.open_on(wrap).await;
         }
         cache.reads.store(0, Ordering::SeqCst);
         cache.opened.store(0, Ordering::SeqCst);

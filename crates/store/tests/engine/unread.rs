@@ -9,10 +9,11 @@ use std::{
 };
 
 use gabion_metadata::rows::{LaneKind, SegmentState};
+use gabion_platform::OpenFile;
 use gabion_store::Store;
 use gabion_types::SegmentId;
 
-use crate::harness::{wrapped::OpenFile, *};
+use crate::harness::*;
 
 /// A store whose disks can not open the files of one segment as long as it is told so.
 async fn open_sick(world: &World, segment: SegmentId, is_sick: &Arc<AtomicBool>) -> Store {
@@ -23,7 +24,7 @@ async fn open_sick(world: &World, segment: SegmentId, is_sick: &Arc<AtomicBool>)
         }
         opened
     });
-    world.open_by(open).await
+    world.open_on(|_, disk| disk.wrapped(Arc::clone(&open))).await
 }
 
 /// All targets are there, and the index is lost. The mutations of one segment can not be read, by no fault of its bytes: what they refer to looks dead,

@@ -2,7 +2,6 @@
 
 pub mod counted;
 pub mod truth;
-pub mod wrapped;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -139,8 +138,21 @@ impl World {
         Box::new(Factory(Arc::clone(&self.index)))
     }
 
+    /// A store on these disks, each with its number, as `wrap` has them.
+    pub async fn open_on(&self, wrap: impl Fn(usize, &SimDisk) -> Arc<dyn Disk>) -> Store {
+        let mut targets = self.targets();
+        for (number, target) in targets.iter_mut().enumerate() {
+            target.disk = Some(wrap(number, &self.disks[number]));
+        }
+        self.open_targets(targets).await.unwrap().0
+    }
+
     pub async fn try_open(&self) -> Result<(Store, OpenReport), StoreError> {
-        Store::open(self.config.clone(), self.targets(), self.factory(), self.env(), Arc::new(Silent)).await
+        self.open_targets(self.targets()).await
+    }
+
+    async fn open_targets(&self, targets: Vec<LogTarget>) -> Result<(Store, OpenReport), StoreError> {
+        Store::open(self.config.clone(), targets, self.factory(), self.env(), Arc::new(Silent)).await
     }
 
     /// Compares the index with one that is built anew.

@@ -1,0 +1,70 @@
+//! A simulated disk with something between its files and whoever opens them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::SimDisk;
+use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space};
+
+/// How a file of a wrapped disk came to be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// It was created.
+    Created,
+    /// It was there.
+    Existing,
+}
+
+/// What comes of opening the file of that path: as the disk does it, another file around it, or an error.
+pub type OpenFile = dyn Fn(Opening, &str, IoFuture<Arc<dyn DiskFile>>) -> IoFuture<Arc<dyn DiskFile>> + Send + Sync;
+
+struct Wrapped {
+    disk: SimDisk,
+    open: Arc<OpenFile>,
+}
+
+impl SimDisk {
+    /// The same disk, whose files are opened as `open` has it.
+    pub fn wrapped(&self, open: Arc<OpenFile>) -> Arc<dyn Disk> {
+        Arc::new(Wrapped { disk: self.clone(), open })
+    }
+}
+
+impl Disk for Wrapped {
+    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
+        (self.open)(Opening::Created, path, self.disk.create(path, preallocate_bytes))
+    }
+
+    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
+        (self.open)(Opening::Existing, path, self.disk.open(path))
+    }
+
+    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+
+    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
+        self.disk.read_file(path, max_bytes)
+    }
+
+    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
+        self.disk.write_file(path, bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &str) -> IoFuture<()> {
+        self.disk.unlink(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn space(&self) -> IoFuture<Space> {
+        self.disk.space()
+    }
+}
