@@ -41,7 +41,7 @@ pub struct LogConfig {
     pub stripe_payload_bytes: usize,
     /// Memory for stripes of large objects that are being filled or written, parity included, in bytes.
     pub stripe_memory_bytes: u64,
-    /// Most records of a stripe ahead of which zeros are written: its sync then has no metadata to write. 0: none. Nothing where the file system does not
+    /// Most records that are written at a time, in a stripe and waiting for the next, for zeros to be written ahead: syncs then have no metadata to write. 0: none. Nothing where the file system does not
     /// overwrite in place, or durability is relaxed.
     pub prewrite_records_max: usize,
     /// Length of a piece of such zeros, in bytes of a shard: a multiple of 4096, at least that.
@@ -140,7 +140,7 @@ impl LogConfig {
             segment_payload_bytes: SEGMENT_PAYLOAD_BYTES_DEFAULT,
             stripe_payload_bytes: chunk * geometry.data(),
             stripe_memory_bytes: 512 * 1024 * 1024,
-            prewrite_records_max: 16,
+            prewrite_records_max: 24,
             prewrite_piece_bytes: PREWRITE_PIECE_BYTES,
             batch_bytes_max: 4 * 1024 * 1024,
             batch_records_max: 1024,

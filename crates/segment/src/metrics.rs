@@ -157,6 +157,8 @@ metrics! {
         batch_bytes: BYTE_BOUNDS,
         /// Microseconds from the first chunk write of a stripe until all are durable.
         write_us: MICROSECOND_BOUNDS,
+        /// Microseconds for which records were kept for others to share their stripe; not of those that were not.
+        held_us: MICROSECOND_BOUNDS,
         /// Microseconds that the index took for a stripe.
         apply_us: MICROSECOND_BOUNDS,
     }
@@ -217,6 +219,6 @@ mod tests {
         metrics.syncs.add(3);
         assert!(metrics.counters().iter().any(|(name, _, value)| *name == "syncs" && *value == 3));
         assert!(metrics.counters().iter().all(|(_, doc, _)| doc.ends_with('.')));
-        assert_eq!(metrics.histograms().len(), 4);
+        assert_eq!(metrics.histograms().len(), 5);
     }
 }

@@ -1,16 +1,27 @@
 //! What waits for a lane: bounded in number and bytes, taken in batches by one consumer.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// Turns of the executor that items wait at most for others to come: a trickle that never ends must not keep them.
 const GATHER_TURNS: usize = 16;
 
 /// Items that half of what waits has at least, if so many wait: fewer are not worth a batch of their own.
 const HALF_ITEMS_MIN: usize = 24;
+
+/// Items, and bytes, that are worth a batch: more are not waited for, and go to another queue if there is one.
+pub(crate) const GATHER_ITEMS: usize = 64;
+pub(crate) const GATHER_BYTES: usize = 1 << 20;
+
+/// So many waits in vain in a row make the most of batches that are taken without one: 2 to this power, less one.
+const IN_VAIN_MAX: u32 = 6;
 
 /// A bounded queue with many producers and one consumer.
 pub(crate) struct Queue<T> {
@@ -27,6 +38,49 @@ struct State<T> {
     bytes: usize,
     closed: bool,
     woken: bool,
+    /// How many the last batch had.
+    last: usize,
+    /// With fewer items and fewer bytes than these the consumer does not want to be told.
+    wanted: (usize, usize),
+    company: Company,
+    /// How long those of the last batch were kept for others.
+    held: Option<Duration>,
+}
+
+impl<T> State<T> {
+    /// How many write: who waits, and who was in the last batch, if that was just done.
+    fn writers(&self) -> usize {
+        self.last + self.items.len()
+    }
+
+    /// Whether there are so many items, or so many bytes, or there will not be; if not, the consumer is told when.
+    fn has(&mut self, items: usize, bytes: usize) -> bool {
+        let has = self.items.len() >= items || self.bytes >= bytes || self.closed;
+        self.wanted = if has { (0, 0) } else { (items, bytes) };
+        has
+    }
+}
+
+/// Whether those who write are waited for: less often each time that it was not worth it.
+#[derive(Default)]
+struct Company {
+    /// Waits since the last one that was worth it.
+    in_vain: u32,
+    /// Batches that are to be taken without one.
+    alone: u32,
+}
+
+impl Company {
+    fn is_due(&mut self) -> bool {
+        let is_due = self.alone == 0;
+        self.alone = self.alone.saturating_sub(1);
+        is_due
+    }
+
+    fn note(&mut self, is_worth_it: bool) {
+        self.in_vain = if is_worth_it { 0 } else { (self.in_vain + 1).min(IN_VAIN_MAX) };
+        self.alone = (1 << self.in_vain) - 1;
+    }
 }
 
 /// Why an item was not taken.
@@ -41,12 +95,15 @@ pub(crate) enum Portion {
     All,
     /// Half of it, where it is more than a few items: what is left is on its way to the disk while others already hear of the first half.
     Half,
+    /// All of it, once all who write are here, or as much time has passed as a batch takes: it costs much, whatever it has. Those who are answered together come again together, so
+    /// that else most of them may come while few are on their way to the disk, and few while most are.
+    Together(Duration),
 }
 
 impl Portion {
     fn of(self, items: usize) -> usize {
         match self {
-            Self::All => items,
+            Self::All | Self::Together(_) => items,
             Self::Half => items.div_ceil(2).max(HALF_ITEMS_MIN),
         }
     }
@@ -62,7 +119,16 @@ pub(crate) struct Depth {
 impl<T> Queue<T> {
     pub(crate) fn new(items_max: usize, bytes_max: usize) -> Self {
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), bytes: 0, closed: false, woken: false }),
+            state: Mutex::new(State {
+                items: VecDeque::new(),
+                bytes: 0,
+                closed: false,
+                woken: false,
+                last: 0,
+                wanted: (0, 0),
+                company: Company::default(),
+                held: None,
+            }),
             filled: Notify::new(),
             in_flight: AtomicUsize::new(0),
             items_max,
@@ -83,14 +149,26 @@ impl<T> Queue<T> {
         }
         state.items.push_back((item, bytes));
         state.bytes += bytes;
+        let is_wanted = state.items.len() >= state.wanted.0 || state.bytes >= state.wanted.1;
         drop(state);
-        self.filled.notify_one();
+        if is_wanted {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
     /// Waits for an item, lets all who are about to come do so, then takes a portion of what waits, at most `items_max` and `bytes_max` but one at least; nothing if
     /// it was woken. `None`: closed and empty.
     pub(crate) async fn take(&self, portion: Portion, items_max: usize, bytes_max: usize) -> Option<Vec<T>> {
+        let start = Instant::now();
+        let writers = {
+            let mut state = self.state.lock();
+            // If this was dropped while it waited for more.
+            state.wanted = (0, 0);
+            state.held = None;
+            // Not later: who comes from now on may be one of the last batch.
+            state.writers()
+        };
         loop {
             let filled = self.filled.notified();
             {
@@ -108,12 +186,52 @@ impl<T> Queue<T> {
             filled.await;
         }
         self.gather(items_max, bytes_max).await;
+        if let Portion::Together(patience) = portion
+            && (2..=GATHER_ITEMS.min(items_max).min(self.items_max)).contains(&writers)
+        {
+            self.wait_for(writers, bytes_max.min(GATHER_BYTES).min(self.bytes_max), start, patience).await;
+        }
         let mut state = self.state.lock();
         let items_max = items_max.min(portion.of(state.items.len()));
-        Some(self.drain(&mut state, items_max, bytes_max))
+        let taken = self.drain(&mut state, items_max, bytes_max);
+        state.last = taken.len();
+        Some(taken)
     }
 
-    /// Lets others run as long as that brings more items. No timer: only what can run now runs first, so that a lone item waits for one turn.
+    /// Waits until there are so many items or bytes, or `patience` has passed since `start`, if such waits are worth it.
+    async fn wait_for(&self, items: usize, bytes: usize, start: Instant, patience: Duration) {
+        let (begin, deadline) = (Instant::now(), start + patience);
+        let here = {
+            let mut state = self.state.lock();
+            if state.has(items, bytes) {
+                return;
+            }
+            if begin >= deadline || !state.company.is_due() {
+                state.wanted = (0, 0);
+                return;
+            }
+            state.items.len()
+        };
+        let mut late = pin!(sleep_until(deadline));
+        loop {
+            let filled = pin!(self.filled.notified());
+            if self.state.lock().has(items, bytes) {
+                break;
+            }
+            if let Either::Right(_) = select(filled, late.as_mut()).await {
+                break;
+            }
+        }
+        let waited = begin.elapsed();
+        let mut state = self.state.lock();
+        state.wanted = (0, 0);
+        state.held = Some(waited);
+        let (here, came) = (here as u32, state.items.len().saturating_sub(here) as u32);
+        // Who came does not wait for the batch before theirs, which takes as long as patience is; those who were here did for them.
+        state.company.note(patience.saturating_sub(waited) * came >= waited * here);
+    }
+
+    /// Lets others run as long as that brings more items: only what can run now runs first, so that a lone item waits for one turn.
     async fn gather(&self, items_max: usize, bytes_max: usize) {
         let waiting = || {
             let state = self.state.lock();
@@ -144,6 +262,16 @@ impl<T> Queue<T> {
         state.bytes -= taken_bytes;
         self.in_flight.fetch_add(taken.len(), Ordering::Relaxed);
         taken
+    }
+
+    /// How long those of the last batch were kept for others, if they were.
+    pub(crate) fn held(&self) -> Option<Duration> {
+        self.state.lock().held
+    }
+
+    /// How many write at the moment at which a batch is done.
+    pub(crate) fn writers(&self) -> usize {
+        self.state.lock().writers()
     }
 
     /// Notes that items which were taken are answered.
@@ -180,7 +308,180 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::{JoinHandle, yield_now};
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(3);
+
+    /// A queue of those who write together: what is taken, and whether it was after all patience.
+    struct Band(Arc<Queue<usize>>);
+
+    impl Band {
+        fn new() -> Self {
+            Self(Arc::new(Queue::new(1000, 10 * GATHER_BYTES)))
+        }
+
+        fn push(&self, items: usize) {
+            (0..items).for_each(|item| assert!(self.0.push(item, 1).is_ok()));
+        }
+
+        fn take(&self) -> JoinHandle<(usize, bool)> {
+            let queue = Arc::clone(&self.0);
+            tokio::spawn(async move {
+                let before = Instant::now();
+                let taken = queue.take(Portion::Together(PATIENCE), 1000, 10 * GATHER_BYTES).await.unwrap().len();
+                (taken, before.elapsed() >= PATIENCE)
+            })
+        }
+
+        /// Who were on their way come back while the last batch is on its way.
+        async fn batch(&self, items: usize) -> (usize, bool) {
+            self.push(items);
+            self.take().await.unwrap()
+        }
+
+        /// Takes what comes one by one, the last of which is the one that was waited for.
+        async fn one_by_one(&self, here: usize, more: usize) {
+            self.push(here);
+            let taking = self.take();
+            for _ in 0..more {
+                settle().await;
+                assert!(!taking.is_finished());
+                self.push(1);
+            }
+            settle().await;
+            assert!(taking.is_finished(), "all of them are here");
+            assert_eq!(taking.await.unwrap(), (here + more, false));
+        }
+    }
+
+    /// Lets others run. The clock stands as long as there is something to be done.
+    async fn settle() {
+        for _ in 0..2 * GATHER_TURNS {
+            yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_write_are_waited_for() {
+        let band = Band::new();
+        assert_eq!(band.batch(10).await, (10, false));
+        // As they hear of their last ones; then with others, who came meanwhile.
+        band.one_by_one(0, 10).await;
+        band.one_by_one(3, 10).await;
+        band.one_by_one(0, 13).await;
+        // One who writes alone does not wait for himself.
+        assert_eq!(band.batch(1).await, (1, true));
+        for _ in 0..3 {
+            let taking = band.take();
+            settle().await;
+            band.push(1);
+            assert_eq!(taking.await.unwrap(), (1, false));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_do_not_come_are_waited_for_less_often_each_time() {
+        let band = Band::new();
+        let mut waits = Vec::new();
+        for batch in 0..300 {
+            // Those of the last batch never come again before others do.
+            if band.batch(2).await == (2, true) {
+                waits.push(batch);
+            }
+        }
+        assert_eq!(waits, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
+        // Until they do.
+        let band = Band::new();
+        band.batch(2).await;
+        assert!(band.batch(2).await.1 && !band.batch(2).await.1);
+        band.one_by_one(2, 2).await;
+        assert!(band.batch(2).await.1, "that was not in vain");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_is_worth_it_that_saves_more_than_it_costs() {
+        for (here, more, after_ms, is_worth_it) in
+            [(2, 1, 2, false), (2, 3, 2, false), (2, 4, 2, true), (2, 1, 1, true), (3, 1, 1, false)]
+        {
+            let band = Band::new();
+            band.batch(more).await;
+            band.push(here);
+            let taking = band.take();
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            assert!(!taking.is_finished());
+            band.push(more);
+            assert_eq!(taking.await.unwrap(), (here + more, false));
+            assert_eq!(
+                band.batch(2).await,
+                (2, is_worth_it),
+                "{here}, {more} after {after_ms} ms: whether the next is waited for"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_waited_for_who_brings_nothing() {
+        let band = Band::new();
+        assert_eq!(band.batch(GATHER_ITEMS - 1).await, (GATHER_ITEMS - 1, false));
+        // A batch of so many is worth it as it is.
+        assert_eq!(band.batch(2).await, (2, false));
+        // What comes later than that did not come together with them.
+        let taking = band.take();
+        tokio::time::sleep(PATIENCE).await;
+        let before = Instant::now();
+        band.push(1);
+        assert_eq!(taking.await.unwrap().0, 1);
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        // So many bytes are worth it, too.
+        let band = Band::new();
+        band.batch(10).await;
+        band.push(1);
+        let taking = band.take();
+        settle().await;
+        assert!(!taking.is_finished());
+        assert!(band.0.push(0, GATHER_BYTES).is_ok());
+        settle().await;
+        assert!(taking.is_finished());
+        assert_eq!(taking.await.unwrap(), (2, false));
+        // Nor is anybody for whom there is no room.
+        let narrow = Queue::new(3, 1000);
+        (0..2).for_each(|item| assert!(narrow.push(item, 1).is_ok()));
+        narrow.take(Portion::All, 10, 1000).await;
+        (0..2).for_each(|item| assert!(narrow.push(item, 1).is_ok()));
+        assert_eq!(narrow.take(Portion::Together(PATIENCE), 10, 1000).await.unwrap().len(), 2);
+        assert_eq!(narrow.held(), None);
+        // Nobody comes who is refused.
+        let band = Band::new();
+        band.batch(10).await;
+        band.push(1);
+        let taking = band.take();
+        settle().await;
+        assert!(!taking.is_finished());
+        band.0.close();
+        assert_eq!(taking.await.unwrap(), (1, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_no_more_is_told_of_each_that_comes() {
+        let band = Band::new();
+        band.batch(10).await;
+        band.push(1);
+        let taking = band.take();
+        settle().await;
+        taking.abort();
+        settle().await;
+        assert_eq!(band.0.take(Portion::All, 1000, 1000).await.unwrap().len(), 1);
+        let taking = band.take();
+        settle().await;
+        assert!(!taking.is_finished());
+        band.push(1);
+        settle().await;
+        assert!(taking.is_finished());
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn batches_are_bounded_in_items_and_bytes() {

@@ -170,13 +170,16 @@ impl Atlas {
     }
 
     fn slow(&mut self, target: usize, machine: &Machine, dice: &mut Dice, trace: &mut Trace) {
-        // It replaces the rates of a noisy target: those stay noisy.
-        if self.noisy.contains(&target) {
-            return;
-        }
         let slow_turns_max = if dice.coin() { 5 + dice.below(200) as u32 } else { 0 };
-        trace.say(format!("target {target} waits up to {slow_turns_max} turns"));
-        machine.disks[target].set_rates(FaultRates { slow_turns_max, ..FaultRates::default() });
+        let slow_ms_max = if dice.coin() { 1 + dice.below(3) as u32 } else { 0 };
+        // It replaces the rates of a noisy target: those stay noisy.
+        let is_slowed = |number: &usize| !self.noisy.contains(number);
+        // A network or an enclosure is slow, or a drive.
+        let targets = if dice.coin() { 0..machine.disks.len() } else { target..target + 1 };
+        for target in targets.filter(is_slowed) {
+            trace.say(format!("target {target} waits up to {slow_turns_max} turns and {slow_ms_max} ms"));
+            machine.disks[target].set_rates(FaultRates { slow_turns_max, slow_ms_max, ..FaultRates::default() });
+        }
     }
 
     fn fill(&mut self, target: usize, machine: &Machine, dice: &mut Dice, trace: &mut Trace) {

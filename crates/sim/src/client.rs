@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) ops: u64,
     /// Operations that were refused.
     pub(crate) refused: u64,
+    /// Stripes whose records waited for others, of lives that were not cut off by then.
+    pub(crate) held: u64,
     now: u64,
 }
 
@@ -97,6 +99,7 @@ impl World {
             writes_may_fail: false,
             ops: 0,
             refused: 0,
+            held: 0,
             now: 0,
         }
     }

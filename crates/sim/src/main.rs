@@ -199,6 +199,7 @@ struct Total {
     lives: u64,
     cuts: u64,
     steps: u64,
+    held: u64,
     hash: u64,
 }
 
@@ -210,16 +211,17 @@ impl Total {
         self.lives += report.lives;
         self.cuts += report.cuts;
         self.steps += report.steps;
+        self.held += report.held;
         self.hash ^= report.hash;
     }
 }
 
 impl std::fmt::Display for Total {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { runs, ops, refused, lives, cuts, steps, hash } = self;
+        let Self { runs, ops, refused, lives, cuts, steps, held, hash } = self;
         write!(
             f,
-            "{runs} seeds passed: {ops} operations ({refused} refused), {lives} lives ({cuts} cut off), {steps} disk steps, hash {hash:016x}"
+            "{runs} seeds passed: {ops} operations ({refused} refused), {lives} lives ({cuts} cut off), {steps} disk steps, {held} stripes kept for others, hash {hash:016x}"
         )
     }
 }

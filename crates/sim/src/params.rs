@@ -97,7 +97,7 @@ impl Params {
             spare_targets: pick(&mut dice, &[0, 0, 1, 3]),
             is_relaxed: dice.below(4) == 0,
             etag: pick(&mut dice, &[EtagKind::Md5, EtagKind::Md5, EtagKind::Crc64Nvme]),
-            prewrite_records_max: pick(&mut dice, &[0, 16, 1024, 1024]),
+            prewrite_records_max: pick(&mut dice, &[0, 24, 1024, 1024]),
             prewrite_piece_bytes: pick(&mut dice, &[8 << 10, 16 << 10, 16 << 10, 32 << 10]),
             overrides,
         };

@@ -39,6 +39,8 @@ pub struct Report {
     pub cuts: u64,
     /// Steps of all disks.
     pub steps: u64,
+    /// Stripes whose records waited for others.
+    pub held: u64,
 }
 
 /// A run in which something was as it must not be.
@@ -79,6 +81,7 @@ pub fn run(params: &Params, is_loud: bool) -> Result<Report, Box<Failure>> {
             lives: run.lives,
             cuts: run.cuts,
             steps: run.machine.power.steps(),
+            held: world.held,
         }),
         Err(what) => Err(Box::new(Failure { params: params.clone(), what, trace: world.trace.tail() })),
     }
@@ -253,6 +256,12 @@ mod tests {
                 (Err(failure), _) | (_, Err(failure)) => panic!("{failure}"),
             }
         }
+    }
+
+    #[test]
+    fn disks_are_so_slow_now_and_then_that_records_wait_for_others() {
+        let waits = |seed| run(&Params::derive(seed, Overrides::default()), false).is_ok_and(|report| report.held > 0);
+        assert!((13..200).any(waits));
     }
 
     #[test]

@@ -206,9 +206,9 @@ settings! {
         "Payload of a segment over all its data shards, from 1MiB to 1TiB.";
     "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
         "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
-    "segment.prewrite_records" => segment_prewrite_records: usize = "16",
-        "Zeros are written ahead of stripes with at most so many small objects: their syncs then write no metadata, for twice the bytes of such stripes. 0: never; \
-         with 1000 the stripes of many clients have them, too, which gains a seventh. ext4 and XFS, with durability sync.";
+    "segment.prewrite_records" => segment_prewrite_records: usize = "24",
+        "Zeros are written ahead of stripes while at most so many small objects are written at a time: their syncs then write no metadata, for twice the bytes of such \
+         stripes. 0: never; with 1000 the stripes of many clients have them, too, which gains a seventh. ext4 and XFS, with durability sync.";
     "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "1GiB",
         "Room on each target that writers leave (then they get 507): three quarters of it are for compaction, which makes room, the rest for deletions and for the index \
          where the state directory lies on one.";

@@ -132,4 +132,6 @@ pub struct FaultRates {
     pub misdirected_writes: OneIn,
     /// Most turns that an operation waits before a step; zero: one at most.
     pub slow_turns_max: u32,
+    /// Most milliseconds of tokio's clock that it waits besides, half of the time.
+    pub slow_ms_max: u32,
 }

@@ -5,9 +5,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
+use tokio::time::{Sleep, sleep};
 
 use super::state::State;
 use crate::disk::IoFuture;
@@ -22,8 +23,21 @@ pub(super) struct Operation<T> {
     /// Taken when it has run or will never run.
     last: Option<Step<T>>,
     begun: bool,
-    /// Turns to wait before the step that is next; unknown until it is asked.
-    turns: Option<u32>,
+    /// What to wait for before the step that is next; unknown until it is asked.
+    wait: Option<Wait>,
+}
+
+struct Wait {
+    turns: u32,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Wait {
+    fn new(state: &mut State) -> Self {
+        let turns = state.turns();
+        let pause = state.pause();
+        Self { turns, pause: (!pause.is_zero()).then(|| Box::pin(sleep(pause))) }
+    }
 }
 
 impl<T: Send + 'static> Operation<T> {
@@ -33,7 +47,7 @@ impl<T: Send + 'static> Operation<T> {
         epoch: u64,
         last: impl FnOnce(&mut State) -> io::Result<T> + Send + 'static,
     ) -> Self {
-        Self { state, epoch, first: VecDeque::new(), last: Some(Box::new(last)), begun: false, turns: None }
+        Self { state, epoch, first: VecDeque::new(), last: Some(Box::new(last)), begun: false, wait: None }
     }
 
     /// The same, with a step before all others.
@@ -50,7 +64,7 @@ impl<T: Send + 'static> Operation<T> {
 impl<T> Operation<T> {
     /// Does the next step; the result once it was the last one or failed.
     fn step(&mut self, state: &mut State) -> Option<io::Result<T>> {
-        self.turns = None;
+        self.wait = None;
         let outcome = state.check_alive(self.epoch).and_then(|()| match self.first.pop_front() {
             Some(step) => step(state).map(|()| None),
             None => self.last.take().expect("an operation is not polled after its end")(state).map(Some),
@@ -71,11 +85,14 @@ impl<T> Future for Operation<T> {
         let shared = Arc::clone(&this.state);
         let mut state = shared.lock();
         loop {
-            let turns = this.turns.get_or_insert_with(|| state.turns());
-            if *turns > 0 {
-                *turns -= 1;
+            let wait = this.wait.get_or_insert_with(|| Wait::new(&mut state));
+            if wait.turns > 0 {
+                wait.turns -= 1;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
+            }
+            if let Some(pause) = &mut wait.pause {
+                ready!(pause.as_mut().poll(context));
             }
             if let Some(result) = this.step(&mut state) {
                 return Poll::Ready(result);

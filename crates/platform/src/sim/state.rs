@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -83,6 +84,12 @@ impl State {
             return self.dice.below(u64::from(self.rates.slow_turns_max) + 1) as u32;
         }
         u32::from(self.dice.coin())
+    }
+
+    /// Time that it waits besides.
+    pub(super) fn pause(&mut self) -> Duration {
+        let is_slow = self.rates.slow_ms_max > 0 && self.dice.coin();
+        Duration::from_millis(if is_slow { 1 + self.dice.below(self.rates.slow_ms_max.into()) } else { 0 })
     }
 
     /// Adds to the digest what was asked and how it went.

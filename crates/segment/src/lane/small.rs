@@ -1,4 +1,4 @@
-//! The small lane: what queues up while a stripe is written becomes the next stripe, or half of it where stripes wait for no disk. No timer: a lone record goes at once.
+//! The small lane: what queues up while a stripe is written becomes the next stripe, or half of it where stripes wait for no disk; where they wait for one long, together with who is about to come. Who writes alone waits for nobody.
 
 use std::sync::Arc;
 
@@ -93,6 +93,9 @@ pub(crate) async fn run_small_lane(
     let mut writer = Writer::new(Arc::clone(&core), LaneKind::Small, purpose, applies);
     let (records_max, bytes_max) = (core.config.batch_records_max, core.config.batch_bytes_max);
     while let Some(pending) = queue.take(writer.portion(), records_max, bytes_max).await {
+        if let Some(held) = queue.held() {
+            core.media.metrics.held_us.observe(held.as_micros() as u64);
+        }
         if pending.is_empty() {
             writer.retire().await;
         }
@@ -107,7 +110,7 @@ pub(crate) async fn run_small_lane(
         // The later part of a batch that had to be split lies below the earlier one: sequences ascend on the media.
         let mut parts = vec![Part { batch: batch.collect(), attempt: 1 }];
         while let Some(part) = parts.pop() {
-            write_part(&mut writer, part, &mut parts).await;
+            write_part(&mut writer, &queue, part, &mut parts).await;
         }
     }
     writer.finish().await;
@@ -115,7 +118,7 @@ pub(crate) async fn run_small_lane(
 }
 
 /// Writes one stripe; what must be written apart from it is pushed to `parts`.
-async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
+async fn write_part(writer: &mut Writer, queue: &Queue<PendingRecord>, part: Part, parts: &mut Vec<Part>) {
     let core = Arc::clone(&writer.core);
     let Part { mut batch, mut attempt } = part;
     while !batch.is_empty() {
@@ -145,7 +148,7 @@ async fn write_part(writer: &mut Writer, part: Part, parts: &mut Vec<Part>) {
         drop(stripe.chunks);
         match written {
             Written::Durable => {
-                writer.write_ahead(batch.len(), shape.stored_bytes());
+                writer.write_ahead(queue.writers(), shape.stored_bytes());
                 observe(&core, &layout, batch.len());
                 let shards = place.info.geometry.shards() as u64;
                 let (batch, records) = in_order_together(batch, applied);

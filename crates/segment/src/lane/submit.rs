@@ -19,17 +19,13 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::format::record_bytes;
 use crate::format::{align, chunk_header_bytes};
-use crate::queue::{Queue, Refusal};
+use crate::queue::{GATHER_BYTES, GATHER_ITEMS, Queue, Refusal};
 use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
 
 /// Unit of the stripe memory budget: a semaphore counts in 32 bits.
 const BUDGET_UNIT_BYTES: usize = 64 * 1024;
-
-/// Records, and bytes, that may wait in a small lane before the next lane gets some.
-const GATHER_RECORDS: usize = 64;
-const GATHER_BYTES: usize = 1 << 20;
 
 /// The queues of all lanes, and the memory that large stripes may take.
 pub(crate) struct Lanes {
@@ -246,7 +242,7 @@ fn small_lanes(config: &LogConfig) -> usize {
 /// The first lane whose next stripe has room, or else the one with the least to do: records that gather in one lane make fewer
 /// and fuller stripes, and so fewer syncs and less padding; another lane only helps when there is more than a stripe's worth.
 fn gathering<'a>(core: &Core, queues: &'a [Arc<Queue<PendingRecord>>]) -> &'a Queue<PendingRecord> {
-    let records = GATHER_RECORDS.min(core.config.queue_records_max);
+    let records = GATHER_ITEMS.min(core.config.queue_records_max);
     let has_room = |queue: &&Arc<Queue<PendingRecord>>| {
         let depth = queue.depth();
         depth.items < records && depth.bytes < GATHER_BYTES

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures::future::join_all;
 use gabion_platform::{CachedWriter, Durable};
@@ -32,6 +33,10 @@ const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 const IN_A_ROW_US_MAX: u64 = 20_000;
 /// Longest time that writing a stripe takes when it waits for no disk: the page cache takes a short one in a tenth of that.
 const AT_ONCE_US_MAX: u64 = 1000;
+/// Least time that a durable stripe takes if others are waited for: timers are of a millisecond.
+const TOGETHER_US_MIN: u64 = 500;
+/// Longest time that they are waited for, up to two milliseconds that a timer may be late.
+const TOGETHER_US_MAX: u64 = 20_000;
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
@@ -45,8 +50,10 @@ pub(crate) struct Writer {
     cached_writer: CachedWriter,
     /// Stripes that are to be written side by side before one is tried in a row again.
     side_by_side: u32,
-    /// The last stripe did not wait for a disk.
-    was_at_once: bool,
+    /// How much of what waits the next stripe is to have, by what the last one waited for.
+    portion: Portion,
+    /// What the last stripe took, in microseconds.
+    write_us: u64,
 }
 
 /// Whether a stripe can be written.
@@ -69,16 +76,28 @@ pub(crate) enum Written {
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, kind: LaneKind, purpose: Purpose, applies: mpsc::Sender<ApplyJob>) -> Self {
         let cached_writer = CachedWriter::new();
-        Self { core, kind, purpose, open: None, applies, cached_writer, side_by_side: 0, was_at_once: false }
+        Self {
+            core,
+            kind,
+            purpose,
+            open: None,
+            applies,
+            cached_writer,
+            side_by_side: 0,
+            portion: Portion::All,
+            write_us: 0,
+        }
     }
 
     /// How much of what waits is to be the next stripe.
     ///
-    /// Where a stripe waits for a disk, the more share it the better, and what comes meanwhile is the next one. Where none does, clients of one stripe that are
-    /// answered together come together, too, and while the lane and the index have them all, one core after the other has nothing to do. Compaction gains nothing by early
-    /// answers.
+    /// Where stripes wait long for a disk, the more share one the better. Where none does, clients of one stripe that are answered together come together, too, and while the
+    /// lane and the index have them all, one core after the other has nothing to do. Compaction gains nothing by early answers, and waits for nobody's next record.
     pub(crate) fn portion(&self) -> Portion {
-        if self.was_at_once && self.purpose == Purpose::Data { Portion::Half } else { Portion::All }
+        match self.purpose {
+            Purpose::Data => self.portion,
+            Purpose::Moved | Purpose::Reserve | Purpose::Apart => Portion::All,
+        }
     }
 
     /// Finds room for a stripe of `stored_bytes`, in a new segment if need be; in one that is longer than usual if the stripe can not be split.
@@ -214,7 +233,15 @@ impl Writer {
         }
         let write_us = core.elapsed_us(start_ns);
         core.media.metrics.write_us.observe(write_us);
-        self.was_at_once = durable == Durable::No && write_us <= AT_ONCE_US_MAX;
+        // No longer than a stripe takes: whoever takes longer to come again is better off in the next one. Of two, as one may be held up.
+        let usual_us = write_us.min(std::mem::replace(&mut self.write_us, write_us));
+        self.portion = match durable {
+            Durable::No if write_us <= AT_ONCE_US_MAX => Portion::Half,
+            Durable::Yes if usual_us >= TOGETHER_US_MIN => {
+                Portion::Together(Duration::from_micros(usual_us.min(TOGETHER_US_MAX)))
+            }
+            _ => Portion::All,
+        };
         if written < files.info.geometry.quorum() {
             core.media.metrics.stripe_retries.add(1);
             self.seal(SealReason::Voided).await;
@@ -259,12 +286,12 @@ impl Writer {
         outcomes.ok()
     }
 
-    /// Writes zeros ahead of what comes next, if stripes such as the last one, of so many `records` and of `stored_bytes` per shard, gain by it.
-    pub(crate) fn write_ahead(&mut self, records: usize, stored_bytes: u64) {
+    /// Writes zeros ahead of what comes next, if stripes such as the last one, of `stored_bytes` per shard, gain by it while so many `writers` share them.
+    pub(crate) fn write_ahead(&mut self, writers: usize, stored_bytes: u64) {
         let Some(open) = self.open.as_mut().filter(|open| !open.files.any_poisoned()) else { return };
         if let Some(zeros) = &mut open.zeros {
-            let has_few_records = records <= self.core.config.prewrite_records_max;
-            zeros.wrote(has_few_records, stored_bytes, open.end.end_offset);
+            let has_few_writers = writers <= self.core.config.prewrite_records_max;
+            zeros.wrote(has_few_writers, stored_bytes, open.end.end_offset);
         }
     }
 

@@ -49,10 +49,10 @@ impl Zeros {
         Self { files, limit, piece_bytes, until: 0, short_bytes: 0, running: None, given_up: false }
     }
 
-    /// Notes that a stripe was written whose chunks have `chunk_bytes` and end at `end`, and begins the next piece when less than one is left, and most stripes are short: they
-    /// have few records.
-    pub(crate) fn wrote(&mut self, has_few_records: bool, chunk_bytes: u64, end: u64) {
-        if !has_few_records || chunk_bytes > CHUNK_BYTES_MAX {
+    /// Notes that a stripe was written whose chunks have `chunk_bytes` and end at `end`, and begins the next piece when less than one is left, and most stripes are short: few
+    /// write.
+    pub(crate) fn wrote(&mut self, has_few_writers: bool, chunk_bytes: u64, end: u64) {
+        if !has_few_writers || chunk_bytes > CHUNK_BYTES_MAX {
             self.short_bytes = self.short_bytes.saturating_sub(chunk_bytes);
             return;
         }

@@ -1,5 +1,6 @@
 //! The bounds of DESIGN §8, counted.
 
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{Either, join_all, select};
 use gabion_erasure::crc64;
-use gabion_segment::{Durability, NewRecord};
+use gabion_platform::ManualClock;
+use gabion_segment::{Durability, Log, NewRecord};
+use tokio::time::Instant;
 
 use crate::book::Book;
 use crate::world::{World, life, pattern, put, record, steps};
@@ -27,23 +30,56 @@ fn concurrent_commits_form_few_stripes() {
     });
 }
 
+/// Puts a record in each of `names` at a time, on a disk that takes 2 ms for a stripe, or none.
+async fn put_on(log: &Log, clock: &ManualClock, disk_is_slow: bool, is_moved: bool, names: Range<u64>) {
+    let puts = join_all(names.map(async |name| {
+        let record = record(name, 4096);
+        if is_moved { log.commit_moved(record).await } else { log.commit(record).await }
+    }));
+    let outcomes = if disk_is_slow {
+        let time_passes = async {
+            loop {
+                steps(1).await;
+                clock.advance(Duration::from_millis(2));
+            }
+        };
+        let Either::Left((outcomes, _)) = select(pin!(puts), pin!(time_passes)).await;
+        outcomes
+    } else {
+        puts.await
+    };
+    assert!(outcomes.iter().all(Result::is_ok));
+}
+
+/// Puts a record on a disk that takes no time: how long it waited for others.
+async fn waits(log: &Log, clock: &ManualClock, is_moved: bool, name: u64) -> Duration {
+    let before = Instant::now();
+    put_on(log, clock, false, is_moved, name..name + 1).await;
+    before.elapsed()
+}
+
 #[test]
 fn a_lone_record_goes_at_once() {
     let mut world = World::new("4+2", 2);
+    world.config.small_lanes = 1;
+    let clock = Arc::clone(&world.clock);
     life(async {
         let book = Arc::new(Book::default());
         let (log, _) = world.start(&book).await;
-        for name in 0..5 {
-            // The clock stands still: whoever waited for a timer would wait for ever.
-            put(&log, name, 100).await.unwrap();
+        for name in 0..4 {
+            put_on(&log, &clock, true, false, name..name + 1).await;
         }
+        // However long the last ones took.
+        assert_eq!(waits(&log, &clock, false, 4).await, Duration::ZERO);
         assert_eq!(log.metrics().small_stripes.get(), 5);
+        assert_eq!(log.metrics().held_us.snapshot().buckets.iter().sum::<u64>(), 0);
     });
 }
 
 #[test]
 fn what_waits_for_no_disk_is_written_in_halves() {
     for (durability, disk_is_slow, is_moved, stripes) in [
+        // 50, 25, 24 and the last.
         (Durability::Relaxed, false, false, 4),
         (Durability::Relaxed, false, true, 1),
         (Durability::Relaxed, true, false, 1),
@@ -55,26 +91,59 @@ fn what_waits_for_no_disk_is_written_in_halves() {
         let clock = Arc::clone(&world.clock);
         life(async {
             let (log, _) = world.start(&Arc::new(Book::default())).await;
-            let time_passes = async {
-                loop {
-                    steps(1).await;
-                    clock.advance(Duration::from_millis(if disk_is_slow { 2 } else { 0 }));
-                }
-            };
             // What the first stripe took says how the next are cut.
-            let put = async |name| {
-                let record = record(name, 4096);
-                if is_moved { log.commit_moved(record).await } else { log.commit(record).await }
-            };
-            let is_put = matches!(select(pin!(put(0)), pin!(time_passes)).await, Either::Left((Ok(_), _)));
-            assert!(is_put);
-            let outcomes = join_all((1..=100).map(put)).await;
-            assert!(outcomes.iter().all(Result::is_ok));
-            // 50, 25, 24 and the last.
+            put_on(&log, &clock, disk_is_slow, is_moved, 0..1).await;
+            put_on(&log, &clock, false, is_moved, 1..101).await;
             let written = log.metrics().small_stripes.get() - 1;
             assert_eq!(written, stripes, "{durability:?}, slow: {disk_is_slow}, moved: {is_moved}");
         });
     }
+}
+
+#[test]
+fn who_write_together_are_waited_for_where_stripes_wait_long_for_a_disk() {
+    for (durability, slow, is_moved, is_waited_for) in [
+        (Durability::Sync, [true, true], false, true),
+        (Durability::Sync, [true, true], true, false),
+        // One stripe alone may have been held up.
+        (Durability::Sync, [true, false], false, false),
+        (Durability::Sync, [false, true], false, false),
+        (Durability::Relaxed, [true, true], false, false),
+    ] {
+        let mut world = World::new("4+2", 7);
+        world.config.small_lanes = 1;
+        world.config.durability = durability;
+        let clock = Arc::clone(&world.clock);
+        life(async {
+            let (log, _) = world.start(&Arc::new(Book::default())).await;
+            for (at, disk_is_slow) in (0..).zip(slow) {
+                put_on(&log, &clock, disk_is_slow, is_moved, 8 * at..8 * (at + 1)).await;
+            }
+            // Of eight who write one is here.
+            let waited = waits(&log, &clock, is_moved, 100).await;
+            assert_eq!(waited > Duration::ZERO, is_waited_for, "{durability:?}, slow: {slow:?}, moved: {is_moved}");
+            assert_eq!(log.metrics().held_us.snapshot().buckets.iter().sum::<u64>(), u64::from(is_waited_for));
+        });
+    }
+}
+
+#[test]
+fn who_come_one_after_the_other_share_a_stripe_where_stripes_wait_long_for_a_disk() {
+    let mut world = World::new("4+2", 8);
+    world.config.small_lanes = 1;
+    let clock = Arc::clone(&world.clock);
+    life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        put_on(&log, &clock, true, false, 0..8).await;
+        put_on(&log, &clock, true, false, 8..16).await;
+        let stripes = log.metrics().small_stripes.get();
+        let puts = join_all((16..24_u64).map(async |name| {
+            tokio::time::sleep(Duration::from_micros(100 * (name - 16))).await;
+            put(&log, name, 4096).await
+        }));
+        assert!(puts.await.iter().all(Result::is_ok));
+        assert_eq!(log.metrics().small_stripes.get() - stripes, 1);
+    });
 }
 
 #[test]

@@ -423,7 +423,7 @@ fn an_index_that_panics_leaves_nobody_waiting() {
 
 #[test]
 fn works_on_many_threads() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().worker_threads(4).build().unwrap();
     let mut world = World::new("4+2", 13);
     world.config.small_lanes = 2;
     world.config.large_lanes = 2;

@@ -142,7 +142,13 @@ impl Power {
 
 /// Runs one life of a process: whatever it started dies with it. One task is polled at a time, so that [`steps`] are short.
 pub(crate) fn life<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().event_interval(1).build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .event_interval(1)
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
 /// Polls other tasks this often.
