@@ -41,8 +41,8 @@ pub struct LogConfig {
     pub stripe_payload_bytes: usize,
     /// Memory for stripes of large objects that are being filled or written, parity included, in bytes.
     pub stripe_memory_bytes: u64,
-    /// Most records that are written at a time, in a stripe and waiting for the next, for zeros to be written ahead: syncs then have no metadata to write. 0: none. Nothing where the file system does not
-    /// overwrite in place, or durability is relaxed.
+    /// Zeros are written ahead while at most so many records are written at a time, in a stripe and waiting for the next: syncs then have no metadata to write.
+    /// 0: none. Nothing where the file system does not overwrite in place, or durability is relaxed.
     pub prewrite_records_max: usize,
     /// Length of a piece of such zeros, in bytes of a shard: a multiple of 4096, at least that.
     pub prewrite_piece_bytes: u64,

@@ -53,11 +53,10 @@ impl<T> State<T> {
         self.last + self.items.len()
     }
 
-    /// Whether there are so many items, or so many bytes, or there will not be; if not, the consumer is told when.
-    fn has(&mut self, items: usize, bytes: usize) -> bool {
-        let has = self.items.len() >= items || self.bytes >= bytes || self.closed;
-        self.wanted = if has { (0, 0) } else { (items, bytes) };
-        has
+    /// Whether there is what the consumer wants, or there will not be.
+    fn has_wanted(&self) -> bool {
+        let (items, bytes) = self.wanted;
+        self.items.len() >= items || self.bytes >= bytes || self.closed
     }
 }
 
@@ -149,7 +148,7 @@ impl<T> Queue<T> {
         }
         state.items.push_back((item, bytes));
         state.bytes += bytes;
-        let is_wanted = state.items.len() >= state.wanted.0 || state.bytes >= state.wanted.1;
+        let is_wanted = state.has_wanted();
         drop(state);
         if is_wanted {
             self.filled.notify_one();
@@ -203,10 +202,8 @@ impl<T> Queue<T> {
         let (begin, deadline) = (Instant::now(), start + patience);
         let here = {
             let mut state = self.state.lock();
-            if state.has(items, bytes) {
-                return;
-            }
-            if begin >= deadline || !state.company.is_due() {
+            state.wanted = (items, bytes);
+            if state.has_wanted() || begin >= deadline || !state.company.is_due() {
                 state.wanted = (0, 0);
                 return;
             }
@@ -215,7 +212,7 @@ impl<T> Queue<T> {
         let mut late = pin!(sleep_until(deadline));
         loop {
             let filled = pin!(self.filled.notified());
-            if self.state.lock().has(items, bytes) {
+            if self.state.lock().has_wanted() {
                 break;
             }
             if let Either::Right(_) = select(filled, late.as_mut()).await {
@@ -365,6 +362,17 @@ mod tests {
         }
     }
 
+    /// Of eleven who write one is here, and is kept for the others.
+    async fn one_of_eleven() -> (Band, JoinHandle<(usize, bool)>) {
+        let band = Band::new();
+        band.batch(10).await;
+        band.push(1);
+        let taking = band.take();
+        settle().await;
+        assert!(!taking.is_finished());
+        (band, taking)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn all_who_write_are_waited_for() {
         let band = Band::new();
@@ -437,12 +445,7 @@ mod tests {
         assert_eq!(taking.await.unwrap().0, 1);
         assert_eq!(before.elapsed(), Duration::ZERO);
         // So many bytes are worth it, too.
-        let band = Band::new();
-        band.batch(10).await;
-        band.push(1);
-        let taking = band.take();
-        settle().await;
-        assert!(!taking.is_finished());
+        let (band, taking) = one_of_eleven().await;
         assert!(band.0.push(0, GATHER_BYTES).is_ok());
         settle().await;
         assert!(taking.is_finished());
@@ -455,23 +458,14 @@ mod tests {
         assert_eq!(narrow.take(Portion::Together(PATIENCE), 10, 1000).await.unwrap().len(), 2);
         assert_eq!(narrow.held(), None);
         // Nobody comes who is refused.
-        let band = Band::new();
-        band.batch(10).await;
-        band.push(1);
-        let taking = band.take();
-        settle().await;
-        assert!(!taking.is_finished());
+        let (band, taking) = one_of_eleven().await;
         band.0.close();
         assert_eq!(taking.await.unwrap(), (1, false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_no_more_is_told_of_each_that_comes() {
-        let band = Band::new();
-        band.batch(10).await;
-        band.push(1);
-        let taking = band.take();
-        settle().await;
+        let (band, taking) = one_of_eleven().await;
         taking.abort();
         settle().await;
         assert_eq!(band.0.take(Portion::All, 1000, 1000).await.unwrap().len(), 1);

@@ -61,7 +61,7 @@ pub(crate) struct World {
     pub(crate) ops: u64,
     /// Operations that were refused.
     pub(crate) refused: u64,
-    /// Stripes whose records waited for others, of lives that were not cut off by then.
+    /// Stripes whose records waited for others, in lives that were not cut off.
     pub(crate) held: u64,
     now: u64,
 }

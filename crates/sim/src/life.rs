@@ -85,7 +85,6 @@ impl Life<'_> {
         self.unless_out().await;
         // What recovery found, it has made durable.
         self.world.borrow_mut().synced();
-        let mut held = 0;
         for (ops, cut_after) in plan.phases {
             if let Some(steps) = cut_after {
                 self.machine.power.cut_after(steps);
@@ -98,11 +97,10 @@ impl Life<'_> {
                 return Err(violation);
             }
             check::full(&client(0), false).await?;
-            let held_now = store.log_metrics().held_us.snapshot().buckets.iter().sum();
-            self.world.borrow_mut().held += held_now - std::mem::replace(&mut held, held_now);
             self.world.borrow_mut().trace.say("checked".to_owned());
             self.sync(&store, dice).await?;
         }
+        self.world.borrow_mut().held += store.log_metrics().held_us.snapshot().buckets.iter().sum::<u64>();
         if !plan.is_shut_down {
             return Ok(End::Idle);
         }

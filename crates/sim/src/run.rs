@@ -39,7 +39,7 @@ pub struct Report {
     pub cuts: u64,
     /// Steps of all disks.
     pub steps: u64,
-    /// Stripes whose records waited for others.
+    /// Stripes whose records waited for others, in lives that were not cut off.
     pub held: u64,
 }
 

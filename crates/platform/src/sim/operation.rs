@@ -34,9 +34,7 @@ struct Wait {
 
 impl Wait {
     fn new(state: &mut State) -> Self {
-        let turns = state.turns();
-        let pause = state.pause();
-        Self { turns, pause: (!pause.is_zero()).then(|| Box::pin(sleep(pause))) }
+        Self { turns: state.turns(), pause: state.pause().map(|pause| Box::pin(sleep(pause))) }
     }
 }
 

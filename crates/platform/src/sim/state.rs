@@ -86,10 +86,10 @@ impl State {
         u32::from(self.dice.coin())
     }
 
-    /// Time that it waits besides.
-    pub(super) fn pause(&mut self) -> Duration {
+    /// Time that it waits besides, if it does.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
         let is_slow = self.rates.slow_ms_max > 0 && self.dice.coin();
-        Duration::from_millis(if is_slow { 1 + self.dice.below(self.rates.slow_ms_max.into()) } else { 0 })
+        is_slow.then(|| Duration::from_millis(1 + self.dice.below(self.rates.slow_ms_max.into())))
     }
 
     /// Adds to the digest what was asked and how it went.

@@ -30,6 +30,15 @@ fn concurrent_commits_form_few_stripes() {
     });
 }
 
+/// A world with one lane for small records, and its clock.
+fn of_one_lane(durability: Durability) -> (World, Arc<ManualClock>) {
+    let mut world = World::new("4+2", 7);
+    world.config.small_lanes = 1;
+    world.config.durability = durability;
+    let clock = Arc::clone(&world.clock);
+    (world, clock)
+}
+
 /// Puts a record in each of `names` at a time, on a disk that takes 2 ms for a stripe, or none.
 async fn put_on(log: &Log, clock: &ManualClock, disk_is_slow: bool, is_moved: bool, names: Range<u64>) {
     let puts = join_all(names.map(async |name| {
@@ -60,9 +69,7 @@ async fn waits(log: &Log, clock: &ManualClock, is_moved: bool, name: u64) -> Dur
 
 #[test]
 fn a_lone_record_goes_at_once() {
-    let mut world = World::new("4+2", 2);
-    world.config.small_lanes = 1;
-    let clock = Arc::clone(&world.clock);
+    let (mut world, clock) = of_one_lane(Durability::Sync);
     life(async {
         let book = Arc::new(Book::default());
         let (log, _) = world.start(&book).await;
@@ -85,10 +92,7 @@ fn what_waits_for_no_disk_is_written_in_halves() {
         (Durability::Relaxed, true, false, 1),
         (Durability::Sync, false, false, 1),
     ] {
-        let mut world = World::new("4+2", 7);
-        world.config.small_lanes = 1;
-        world.config.durability = durability;
-        let clock = Arc::clone(&world.clock);
+        let (mut world, clock) = of_one_lane(durability);
         life(async {
             let (log, _) = world.start(&Arc::new(Book::default())).await;
             // What the first stripe took says how the next are cut.
@@ -110,10 +114,7 @@ fn who_write_together_are_waited_for_where_stripes_wait_long_for_a_disk() {
         (Durability::Sync, [false, true], false, false),
         (Durability::Relaxed, [true, true], false, false),
     ] {
-        let mut world = World::new("4+2", 7);
-        world.config.small_lanes = 1;
-        world.config.durability = durability;
-        let clock = Arc::clone(&world.clock);
+        let (mut world, clock) = of_one_lane(durability);
         life(async {
             let (log, _) = world.start(&Arc::new(Book::default())).await;
             for (at, disk_is_slow) in (0..).zip(slow) {
@@ -129,9 +130,7 @@ fn who_write_together_are_waited_for_where_stripes_wait_long_for_a_disk() {
 
 #[test]
 fn who_come_one_after_the_other_share_a_stripe_where_stripes_wait_long_for_a_disk() {
-    let mut world = World::new("4+2", 8);
-    world.config.small_lanes = 1;
-    let clock = Arc::clone(&world.clock);
+    let (mut world, clock) = of_one_lane(Durability::Sync);
     life(async {
         let (log, _) = world.start(&Arc::new(Book::default())).await;
         put_on(&log, &clock, true, false, 0..8).await;
