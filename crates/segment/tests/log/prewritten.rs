@@ -160,9 +160,10 @@ fn zeros_lie_ahead_of_short_stripes_and_nowhere_else() {
 #[test]
 fn long_stripes_and_those_that_nobody_waits_for_have_none() {
     type Change = fn(&mut World);
-    let table: [(&str, usize, Change); 5] = [
+    let table: [(&str, usize, Change); 6] = [
         ("long", 200_000, |_| {}),
         ("of many records", 0, |_| {}),
+        ("of few records while many wait", 0, |world| world.config.batch_records_max = 8),
         ("relaxed", 1000, |world| world.config.durability = Durability::Relaxed),
         ("switched off", 1000, |world| world.config.prewrite_records_max = 0),
         ("of large objects", 0, |_| {}),
@@ -177,8 +178,9 @@ fn long_stripes_and_those_that_nobody_waits_for_have_none() {
             for name in 0..30 {
                 match what {
                     "of large objects" => drop(append(&log, name, 3000).await.unwrap()),
-                    "of many records" => {
-                        let many = world.config.prewrite_records_max as u64 + 1;
+                    "of many records" | "of few records while many wait" => {
+                        let stripes = if what == "of many records" { 1 } else { 4 };
+                        let many = stripes * (world.config.prewrite_records_max as u64 + 1);
                         let puts = (0..many).map(|number| put(&log, name * many + number, 100));
                         assert!(join_all(puts).await.iter().all(Result::is_ok));
                     }
