@@ -101,8 +101,8 @@ pub trait Companion: Send {
     /// The batch of the record is closed: the last moment to change bytes of its mutation. Its length must stay. Others wait meanwhile.
     fn complete(&mut self, _mutation: &mut Bytes) {}
 
-    /// The record is durable and applied, or was refused, or failed. Called before its submitter hears of it, where others wait for their turn:
-    /// must be quick.
+    /// The record is durable and applied, or was refused, or failed. The log has let go of its data. Called before its submitter hears of it, where others
+    /// wait for their turn: must be quick.
     fn answered(self: Box<Self>, outcome: Result<(), &LogError>);
 }
 

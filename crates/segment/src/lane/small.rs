@@ -65,11 +65,14 @@ impl Drop for InFlight {
 
 impl BatchRecord {
     fn answer(self, outcome: Result<Committed, LogError>) {
-        if let Some(companion) = self.pending.companion {
+        let PendingRecord { body, data, answer, companion, .. } = self.pending;
+        // Before its submitter goes on: the memory that it lies in may then take what comes next.
+        drop((body, data));
+        if let Some(companion) = companion {
             companion.answered(outcome.as_ref().map(|_| ()));
         }
         // A submitter that went away does not want to know.
-        let _ = self.pending.answer.send(outcome);
+        let _ = answer.send(outcome);
         drop(self.in_flight);
     }
 

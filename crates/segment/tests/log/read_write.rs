@@ -1,11 +1,12 @@
 //! What is written is read, whole and in part.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::CountedDisk;
-use gabion_segment::{Log, LogError, NewRecord};
+use gabion_segment::{Companion, Log, LogError, NewRecord};
 use gabion_types::Place;
 
 use crate::book::Book;
@@ -33,6 +34,27 @@ fn records_of_every_size_are_read_back() {
             assert_eq!(book.mutations().len(), sizes.len());
         });
     }
+}
+
+/// Whether nobody else has bytes at the moment at which their record is answered.
+struct LastHolder(Bytes, Arc<AtomicBool>);
+
+impl Companion for LastHolder {
+    fn answered(self: Box<Self>, _: Result<(), &LogError>) {
+        self.1.store(self.0.is_unique(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn data_is_let_go_of_before_its_record_is_answered() {
+    let mut world = World::new("2+1", 5);
+    life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        let (record, is_last) = (record(1, 5000), Arc::new(AtomicBool::new(false)));
+        let holder = LastHolder(record.data[0].clone(), Arc::clone(&is_last));
+        log.commit_with(record, Box::new(holder)).await.unwrap();
+        assert!(is_last.load(Ordering::Relaxed));
+    });
 }
 
 #[test]

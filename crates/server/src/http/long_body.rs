@@ -59,6 +59,10 @@ impl Wire {
     /// Whether the client has closed the connection. What it sent instead is kept, up to `room` bytes.
     pub(super) fn is_gone(&mut self, room: usize, cx: &mut Context<'_>) -> bool {
         while !self.is_ended && self.input.len() < room {
+            // The body of the request that is served lies in the memory that is free again for what follows it.
+            if self.transport.poll_readable(cx).is_pending() {
+                return false;
+            }
             match self.poll_more(READ_BYTES, cx) {
                 Poll::Ready(Ok(bytes)) if bytes > 0 => {}
                 Poll::Ready(_) => return !self.is_ended,
@@ -305,5 +309,40 @@ impl LongBody {
 impl Drop for LongBody {
     fn drop(&mut self) {
         self.give_back(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::HttpLimits;
+    use super::super::activity::Activity;
+    use super::super::transport::Channel;
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_on_a_connection_are_read_into_the_same_memory() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let channel = Channel::Clear(listener.accept().await.unwrap().0);
+        let mut wire = Wire::new(Transport::new(channel, Activity::new(), &HttpLimits::default()));
+        let mut places = Vec::new();
+        for _ in 0..5 {
+            client.write_all(&[7; 5000]).await.unwrap();
+            while wire.input.len() < 5000 {
+                assert!(poll_fn(|cx| wire.poll_more(READ_BYTES, cx)).await.unwrap() > 0);
+            }
+            places.push(wire.input.as_ptr());
+            let body = wire.input.split_to(5000).freeze();
+            // While it is served nothing comes, and its body keeps what is left of the memory from being enough for the next one.
+            assert!(poll_fn(|cx| Poll::Ready(!wire.is_gone(READ_BYTES, cx))).await);
+            assert!(wire.input.capacity() < READ_BYTES / 2, "{}", wire.input.capacity());
+            drop(body);
+        }
+        assert!(places.windows(2).all(|two| two[0] == two[1]), "{places:?}");
+        drop(client);
+        assert!(poll_fn(|cx| if wire.is_gone(READ_BYTES, cx) { Poll::Ready(true) } else { Poll::Pending }).await);
     }
 }

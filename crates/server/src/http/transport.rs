@@ -46,6 +46,15 @@ impl Transport {
         matches!(self.channel, Channel::Clear(_))
     }
 
+    /// Whether a read may bring something, an end or an error included: so that nobody has to have room for one that does not.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.channel {
+            Channel::Clear(stream) if self.unread.is_empty() => stream.poll_read_ready(cx).map(drop),
+            // What TLS has decrypted is not to be seen from outside.
+            Channel::Clear(_) | Channel::Tls(_) => Poll::Ready(()),
+        }
+    }
+
     /// Hands up to `len` bytes of a pipe on; says how many were taken.
     pub(super) fn poll_send_pages(
         &mut self,

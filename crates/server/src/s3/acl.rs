@@ -180,9 +180,8 @@ fn refuse_public(access: &BucketAccess, acl: &Acl) -> Result<(), S3Error> {
 ///
 /// # Errors
 /// `NoSuchBucket`, `AccessControlListNotSupported`, `AccessDenied` for a public list where those are blocked, and those of [`requested`].
-pub(crate) fn of_new_object(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<ObjectAccess, S3Error> {
-    let settings = ops.settings(bucket)?;
-    let access = &settings.access;
+pub(crate) fn of_new_object(ops: &Ops, call: &Call) -> Result<ObjectAccess, S3Error> {
+    let access = &call.settings(ops)?.access;
     let bucket_owner = access.owner.as_deref().ok_or(S3Code::NoSuchBucket)?;
     // What nobody writes is the bucket's owner's: else nobody could read it.
     let is_nobody = call.caller().is_anonymous();
@@ -215,8 +214,7 @@ pub(crate) fn of_new_object(ops: &Ops, call: &Call, bucket: &BucketName) -> Resu
 /// # Errors
 /// Those of [`attributes::read`] and [`of_new_object`].
 pub(super) fn attributes_of_new(ops: &Ops, call: &Call) -> Result<Attributes, S3Error> {
-    let bucket = call.named_bucket().ok_or(S3Code::InvalidBucketName)?;
-    let ObjectAccess { owner, acl } = of_new_object(ops, call, bucket)?;
+    let ObjectAccess { owner, acl } = of_new_object(ops, call)?;
     Ok(Attributes { owner, acl, creator: quota::creator(call.caller()), ..attributes::read(call)? })
 }
 

@@ -28,7 +28,15 @@ pub(super) struct Has {
     pub(super) extensions: bool,
     /// Of those, any about server-side encryption.
     pub(super) encryption: bool,
+    /// Any of [`DESCRIPTIONS`].
+    descriptions: bool,
 }
+
+/// Headers about a body besides its type and length: most requests have none of them.
+const DESCRIPTIONS: [&str; 6] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language", "content-md5", "expires"];
+/// What every signed request has.
+const SIGNED: [&str; 2] = ["x-amz-date", "x-amz-content-sha256"];
 
 impl Has {
     fn among(headers: &HeaderMap) -> Self {
@@ -37,12 +45,24 @@ impl Has {
             let name = name.as_str();
             has.conditions |= name.starts_with("if-");
             has.range |= name == "range";
-            if name.starts_with("x-amz-") && name != "x-amz-date" && name != "x-amz-content-sha256" {
+            has.descriptions |= DESCRIPTIONS.contains(&name);
+            if name.starts_with("x-amz-") && !SIGNED.contains(&name) {
                 has.extensions = true;
                 has.encryption |= name.contains("server-side-encryption");
             }
         }
         has
+    }
+
+    /// Whether there may be a header of this name, which is in lower case.
+    fn may_have(self, name: &str) -> bool {
+        if name.starts_with("x-amz-") {
+            return self.extensions || SIGNED.contains(&name);
+        }
+        if name.starts_with("if-") {
+            return self.conditions;
+        }
+        self.descriptions || !DESCRIPTIONS.contains(&name)
     }
 }
 
@@ -231,6 +251,9 @@ impl Call {
     /// # Errors
     /// See [`Call::header`].
     pub(super) fn present(&self, name: &str) -> Result<Option<&str>, S3Error> {
+        if !self.has.may_have(name) {
+            return Ok(None);
+        }
         let mut values = self.headers.get_all(name).iter();
         let Some(value) = values.next() else { return Ok(None) };
         if values.next().is_some() {
@@ -244,6 +267,9 @@ impl Call {
 
     /// A header that is a list, over all its lines; malformed ones are left out.
     pub(super) fn list(&self, name: &str) -> Option<String> {
+        if !self.has.may_have(name) {
+            return None;
+        }
         let lines: Vec<&str> = self.headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
         let list = lines.join(",");
         (!list.trim().is_empty()).then_some(list)
@@ -279,5 +305,19 @@ mod tests {
         let encryption = Has { extensions: true, encryption: true, ..Has::default() };
         assert_eq!(has(&["x-amz-server-side-encryption"]), encryption);
         assert_eq!(has(&["x-amz-copy-source-server-side-encryption-customer-key"]), encryption);
+        assert_eq!(has(&["content-md5"]), Has { descriptions: true, ..Has::default() });
+        assert_eq!(has(&["content-type", "content-length"]), Has::default());
+    }
+
+    #[test]
+    fn every_header_that_is_there_may_be_there() {
+        let names = ["host", "content-length", "if-match", "x-amz-meta-a", "x-amz-tagging", "x-amz-date"];
+        for name in names.into_iter().chain(SIGNED).chain(DESCRIPTIONS) {
+            let headers = [(HeaderName::from_static(name), HeaderValue::from_static("x"))].into_iter().collect();
+            assert!(Has::among(&headers).may_have(name), "{name}");
+        }
+        for name in ["if-match", "x-amz-meta-a", "content-md5", "expires"] {
+            assert!(!Has::default().may_have(name), "{name}");
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
             return Err(S3Error::argument("x-amz-metadata-directive", other, "Unknown metadata directive."));
         }
     };
-    let ObjectAccess { owner, acl } = acl::of_new_object(ops, call, &call.bucket()?)?;
+    let ObjectAccess { owner, acl } = acl::of_new_object(ops, call)?;
     let (source, from) = named(ops, source(ops, call)?).await?;
     let request = CopyObject {
         source,

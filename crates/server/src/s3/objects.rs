@@ -6,7 +6,7 @@ use gabion_store::{
 };
 use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
 use time::OffsetDateTime;
 
@@ -42,8 +42,9 @@ fn write_offset(call: &Call) -> Result<Option<u64>, S3Error> {
 }
 
 /// PutObject, of which the body is known already.
-pub(super) async fn put_body(ops: &Ops, call: &Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
-    store(ops, call, asked_put(ops, call)?, None, body).await
+pub(super) async fn put_body(ops: &Ops, call: &mut Call, body: ObjectBody) -> Result<Response<Body>, S3Error> {
+    let put = asked_put(ops, call)?;
+    store(ops, call, put, None, body).await
 }
 
 fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
@@ -57,7 +58,7 @@ fn asked_put(ops: &Ops, call: &Call) -> Result<PutObject, S3Error> {
 
 fn store(
     ops: &Ops,
-    call: &Call,
+    call: &mut Call,
     mut put: PutObject,
     offset_bytes: Option<u64>,
     mut body: ObjectBody,
@@ -80,12 +81,12 @@ fn store(
             let told = notifications::created(event, call.key()?.as_str(), &result);
             Box::pin(notifications::tell(ops, call, vec![told])).await?;
         }
-        let mut response = stored(&result);
+        let mut response = stored(&result, call.take_headers());
         versioning::show(result.version, false, response.headers_mut());
         if let Some(encryption) = &result.encryption {
             encryption::show(encryption, md5, true, response.headers_mut());
         }
-        answer::set(&mut response, OBJECT_SIZE, result.size.to_string());
+        response.headers_mut().insert(OBJECT_SIZE, answer::number(result.size));
         if let Some((key, tags)) = ending {
             let object = (&key, result.size, result.modified_ms);
             lifecycle::show_expiration(ops, call, object, &tags, response.headers_mut())?;
@@ -95,9 +96,11 @@ fn store(
 }
 
 /// Tag and checksums of what was stored.
-fn stored(result: &PutResult) -> Response<Body> {
-    let mut response = answer::empty(StatusCode::OK);
-    answer::set(&mut response, ETAG, format!("\"{}\"", result.etag));
+fn stored(result: &PutResult, headers: HeaderMap) -> Response<Body> {
+    let mut response = answer::reusing(headers, StatusCode::OK);
+    if let Some(tag) = quoted(&result.etag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
     checksums::show_headers(&shown(&result.checksums, None), response.headers_mut());
     response
 }

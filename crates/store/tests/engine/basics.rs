@@ -56,6 +56,24 @@ async fn head_says_what_put_said() {
     assert_eq!(store.head_bucket(&bucket("bucket")).await.unwrap().region, "mars");
 }
 
+/// A connection reads its next request into the memory that the body lay in.
+#[tokio::test]
+async fn nobody_has_a_body_any_more_when_it_is_stored() {
+    let world = World::new(3, config(4, 2));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    // One at a time, and many that are taken together.
+    for count in [1, 40] {
+        let puts = (0..count).map(async |number| {
+            let body = bytes(number, 4096);
+            let stream = gabion_store::ObjectBody::from_bytes(body.clone());
+            store.put_object(put_request("bucket", &format!("key {number}")), stream).await.unwrap();
+            body.is_unique()
+        });
+        assert!(futures::future::join_all(puts).await.into_iter().all(|is_unique| is_unique), "{count}");
+    }
+}
+
 /// What is applied to the index is applied one after the other, and by then the row cache is to have what each record replaces.
 #[tokio::test]
 async fn what_a_put_replaces_is_looked_for_before_it_is_queued() {
