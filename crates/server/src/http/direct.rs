@@ -74,10 +74,12 @@ pub(super) async fn serve<H: Handler>(
 ) -> Outcome {
     let bounds = Bounds::new(&shared.limits);
     let mut head = Vec::new();
+    // The headers of an answer went; those of the next request lie where they did.
+    let mut spare = HeaderMap::new();
     let mut served = false;
     loop {
         let Some(wire) = home else { return Outcome::Broken(io::ErrorKind::NotConnected.into()) };
-        let (request, body) = match next(bounds, activity, wire).await {
+        let (request, body) = match next(bounds, activity, wire, &mut spare).await {
             Ok(Some(next)) => next,
             Ok(None) if wire.input.is_empty() => return close(wire).await,
             Ok(None) => return Outcome::HandOver { served },
@@ -123,9 +125,10 @@ pub(super) async fn serve<H: Handler>(
         let in_flight = response.body_mut().take_in_flight();
         let metrics = shared.observer.as_ref().map(|observer| &*observer.metrics);
         let way = Way { wire, pieces_bytes: bounds.pieces_bytes, metrics };
-        if let Err(error) = send(way, clock, headless, response, &mut head).await {
-            return Outcome::Broken(error);
-        }
+        spare = match send(way, clock, headless, response, &mut head).await {
+            Ok(headers) => emptied(headers),
+            Err(error) => return Outcome::Broken(error),
+        };
         // What is sent after an early answer would cost it, were the connection closed.
         let skipped = if wire.skips() {
             tokio::time::timeout(DISCARDING, poll_fn(|cx| wire.poll_skipped(cx))).await.unwrap_or(false)
@@ -141,6 +144,16 @@ pub(super) async fn serve<H: Handler>(
         }
         drop(in_flight);
     }
+}
+
+/// The map without its headers, for others. One that is larger than requests need is not kept for as long as their connection stays.
+fn emptied(mut headers: HeaderMap) -> HeaderMap {
+    if headers.capacity() > 2 * HEADERS_MAX {
+        return HeaderMap::new();
+    }
+    // At once: what they are slices of is wanted again.
+    headers.clear();
+    headers
 }
 
 async fn close(wire: &mut Wire) -> Outcome {
@@ -172,11 +185,16 @@ impl Bounds {
     }
 }
 
-/// The next request. Nothing when there is none, or one that is not plain: then the input is as it came.
-async fn next(bounds: Bounds, activity: &Arc<Activity>, wire: &mut Wire) -> io::Result<Option<(Request<()>, Next)>> {
+/// The next request, its headers in `spare`. Nothing when there is none, or one that is not plain: then the input is as it came.
+async fn next(
+    bounds: Bounds,
+    activity: &Arc<Activity>,
+    wire: &mut Wire,
+    spare: &mut HeaderMap,
+) -> io::Result<Option<(Request<()>, Next)>> {
     let mut body_bytes = bounds.body_bytes;
     loop {
-        match Taken::from(&mut wire.input, Bounds { body_bytes, ..bounds }) {
+        match Taken::from(&mut wire.input, Bounds { body_bytes, ..bounds }, spare) {
             Taken::Request(request, body) => return Ok(Some((request, body))),
             Taken::Other => return Ok(None),
             Taken::HeadIsMissing if wire.input.len() >= bounds.head_bytes => return Ok(None),
@@ -250,7 +268,8 @@ enum Taken {
 type Place = (usize, usize);
 
 impl Taken {
-    fn from(input: &mut BytesMut, bounds: Bounds) -> Self {
+    /// Its headers are put into `spare`, which is empty.
+    fn from(input: &mut BytesMut, bounds: Bounds, spare: &mut HeaderMap) -> Self {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let head_bytes = match parsed.parse_with_uninit_headers(input, &mut headers) {
@@ -281,7 +300,7 @@ impl Taken {
         }
         let (count, target) = (parsed.headers.len(), place(target.as_bytes()));
         let head = input.split_to(head_bytes).freeze();
-        let Some((target, headers)) = target_and_headers(&head, target, &places[..count]) else {
+        let Some((target, headers)) = target_and_headers(&head, target, &places[..count], std::mem::take(spare)) else {
             let rest = std::mem::replace(input, BytesMut::from(&*head));
             input.unsplit(rest);
             return Taken::Other;
@@ -335,9 +354,14 @@ impl Announced {
     }
 }
 
-fn target_and_headers(head: &Bytes, target: Place, places: &[(Place, Place)]) -> Option<(Uri, HeaderMap)> {
+fn target_and_headers(
+    head: &Bytes,
+    target: Place,
+    places: &[(Place, Place)],
+    mut headers: HeaderMap,
+) -> Option<(Uri, HeaderMap)> {
     let target = Uri::from_maybe_shared(head.slice(target.0..target.1)).ok()?;
-    let mut headers = HeaderMap::with_capacity(places.len().max(ANSWER_HEADERS));
+    headers.reserve(places.len().max(ANSWER_HEADERS));
     for (name, value) in places {
         headers.append(
             header_name(head.get(name.0..name.1)?)?,
@@ -377,14 +401,14 @@ struct Way<'a> {
     metrics: Option<&'a ServerMetrics>,
 }
 
-/// Sends an answer to its end.
+/// Sends an answer to its end; gives its headers back.
 async fn send<B>(
     way: Way<'_>,
     clock: &dyn Clock,
     headless: bool,
     response: Response<B>,
     head: &mut Vec<u8>,
-) -> io::Result<()>
+) -> io::Result<HeaderMap>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
@@ -459,7 +483,8 @@ where
             return Err(io::Error::other("the body is shorter than was announced"));
         }
         if ended {
-            return poll_fn(|cx| Pin::new(&mut wire.transport).poll_flush(cx)).await;
+            poll_fn(|cx| Pin::new(&mut wire.transport).poll_flush(cx)).await?;
+            return Ok(parts.headers);
         }
     }
 }
@@ -691,12 +716,23 @@ mod tests {
         prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat())
     }
 
+    #[test]
+    fn a_map_is_kept_empty_and_a_large_one_is_not() {
+        for (count, is_kept) in [(0, true), (HEADERS_MAX, true), (4 * HEADERS_MAX, false)] {
+            let name = |number| HeaderName::try_from(format!("x-{number}")).unwrap();
+            let headers = (0..count).map(|number| (name(number), HeaderValue::from_static("x"))).collect::<HeaderMap>();
+            let (capacity, headers) = (headers.capacity(), emptied(headers));
+            assert_eq!((headers.len(), headers.capacity() == capacity), (0, is_kept), "{count}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_input_makes_it_panic_or_lose_a_byte(bytes in head(), headers_max in 0usize..8) {
             let mut input = BytesMut::from(&*bytes);
+            let mut spare = HeaderMap::new();
             let limits = HttpLimits { header_count_max: headers_max, ..HttpLimits::default() };
-            match Taken::from(&mut input, Bounds::new(&limits)) {
+            match Taken::from(&mut input, Bounds::new(&limits), &mut spare) {
                 Taken::Request(request, body) => {
                     let body = match body {
                         Next::Whole(body) => body.len(),
