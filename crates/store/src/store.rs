@@ -643,8 +643,10 @@ impl Inner {
 
     /// Whether there is such a bucket, as an error.
     pub(crate) fn require_bucket(&self, bucket: &BucketName) -> Result<(), StoreError> {
-        // What is kept of a bucket in use is found without a key of its row.
-        if self.bucket_configs(bucket)?.owner().is_some() { Ok(()) } else { Err(StoreError::NoSuchBucket) }
+        match self.index.get(Table::Bucket, &keys::bucket(bucket))? {
+            Some(_) => Ok(()),
+            None => Err(StoreError::NoSuchBucket),
+        }
     }
 
     /// The current object under a key, if there is one.

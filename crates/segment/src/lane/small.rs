@@ -31,6 +31,17 @@ pub(crate) struct PendingRecord {
 }
 
 impl PendingRecord {
+    /// Answers it, once nothing is kept of it: its submitter may use the memory of its data for what comes next.
+    pub(crate) fn answer(self, outcome: Result<Committed, LogError>) {
+        let Self { body, data, answer, companion, .. } = self;
+        drop((body, data));
+        if let Some(companion) = companion {
+            companion.answered(outcome.as_ref().map(|_| ()));
+        }
+        // A submitter that went away does not want to know.
+        let _ = answer.send(outcome);
+    }
+
     fn complete(&mut self) {
         if let (Some(companion), RecordBody::Mutation(mutation)) = (&mut self.companion, &mut self.body) {
             let bytes = mutation.len();
@@ -65,14 +76,7 @@ impl Drop for InFlight {
 
 impl BatchRecord {
     fn answer(self, outcome: Result<Committed, LogError>) {
-        let PendingRecord { body, data, answer, companion, .. } = self.pending;
-        // Before its submitter goes on: the memory that it lies in may then take what comes next.
-        drop((body, data));
-        if let Some(companion) = companion {
-            companion.answered(outcome.as_ref().map(|_| ()));
-        }
-        // A submitter that went away does not want to know.
-        let _ = answer.send(outcome);
+        self.pending.answer(outcome);
         drop(self.in_flight);
     }
 

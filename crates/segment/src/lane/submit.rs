@@ -286,7 +286,7 @@ fn submit(
         Err(error) => Err((pending, error)),
     };
     pushed.map(|()| Queued(answered)).map_err(|(pending, error)| {
-        pending.companion.into_iter().for_each(|companion| companion.answered(Err(&error)));
+        pending.answer(Err(error.clone()));
         error
     })
 }

@@ -24,6 +24,8 @@ const BUFFER_BYTES_MIN: usize = 32 * 1024;
 pub(super) const DISCARDED_BYTES_MAX: u64 = 4 << 20;
 /// Free room before a read of a head, in bytes.
 pub(super) const READ_BYTES: usize = 8 * 1024;
+/// Most memory that a connection keeps for its next request, in bytes: a head and a small body.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
 /// Most free room before a read of what is thrown away, in bytes.
 const DISCARDED_ROOM_BYTES: u64 = 64 * 1024;
 
@@ -32,6 +34,8 @@ const DISCARDED_ROOM_BYTES: u64 = 64 * 1024;
 pub(super) struct Wire {
     pub(super) transport: Transport,
     pub(super) input: BytesMut,
+    /// Most bytes that there was to be room for in the memory of `input`.
+    room_bytes: usize,
     /// Bytes of a body that nobody wants: they are thrown away as they come.
     skipping: u64,
     /// The client has sent its last byte amid a body. It may still wait for an answer.
@@ -40,14 +44,19 @@ pub(super) struct Wire {
 
 impl Wire {
     pub(super) fn new(transport: Transport) -> Self {
-        Self { transport, input: BytesMut::new(), skipping: 0, is_ended: false }
+        Self { transport, input: BytesMut::new(), room_bytes: 0, skipping: 0, is_ended: false }
     }
 
     /// Reads once, and says how many bytes came.
     pub(super) fn poll_more(&mut self, room: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let room = room.max(self.skipping.min(DISCARDED_ROOM_BYTES) as usize);
+        if self.input.is_empty() && self.room_bytes > KEPT_BYTES_MAX {
+            // It is used again and again, and a connection may stay for long.
+            (self.input, self.room_bytes) = (BytesMut::new(), 0);
+        }
         if self.input.capacity() - self.input.len() < room.div_ceil(2) {
             self.input.reserve(room);
+            self.room_bytes = self.room_bytes.max(self.input.len() + room);
         }
         // It keeps nothing between two looks at it.
         let bytes = ready!(pin!(self.transport.read_buf(&mut self.input)).poll(cx))?;
@@ -342,6 +351,14 @@ mod tests {
             drop(body);
         }
         assert!(places.windows(2).all(|two| two[0] == two[1]), "{places:?}");
+        // What a longer one took is not kept.
+        client.write_all(&[7; 60_000]).await.unwrap();
+        while wire.input.len() < 60_000 {
+            assert!(poll_fn(|cx| wire.poll_more(60_000, cx)).await.unwrap() > 0);
+        }
+        drop(wire.input.split_to(60_000));
+        assert!(poll_fn(|cx| Poll::Ready(wire.poll_more(READ_BYTES, cx).is_pending())).await);
+        assert!(wire.input.try_reclaim(READ_BYTES) && !wire.input.try_reclaim(KEPT_BYTES_MAX + 1));
         drop(client);
         assert!(poll_fn(|cx| if wire.is_gone(READ_BYTES, cx) { Poll::Ready(true) } else { Poll::Pending }).await);
     }

@@ -149,6 +149,8 @@ impl Call {
             }
         }
         self.form = Some(Box::new(signed));
+        // It may have been long in coming: what is configured now counts.
+        self.settings = OnceLock::new();
         self.has = Has::among(&headers);
         self.headers = headers;
         self.routed.key = Some(key);

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -24,6 +24,7 @@ use http_body_util::BodyExt;
 use md5::Md5;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
 
 pub(crate) const ACCESS_KEY: &str = "AKTEST";
 pub(crate) const SECRET_KEY: &str = "secret/key";
@@ -307,6 +308,23 @@ impl Call {
         Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await
     }
 
+    /// The same, of which no byte comes before `meanwhile` is done.
+    pub(crate) async fn send_slowly(self, s3: &S3, meanwhile: impl Future<Output = ()>) -> Answer {
+        let (open, gate) = oneshot::channel();
+        let (parts, body) = self.build().into_parts();
+        let body = Sent { gate: Some(gate), ..Sent::new(body) };
+        let polled = Arc::clone(&body.polled);
+        let sending = async { Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await };
+        let opening = async {
+            while !polled.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+            meanwhile.await;
+            open.send(()).unwrap();
+        };
+        tokio::join!(sending, opening).0
+    }
+
     /// Sends the head; says whether anybody asked for the body.
     pub(crate) async fn send_head(self, s3: &S3) -> (Answer, bool) {
         let (parts, body) = self.build().into_parts();
@@ -544,18 +562,24 @@ pub(crate) struct Sent {
     pub(crate) piece_bytes: usize,
     /// Whether HTTP says how long it is.
     pub(crate) has_length: bool,
+    /// What it waits for before its first byte comes.
+    pub(crate) gate: Option<oneshot::Receiver<()>>,
 }
 
 impl Sent {
     pub(crate) fn new(bytes: impl Into<Bytes>) -> Self {
         let polled = Arc::new(AtomicBool::new(false));
-        Self { polled, bytes: bytes.into(), piece_bytes: usize::MAX, has_length: true }
+        Self { polled, bytes: bytes.into(), piece_bytes: usize::MAX, has_length: true, gate: None }
     }
 
-    fn next(&mut self, room: usize) -> Option<Bytes> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Option<Bytes>> {
         self.polled.store(true, Ordering::SeqCst);
+        if let Some(gate) = &mut self.gate {
+            ready!(Pin::new(gate).poll(cx)).unwrap();
+            self.gate = None;
+        }
         let bytes = self.bytes.len().min(self.piece_bytes).min(room);
-        (bytes > 0).then(|| self.bytes.split_to(bytes))
+        Poll::Ready((bytes > 0).then(|| self.bytes.split_to(bytes)))
     }
 }
 
@@ -563,8 +587,11 @@ impl Body for Sent {
     type Data = Bytes;
     type Error = std::io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        Poll::Ready(self.next(usize::MAX).map(|bytes| Ok(Frame::data(bytes))))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Poll::Ready(ready!(self.poll_next(cx, usize::MAX)).map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -579,11 +606,11 @@ impl Body for Sent {
 impl ReadInto for Sent {
     fn poll_into(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<Option<Result<BodyPiece, std::io::Error>>> {
         let wanted = if room.is_empty() { usize::MAX } else { room.len() };
-        let Some(bytes) = self.next(wanted) else { return Poll::Ready(None) };
+        let Some(bytes) = ready!(self.poll_next(cx, wanted)) else { return Poll::Ready(None) };
         let piece = if room.is_empty() {
             BodyPiece::Bytes(bytes)
         } else {

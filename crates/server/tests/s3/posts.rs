@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::harness::{ACCESS_KEY, Answer, REGION, S3, Sign, signed_form_v2, signed_form_v4};
+use crate::harness::{ACCESS_KEY, Answer, Call, REGION, S3, Sign, signed_form_v2, signed_form_v4};
 
 const BOUNDARY: &str = "----WebKitFormBoundary7MA4YWxkTrZu0gW";
 
@@ -20,9 +20,13 @@ fn form(fields: &[(&str, &str)]) -> String {
     text
 }
 
-async fn post(s3: &S3, fields: &[(&str, &str)]) -> Answer {
+fn posting(s3: &S3, fields: &[(&str, &str)]) -> Call {
     let call = s3.post("/bkt").sign(Sign::Not).body(form(fields));
-    call.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}")).send(s3).await
+    call.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}"))
+}
+
+async fn post(s3: &S3, fields: &[(&str, &str)]) -> Answer {
+    posting(s3, fields).send(s3).await
 }
 
 fn policy(conditions: &str) -> String {
@@ -34,6 +38,10 @@ const SIGNED: &str = "[\"starts-with\",\"$x-amz-algorithm\",\"\"],[\"starts-with
 
 /// Posts a form with a policy that says `conditions` and is signed in Version 4.
 pub(crate) async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Answer {
+    signed_posting(s3, conditions, fields).send(s3).await
+}
+
+fn signed_posting(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -> Call {
     let policy = policy(&format!("{SIGNED},{{\"bucket\":\"bkt\"}},{conditions}"));
     let (credential, date, signature) = signed_form_v4(&policy);
     let mut all = vec![
@@ -44,7 +52,7 @@ pub(crate) async fn signed(s3: &S3, conditions: &str, fields: &[(&str, &str)]) -
         ("Policy", &*policy),
     ];
     all.extend(fields);
-    post(s3, &all).await
+    posting(s3, &all)
 }
 
 pub(crate) const KEY: &str = "[\"starts-with\",\"$key\",\"\"]";
@@ -301,6 +309,28 @@ async fn policies_see_what_forms_come_with() {
         ];
         assert_eq!(got, expected, "{condition}");
     }
+}
+
+/// What is configured while a form comes counts for it: it is a put when its fields are there.
+#[tokio::test]
+async fn a_form_is_judged_by_what_is_configured_when_it_has_come() {
+    let s3 = S3::with_bucket().await;
+    let writer = "<OwnershipControls><Rule><ObjectOwnership>ObjectWriter</ObjectOwnership></Rule></OwnershipControls>";
+    s3.put("/bkt?ownershipControls").body(writer).send(&s3).await.expect(200);
+    let block = |blocks: bool| {
+        let document = format!(
+            "<PublicAccessBlockConfiguration><BlockPublicAcls>{blocks}</BlockPublicAcls></PublicAccessBlockConfiguration>"
+        );
+        s3.put("/bkt?publicAccessBlock").body(document)
+    };
+    block(false).send(&s3).await.expect(200);
+    let conditions = format!("{KEY},{{\"acl\":\"public-read\"}}");
+    let form = || signed_posting(&s3, &conditions, &[("key", "k"), ("acl", "public-read"), ("file", "x")]);
+    form().send(&s3).await.expect(204);
+    let blocking = async {
+        block(true).send(&s3).await.expect(200);
+    };
+    form().send_slowly(&s3, blocking).await.refused(403, "AccessDenied");
 }
 
 /// A form says only in its body who sends it, and for what key.
