@@ -1,16 +1,23 @@
 //! What a request costs, counted: allocations are the same on any machine, so a change that adds some is seen where times would hide it.
 //!
-//! One thread, a simulated disk, the index in memory: what is counted is the front, the store, the log and the codec, without sockets.
+//! One thread, a simulated disk, the index in memory: what is counted is the front, the store, the log and the codec, without sockets; and the front again with one.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "the tests of `tests/s3` use all of it")]
 #[path = "../s3/harness.rs"]
 mod harness;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use gabion_platform::SystemClock;
+use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
+use gabion_server::metrics::ServerMetrics;
 use harness::{Call, Payload, S3, Sent, peer};
 use http::Request;
 use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Whether the operations that are asked for most go by s3s.
 const FAST_PATH: bool = true;
@@ -102,4 +109,58 @@ fn allocations_per_request_are_bounded() {
         }
     }
     assert!(over.is_empty(), "{over:#?}");
+}
+
+/// A request as it goes over the wire.
+fn on_wire(call: Call) -> Vec<u8> {
+    let request = call.build();
+    let mut wire = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri().path()).into_bytes();
+    for (name, value) in request.headers().iter().filter(|(name, _)| *name != http::header::CONTENT_LENGTH) {
+        wire.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    wire.extend(format!("content-length: {}\r\n\r\n", request.body().len()).into_bytes());
+    wire.extend(request.body());
+    wire
+}
+
+/// Sends a request and reads an answer of a head alone.
+async fn exchange(stream: &mut TcpStream, wire: &[u8], answer: &mut [u8]) {
+    stream.write_all(wire).await.unwrap();
+    let mut bytes = 0;
+    while !answer[..bytes].ends_with(b"\r\n\r\n") {
+        bytes += stream.read(&mut answer[bytes..]).await.unwrap();
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
+}
+
+/// With a connection: its buffer, and the map of its headers, are there for the next request.
+#[test]
+fn allocations_of_a_connection_are_bounded() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (s3, mut stream) = runtime.block_on(async {
+        let s3 = S3::with_bucket().await;
+        s3.put("/bkt/key").body(vec![7; 4096]).send(&s3).await.expect(200);
+        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
+        let observer = Observer { clock: Arc::new(SystemClock), metrics: ServerMetrics::new(), access_log: None };
+        let server =
+            HttpServer { handler: s3.service.clone(), limits: HttpLimits::default(), observer: Some(observer) };
+        tokio::spawn(server.serve(vec![Listener { tcp, tls: None }], std::future::pending()));
+        (s3, stream)
+    });
+    let put = s3.put("/bkt/key").body(vec![7; 4096]).payload(Payload::Unsigned);
+    for (name, call, most) in
+        [("HeadObject", s3.head("/bkt/key"), (9, 1000)), ("PutObject of 4 KiB, unsigned", put, (131, 34_700))]
+    {
+        let (wire, mut answer) = (on_wire(call), [0; 2048]);
+        let mut send = || (0..REQUESTS).for_each(|_| runtime.block_on(exchange(&mut stream, &wire, &mut answer)));
+        send();
+        let counted = allocation_counter::measure(send);
+        let (count, bytes) = (counted.count_total / REQUESTS, counted.bytes_total / REQUESTS);
+        println!("{name} by a connection: {count} allocations, {bytes} bytes");
+        assert!(
+            count <= most.0 && bytes <= most.1,
+            "{name}: {count} allocations and {bytes} bytes, at most {most:?} were"
+        );
+    }
 }
