@@ -12,7 +12,7 @@ use crate::values::Value;
 /// Operations of a window at most.
 const OPS_MAX: usize = 512;
 /// States that are tried before the search gives up.
-const TRIES_MAX: usize = 1_000_000;
+const TRIES_MAX: usize = 200_000;
 
 /// What an operation requires of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +93,14 @@ pub(crate) fn search(ops: &[Op], states: &BTreeSet<State>) -> Verdict {
     let seen: BTreeSet<Value> =
         ops.iter().filter_map(|op| if let Pre::Is(value) = op.pre { Some(value) } else { None }).collect();
     let mut stack: Vec<(Done, Option<Value>)> = Vec::new();
+    // There may be a hundred thousand states: none is held against all others.
+    let open_somewhere: BTreeSet<usize> = states.iter().flat_map(|state| &state.open).copied().collect();
     for state in states {
         let mut done = Done::default();
         // What was of unknown outcome in an earlier window and took effect in it.
         let carried = ops.iter().take_while(|op| matches!(op.answer, Answer::Unknown(_))).count();
-        (0..carried).filter(|at| was_decided(states, state, *at)).for_each(|at| set(&mut done, at));
+        let was_decided = |at: &usize| open_somewhere.contains(at) && !state.open.contains(at);
+        (0..carried).filter(was_decided).for_each(|at| set(&mut done, at));
         stack.push((done, state.value));
     }
     let (mut tried, mut found) = (HashSet::new(), BTreeSet::new());
@@ -133,11 +136,6 @@ pub(crate) fn search(ops: &[Op], states: &BTreeSet<State>) -> Verdict {
         }
     }
     if found.is_empty() { Verdict::Impossible } else { Verdict::Possible(found) }
-}
-
-/// Whether `at`, of unknown outcome in an earlier window, is not open in `state` although it is in the list.
-fn was_decided(states: &BTreeSet<State>, state: &State, at: usize) -> bool {
-    !state.open.contains(&at) && states.iter().any(|other| other.open.contains(&at))
 }
 
 /// Whether a later change was acknowledged already, before which this one has its place.

@@ -169,6 +169,12 @@ impl SimDisk {
         self.state.lock().set_rates(rates);
     }
 
+    /// What was set by [`SimDisk::set_rates`] last.
+    #[must_use]
+    pub fn rates(&self) -> FaultRates {
+        self.state.lock().rates()
+    }
+
     /// What is on the medium.
     pub fn image(&self) -> DiskImage {
         self.state.lock().image()

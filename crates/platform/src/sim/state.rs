@@ -70,6 +70,10 @@ impl State {
         self.rates = rates;
     }
 
+    pub(super) fn rates(&self) -> FaultRates {
+        self.rates
+    }
+
     pub(super) fn lend_pages(&mut self, lent: bool) {
         self.pages_lent = lent;
     }
