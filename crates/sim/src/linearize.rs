@@ -12,7 +12,7 @@ use crate::values::Value;
 /// Operations of a window at most.
 const OPS_MAX: usize = 512;
 /// States that are tried before the search gives up.
-const TRIES_MAX: usize = 200_000;
+const TRIES_MAX: usize = 1_000_000;
 
 /// What an operation requires of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,10 +95,10 @@ pub(crate) fn search(ops: &[Op], states: &BTreeSet<State>) -> Verdict {
     let mut stack: Vec<(Done, Option<Value>)> = Vec::new();
     // There may be a hundred thousand states: none is held against all others.
     let open_somewhere: BTreeSet<usize> = states.iter().flat_map(|state| &state.open).copied().collect();
+    let carried = ops.iter().take_while(|op| matches!(op.answer, Answer::Unknown(_))).count();
     for state in states {
         let mut done = Done::default();
         // What was of unknown outcome in an earlier window and took effect in it.
-        let carried = ops.iter().take_while(|op| matches!(op.answer, Answer::Unknown(_))).count();
         let was_decided = |at: &usize| open_somewhere.contains(at) && !state.open.contains(at);
         (0..carried).filter(was_decided).for_each(|at| set(&mut done, at));
         stack.push((done, state.value));
