@@ -21,9 +21,9 @@ use crate::ops::Ops;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Has {
     /// Any that begin with `if-`.
-    pub(super) conditions: bool,
+    conditions: bool,
     /// `Range`.
-    pub(super) range: bool,
+    range: bool,
     /// Any that begin with `x-amz-`, but for those that every signed request has.
     pub(super) extensions: bool,
     /// Of those, any about server-side encryption.
@@ -61,6 +61,9 @@ impl Has {
         }
         if name.starts_with("if-") {
             return self.conditions;
+        }
+        if name == "range" {
+            return self.range;
         }
         self.descriptions || !DESCRIPTIONS.contains(&name)
     }
@@ -313,12 +316,12 @@ mod tests {
 
     #[test]
     fn every_header_that_is_there_may_be_there() {
-        let names = ["host", "content-length", "if-match", "x-amz-meta-a", "x-amz-tagging", "x-amz-date"];
+        let names = ["host", "content-length", "if-match", "range", "x-amz-meta-a", "x-amz-tagging"];
         for name in names.into_iter().chain(SIGNED).chain(DESCRIPTIONS) {
             let headers = [(HeaderName::from_static(name), HeaderValue::from_static("x"))].into_iter().collect();
             assert!(Has::among(&headers).may_have(name), "{name}");
         }
-        for name in ["if-match", "x-amz-meta-a", "content-md5", "expires"] {
+        for name in ["if-match", "range", "x-amz-meta-a", "content-md5", "expires"] {
             assert!(!Has::default().may_have(name), "{name}");
         }
     }

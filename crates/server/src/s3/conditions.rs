@@ -10,9 +10,6 @@ use crate::ops::Ops;
 /// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
 /// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it; so is, as on AWS, a modification since a time that is still to come.
 pub(super) fn read(ops: &Ops, call: &Call, prefix: &str) -> ReadConditions {
-    if prefix.is_empty() && !call.has.conditions {
-        return ReadConditions::default();
-    }
     let list = |name: &str| if prefix.is_empty() { call.list(name) } else { call.list(&format!("{prefix}{name}")) };
     let tags = |name: &str| list(name).map(|list| EtagMatch::parse(&list));
     let date = |name: &str| list(name).and_then(|text| date::parse_http(text.trim()));

@@ -155,10 +155,7 @@ pub(super) async fn enable(ops: &Ops, call: &Call) -> Result<(), S3Error> {
 /// # Errors
 /// `InvalidArgument` for headers that say nothing sensible, `InvalidRequest` for a bucket without locks.
 pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) -> Result<(), S3Error> {
-    let said = match call.has.extensions {
-        true => Said::of(ops, call)?,
-        false => Said::default(),
-    };
+    let said = Said::of(ops, call)?;
     let settings = call.settings(ops)?;
     let rule = match &settings.object_lock {
         None if said == Said::default() => return Ok(()),
@@ -275,7 +272,7 @@ pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
 /// # Errors
 /// For a header that is none.
 pub(super) fn asks_to_bypass(call: &Call) -> Result<bool, S3Error> {
-    Ok(call.has.extensions && call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")))
+    Ok(call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")))
 }
 
 /// Whether who asks may do that to an object.

@@ -29,7 +29,7 @@ const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let put = asked_put(ops, call)?;
-    let offset_bytes = if call.has.extensions { write_offset(call)? } else { None };
+    let offset_bytes = write_offset(call)?;
     let body = body::object_body(call)?;
     store(ops, call, put, offset_bytes, body).await
 }
@@ -168,13 +168,12 @@ fn asked(ops: &Ops, call: &Call) -> Result<(get_object::Request, Shown), S3Error
         bucket: call.bucket()?,
         key: call.key()?,
         version: call.version()?,
-        range: if call.has.range { range(call) } else { None },
+        range: range(call),
         part_number: call.query().get("partNumber")?.map(part_number).transpose()?,
         conditions: conditions::read(ops, call, ""),
         customer: customer.map(|customer| customer.key),
     };
-    let checksums = call.has.extensions
-        && call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
+    let checksums = call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
     Ok((get_object::Request { get, checksums }, Shown { overrides, md5 }))
 }
 

@@ -303,18 +303,16 @@ impl Call {
     }
 
     pub(crate) async fn send(self, s3: &S3) -> Answer {
-        let (parts, body) = self.build().into_parts();
-        let body = Sent { piece_bytes: 100_003, ..Sent::new(body) };
-        Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await
+        let request = self.build().map(|body| Sent { piece_bytes: 100_003, ..Sent::new(body) });
+        Answer::read(s3.service.call(request, peer()).await).await
     }
 
     /// The same, of which no byte comes before `meanwhile` is done.
     pub(crate) async fn send_slowly(self, s3: &S3, meanwhile: impl Future<Output = ()>) -> Answer {
         let (open, gate) = oneshot::channel();
-        let (parts, body) = self.build().into_parts();
-        let body = Sent { gate: Some(gate), ..Sent::new(body) };
-        let polled = Arc::clone(&body.polled);
-        let sending = async { Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await };
+        let request = self.build().map(|body| Sent { gate: Some(gate), ..Sent::new(body) });
+        let polled = Arc::clone(&request.body().polled);
+        let sending = async { Answer::read(s3.service.call(request, peer()).await).await };
         let opening = async {
             while !polled.load(Ordering::SeqCst) {
                 tokio::task::yield_now().await;
@@ -327,10 +325,9 @@ impl Call {
 
     /// Sends the head; says whether anybody asked for the body.
     pub(crate) async fn send_head(self, s3: &S3) -> (Answer, bool) {
-        let (parts, body) = self.build().into_parts();
-        let body = Sent::new(body);
-        let polled = Arc::clone(&body.polled);
-        let answer = Answer::read(s3.service.call(Request::from_parts(parts, body), peer()).await).await;
+        let request = self.build().map(Sent::new);
+        let polled = Arc::clone(&request.body().polled);
+        let answer = Answer::read(s3.service.call(request, peer()).await).await;
         (answer, polled.load(Ordering::SeqCst))
     }
 
