@@ -1,9 +1,12 @@
 //! How much room the targets have: what compaction may move, whether it must hurry, and what writers may write meanwhile.
 
+use std::iter::repeat_n;
+
 use futures::future::join_all;
 
 use crate::core::Core;
 use crate::lane::open::Purpose;
+use crate::segment_info::LaneKind;
 
 /// Full segments that writers can still write for certain, below which space is short.
 const SHORT_SEGMENTS: u64 = 2;
@@ -63,11 +66,13 @@ pub(crate) async fn room(core: &Core, demand: Demand) -> Room {
 fn of(core: &Core, least: u64, demand: Demand) -> Room {
     let data_shards = core.config.geometry.data() as u64;
     let payload_bytes = |shard_bytes: u64| shard_bytes.saturating_mul(data_shards);
-    let full = core.shard_bytes_full();
+    let full = core.shard_bytes_full(LaneKind::Large);
     let (data_left, moved_left) = (core.left_bytes(Purpose::Data), core.left_bytes(Purpose::Moved));
     let moving = match demand.moving_bytes.div_ceil(data_shards) {
         0 => 0,
-        bytes => bytes + bytes / MOVED_OVERHEAD + MOVED_LANES * core.shard_bytes(least, Purpose::Moved),
+        bytes => {
+            bytes + bytes / MOVED_OVERHEAD + MOVED_LANES * core.shard_bytes(least, LaneKind::Large, Purpose::Moved)
+        }
     };
     // Compaction takes what only it may take, and the rest of what writers may, too.
     let lent_bytes = moving.min(data_left - moved_left);
@@ -90,8 +95,9 @@ impl Core {
     fn certain_bytes(&self, room: u64) -> u64 {
         let left = self.left_bytes(Purpose::Data);
         let mut room = room;
-        for _ in 0..self.config.small_lanes + self.config.large_lanes {
-            room = room.saturating_sub(self.shard_bytes(room, Purpose::Data));
+        let large = repeat_n(LaneKind::Large, self.config.large_lanes);
+        for kind in large.chain(repeat_n(LaneKind::Small, self.config.small_lanes)) {
+            room = room.saturating_sub(self.shard_bytes(room, kind, Purpose::Data));
         }
         room.saturating_sub(left)
     }

@@ -18,6 +18,10 @@ const FLAG_FREED: u8 = 1;
 pub(crate) const CHUNK_HEADER_BYTES_MAX: usize = chunk_header_bytes(DATA_SHARDS_MAX, CHUNK_PAYLOAD_BYTES_MAX);
 const _: () = assert!(CHUNK_HEADER_BYTES_MAX <= CHUNK_ALIGN_BYTES);
 
+/// Most bytes of its place that a chunk fills with zeros where it is shorter than others of its stripe. What is left out of a preallocated file stays marked as unwritten:
+/// the file system keeps two more extents for each such gap, and writes what lies on both sides of it apart (docs/adr/0023).
+pub(crate) const FILLED_BYTES_MAX: usize = 16 << 10;
+
 /// Length of the header of every chunk of a stripe in bytes, whose longest payload is `chunk_bytes`.
 pub(crate) const fn chunk_header_bytes(data_shards: usize, chunk_bytes: usize) -> usize {
     FIXED_BYTES + 8 * data_shards + 8 * chunk_bytes.div_ceil(BLOCK_BYTES) + 8
@@ -82,9 +86,11 @@ impl StripeShape {
         self.spans.iter().map(|span| u64::from(span.payload_bytes)).sum()
     }
 
-    /// What is really written for the chunk on `shard`, in bytes: a short chunk leaves the rest of its place untouched.
+    /// What is really written for the chunk on `shard`, in bytes: its place, of which a chunk that is much shorter than others leaves the rest untouched.
     pub(crate) fn written_bytes(&self, shard: usize) -> usize {
-        align(self.header_bytes() + self.payload_bytes(shard))
+        let own_bytes = align(self.header_bytes() + self.payload_bytes(shard));
+        let place_bytes = self.stored_bytes() as usize;
+        if place_bytes - own_bytes <= FILLED_BYTES_MAX { place_bytes } else { own_bytes }
     }
 
     /// Offset just after the stripe.

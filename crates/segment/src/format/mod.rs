@@ -11,7 +11,9 @@ mod shard_header;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use chunk_header::{CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkSpan, StripeShape, chunk_header_bytes};
+pub(crate) use chunk_header::{
+    CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkSpan, FILLED_BYTES_MAX, StripeShape, chunk_header_bytes,
+};
 pub(crate) use field::FormatError;
 pub(crate) use record::{PieceRef, Record, RecordBinding, decode_records, record_bytes};
 pub(crate) use seal_block::{SEAL_BLOCK_BYTES, SealBlock, SealReason};

@@ -13,12 +13,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::applier::{AppliedRecord, RecordBody, RecordHome};
 use crate::cells::Cells;
 use crate::core::min_seq;
-use crate::format::{ChunkHeader, ChunkSpan, PieceRef, Record, RecordBinding, StripeShape, align, chunk_header_bytes};
+use crate::format::{
+    ChunkHeader, ChunkSpan, FILLED_BYTES_MAX, PieceRef, Record, RecordBinding, StripeShape, align, chunk_header_bytes,
+};
 use crate::layout::{Layout, RecordPlan};
 use crate::segment_info::{LaneKind, SegmentInfo};
 use crate::stripe_buffer::StripeBuffer;
 
-static ZEROS: [u8; CHUNK_ALIGN_BYTES] = [0; CHUNK_ALIGN_BYTES];
+/// What a chunk is filled up with: to the next block, and to the end of its place.
+static ZEROS: [u8; CHUNK_ALIGN_BYTES + FILLED_BYTES_MAX] = [0; CHUNK_ALIGN_BYTES + FILLED_BYTES_MAX];
 
 /// Where a stripe is to be written.
 #[derive(Clone)]

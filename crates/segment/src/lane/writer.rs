@@ -118,8 +118,8 @@ impl Writer {
             }
         }
         // What fits in no segment of the usual length needs none to be opened to find that out.
-        if can_split && self.core.shard_bytes_for(stored_bytes, self.kind, self.purpose) > self.core.shard_bytes_full()
-        {
+        let needed_bytes = self.core.shard_bytes_for(stored_bytes, self.kind, self.purpose);
+        if can_split && needed_bytes > self.core.shard_bytes_full(self.kind) {
             return Position::TooLarge;
         }
         let refusal = match self.core.open_segment(self.kind, self.purpose, whole_bytes).await {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::{Either, join_all, select};
 use gabion_erasure::crc64;
-use gabion_platform::ManualClock;
+use gabion_platform::{Disk, ManualClock};
 use gabion_segment::{Durability, Log, NewRecord};
 use tokio::time::Instant;
 
 use crate::book::Book;
-use crate::world::{World, life, pattern, put, record, steps};
+use crate::world::{World, append, life, pattern, put, record, steps};
 
 #[test]
 fn concurrent_commits_form_few_stripes() {
@@ -143,6 +143,57 @@ fn who_come_one_after_the_other_share_a_stripe_where_stripes_wait_long_for_a_dis
         assert!(puts.await.iter().all(Result::is_ok));
         assert_eq!(log.metrics().small_stripes.get() - stripes, 1);
     });
+}
+
+#[test]
+fn chunks_fill_their_places_unless_they_are_much_shorter() {
+    let mut world = World::new("4+2", 9);
+    world.config.prewrite_records_max = 0;
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, _) = world.start(&book).await;
+        let (mut places, mut written) = (Vec::new(), Vec::new());
+        // Of a lone record one data shard has all. What the others lack is up to 16 KiB, but for the third.
+        for (name, len) in (0..).zip([4096, 12_000, 30_000, 4096]) {
+            let committed = put(&log, name, len).await.unwrap();
+            places.push(committed.extents[0].stripe_offset);
+            written.push(log.metrics().stored_bytes.get());
+        }
+        let large = append(&log, 1, 4 * 65_536 + 60_000).await.unwrap();
+        let next = append(&log, 2, 1).await.unwrap();
+        let place = |stripe: usize| places[stripe + 1] - places[stripe];
+        assert_eq!(places.len(), 4);
+        assert_eq!((written[0], written[1] - written[0]), (6 * place(0), 6 * place(1)));
+        assert_eq!(written[2] - written[1], 3 * place(2) + 3 * 4096);
+        // Three of four shards have no second cell of the first stripe, which is 60 000 bytes long. The second one has a block on each shard.
+        let large_place = next.stripe_offset - large.stripe_offset;
+        let large_bytes = log.metrics().stored_bytes.get() - written[3] - 6 * 4096;
+        assert_eq!(large_bytes, 3 * large_place + 3 * (large_place - 14 * 4096));
+    });
+}
+
+#[test]
+fn shards_of_synced_records_are_shorter_than_a_block_group() {
+    let full = (256 << 20) + 2 * 4096;
+    for (durability, small) in [(Durability::Sync, 112 << 20), (Durability::Relaxed, full)] {
+        let mut world = World::new("4+2", 9);
+        world.config.durability = durability;
+        world.config.segment_payload_bytes = 1 << 30;
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 4096).await.unwrap();
+            append(&log, 2, 65_536).await.unwrap();
+            let mut lens = Vec::new();
+            for disk in &world.disks {
+                for path in disk.paths().into_iter().filter(|path| path.starts_with("segments/")) {
+                    lens.push(disk.open(&path).await.unwrap().len().await.unwrap());
+                }
+            }
+            lens.sort_unstable();
+            assert_eq!(lens, [[small; 6], [full; 6]].concat(), "{durability:?}");
+        });
+    }
 }
 
 #[test]
