@@ -10,6 +10,8 @@ use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_M
 use gabion_types::{DeploymentId, Geometry, SegmentId};
 
 use crate::error::LogError;
+use crate::format::{SEAL_BLOCK_BYTES, shard_header_bytes};
+use crate::segment_info::LaneKind;
 
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +37,8 @@ pub struct LogConfig {
     pub small_lanes: usize,
     /// Writers of large stripes, at least 1.
     pub large_lanes: usize,
-    /// Payload of a segment in bytes, over all its data shards, at least 1 MiB; where a record does not fit in that, its segment is as long as it needs.
+    /// Payload of a segment in bytes, over all its data shards, at least 1 MiB; where a record does not fit in that, its segment is as long as it needs. Segments of small records
+    /// may be shorter: [`LogConfig::shard_bytes`].
     pub segment_payload_bytes: u64,
     /// Payload of one stripe of a large object in bytes, over all its data shards; a multiple of `k` × 64 KiB.
     pub stripe_payload_bytes: usize,
@@ -125,6 +128,13 @@ const CHUNK_PAYLOAD_AIM_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// one client's puts was twice as long.
 const PREWRITE_PIECE_BYTES: u64 = 128 * 1024;
 
+/// A block group of an ext4 with blocks of 4 KiB, in bytes: an extent ends with it.
+const BLOCK_GROUP_BYTES: u64 = 128 << 20;
+/// Length of a shard of small records that has at most two extents of an unfragmented ext4, in bytes: less than a block group has beside what the file system keeps there.
+const TWO_EXTENTS_BYTES: u64 = 112 << 20;
+/// Longest shard that has three, in bytes.
+const THREE_EXTENTS_BYTES: u64 = 3 * BLOCK_GROUP_BYTES;
+
 impl LogConfig {
     /// Good defaults for `geometry`.
     #[must_use]
@@ -156,6 +166,23 @@ impl LogConfig {
             epoch_interval_ms: 60_000,
             upkeep: UpkeepConfig::default(),
             forgotten: BTreeSet::new(),
+        }
+    }
+
+    /// Length of a shard of a new segment where there is room enough, in bytes, with headers and seal.
+    ///
+    /// Each synced stripe of small records makes some more of a preallocated file written blocks. An inode of ext4 holds four extents; a file with three more, beside what was written,
+    /// gets a block for a tree with each such sync, and loses it again. So such shards are shorter. Longer ones keep their tree (docs/adr/0023).
+    #[must_use]
+    pub fn shard_bytes(&self, kind: LaneKind) -> u64 {
+        let payload_bytes = self.segment_payload_bytes.div_ceil(self.geometry.data() as u64);
+        let aligned = payload_bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64);
+        let shard_bytes = aligned + (shard_header_bytes(self.geometry.shards()) + SEAL_BLOCK_BYTES) as u64;
+        let is_synced_often = kind == LaneKind::Small && self.durability == Durability::Sync;
+        if is_synced_often && (TWO_EXTENTS_BYTES..=THREE_EXTENTS_BYTES).contains(&shard_bytes) {
+            TWO_EXTENTS_BYTES
+        } else {
+            shard_bytes
         }
     }
 

@@ -203,7 +203,8 @@ settings! {
     "lanes.large" => lanes_large: usize = "4",
         "Writers of large objects, each with one open segment.";
     "segment.payload_bytes" => segment_payload_bytes: ByteCount = "1GiB",
-        "Payload of a segment over all its data shards, from 1MiB to 1TiB. Those of small objects have 112MiB per shard at most where durability is sync.";
+        "Payload of a segment over all its data shards, from 1MiB to 1TiB. With durability sync, segments of small objects have shards of 112MiB where this would give them \
+         112 to 384MiB.";
     "segment.stripe_bytes" => segment_stripe_bytes: Option<ByteCount> = "",
         "Payload of one stripe of a large object, a multiple of k times 64KiB. By default about 8MiB.";
     "segment.prewrite_records" => segment_prewrite_records: usize = "24",

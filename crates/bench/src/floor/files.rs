@@ -1,7 +1,7 @@
 //! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
 //!
 //! A small stripe holds what all clients of a lane have to write, so that as many objects as there are clients become durable with each step; a large one is
-//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of segments are, and follow one another. They go when the measurement is over and not before: a
+//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of such segments are, and follow one another. They go when the measurement is over and not before: a
 //! drive may be faster where the same blocks are written again and again, which the log does not do.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use bytes::Bytes;
 use gabion_platform::{Disk, DiskFile, Durable};
-use gabion_segment::{Durability, LogConfig};
+use gabion_segment::{Durability, LaneKind, LogConfig};
 use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
 use tokio::{runtime::Runtime, task::JoinSet};
 
@@ -24,6 +24,8 @@ use crate::{
 /// Bytes of an object's record beside its data, and of a chunk's header.
 const RECORD_BYTES: u64 = 256;
 const HEADER_BYTES: u64 = CHUNK_ALIGN_BYTES as u64;
+/// Length of a file that one block after the other is written to, in bytes: it has so few extents that ext4 needs no tree for them.
+const DATA_SYNC_FILE_BYTES: u64 = 112 << 20;
 
 /// How the log would write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ struct Pattern {
     /// Files that are written side by side for each stripe.
     shards: usize,
     lanes: usize,
+    /// Length of a file, in bytes.
+    shard_bytes: u64,
     /// Bytes written to each file at once.
     chunk_bytes: u64,
     /// Objects that a step of a lane makes durable, or, if it takes several steps, how many.
@@ -52,6 +56,7 @@ impl Pattern {
             Self {
                 shards,
                 lanes: config.small_lanes.min(args.concurrency as usize),
+                shard_bytes: config.shard_bytes(LaneKind::Small),
                 chunk_bytes: HEADER_BYTES + aligned(objects.div_ceil(data) * (size + RECORD_BYTES)),
                 objects_per_step: objects,
                 steps_per_object: 1,
@@ -63,6 +68,7 @@ impl Pattern {
             Self {
                 shards,
                 lanes: config.large_lanes.min(args.concurrency as usize),
+                shard_bytes: config.shard_bytes(LaneKind::Large),
                 chunk_bytes: HEADER_BYTES + aligned(stripe_bytes.div_ceil(data)),
                 objects_per_step: 1,
                 steps_per_object: size.div_ceil(stripe_bytes),
@@ -78,7 +84,6 @@ pub(super) struct FileFloor {
     durability: Durability,
     runtime: Runtime,
     pattern: Pattern,
-    shard_bytes: u64,
     disks: Vec<Arc<dyn Disk>>,
     /// Files to read from, one on each target, and their length.
     read_from: Option<(Vec<Arc<dyn DiskFile>>, u64)>,
@@ -92,13 +97,12 @@ impl FileFloor {
     pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("files-{durability}"))?;
         let runtime = runtime(args)?;
-        let config = LogConfig::new(args.geometry);
+        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
         let disks = place.disks()?.into_iter().map(|(_, disk)| disk).collect();
         Ok(Self {
             durability,
             runtime,
             pattern: Pattern::new(args, &config),
-            shard_bytes: config.segment_payload_bytes / args.geometry.data() as u64,
             disks,
             read_from: None,
             objects: args.objects(),
@@ -154,13 +158,7 @@ impl Subject for FileFloor {
         if measurement.action == Action::Put {
             let durable = if self.durability == Durability::Sync { Durable::Yes } else { Durable::No };
             for number in 0..self.pattern.lanes {
-                let lane = Lane {
-                    number,
-                    pattern: self.pattern,
-                    durable,
-                    shard_bytes: self.shard_bytes,
-                    disks: self.disks.clone(),
-                };
+                let lane = Lane { number, pattern: self.pattern, durable, disks: self.disks.clone() };
                 tasks.spawn_on(lane.run(measurement, start), self.runtime.handle());
             }
         } else if let Some((files, bytes)) = &self.read_from {
@@ -184,7 +182,6 @@ struct Lane {
     number: usize,
     pattern: Pattern,
     durable: Durable,
-    shard_bytes: u64,
     disks: Vec<Arc<dyn Disk>>,
 }
 
@@ -199,7 +196,7 @@ impl Lane {
         while goes_on(end) {
             let begin = Stamp::now();
             for _ in 0..pattern.steps_per_object {
-                if offset + pattern.chunk_bytes > self.shard_bytes {
+                if offset + pattern.chunk_bytes > pattern.shard_bytes {
                     (count, offset) = (count + 1, 0);
                     files = self.create(count).await?;
                 }
@@ -224,7 +221,7 @@ impl Lane {
     async fn create(&self, file: usize) -> anyhow::Result<Vec<Arc<dyn DiskFile>>> {
         let mut files = Vec::new();
         for disk in &self.disks[..self.pattern.shards] {
-            files.push(disk.create(&self.path(file), self.shard_bytes).await?);
+            files.push(disk.create(&self.path(file), self.pattern.shard_bytes).await?);
         }
         Ok(files)
     }
@@ -322,6 +319,7 @@ impl Subject for DataSync {
         let pattern = Pattern {
             shards: 1,
             lanes: 1,
+            shard_bytes: DATA_SYNC_FILE_BYTES,
             chunk_bytes: HEADER_BYTES,
             objects_per_step: 1,
             steps_per_object: 1,
@@ -329,7 +327,7 @@ impl Subject for DataSync {
             reads_per_object: 0,
         };
         let disks = vec![Arc::clone(&self.disk)];
-        let lane = Lane { number: 0, pattern, durable: Durable::Yes, shard_bytes: 256 << 20, disks };
+        let lane = Lane { number: 0, pattern, durable: Durable::Yes, disks };
         let of_blocks = Measurement { size_bytes: HEADER_BYTES, ..measurement };
         let start = Stamp::now().plus(measurement.warmup);
         Ok(Some(self.runtime.block_on(lane.run(of_blocks, start))?.into()))

@@ -18,7 +18,7 @@ const FLAG_FREED: u8 = 1;
 pub(crate) const CHUNK_HEADER_BYTES_MAX: usize = chunk_header_bytes(DATA_SHARDS_MAX, CHUNK_PAYLOAD_BYTES_MAX);
 const _: () = assert!(CHUNK_HEADER_BYTES_MAX <= CHUNK_ALIGN_BYTES);
 
-/// Most bytes of its place that a chunk fills with zeros where it is shorter than others of its stripe. What is left out of a preallocated file stays marked as unwritten:
+/// Most bytes of its place that a chunk fills with zeros where it is shorter than others of its stripe, if it has as much itself. What is left out of a preallocated file stays marked as unwritten:
 /// the file system keeps two more extents for each such gap, and writes what lies on both sides of it apart (docs/adr/0023).
 pub(crate) const FILLED_BYTES_MAX: usize = 16 << 10;
 
@@ -90,7 +90,7 @@ impl StripeShape {
     pub(crate) fn written_bytes(&self, shard: usize) -> usize {
         let own_bytes = align(self.header_bytes() + self.payload_bytes(shard));
         let place_bytes = self.stored_bytes() as usize;
-        if place_bytes - own_bytes <= FILLED_BYTES_MAX { place_bytes } else { own_bytes }
+        if place_bytes - own_bytes <= own_bytes.min(FILLED_BYTES_MAX) { place_bytes } else { own_bytes }
     }
 
     /// Offset just after the stripe.

@@ -49,6 +49,22 @@ fn chunk_header(data: usize, chunk_bytes: u32, shard: u8) -> ChunkHeader {
     ChunkHeader { shape, shard, block_crcs: (0..blocks as u64).map(|block| block << 40).collect() }
 }
 
+#[test]
+fn a_chunk_fills_what_it_lacks_if_that_is_little() {
+    // Payloads of 4 data shards in blocks, of which the header takes a part of one: what is written of each place.
+    let written = |blocks: [u32; 4]| {
+        let mut shape = chunk_header(4, blocks.into_iter().max().unwrap() * 4096 - 500, 0).shape;
+        let span = |blocks: u32| ChunkSpan { payload_bytes: (blocks * 4096).saturating_sub(500), index_bytes: 0 };
+        shape.spans = blocks.map(span).to_vec();
+        (0..6).map(|shard| shape.written_bytes(shard) / 4096).collect::<Vec<_>>()
+    };
+    assert_eq!(written([8, 7, 5, 4]), [8, 8, 8, 8, 8, 8]);
+    assert_eq!(written([9, 4, 5, 9]), [9, 4, 9, 9, 9, 9]);
+    assert_eq!(written([4, 2, 1, 0]), [4, 4, 1, 1, 4, 4]);
+    assert_eq!(written([2, 1, 0, 0]), [2, 2, 2, 2, 2, 2]);
+    assert_eq!(written([40, 36, 35, 0]), [40, 40, 35, 1, 40, 40]);
+}
+
 fn encoded(header: &ChunkHeader) -> Vec<u8> {
     let mut out = vec![0xAA; header.shape.header_bytes()];
     header.encode(&mut out);

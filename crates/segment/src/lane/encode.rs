@@ -339,6 +339,7 @@ mod tests {
             let header = ChunkHeader::decode(&chunk).unwrap();
             let payload = stripe.shape.payload_bytes(shard);
             check_blocks(&header, 0..payload, &chunk[header.shape.header_bytes()..][..payload]).unwrap();
+            assert!(chunk[header.shape.header_bytes() + payload..].iter().all(|byte| *byte == 0));
         }
     }
 
@@ -347,7 +348,8 @@ mod tests {
         let geometry = Geometry::new(3, 1).unwrap();
         let capacity = 12 * BLOCK_BYTES;
         let front_bytes = crate::format::chunk_header_bytes(3, capacity / 3);
-        for len in [1, 4096, 50_000, 3 * BLOCK_BYTES, 3 * BLOCK_BYTES + 1, 700_000, capacity - 5000, capacity] {
+        let row = 3 * BLOCK_BYTES;
+        for len in [1, 4096, 50_000, row, row + 1, row + 12_000, 700_000, capacity - 5000, capacity] {
             let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
             let buffers = Buffers::default();
@@ -367,6 +369,11 @@ mod tests {
             assert_eq!(stripe.chunks.iter().all(|parts| parts.len() == 1), is_whole, "{len}");
             let chunks: Vec<Vec<u8>> = stripe.chunks.iter().map(|chunk| concat(chunk)).collect();
             let header_bytes = stripe.shape.header_bytes();
+            for (shard, chunk) in chunks.iter().enumerate() {
+                assert_eq!(chunk.len(), stripe.shape.written_bytes(shard), "{len}");
+                let behind = header_bytes + stripe.shape.payload_bytes(shard);
+                assert!(chunk[behind..].iter().all(|byte| *byte == 0), "{len}");
+            }
             // A second attempt while the first is still under way, and one after it.
             let again = |payload: &mut LargePayload| -> Vec<Vec<u8>> {
                 payload.encode(&place(geometry, LaneKind::Large)).chunks.iter().map(|chunk| concat(chunk)).collect()

@@ -24,10 +24,6 @@ use crate::target::{Candidates, is_full};
 const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
 /// Least length of a shard for data, in bytes: the largest stripe of wide geometries fits.
 const SHARD_BYTES_MIN: u64 = 4 << 20;
-/// Greatest length of a shard of small records that are synced, in bytes. Each of their stripes makes a little more of a preallocated file written blocks, and an ext4 notes
-/// that in the inode itself as long as the file has no more than four extents. A shorter file than one of its block groups of 128 MiB has two, before what is written
-/// (docs/adr/0023).
-const SYNCED_SHARD_BYTES_MAX: u64 = 112 << 20;
 /// Length of a shard for records without data on full targets, in bytes.
 const RESERVE_SHARD_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=2 << 20;
 /// Part of a target's room that one segment takes at most.
@@ -263,25 +259,12 @@ impl Core {
         }
     }
 
-    /// Length of a shard where there is room enough, in bytes.
-    pub(crate) fn shard_bytes_full(&self, kind: LaneKind) -> u64 {
-        let geometry = self.config.geometry;
-        let payload_bytes = self.config.segment_payload_bytes.div_ceil(geometry.data() as u64);
-        let aligned = payload_bytes.next_multiple_of(align(1) as u64);
-        let shard_bytes = aligned + (shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES) as u64;
-        match (kind, self.config.durability) {
-            (LaneKind::Small, Durability::Sync) => shard_bytes.min(SYNCED_SHARD_BYTES_MAX),
-            // A relaxed lane waits for the sync of all that it wrote when it ends a segment.
-            (LaneKind::Small, Durability::Relaxed) | (LaneKind::Large, _) => shard_bytes,
-        }
-    }
-
     pub(crate) fn shard_bytes_min(&self, kind: LaneKind) -> u64 {
         let geometry = self.config.geometry;
         let stripe_bytes = self.config.stripe_payload_bytes / geometry.data() + CHUNK_HEADER_BYTES_MAX;
         let stripe_bytes = align(stripe_bytes) + shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES;
         let least = (PAYLOAD_BYTES_MIN / geometry.data() as u64).max(SHARD_BYTES_MIN).max(stripe_bytes as u64);
-        least.min(self.shard_bytes_full(kind))
+        least.min(self.config.shard_bytes(kind))
     }
 
     /// Length of a shard where there is so much room, in bytes.
@@ -289,7 +272,7 @@ impl Core {
         let shard_bytes = match purpose {
             Purpose::Data | Purpose::Moved | Purpose::Apart => {
                 let share = room.saturating_sub(self.left_bytes(purpose)) / ROOM_SHARE;
-                share.clamp(self.shard_bytes_min(kind), self.shard_bytes_full(kind))
+                share.clamp(self.shard_bytes_min(kind), self.config.shard_bytes(kind))
             }
             Purpose::Reserve => (room / ROOM_SHARE).clamp(*RESERVE_SHARD_BYTES.start(), *RESERVE_SHARD_BYTES.end()),
         };

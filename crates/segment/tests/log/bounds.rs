@@ -153,32 +153,41 @@ fn chunks_fill_their_places_unless_they_are_much_shorter() {
         let book = Arc::new(Book::default());
         let (log, _) = world.start(&book).await;
         let (mut places, mut written) = (Vec::new(), Vec::new());
-        // Of a lone record one data shard has all. What the others lack is up to 16 KiB, but for the third.
-        for (name, len) in (0..).zip([4096, 12_000, 30_000, 4096]) {
+        // Of a lone record one data shard has all, and the others have a block for their headers. They lack one, and then four.
+        for (name, len) in (0..).zip([3000, 15_000, 3000]) {
             let committed = put(&log, name, len).await.unwrap();
             places.push(committed.extents[0].stripe_offset);
             written.push(log.metrics().stored_bytes.get());
         }
-        let large = append(&log, 1, 4 * 65_536 + 60_000).await.unwrap();
-        let next = append(&log, 2, 1).await.unwrap();
-        let place = |stripe: usize| places[stripe + 1] - places[stripe];
-        assert_eq!(places.len(), 4);
-        assert_eq!((written[0], written[1] - written[0]), (6 * place(0), 6 * place(1)));
-        assert_eq!(written[2] - written[1], 3 * place(2) + 3 * 4096);
-        // Three of four shards have no second cell of the first stripe, which is 60 000 bytes long. The second one has a block on each shard.
-        let large_place = next.stripe_offset - large.stripe_offset;
-        let large_bytes = log.metrics().stored_bytes.get() - written[3] - 6 * 4096;
-        assert_eq!(large_bytes, 3 * large_place + 3 * (large_place - 14 * 4096));
+        assert_eq!((places[1] - places[0], written[0]), (4096, 6 * 4096));
+        assert_eq!((places[2] - places[1], written[1] - written[0]), (4 * 4096, 3 * 4 * 4096 + 3 * 4096));
+        let before = written[2];
+        put(&log, 3, 4096).await.unwrap();
+        assert_eq!(log.metrics().stored_bytes.get() - before, 6 * 8192);
+        // Three of four shards lack two blocks of the second row of cells, or fourteen.
+        let before = log.metrics().stored_bytes.get();
+        append(&log, 1, 4 * 65_536 + 12_000).await.unwrap();
+        let place = 65_536 + 3 * 4096;
+        assert_eq!(log.metrics().stored_bytes.get() - before, 6 * place);
+        let before = log.metrics().stored_bytes.get();
+        append(&log, 2, 4 * 65_536 + 60_000).await.unwrap();
+        let place = 65_536 + 15 * 4096;
+        assert_eq!(log.metrics().stored_bytes.get() - before, 3 * place + 3 * (place - 14 * 4096));
     });
 }
 
 #[test]
-fn shards_of_synced_records_are_shorter_than_a_block_group() {
-    let full = (256 << 20) + 2 * 4096;
-    for (durability, small) in [(Durability::Sync, 112 << 20), (Durability::Relaxed, full)] {
-        let mut world = World::new("4+2", 9);
+fn shards_of_synced_records_have_two_extents_where_they_would_have_three() {
+    // The payload of a segment, and what a shard of small and of large records has of it.
+    let lens = [("4+2", 256, 112, 256), ("3+1", 384, 384, 384), ("8+2", 100, 100, 100), ("8+2", 128, 112, 128)];
+    for ((geometry, mib, small, large), durability) in
+        lens.into_iter().flat_map(|lens| [Durability::Sync, Durability::Relaxed].map(|it| (lens, it)))
+    {
+        let mut world = World::new(geometry, 9);
         world.config.durability = durability;
-        world.config.segment_payload_bytes = 1 << 30;
+        let data = world.config.geometry.data() as u64;
+        world.config.segment_payload_bytes = data * (mib << 20);
+        let is_whole = durability == Durability::Relaxed || small == mib;
         life(async {
             let book = Arc::new(Book::default());
             let (log, _) = world.start(&book).await;
@@ -191,7 +200,9 @@ fn shards_of_synced_records_are_shorter_than_a_block_group() {
                 }
             }
             lens.sort_unstable();
-            assert_eq!(lens, [[small; 6], [full; 6]].concat(), "{durability:?}");
+            let (shards, large) = (world.disks.len(), (large << 20) + 2 * 4096);
+            let small = if is_whole { large } else { small << 20 };
+            assert_eq!(lens, [vec![small; shards], vec![large; shards]].concat(), "{geometry} {durability:?}");
         });
     }
 }
