@@ -38,7 +38,7 @@ pub struct LogConfig {
     /// Writers of large stripes, at least 1.
     pub large_lanes: usize,
     /// Payload of a segment in bytes, over all its data shards, at least 1 MiB; where a record does not fit in that, its segment is as long as it needs. Segments of small records
-    /// may be shorter: [`LogConfig::shard_bytes`].
+    /// may be shorter: [`LogConfig::shard_bytes_full`].
     pub segment_payload_bytes: u64,
     /// Payload of one stripe of a large object in bytes, over all its data shards; a multiple of `k` × 64 KiB.
     pub stripe_payload_bytes: usize,
@@ -171,10 +171,10 @@ impl LogConfig {
 
     /// Length of a shard of a new segment where there is room enough, in bytes, with headers and seal.
     ///
-    /// Each synced stripe of small records makes some more of a preallocated file written blocks. An inode of ext4 holds four extents; a file with three more, beside what was written,
-    /// gets a block for a tree with each such sync, and loses it again. So such shards are shorter. Longer ones keep their tree (docs/adr/0023).
+    /// Each synced stripe of small records makes some more of a preallocated file written blocks. An inode of ext4 holds four extents; a file that has three, beside what was
+    /// written, gets a block for a tree with each such sync, and loses it again. So such shards are shorter. Longer ones keep their tree (docs/adr/0023).
     #[must_use]
-    pub fn shard_bytes(&self, kind: LaneKind) -> u64 {
+    pub fn shard_bytes_full(&self, kind: LaneKind) -> u64 {
         let payload_bytes = self.segment_payload_bytes.div_ceil(self.geometry.data() as u64);
         let aligned = payload_bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64);
         let shard_bytes = aligned + (shard_header_bytes(self.geometry.shards()) + SEAL_BLOCK_BYTES) as u64;

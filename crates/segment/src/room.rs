@@ -66,7 +66,7 @@ pub(crate) async fn room(core: &Core, demand: Demand) -> Room {
 fn of(core: &Core, least: u64, demand: Demand) -> Room {
     let data_shards = core.config.geometry.data() as u64;
     let payload_bytes = |shard_bytes: u64| shard_bytes.saturating_mul(data_shards);
-    let full = core.config.shard_bytes(LaneKind::Large);
+    let full = core.config.shard_bytes_full(LaneKind::Large);
     let (data_left, moved_left) = (core.left_bytes(Purpose::Data), core.left_bytes(Purpose::Moved));
     let moving = match demand.moving_bytes.div_ceil(data_shards) {
         0 => 0,

@@ -56,7 +56,7 @@ impl Pattern {
             Self {
                 shards,
                 lanes: config.small_lanes.min(args.concurrency as usize),
-                shard_bytes: config.shard_bytes(LaneKind::Small),
+                shard_bytes: config.shard_bytes_full(LaneKind::Small),
                 chunk_bytes: HEADER_BYTES + aligned(objects.div_ceil(data) * (size + RECORD_BYTES)),
                 objects_per_step: objects,
                 steps_per_object: 1,
@@ -68,7 +68,7 @@ impl Pattern {
             Self {
                 shards,
                 lanes: config.large_lanes.min(args.concurrency as usize),
-                shard_bytes: config.shard_bytes(LaneKind::Large),
+                shard_bytes: config.shard_bytes_full(LaneKind::Large),
                 chunk_bytes: HEADER_BYTES + aligned(stripe_bytes.div_ceil(data)),
                 objects_per_step: 1,
                 steps_per_object: size.div_ceil(stripe_bytes),

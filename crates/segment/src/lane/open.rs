@@ -264,7 +264,7 @@ impl Core {
         let stripe_bytes = self.config.stripe_payload_bytes / geometry.data() + CHUNK_HEADER_BYTES_MAX;
         let stripe_bytes = align(stripe_bytes) + shard_header_bytes(geometry.shards()) + SEAL_BLOCK_BYTES;
         let least = (PAYLOAD_BYTES_MIN / geometry.data() as u64).max(SHARD_BYTES_MIN).max(stripe_bytes as u64);
-        least.min(self.config.shard_bytes(kind))
+        least.min(self.config.shard_bytes_full(kind))
     }
 
     /// Length of a shard where there is so much room, in bytes.
@@ -272,7 +272,7 @@ impl Core {
         let shard_bytes = match purpose {
             Purpose::Data | Purpose::Moved | Purpose::Apart => {
                 let share = room.saturating_sub(self.left_bytes(purpose)) / ROOM_SHARE;
-                share.clamp(self.shard_bytes_min(kind), self.config.shard_bytes(kind))
+                share.clamp(self.shard_bytes_min(kind), self.config.shard_bytes_full(kind))
             }
             Purpose::Reserve => (room / ROOM_SHARE).clamp(*RESERVE_SHARD_BYTES.start(), *RESERVE_SHARD_BYTES.end()),
         };

@@ -119,7 +119,7 @@ impl Writer {
         }
         // What fits in no segment of the usual length needs none to be opened to find that out.
         let needed_bytes = self.core.shard_bytes_for(stored_bytes, self.kind, self.purpose);
-        if can_split && needed_bytes > self.core.config.shard_bytes(self.kind) {
+        if can_split && needed_bytes > self.core.config.shard_bytes_full(self.kind) {
             return Position::TooLarge;
         }
         let refusal = match self.core.open_segment(self.kind, self.purpose, whole_bytes).await {

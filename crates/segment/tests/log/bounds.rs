@@ -178,16 +178,15 @@ fn chunks_fill_their_places_unless_they_are_much_shorter() {
 
 #[test]
 fn shards_of_synced_records_have_two_extents_where_they_would_have_three() {
-    // The payload of a segment, and what a shard of small and of large records has of it.
-    let lens = [("4+2", 256, 112, 256), ("3+1", 384, 384, 384), ("8+2", 100, 100, 100), ("8+2", 128, 112, 128)];
-    for ((geometry, mib, small, large), durability) in
+    // MiB that a shard is to have by the settings, as large ones do, and that one of small records has.
+    let lens = [("4+2", 256, 112), ("3+1", 384, 384), ("8+2", 100, 100), ("8+2", 128, 112)];
+    for ((geometry, mib, small), durability) in
         lens.into_iter().flat_map(|lens| [Durability::Sync, Durability::Relaxed].map(|it| (lens, it)))
     {
         let mut world = World::new(geometry, 9);
         world.config.durability = durability;
-        let data = world.config.geometry.data() as u64;
-        world.config.segment_payload_bytes = data * (mib << 20);
-        let is_whole = durability == Durability::Relaxed || small == mib;
+        world.config.segment_payload_bytes = world.config.geometry.data() as u64 * (mib << 20);
+        let is_full = durability == Durability::Relaxed || small == mib;
         life(async {
             let book = Arc::new(Book::default());
             let (log, _) = world.start(&book).await;
@@ -200,9 +199,9 @@ fn shards_of_synced_records_have_two_extents_where_they_would_have_three() {
                 }
             }
             lens.sort_unstable();
-            let (shards, large) = (world.disks.len(), (large << 20) + 2 * 4096);
-            let small = if is_whole { large } else { small << 20 };
-            assert_eq!(lens, [vec![small; shards], vec![large; shards]].concat(), "{geometry} {durability:?}");
+            let (shards, full) = (world.disks.len(), (mib << 20) + 2 * 4096);
+            let small = if is_full { full } else { small << 20 };
+            assert_eq!(lens, [vec![small; shards], vec![full; shards]].concat(), "{geometry} {durability:?}");
         });
     }
 }
