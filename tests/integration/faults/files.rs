@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -64,38 +65,60 @@ pub(super) fn shards(server: &Server, wanted: &[&str]) -> Vec<PathBuf> {
     shard_files(server, &all).into_iter().filter(is_wanted).collect()
 }
 
+/// Nothing where the file is gone: a running server frees segments.
+///
+/// # Panics
+/// At any other error.
+fn unless_gone<T>(outcome: io::Result<T>) -> Option<T> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        outcome => Some(outcome.unwrap()),
+    }
+}
+
+/// Damages those that are there, of which there must be one.
+fn damage(paths: &[PathBuf], one: impl Fn(&Path) -> Option<()>) {
+    assert!(paths.iter().filter_map(|path| one(path)).count() > 0, "there is nothing to damage");
+}
+
+/// Writes each anew with other bytes.
+fn rewrite(paths: &[PathBuf], change: impl Fn(&mut [u8])) {
+    damage(paths, |path| {
+        let mut bytes = unless_gone(fs::read(path))?;
+        change(&mut bytes);
+        let mut file = unless_gone(fs::File::options().write(true).truncate(true).open(path))?;
+        file.write_all(&bytes).unwrap();
+        Some(())
+    });
+}
+
 /// Flips a bit at every offset of a place.
 pub(super) fn flip(paths: &[PathBuf], place: Place) {
-    assert!(!paths.is_empty(), "there is nothing to damage");
-    for path in paths {
-        let mut bytes = fs::read(path).unwrap();
-        for offset in place.offsets(bytes.len()) {
-            bytes[offset] ^= 0x10;
-        }
-        fs::write(path, bytes).unwrap();
-    }
+    rewrite(paths, |bytes| place.offsets(bytes.len()).into_iter().for_each(|offset| bytes[offset] ^= 0x10));
 }
 
 /// Flips a bit in the middle of each.
 pub(super) fn flip_middle(paths: &[PathBuf]) {
-    assert!(!paths.is_empty(), "there is nothing to damage");
-    for path in paths {
-        let mut bytes = fs::read(path).unwrap();
+    rewrite(paths, |bytes| {
         let middle = bytes.len() / 2;
         if let Some(byte) = bytes.get_mut(middle) {
             *byte ^= 0x10;
         }
-        fs::write(path, bytes).unwrap();
-    }
+    });
 }
 
 /// Cuts each to what `len` makes of its length.
 pub(super) fn truncate(paths: &[PathBuf], len: fn(u64) -> u64) {
-    assert!(!paths.is_empty(), "there is nothing to damage");
-    for path in paths {
-        let file = fs::File::options().write(true).open(path).unwrap();
+    damage(paths, |path| {
+        let file = unless_gone(fs::File::options().write(true).open(path))?;
         file.set_len(len(file.metadata().unwrap().len())).unwrap();
-    }
+        Some(())
+    });
+}
+
+/// Removes them.
+pub(super) fn remove(paths: &[PathBuf]) {
+    damage(paths, |path| unless_gone(fs::remove_file(path)));
 }
 
 /// Swaps the contents of two files.

@@ -11,7 +11,7 @@ use super::{
     Outcome::{self, ReadOnly, Refused, Served},
     Row,
     deployment::{Filled, Shape, copy_tree},
-    files::{Place, empty, files, flip, flip_middle, shard_files, truncate},
+    files::{Place, empty, files, flip, flip_middle, remove, shard_files, truncate},
     run,
 };
 
@@ -209,9 +209,4 @@ async fn an_index_that_is_lost_with_two_targets() {
         ),
     ])
     .await;
-}
-
-fn remove(paths: &[PathBuf]) {
-    assert!(!paths.is_empty());
-    paths.iter().for_each(|path| fs::remove_file(path).unwrap());
 }

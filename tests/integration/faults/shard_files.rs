@@ -8,7 +8,7 @@ use super::{
     Outcome::{self, NeverWrong, Served},
     Row,
     deployment::{Filled, Shape, copy_tree},
-    files::{Place, flip, shard_files, shards, swap, truncate},
+    files::{Place, flip, remove, shard_files, shards, swap, truncate},
     run,
 };
 
@@ -128,11 +128,6 @@ async fn shard_files_that_are_cut_off_removed_swapped_or_old() {
         ),
     ])
     .await;
-}
-
-fn remove(paths: &[PathBuf]) {
-    assert!(!paths.is_empty());
-    paths.iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 /// Those shard files of two targets that were there when the deployment was half full are put back as they were then.
