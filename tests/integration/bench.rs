@@ -224,7 +224,7 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
     let rows = table["rows"].as_array().unwrap();
     let found: Vec<_> =
         rows.iter().map(|row| (row["operation"].as_str().unwrap(), row["layer"].as_str().unwrap())).collect();
-    let layers = ["http", "log", "files", "data-sync", "endpoint"];
+    let layers = ["http", "log", "http-log", "files", "http-files", "data-sync", "endpoint"];
     let expected: Vec<_> = layers
         .map(|layer| ("put", layer))
         .into_iter()
@@ -239,12 +239,13 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
         let expected: &[&str] = match (row["layer"].as_str(), row["operation"].as_str()) {
             (Some("endpoint"), Some("stat")) => &["http"],
             (Some("endpoint"), Some("get")) => &["http", "http-each", "log", "files"],
-            (Some("endpoint"), _) => &["http", "log", "files"],
+            (Some("endpoint"), _) => &["http", "log", "http-log", "files", "http-files"],
             _ => &[],
         };
         assert_eq!(floors, expected, "{row}");
         // Ticks of 10 ms may be none in so short a time.
-        let is_server = matches!(row["layer"].as_str(), Some("http" | "http-each" | "endpoint"));
+        let is_server =
+            matches!(row["layer"].as_str(), Some("http" | "http-each" | "http-log" | "http-files" | "endpoint"));
         assert_eq!(row["server_cpu_us_per_op"].as_f64().is_some_and(|cpu_us| cpu_us >= 0.0), is_server, "{row}");
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);

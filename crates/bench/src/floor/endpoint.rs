@@ -70,11 +70,11 @@ impl Endpoint {
         })
     }
 
-    /// A server that keeps nothing: what is read is not what was written.
+    /// The server of a floor: what is read is not what was written.
     ///
     /// # Errors
     /// When the address is none.
-    pub(super) fn without_storage(args: &FloorArgs, url: &str, server_pid: u32) -> anyhow::Result<Self> {
+    pub(super) fn of_floor(args: &FloorArgs, url: &str, server_pid: u32) -> anyhow::Result<Self> {
         let mut args = args.clone();
         // It takes any signature; the client signs as it does elsewhere.
         args.access.access_key.get_or_insert_with(|| "floor".to_owned());

@@ -4,14 +4,19 @@
 //! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of such segments are, and follow one another. They go when the measurement is over and not before: a
 //! drive may be faster where the same blocks are written again and again, which the log does not do.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use anyhow::Context;
 use bytes::Bytes;
-use gabion_platform::{Disk, DiskFile, Durable};
+use futures::future::try_join_all;
+use gabion_platform::{CachedWriter, Disk, DiskFile, Durable};
 use gabion_segment::{Durability, LaneKind, LogConfig};
 use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
-use tokio::{runtime::Runtime, task::JoinSet};
+use tokio::{
+    runtime::Runtime,
+    sync::{Mutex, mpsc, oneshot},
+    task::JoinSet,
+};
 
 use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place};
 use crate::{
@@ -30,8 +35,10 @@ const DATA_SYNC_FILE_BYTES: u64 = 112 << 20;
 /// How the log would write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Pattern {
-    /// Files that are written side by side for each stripe.
+    /// Files that are written for each stripe.
     shards: usize,
+    /// Of small objects.
+    is_small: bool,
     lanes: usize,
     /// Length of a file, in bytes.
     shard_bytes: u64,
@@ -48,16 +55,16 @@ struct Pattern {
 impl Pattern {
     fn new(args: &FloorArgs, config: &LogConfig) -> Self {
         let (size, data, clients) = (args.size, args.geometry.data() as u64, u64::from(args.concurrency));
-        let aligned = |bytes: u64| bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64);
         let shards = args.geometry.shards();
         if size <= INLINE_BYTES_MAX as u64 {
             let lanes = (config.small_lanes as u64).min(clients);
             let objects = (clients / lanes).clamp(1, (config.batch_bytes_max as u64 / size).max(1));
             Self {
                 shards,
+                is_small: true,
                 lanes: config.small_lanes.min(args.concurrency as usize),
                 shard_bytes: config.shard_bytes_full(LaneKind::Small),
-                chunk_bytes: HEADER_BYTES + aligned(objects.div_ceil(data) * (size + RECORD_BYTES)),
+                chunk_bytes: small_chunk_bytes(objects, data, size),
                 objects_per_step: objects,
                 steps_per_object: 1,
                 read_bytes: size,
@@ -67,6 +74,7 @@ impl Pattern {
             let stripe_bytes = (config.stripe_payload_bytes as u64).min(size);
             Self {
                 shards,
+                is_small: false,
                 lanes: config.large_lanes.min(args.concurrency as usize),
                 shard_bytes: config.shard_bytes_full(LaneKind::Large),
                 chunk_bytes: HEADER_BYTES + aligned(stripe_bytes.div_ceil(data)),
@@ -77,6 +85,15 @@ impl Pattern {
             }
         }
     }
+}
+
+fn aligned(bytes: u64) -> u64 {
+    bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64)
+}
+
+/// Bytes of a chunk of a stripe of small objects.
+fn small_chunk_bytes(objects: u64, data_shards: u64, size: u64) -> u64 {
+    HEADER_BYTES + aligned(objects.div_ceil(data_shards) * (size + RECORD_BYTES))
 }
 
 /// Files on the targets.
@@ -156,10 +173,13 @@ impl Subject for FileFloor {
         let start = Stamp::now().plus(measurement.warmup);
         let mut tasks = JoinSet::new();
         if measurement.action == Action::Put {
-            let durable = if self.durability == Durability::Sync { Durable::Yes } else { Durable::No };
             for number in 0..self.pattern.lanes {
-                let lane = Lane { number, pattern: self.pattern, durable, disks: self.disks.clone() };
-                tasks.spawn_on(lane.run(measurement, start), self.runtime.handle());
+                let (pattern, durability, disks) = (self.pattern, self.durability, self.disks.clone());
+                let lane = async move {
+                    let series = Series::begin(number, pattern, durability, disks).await?;
+                    write_stripes(series, measurement, start).await
+                };
+                tasks.spawn_on(lane, self.runtime.handle());
             }
         } else if let Some((files, bytes)) = &self.read_from {
             for number in 0..measurement.concurrency {
@@ -177,58 +197,73 @@ impl Subject for FileFloor {
     }
 }
 
-/// One writer: a stripe at a time, to a file on each target.
-struct Lane {
+/// The files that a lane writes to, one on each target, which follow one another.
+struct Series {
     number: usize,
     pattern: Pattern,
     durable: Durable,
+    /// Writes small chunks that nobody waits for the drive with.
+    in_a_row: Option<CachedWriter>,
     disks: Vec<Arc<dyn Disk>>,
+    /// How many there were on each target, with those that are written to.
+    count: usize,
+    files: Vec<Arc<dyn DiskFile>>,
+    offset: u64,
 }
 
-impl Lane {
-    async fn run(self, measurement: Measurement, start: Stamp) -> anyhow::Result<Stats> {
-        let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
-        let end = start.plus(measurement.duration);
-        let pattern = self.pattern;
-        let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
-        let (mut count, mut offset) = (1, 0);
-        let mut files = self.create(count).await?;
-        while goes_on(end) {
-            let begin = Stamp::now();
-            for _ in 0..pattern.steps_per_object {
-                if offset + pattern.chunk_bytes > pattern.shard_bytes {
-                    (count, offset) = (count + 1, 0);
-                    files = self.create(count).await?;
-                }
-                write_all(&files, offset, &chunk, self.durable).await?;
-                offset += pattern.chunk_bytes;
-            }
-            let now = Stamp::now();
-            for _ in 0..pattern.objects_per_step {
-                stats.record(Kind::Put, begin, now, Ok(Done::bytes(measurement.size_bytes)));
+impl Series {
+    async fn begin(
+        number: usize,
+        pattern: Pattern,
+        durability: Durability,
+        disks: Vec<Arc<dyn Disk>>,
+    ) -> anyhow::Result<Self> {
+        let durable = if durability == Durability::Sync { Durable::Yes } else { Durable::No };
+        let in_a_row = (durable == Durable::No && pattern.is_small).then(CachedWriter::new);
+        let mut this = Self { number, pattern, durable, in_a_row, disks, count: 0, files: Vec::new(), offset: 0 };
+        this.next().await?;
+        Ok(this)
+    }
+
+    async fn next(&mut self) -> anyhow::Result<()> {
+        (self.count, self.offset) = (self.count + 1, 0);
+        self.files.clear();
+        for disk in &self.disks[..self.pattern.shards] {
+            self.files.push(disk.create(&self.path(self.count), self.pattern.shard_bytes).await?);
+        }
+        Ok(())
+    }
+
+    /// Writes the chunk to all files, and waits for the last.
+    async fn write(&mut self, chunk: &Bytes) -> anyhow::Result<()> {
+        if self.offset + chunk.len() as u64 > self.pattern.shard_bytes {
+            self.next().await?;
+        }
+        let files = self.files.iter();
+        // As the log does.
+        let in_a_row = self.in_a_row.as_ref().and_then(|writer| {
+            let writes = files.clone().map(|file| file.cached_write(self.offset, vec![chunk.clone()]));
+            Some(writer.write(writes.collect::<Option<Vec<_>>>()?))
+        });
+        match in_a_row {
+            Some(writes) => writes.await?.into_iter().collect::<io::Result<()>>()?,
+            None => {
+                let writes = files.map(|file| file.write_at(self.offset, vec![chunk.clone()], self.durable));
+                try_join_all(writes).await?;
             }
         }
-        drop(files);
-        self.remove(count).await?;
-        stats.reached_end();
-        Ok(stats.finish())
+        self.offset += chunk.len() as u64;
+        Ok(())
     }
 
     fn path(&self, file: usize) -> String {
         format!("lane-{}-{file}", self.number)
     }
 
-    async fn create(&self, file: usize) -> anyhow::Result<Vec<Arc<dyn DiskFile>>> {
-        let mut files = Vec::new();
-        for disk in &self.disks[..self.pattern.shards] {
-            files.push(disk.create(&self.path(file), self.pattern.shard_bytes).await?);
-        }
-        Ok(files)
-    }
-
-    /// Removes the first `count` files.
-    async fn remove(&self, count: usize) -> anyhow::Result<()> {
-        for file in 1..=count {
+    /// Removes them all.
+    async fn remove(mut self) -> anyhow::Result<()> {
+        self.files.clear();
+        for file in 1..=self.count {
             for disk in &self.disks[..self.pattern.shards] {
                 disk.unlink(&self.path(file)).await?;
             }
@@ -237,16 +272,90 @@ impl Lane {
     }
 }
 
-/// Writes the chunk to all files side by side, and waits for the last.
-async fn write_all(files: &[Arc<dyn DiskFile>], offset: u64, chunk: &Bytes, durable: Durable) -> anyhow::Result<()> {
-    let mut writes = JoinSet::new();
-    for file in files {
-        writes.spawn(file.write_at(offset, vec![chunk.clone()], durable));
+/// One writer: a stripe at a time.
+async fn write_stripes(mut series: Series, measurement: Measurement, start: Stamp) -> anyhow::Result<Stats> {
+    let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
+    let end = start.plus(measurement.duration);
+    let pattern = series.pattern;
+    let chunk = Bytes::from(vec![0x5a; usize::try_from(pattern.chunk_bytes)?]);
+    while goes_on(end) {
+        let begin = Stamp::now();
+        for _ in 0..pattern.steps_per_object {
+            series.write(&chunk).await?;
+        }
+        let now = Stamp::now();
+        for _ in 0..pattern.objects_per_step {
+            stats.record(Kind::Put, begin, now, Ok(Done::bytes(measurement.size_bytes)));
+        }
     }
-    while let Some(written) = writes.join_next().await {
-        written.context("a write of the floor panicked")??;
+    series.remove().await?;
+    stats.reached_end();
+    Ok(stats.finish())
+}
+
+/// Small objects that come one by one, and are written by a lane that has nothing else to do: as many together as are there.
+pub(super) struct Batches {
+    waiting: mpsc::UnboundedSender<Waiting>,
+}
+
+/// One that is told what became of its object.
+type Waiting = oneshot::Sender<Result<(), String>>;
+
+impl Batches {
+    /// Starts the lanes. They end with it.
+    ///
+    /// # Errors
+    /// When a target can not be used.
+    pub(super) async fn start(
+        args: &FloorArgs,
+        durability: Durability,
+        disks: &[Arc<dyn Disk>],
+    ) -> anyhow::Result<Self> {
+        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
+        // Whoever comes while the drive is waited for is written with all others that do: several syncs at a time take longer (docs/MEASUREMENTS.md, "Floors behind HTTP").
+        let small_lanes = if durability == Durability::Sync { 1 } else { config.small_lanes };
+        let pattern = Pattern::new(args, &LogConfig { small_lanes, ..config });
+        let (waiting, queue) = mpsc::unbounded_channel();
+        let queue = Arc::new(Mutex::new(queue));
+        for number in 0..pattern.lanes {
+            let series = Series::begin(number, pattern, durability, disks.to_vec()).await?;
+            tokio::spawn(write_batches(series, Arc::clone(&queue), args.size, args.geometry.data() as u64));
+        }
+        Ok(Self { waiting })
     }
-    Ok(())
+
+    /// Returns when an object is written.
+    ///
+    /// # Errors
+    /// When it could not be.
+    pub(super) async fn put(&self) -> anyhow::Result<()> {
+        let (waiting, outcome) = oneshot::channel();
+        self.waiting.send(waiting).ok().context("no lane is left that would write it")?;
+        outcome.await.context("its lane has ended")?.map_err(anyhow::Error::msg)
+    }
+}
+
+/// A lane of [`Batches`], until there will be no more of them.
+async fn write_batches(
+    mut series: Series,
+    queue: Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>,
+    size: u64,
+    data_shards: u64,
+) {
+    let Pattern { chunk_bytes, objects_per_step, .. } = series.pattern;
+    let chunk = Bytes::from(vec![0x5a; chunk_bytes as usize]);
+    let mut batch = Vec::new();
+    loop {
+        if queue.lock().await.recv_many(&mut batch, objects_per_step as usize).await == 0 {
+            return;
+        }
+        let bytes = small_chunk_bytes(batch.len() as u64, data_shards, size);
+        let outcome = series.write(&chunk.slice(..bytes as usize)).await.map_err(|error| format!("{error:#}"));
+        for waiting in batch.drain(..) {
+            // A client that has gone does not wait.
+            let _ = waiting.send(outcome.clone());
+        }
+    }
 }
 
 /// One client that reads objects at random places.
@@ -318,6 +427,7 @@ impl Subject for DataSync {
         }
         let pattern = Pattern {
             shards: 1,
+            is_small: true,
             lanes: 1,
             shard_bytes: DATA_SYNC_FILE_BYTES,
             chunk_bytes: HEADER_BYTES,
@@ -327,9 +437,11 @@ impl Subject for DataSync {
             reads_per_object: 0,
         };
         let disks = vec![Arc::clone(&self.disk)];
-        let lane = Lane { number: 0, pattern, durable: Durable::Yes, disks };
         let of_blocks = Measurement { size_bytes: HEADER_BYTES, ..measurement };
         let start = Stamp::now().plus(measurement.warmup);
-        Ok(Some(self.runtime.block_on(lane.run(of_blocks, start))?.into()))
+        let stats = self.runtime.block_on(async {
+            write_stripes(Series::begin(0, pattern, Durability::Sync, disks).await?, of_blocks, start).await
+        })?;
+        Ok(Some(stats.into()))
     }
 }

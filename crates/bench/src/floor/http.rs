@@ -1,80 +1,51 @@
-//! The floor of HTTP: a server that reads bodies and forgets them, and answers with bytes that it has at hand.
+//! The floors of HTTP: a server that reads bodies and forgets them, and answers with bytes that it has at hand; and one that has the log or files, but nothing else, behind it.
 
 use std::{
     convert::Infallible,
-    io::{BufRead, BufReader, Read, Write, stdin, stdout},
+    io::{BufRead, BufReader, Read, Write, stderr, stdin, stdout},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use anyhow::Context;
+use bytes::Bytes;
 use gabion_platform::unpace_loopback;
 use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request, Response, body::Bytes, body::Incoming, header, server::conn::http1, service::service_fn};
+use hyper::{Method, Request, Response, StatusCode, body::Incoming, header, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, endpoint::Endpoint};
-use crate::workload::Action;
+use super::{
+    FloorArgs, Layer, Measurement, Round, Subject,
+    behind::{Behind, Storage},
+    endpoint::Endpoint,
+    settle,
+};
 
 /// Most bytes that hyper buffers of a connection, in each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Says to a process that it is the server, and what its answers hold.
+/// Says to a process that it is the server, and what lies behind it.
 const VARIABLE: &str = "GABION_BENCH_HTTP_FLOOR";
 
-/// Most memory that answers take together, in bytes; a server has it from its start to its end.
-const BODIES_BYTES_MAX: u64 = 1 << 30;
+/// What went wrong is said once.
+static FIRST_ERROR: Once = Once::new();
 
-/// What answers hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bodies {
-    /// All the same bytes: the least that HTTP can cost, from caches to caches.
-    One,
-    /// Those of each object lie in memory of their own, as those of a server with storage must.
-    Each,
-}
-
-impl Bodies {
-    const ALL: [Self; 2] = [Bodies::One, Bodies::Each];
-
-    fn key(self) -> &'static str {
-        match self {
-            Bodies::One => "one",
-            Bodies::Each => "each",
-        }
-    }
-
-    /// The answers of a server.
-    fn make(self, args: &FloorArgs) -> anyhow::Result<Vec<Bytes>> {
-        let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
-        let count = match self {
-            Bodies::One => 1,
-            Bodies::Each => args.objects().min(BODIES_BYTES_MAX / args.size).max(1),
-        };
-        Ok((0..count).map(|_| Bytes::from(vec![0x5a; size])).collect())
-    }
-}
-
-/// The server, and the client that drives it. The server is a process of its own, as one with storage is: where it lies in the memory of the client, changing from one to the
+/// A running server, and the client that drives it. The server is a process of its own, as one with storage is: where it lies in the memory of the client, changing from one to the
 /// other costs less.
-pub(super) struct HttpFloor {
+struct Running {
     client: Endpoint,
     server: Child,
-    bodies: Bodies,
 }
 
-impl HttpFloor {
+impl Running {
     /// Starts the server on a port of the loopback interface.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(super) fn start(args: &FloorArgs, bodies: Bodies) -> anyhow::Result<Self> {
+    fn start(args: &FloorArgs, behind: Behind) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut server = Command::new(program)
             .args(std::env::args_os().skip(1))
-            .env(VARIABLE, bodies.key())
+            .env(VARIABLE, behind.key())
             // What stops the client at the terminal is not to stop the server under it.
             .process_group(0)
             .stdin(Stdio::piped())
@@ -86,9 +57,9 @@ impl HttpFloor {
         let client = BufReader::new(said)
             .read_line(&mut address)
             .context("listening to the HTTP server of the floor")
-            .and_then(|_| Endpoint::without_storage(args, &format!("http://{}", address.trim_end()), server.id()));
+            .and_then(|_| Endpoint::of_floor(args, &format!("http://{}", address.trim_end()), server.id()));
         match client {
-            Ok(client) => Ok(Self { client, server, bodies }),
+            Ok(client) => Ok(Self { client, server }),
             Err(error) => {
                 stop(&mut server);
                 Err(error)
@@ -97,26 +68,77 @@ impl HttpFloor {
     }
 }
 
-impl Drop for HttpFloor {
+impl Drop for Running {
     fn drop(&mut self) {
         stop(&mut self.server);
     }
 }
 
-/// Both fail only if it has ended.
+/// Has it end, and waits for that: it removes what it wrote. Both fail only if it has ended.
 fn stop(server: &mut Child) {
-    let _ = server.kill();
+    drop(server.stdin.take());
     let _ = server.wait();
+}
+
+/// A server of HTTP, with or without something behind it.
+pub(super) struct HttpFloor {
+    args: FloorArgs,
+    behind: Behind,
+    /// One that stores is begun anew for each measurement, and has its room for so long.
+    running: Option<Running>,
+}
+
+impl HttpFloor {
+    /// # Errors
+    /// When there is no port to listen on.
+    pub(super) fn new(args: &FloorArgs, behind: Behind) -> anyhow::Result<Self> {
+        let running = if behind.stores() { None } else { Some(Running::start(args, behind)?) };
+        Ok(Self { args: args.clone(), behind, running })
+    }
+}
+
+impl Subject for HttpFloor {
+    fn name(&self) -> String {
+        match self.behind {
+            Behind::One => "HTTP without storage".to_owned(),
+            Behind::Each => "HTTP without storage, bytes of each object".to_owned(),
+            Behind::Log(durability) => format!("HTTP with the log behind it ({durability})"),
+            Behind::Files(durability) => format!("HTTP with files behind it ({durability})"),
+        }
+    }
+
+    fn layer(&self) -> Layer {
+        match self.behind {
+            Behind::One => Layer::Http,
+            Behind::Each => Layer::HttpEach,
+            Behind::Log(durability) => Layer::HttpLog(durability),
+            Behind::Files(durability) => Layer::HttpFiles(durability),
+        }
+    }
+
+    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
+        if !self.behind.has(measurement.action, measurement.size_bytes) {
+            return Ok(None);
+        }
+        match &mut self.running {
+            Some(running) => running.client.measure(measurement),
+            None => {
+                let mut running = Running::start(&self.args, self.behind)?;
+                settle(&self.args)?;
+                running.client.measure(measurement)
+            }
+        }
+    }
 }
 
 /// Whether this process is the server: then it has served until its parent ended.
 ///
 /// # Errors
-/// When there is no port to listen on.
+/// When there is no port to listen on, or a target can not be used.
 pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
     let Some(key) = std::env::var_os(VARIABLE) else { return Ok(false) };
-    let bodies = Bodies::ALL.into_iter().find(|bodies| *bodies.key() == *key);
-    let bodies = bodies.with_context(|| format!("{VARIABLE} is set, and not by this program: unset it"))?;
+    let behind = Behind::ALL.into_iter().find(|behind| *behind.key() == *key);
+    let behind = behind.with_context(|| format!("{VARIABLE} is set, and not by this program: unset it"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads())
         .enable_all()
@@ -124,43 +146,27 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
         .context("starting the HTTP server of the floor")?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
     unpace_loopback(&listener, listener.local_addr()?.ip());
+    let (storage, _place) = runtime.block_on(Storage::make(args, behind))?;
     let mut out = stdout().lock();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
-    runtime.spawn(serve(listener, bodies.make(args)?.into()));
+    runtime.spawn(serve(listener, Arc::new(storage)));
     // Nothing is said to it: its input ends with its parent.
     stdin().lock().read_to_end(&mut Vec::new())?;
+    // Before the directories go.
+    drop(runtime);
     Ok(true)
 }
 
-impl Subject for HttpFloor {
-    fn name(&self) -> String {
-        let which = if self.bodies == Bodies::Each { ", bytes of each object" } else { "" };
-        format!("HTTP without storage{which}")
-    }
-
-    fn layer(&self) -> Layer {
-        match self.bodies {
-            Bodies::One => Layer::Http,
-            Bodies::Each => Layer::HttpEach,
-        }
-    }
-
-    fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
-        // Other answers hold nothing.
-        if self.bodies == Bodies::Each && measurement.action != Action::Get {
-            return Ok(None);
-        }
-        self.client.measure(measurement)
-    }
-}
-
-async fn serve(listener: TcpListener, bodies: Arc<[Bytes]>) {
+async fn serve(listener: TcpListener, storage: Arc<Storage>) {
     while let Ok((stream, _)) = listener.accept().await {
         // A socket on which that fails will fail its first request.
         let _ = stream.set_nodelay(true);
-        let bodies = Arc::clone(&bodies);
-        let service = service_fn(move |request| answer(request, Arc::clone(&bodies)));
+        let storage = Arc::clone(&storage);
+        let service = service_fn(move |request| {
+            let storage = Arc::clone(&storage);
+            async move { answer(request, &storage).await }
+        });
         let connection =
             http1::Builder::new().max_buf_size(BUFFER_BYTES).serve_connection(TokioIo::new(stream), service);
         // The client tells what went wrong.
@@ -168,40 +174,33 @@ async fn serve(listener: TcpListener, bodies: Arc<[Bytes]>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, bodies: Arc<[Bytes]>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>, storage: &Storage) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::default());
     match *request.method() {
-        Method::GET => *response.body_mut() = Full::new(body_of(request.uri().path(), &bodies)),
+        Method::GET => *response.body_mut() = Full::new(storage.body_of(request.uri().path())),
         Method::HEAD => {
-            response.headers_mut().insert(header::CONTENT_LENGTH, bodies[0].len().into());
+            let body = storage.body_of(request.uri().path());
+            response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
         }
         _ => {
-            let mut incoming = request.into_body();
-            while let Some(Ok(_)) = incoming.frame().await {}
+            let body = received(request.into_body(), storage.wants_bodies()).await;
+            if let Err(error) = storage.put(body).await {
+                // The table counts the others.
+                FIRST_ERROR.call_once(|| {
+                    let _ = writeln!(stderr(), "gabion: the floor of HTTP can not store what it is given: {error:#}");
+                });
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            }
         }
     }
     Ok(response)
 }
 
-/// The body of the object that a request names: the one of its number, with which the keys of objects that are read end.
-fn body_of(path: &str, bodies: &[Bytes]) -> Bytes {
-    let digits = path.len() - path.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let number: usize = path[digits..].parse().unwrap_or(0);
-    bodies[number % bodies.len()].clone()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_object_that_is_read_has_a_body_of_its_own() {
-        let bodies: Vec<Bytes> = (0..20_u8).map(|number| Bytes::from(vec![number; 4])).collect();
-        for number in 0..20_u8 {
-            assert_eq!(body_of(&format!("/bucket/floor/run7/{number:010}"), &bodies), bodies[usize::from(number)]);
-        }
-        assert_eq!(body_of("/bucket/floor/run/0000000021", &bodies), bodies[1], "there may be more objects");
-        assert_eq!(body_of("/bucket", &bodies), bodies[0]);
-        assert_eq!(body_of("/99999999999999999999999999", &bodies), bodies[0]);
+/// The body, or nothing of it where it is not wanted.
+async fn received(mut body: Incoming, wanted: bool) -> Vec<Bytes> {
+    let mut parts = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        parts.extend(frame.into_data().ok().filter(|_| wanted));
     }
+    parts
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Bytes of a mutation: those of an object's row with a key of usual length.
-const MUTATION_BYTES: usize = 200;
+pub(super) const MUTATION_BYTES: usize = 200;
 
 /// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
 const STRIPES_PER_LANE: usize = 2;
@@ -109,19 +109,8 @@ impl Opened {
             .enable_all()
             .build()
             .context("starting the log of the floor")?;
-        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
-        let targets = place.disks()?.into_iter().map(|(directory, disk)| LogTarget {
-            name: directory.display().to_string(),
-            failure_domain: directory.display().to_string(),
-            disk: Some(disk),
-        });
-        let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
-        let stripes = Arc::new(Semaphore::new(STRIPES_PER_LANE * config.large_lanes));
-        let (log, _) = runtime.block_on(Log::open(config, targets.collect(), Vec::new(), env))?;
-        {
-            let _entered = runtime.enter();
-            log.start(Arc::new(NoIndex));
-        }
+        let stripes = Arc::new(Semaphore::new(STRIPES_PER_LANE * LogConfig::new(args.geometry).large_lanes));
+        let log = runtime.block_on(open_log(args, durability, &place))?;
         let data = Bytes::from(vec![0x5a; usize::try_from(args.size).context("a size beyond memory")?]);
         let work = Work {
             mutation: Bytes::from(vec![0x4d; MUTATION_BYTES]),
@@ -133,6 +122,23 @@ impl Opened {
         };
         Ok(Self { log, runtime, work: Arc::new(work), _place: place })
     }
+}
+
+/// An empty log in these directories, with nothing to apply records to; it runs in the runtime that this is called in.
+///
+/// # Errors
+/// When a target can not be used.
+pub(super) async fn open_log(args: &FloorArgs, durability: Durability, place: &Place) -> anyhow::Result<Log> {
+    let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
+    let targets = place.disks()?.into_iter().map(|(directory, disk)| LogTarget {
+        name: directory.display().to_string(),
+        failure_domain: directory.display().to_string(),
+        disk: Some(disk),
+    });
+    let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
+    let (log, _) = Log::open(config, targets.collect(), Vec::new(), env).await?;
+    log.start(Arc::new(NoIndex));
+    Ok(log)
 }
 
 impl Subject for LogFloor {

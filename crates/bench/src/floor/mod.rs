@@ -1,9 +1,11 @@
 //! `gabion bench floor`: what this machine could do at best, in the same run as what a server on it does.
 //!
 //! Three floors, each without what lies above it: an HTTP server without storage behind the same client (of gets also one that has more to send than the processor's caches hold), the log
-//! without HTTP, and files with the writes and syncs of the log but nothing else. They are measured in turn with the endpoints, round by round, so that whatever else the machine does meets all alike; the median round
+//! without HTTP, and files with the writes and syncs of the log but nothing else. Of small puts two more, which take the cores from each other as a server's parts do: HTTP with the log
+//! behind it, and with files. They are measured in turn with the endpoints, round by round, so that whatever else the machine does meets all alike; the median round
 //! is shown. This is the one module of the crate that knows the log and the disk; the rest is an S3 client.
 
+mod behind;
 mod cli;
 mod endpoint;
 mod files;
@@ -28,6 +30,7 @@ use crate::{
     stats::{Kind, Stats},
     workload::{Action, STOP},
 };
+use behind::Behind;
 use table::{Row, Table};
 
 /// What a subject is.
@@ -39,8 +42,12 @@ enum Layer {
     HttpEach,
     /// The log without HTTP.
     Log(Durability),
+    /// HTTP with nothing but the log behind it.
+    HttpLog(Durability),
     /// Files without the log.
     Files(Durability),
+    /// HTTP with nothing but files behind it.
+    HttpFiles(Durability),
     /// One write and one sync at a time, of one file.
     DataSync,
     /// A server, with the durability that it is said to have.
@@ -52,7 +59,7 @@ impl Layer {
     fn is_below(self, durability: Durability) -> bool {
         match self {
             Layer::Http | Layer::HttpEach => true,
-            Layer::Log(own) | Layer::Files(own) => own == durability,
+            Layer::Log(own) | Layer::HttpLog(own) | Layer::Files(own) | Layer::HttpFiles(own) => own == durability,
             Layer::DataSync | Layer::Endpoint(_) => false,
         }
     }
@@ -138,14 +145,16 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
 
 fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     let started = unix_seconds();
-    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::start(args, http::Bodies::One)?)];
+    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::new(args, Behind::One)?)];
     if args.operation.contains(&cli::FloorOperation::Get) {
-        subjects.push(Box::new(http::HttpFloor::start(args, http::Bodies::Each)?));
+        subjects.push(Box::new(http::HttpFloor::new(args, Behind::Each)?));
     }
     for durability in args.durabilities() {
         if !args.targets.is_empty() {
             subjects.push(Box::new(log::LogFloor::open(args, durability)?));
+            subjects.push(Box::new(http::HttpFloor::new(args, Behind::Log(durability))?));
             subjects.push(Box::new(files::FileFloor::open(args, durability)?));
+            subjects.push(Box::new(http::HttpFloor::new(args, Behind::Files(durability))?));
         }
     }
     if !args.targets.is_empty() && args.operation.contains(&cli::FloorOperation::Put) {

@@ -28,7 +28,7 @@ pub(super) struct Table {
 pub(super) struct Row {
     operation: &'static str,
     subject: String,
-    /// `http`, `http-each`, `log`, `files`, `data-sync` or `endpoint`.
+    /// `http`, `http-each`, `log`, `http-log`, `files`, `http-files`, `data-sync` or `endpoint`.
     layer: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<String>,
@@ -63,7 +63,9 @@ impl Layer {
             Layer::Http => "http",
             Layer::HttpEach => "http-each",
             Layer::Log(_) => "log",
+            Layer::HttpLog(_) => "http-log",
             Layer::Files(_) => "files",
+            Layer::HttpFiles(_) => "http-files",
             Layer::DataSync => "data-sync",
             Layer::Endpoint(_) => "endpoint",
         }
@@ -72,7 +74,11 @@ impl Layer {
     fn durability(self) -> Option<Durability> {
         match self {
             Layer::Http | Layer::HttpEach | Layer::DataSync => None,
-            Layer::Log(durability) | Layer::Files(durability) | Layer::Endpoint(durability) => Some(durability),
+            Layer::Log(durability)
+            | Layer::HttpLog(durability)
+            | Layer::Files(durability)
+            | Layer::HttpFiles(durability)
+            | Layer::Endpoint(durability) => Some(durability),
         }
     }
 }
