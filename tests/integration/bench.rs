@@ -212,7 +212,7 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
         "--objects",
         "20",
         "--duration",
-        "100ms",
+        "300ms",
         "--warmup",
         "0s",
         "--rounds",
@@ -248,6 +248,16 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
             matches!(row["layer"].as_str(), Some("http" | "http-each" | "http-log" | "http-files" | "endpoint"));
         assert_eq!(row["server_cpu_us_per_op"].as_f64().is_some_and(|cpu_us| cpu_us >= 0.0), is_server, "{row}");
     }
+    let relaxed = format!("relaxed={endpoint}");
+    let arguments = arguments.map(|argument| if argument == endpoint { &relaxed[..] } else { argument });
+    let arguments = [&arguments[..], &["--operation", "put"]].concat();
+    let table: Value = serde_json::from_str(&server.gabion(&arguments).await.unwrap()).unwrap();
+    let rows = table["rows"].as_array().unwrap().iter().filter(|row| row["durability"] == "relaxed");
+    let found: Vec<_> = rows
+        .inspect(|row| assert!(row["error_count"] == 0 && row["ops_per_s"].as_f64() > Some(0.0), "{row}"))
+        .map(|row| row["layer"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, ["log", "http-log", "files", "http-files", "endpoint"]);
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     assert_eq!(objects(&server).await, None);
     let error = server.gabion(&["bench", "floor", "--targets", "/nowhere"]).await.unwrap_err().to_string();
@@ -256,10 +266,17 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floors_that_are_stopped_leave_nothing_behind() {
-    for signal in ["-INT", "-TERM"] {
+    // One for the log and one for files; one for syncs, and one that the server has which stores.
+    for (signal, operation, duration, directories) in [
+        ("-INT", "stat", "10m", 2),
+        ("-TERM", "stat", "10m", 2),
+        ("-INT", "put", "200ms", 4),
+        ("-TERM", "put", "200ms", 4),
+    ] {
         let place = tempfile::tempdir().unwrap();
         let mut floor = Command::new(Server::program())
-            .args(["bench", "floor", "--geometry", "1+0", "--operation", "stat", "-c", "1", "--duration", "10m"])
+            .args(["bench", "floor", "--geometry", "1+0", "-c", "1", "--rounds", "1000"])
+            .args(["--operation", operation, "--duration", duration])
             .arg("--targets")
             .arg(place.path())
             .stderr(Stdio::piped())
@@ -267,8 +284,7 @@ async fn floors_that_are_stopped_leave_nothing_behind() {
             .spawn()
             .unwrap();
         let made = || fs::read_dir(place.path()).unwrap().count();
-        // One for the log and one for files.
-        while made() < 2 {
+        while made() < directories {
             assert!(floor.try_wait().unwrap().is_none(), "it ended by itself");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -277,6 +293,6 @@ async fn floors_that_are_stopped_leave_nothing_behind() {
         let ended = floor.wait_with_output().await.unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(ended.status.code() == Some(1) && said.contains("stopped before all was measured"), "{said}");
-        assert_eq!(made(), 0, "{signal}");
+        assert_eq!(made(), 0, "{signal} {operation}");
     }
 }

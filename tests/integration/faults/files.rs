@@ -69,10 +69,10 @@ pub(super) fn shards(server: &Server, wanted: &[&str]) -> Vec<PathBuf> {
 ///
 /// # Panics
 /// At any other error.
-fn unless_gone<T>(outcome: io::Result<T>) -> Option<T> {
+fn unless_gone<T>(path: &Path, outcome: io::Result<T>) -> Option<T> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        outcome => Some(outcome.unwrap()),
+        outcome => Some(outcome.unwrap_or_else(|error| panic!("{}: {error}", path.display()))),
     }
 }
 
@@ -84,9 +84,9 @@ fn damage(paths: &[PathBuf], one: impl Fn(&Path) -> Option<()>) {
 /// Writes each anew with other bytes.
 fn rewrite(paths: &[PathBuf], change: impl Fn(&mut [u8])) {
     damage(paths, |path| {
-        let mut bytes = unless_gone(fs::read(path))?;
+        let mut bytes = unless_gone(path, fs::read(path))?;
         change(&mut bytes);
-        let mut file = unless_gone(fs::File::options().write(true).truncate(true).open(path))?;
+        let mut file = unless_gone(path, fs::File::options().write(true).truncate(true).open(path))?;
         file.write_all(&bytes).unwrap();
         Some(())
     });
@@ -110,7 +110,7 @@ pub(super) fn flip_middle(paths: &[PathBuf]) {
 /// Cuts each to what `len` makes of its length.
 pub(super) fn truncate(paths: &[PathBuf], len: fn(u64) -> u64) {
     damage(paths, |path| {
-        let file = unless_gone(fs::File::options().write(true).open(path))?;
+        let file = unless_gone(path, fs::File::options().write(true).open(path))?;
         file.set_len(len(file.metadata().unwrap().len())).unwrap();
         Some(())
     });
@@ -118,7 +118,7 @@ pub(super) fn truncate(paths: &[PathBuf], len: fn(u64) -> u64) {
 
 /// Removes them.
 pub(super) fn remove(paths: &[PathBuf]) {
-    damage(paths, |path| unless_gone(fs::remove_file(path)));
+    damage(paths, |path| unless_gone(path, fs::remove_file(path)));
 }
 
 /// Swaps the contents of two files.
@@ -129,8 +129,15 @@ pub(super) fn swap(a: &Path, b: &Path) {
     fs::rename(&between, b).unwrap();
 }
 
+/// Removes a directory and what is in it, whatever a running server makes there meanwhile.
+pub(super) fn remove_tree(directory: &Path) {
+    while let Err(error) = fs::remove_dir_all(directory) {
+        assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty, "{}: {error}", directory.display());
+    }
+}
+
 /// Removes what is in a directory, and leaves the directory.
 pub(super) fn empty(directory: &Path) {
-    fs::remove_dir_all(directory).unwrap();
-    fs::create_dir(directory).unwrap();
+    remove_tree(directory);
+    fs::create_dir_all(directory).unwrap();
 }

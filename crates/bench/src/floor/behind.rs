@@ -4,18 +4,20 @@ use anyhow::Context;
 use bytes::Bytes;
 use gabion_erasure::Crc64;
 use gabion_segment::{Durability, Log, NewRecord};
-use gabion_types::limits::INLINE_BYTES_MAX;
 
 use super::{
     FloorArgs,
     files::Batches,
-    log::{MUTATION_BYTES, open_log},
+    log::{mutation, open_log},
     place::Place,
 };
 use crate::workload::Action;
 
 /// Most memory that answers take together, in bytes; a server has it from its start to its end.
 const BODIES_BYTES_MAX: u64 = 1 << 30;
+
+/// Largest object of which there is a floor with something behind HTTP, in bytes: larger ones are cut, or are stripes that are filled while they arrive, which is the server itself.
+const STORED_BYTES_MAX: u64 = 128 << 10;
 
 /// What lies behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +28,7 @@ pub(super) enum Behind {
     Each,
     /// The log: each body is committed before it is answered.
     Log(Durability),
-    /// Files: as many bytes are written for the bodies that are there as the log would write.
+    /// Files: about as many bytes are written for the bodies that are there as the log would write.
     Files(Durability),
 }
 
@@ -56,15 +58,13 @@ impl Behind {
         matches!(self, Behind::Log(_) | Behind::Files(_))
     }
 
-    /// Whether it is measured with the operation on objects of this size. Large ones would be stripes that are filled while they arrive, and a get needs somewhere to say what
-    /// lies where: that is the server itself.
+    /// Whether it is measured with the operation on objects of this size. A get from storage would need something that says what lies where: the server itself.
     pub(super) fn has(self, action: Action, size_bytes: u64) -> bool {
-        let is_small = size_bytes <= INLINE_BYTES_MAX as u64;
         match self {
             Behind::One => true,
             // Other answers hold nothing.
             Behind::Each => action == Action::Get,
-            Behind::Log(_) | Behind::Files(_) => is_small && action == Action::Put,
+            Behind::Log(_) | Behind::Files(_) => size_bytes <= STORED_BYTES_MAX && action == Action::Put,
         }
     }
 }
@@ -81,29 +81,28 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    /// With the directories that it is in, which go after it.
+    /// In these directories, where it needs some.
     ///
     /// # Errors
     /// When a target can not be used.
-    pub(super) async fn make(args: &FloorArgs, behind: Behind) -> anyhow::Result<(Self, Option<Place>)> {
-        let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
-        let body = || Bytes::from(vec![0x5a; size]);
+    pub(super) async fn make(args: &FloorArgs, behind: Behind, place: Option<&Place>) -> anyhow::Result<Self> {
+        let in_place = || place.context("a floor that stores needs --targets");
         match behind {
-            Behind::One => Ok((Self::Memory(vec![body()]), None)),
-            Behind::Each => {
-                let count = args.objects().min(BODIES_BYTES_MAX / args.size).max(1);
-                Ok((Self::Memory((0..count).map(|_| body()).collect()), None))
+            Behind::One | Behind::Each => {
+                let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
+                let each = args.objects().min(BODIES_BYTES_MAX / args.size).max(1);
+                let count = if behind == Behind::Each { each } else { 1 };
+                Ok(Self::Memory((0..count).map(|_| Bytes::from(vec![0x5a; size])).collect()))
             }
             Behind::Log(durability) => {
-                let place = Place::make(args, behind.key())?;
-                let log = open_log(args, durability, &place).await?;
-                let mutation = Bytes::from(vec![0x4d; MUTATION_BYTES]);
-                Ok((Self::Log { log, mutation }, Some(place)))
+                let storage = Self::Log { log: open_log(args, durability, in_place()?).await?, mutation: mutation() };
+                // The first record opens a segment, which is not what is to be measured.
+                storage.put(vec![Bytes::from_static(b"first")]).await?;
+                Ok(storage)
             }
             Behind::Files(durability) => {
-                let place = Place::make(args, behind.key())?;
-                let disks: Vec<_> = place.disks()?.into_iter().map(|(_, disk)| disk).collect();
-                Ok((Self::Files(Batches::start(args, durability, &disks).await?), Some(place)))
+                let disks: Vec<_> = in_place()?.disks()?.into_iter().map(|(_, disk)| disk).collect();
+                Ok(Self::Files(Batches::start(args, durability, &disks).await?))
             }
         }
     }
@@ -149,6 +148,16 @@ fn number_of(path: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_stored_or_cut_is_not_measured() {
+        let stored = |behind: Behind| behind.has(Action::Put, STORED_BYTES_MAX) && behind.stores();
+        assert_eq!(Behind::ALL.map(stored), [false, false, true, true, true, true]);
+        let rest = |behind: Behind| behind.has(Action::Get, 1) || behind.has(Action::Put, STORED_BYTES_MAX + 1);
+        assert_eq!(Behind::ALL.map(rest), [true, true, false, false, false, false]);
+        let keys: std::collections::BTreeSet<_> = Behind::ALL.iter().map(|behind| behind.key()).collect();
+        assert_eq!(keys.len(), Behind::ALL.len());
+    }
 
     #[test]
     fn each_object_that_is_read_has_a_body_of_its_own() {

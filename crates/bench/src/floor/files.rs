@@ -1,6 +1,6 @@
 //! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
 //!
-//! A small stripe holds what all clients of a lane have to write, so that as many objects as there are clients become durable with each step; a large one is
+//! A small stripe holds what all clients have to write, so that as many objects as there are clients become durable with each step; a large one is
 //! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of such segments are, and follow one another. They go when the measurement is over and not before: a
 //! drive may be faster where the same blocks are written again and again, which the log does not do.
 
@@ -11,14 +11,14 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use gabion_platform::{CachedWriter, Disk, DiskFile, Durable};
 use gabion_segment::{Durability, LaneKind, LogConfig};
-use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
 use tokio::{
     runtime::Runtime,
-    sync::{Mutex, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     task::JoinSet,
 };
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -26,9 +26,10 @@ use crate::{
     workload::{Action, End},
 };
 
-/// Bytes of an object's record beside its data, and of a chunk's header.
+/// Bytes of an object's record beside its data.
 const RECORD_BYTES: u64 = 256;
-const HEADER_BYTES: u64 = CHUNK_ALIGN_BYTES as u64;
+/// Longest stripe of small objects that one thread writes to the page cache, in bytes on all shards, as with the log.
+const IN_A_ROW_BYTES_MAX: u64 = 512 << 10;
 /// Length of a file that one block after the other is written to, in bytes: it has so few extents that ext4 needs no tree for them.
 const DATA_SYNC_FILE_BYTES: u64 = 112 << 20;
 
@@ -37,8 +38,6 @@ const DATA_SYNC_FILE_BYTES: u64 = 112 << 20;
 struct Pattern {
     /// Files that are written for each stripe.
     shards: usize,
-    /// Of small objects.
-    is_small: bool,
     lanes: usize,
     /// Length of a file, in bytes.
     shard_bytes: u64,
@@ -57,12 +56,12 @@ impl Pattern {
         let (size, data, clients) = (args.size, args.geometry.data() as u64, u64::from(args.concurrency));
         let shards = args.geometry.shards();
         if size <= INLINE_BYTES_MAX as u64 {
-            let lanes = (config.small_lanes as u64).min(clients);
-            let objects = (clients / lanes).clamp(1, (config.batch_bytes_max as u64 / size).max(1));
+            let objects_max = (config.batch_records_max as u64).min(config.batch_bytes_max as u64 / size);
+            let objects = clients.clamp(1, objects_max.max(1));
             Self {
                 shards,
-                is_small: true,
-                lanes: config.small_lanes.min(args.concurrency as usize),
+                // As the log has it where one batch takes all: lanes that sync at the same time take longer (docs/MEASUREMENTS.md, "Floors behind HTTP").
+                lanes: 1,
                 shard_bytes: config.shard_bytes_full(LaneKind::Small),
                 chunk_bytes: small_chunk_bytes(objects, data, size),
                 objects_per_step: objects,
@@ -74,10 +73,9 @@ impl Pattern {
             let stripe_bytes = (config.stripe_payload_bytes as u64).min(size);
             Self {
                 shards,
-                is_small: false,
                 lanes: config.large_lanes.min(args.concurrency as usize),
                 shard_bytes: config.shard_bytes_full(LaneKind::Large),
-                chunk_bytes: HEADER_BYTES + aligned(stripe_bytes.div_ceil(data)),
+                chunk_bytes: chunk_bytes(data, stripe_bytes.div_ceil(data)),
                 objects_per_step: 1,
                 steps_per_object: size.div_ceil(stripe_bytes),
                 read_bytes: stripe_bytes.div_ceil(data),
@@ -91,9 +89,15 @@ fn aligned(bytes: u64) -> u64 {
     bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64)
 }
 
-/// Bytes of a chunk of a stripe of small objects.
+/// Bytes that a chunk takes in its file: its header (docs/FORMAT.md), and the payload.
+fn chunk_bytes(data_shards: u64, payload_bytes: u64) -> u64 {
+    let header_bytes = 80 + 8 * (data_shards + payload_bytes.div_ceil(BLOCK_BYTES as u64));
+    aligned(header_bytes + payload_bytes)
+}
+
+/// Those of a stripe of small objects.
 fn small_chunk_bytes(objects: u64, data_shards: u64, size: u64) -> u64 {
-    HEADER_BYTES + aligned(objects.div_ceil(data_shards) * (size + RECORD_BYTES))
+    chunk_bytes(data_shards, objects.div_ceil(data_shards) * (size + RECORD_BYTES))
 }
 
 /// Files on the targets.
@@ -147,11 +151,6 @@ impl FileFloor {
         }
         Ok((files, bytes))
     }
-}
-
-fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(args.threads()).enable_all().build().context("starting the tasks of the floor")
 }
 
 impl Subject for FileFloor {
@@ -219,18 +218,21 @@ impl Series {
         disks: Vec<Arc<dyn Disk>>,
     ) -> anyhow::Result<Self> {
         let durable = if durability == Durability::Sync { Durable::Yes } else { Durable::No };
-        let in_a_row = (durable == Durable::No && pattern.is_small).then(CachedWriter::new);
+        let is_short = pattern.chunk_bytes * pattern.shards as u64 <= IN_A_ROW_BYTES_MAX;
+        let in_a_row = (durable == Durable::No && is_short).then(CachedWriter::new);
         let mut this = Self { number, pattern, durable, in_a_row, disks, count: 0, files: Vec::new(), offset: 0 };
         this.next().await?;
         Ok(this)
     }
 
     async fn next(&mut self) -> anyhow::Result<()> {
-        (self.count, self.offset) = (self.count + 1, 0);
-        self.files.clear();
+        self.count += 1;
+        let mut files = Vec::new();
         for disk in &self.disks[..self.pattern.shards] {
-            self.files.push(disk.create(&self.path(self.count), self.pattern.shard_bytes).await?);
+            files.push(disk.create(&self.path(self.count), self.pattern.shard_bytes).await?);
         }
+        // Not before all are there: else the next chunk would be written to fewer.
+        (self.files, self.offset) = (files, 0);
         Ok(())
     }
 
@@ -240,7 +242,6 @@ impl Series {
             self.next().await?;
         }
         let files = self.files.iter();
-        // As the log does.
         let in_a_row = self.in_a_row.as_ref().and_then(|writer| {
             let writes = files.clone().map(|file| file.cached_write(self.offset, vec![chunk.clone()]));
             Some(writer.write(writes.collect::<Option<Vec<_>>>()?))
@@ -293,7 +294,7 @@ async fn write_stripes(mut series: Series, measurement: Measurement, start: Stam
     Ok(stats.finish())
 }
 
-/// Small objects that come one by one, and are written by a lane that has nothing else to do: as many together as are there.
+/// Small objects that come one by one, and are written by a lane: as many together as came while it wrote others.
 pub(super) struct Batches {
     waiting: mpsc::UnboundedSender<Waiting>,
 }
@@ -302,7 +303,7 @@ pub(super) struct Batches {
 type Waiting = oneshot::Sender<Result<(), String>>;
 
 impl Batches {
-    /// Starts the lanes. They end with it.
+    /// Starts the lane. It ends with this.
     ///
     /// # Errors
     /// When a target can not be used.
@@ -311,16 +312,10 @@ impl Batches {
         durability: Durability,
         disks: &[Arc<dyn Disk>],
     ) -> anyhow::Result<Self> {
-        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
-        // Whoever comes while the drive is waited for is written with all others that do: several syncs at a time take longer (docs/MEASUREMENTS.md, "Floors behind HTTP").
-        let small_lanes = if durability == Durability::Sync { 1 } else { config.small_lanes };
-        let pattern = Pattern::new(args, &LogConfig { small_lanes, ..config });
+        let pattern = Pattern::new(args, &LogConfig { durability, ..LogConfig::new(args.geometry) });
         let (waiting, queue) = mpsc::unbounded_channel();
-        let queue = Arc::new(Mutex::new(queue));
-        for number in 0..pattern.lanes {
-            let series = Series::begin(number, pattern, durability, disks.to_vec()).await?;
-            tokio::spawn(write_batches(series, Arc::clone(&queue), args.size, args.geometry.data() as u64));
-        }
+        let series = Series::begin(0, pattern, durability, disks.to_vec()).await?;
+        tokio::spawn(write_batches(series, queue, args.size, args.geometry.data() as u64));
         Ok(Self { waiting })
     }
 
@@ -330,23 +325,18 @@ impl Batches {
     /// When it could not be.
     pub(super) async fn put(&self) -> anyhow::Result<()> {
         let (waiting, outcome) = oneshot::channel();
-        self.waiting.send(waiting).ok().context("no lane is left that would write it")?;
+        self.waiting.send(waiting).ok().context("its lane has ended")?;
         outcome.await.context("its lane has ended")?.map_err(anyhow::Error::msg)
     }
 }
 
 /// A lane of [`Batches`], until there will be no more of them.
-async fn write_batches(
-    mut series: Series,
-    queue: Arc<Mutex<mpsc::UnboundedReceiver<Waiting>>>,
-    size: u64,
-    data_shards: u64,
-) {
+async fn write_batches(mut series: Series, mut queue: mpsc::UnboundedReceiver<Waiting>, size: u64, data_shards: u64) {
     let Pattern { chunk_bytes, objects_per_step, .. } = series.pattern;
     let chunk = Bytes::from(vec![0x5a; chunk_bytes as usize]);
     let mut batch = Vec::new();
     loop {
-        if queue.lock().await.recv_many(&mut batch, objects_per_step as usize).await == 0 {
+        if queue.recv_many(&mut batch, objects_per_step as usize).await == 0 {
             return;
         }
         let bytes = small_chunk_bytes(batch.len() as u64, data_shards, size);
@@ -427,21 +417,79 @@ impl Subject for DataSync {
         }
         let pattern = Pattern {
             shards: 1,
-            is_small: true,
             lanes: 1,
             shard_bytes: DATA_SYNC_FILE_BYTES,
-            chunk_bytes: HEADER_BYTES,
+            chunk_bytes: CHUNK_ALIGN_BYTES as u64,
             objects_per_step: 1,
             steps_per_object: 1,
             read_bytes: 0,
             reads_per_object: 0,
         };
         let disks = vec![Arc::clone(&self.disk)];
-        let of_blocks = Measurement { size_bytes: HEADER_BYTES, ..measurement };
+        let of_blocks = Measurement { size_bytes: CHUNK_ALIGN_BYTES as u64, ..measurement };
         let start = Stamp::now().plus(measurement.warmup);
         let stats = self.runtime.block_on(async {
             write_stripes(Series::begin(0, pattern, Durability::Sync, disks).await?, of_blocks, start).await
         })?;
         Ok(Some(stats.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_platform::{DriverChoice, DriverOptions, open_disk};
+
+    use super::*;
+
+    fn args(line: &[&str]) -> FloorArgs {
+        use clap::Parser;
+        let line = ["bench", "floor"].iter().chain(line);
+        *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err()
+    }
+
+    #[test]
+    fn chunks_are_as_long_as_those_of_the_log() {
+        // `cargo xtask integration limits` counts what the log writes.
+        let per_object = |objects: u64| small_chunk_bytes(objects, 4, 4096) as f64 * 6.0 / objects as f64;
+        assert_eq!([1, 4, 64].map(|objects| small_chunk_bytes(objects, 4, 4096)), [8192, 8192, 73728]);
+        assert!((6528.0..7200.0).contains(&per_object(64)), "{}", per_object(64));
+        assert_eq!(chunk_bytes(4, 2 << 20), (2 << 20) + 4096);
+        let args = args(&["--size", "4KiB", "-c", "4000"]);
+        let pattern = Pattern::new(&args, &LogConfig::new(args.geometry));
+        assert_eq!(pattern.objects_per_step, 1024, "no more than a batch of the log has");
+    }
+
+    #[tokio::test]
+    async fn what_can_not_be_written_is_not_answered_as_if_it_were() {
+        let place = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            let directory = place.path().join(name);
+            std::fs::create_dir_all(&directory).unwrap();
+            open_disk(&directory, DriverChoice::Auto, DriverOptions::default()).unwrap().disk
+        };
+        let disks = [open("0"), open("1")];
+        let args = args(&["--geometry", "1+1", "--size", "4KiB", "-c", "2"]);
+        for (lane, durability) in [Durability::Sync, Durability::Relaxed].into_iter().enumerate() {
+            let mut pattern = Pattern::new(&args, &LogConfig { durability, ..LogConfig::new(args.geometry) });
+            // Two chunks of one object fill a file.
+            pattern.shard_bytes = 2 * small_chunk_bytes(1, 1, 4096);
+            let series = Series::begin(lane, pattern, durability, disks.to_vec()).await.unwrap();
+            let (waiting, queue) = mpsc::unbounded_channel();
+            let task = tokio::spawn(write_batches(series, queue, 4096, 1));
+            let batches = Batches { waiting };
+            // The second file is there already, and the third is not.
+            std::fs::write(place.path().join(format!("1/lane-{lane}-2")), "in the way").unwrap();
+            let mut failed = Vec::new();
+            for number in 0..6 {
+                if let Err(error) = batches.put().await {
+                    failed.push((number, error.to_string()));
+                }
+            }
+            assert!(failed.len() == 1 && failed[0].0 == 2, "{failed:?}");
+            drop(batches);
+            task.await.unwrap();
+            let written = std::fs::read(place.path().join(format!("1/lane-{lane}-3"))).unwrap();
+            assert_eq!(written[..100], [0x5a; 100], "{durability}");
+        }
     }
 }

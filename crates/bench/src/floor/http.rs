@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Once},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use gabion_platform::unpace_loopback;
 use http_body_util::{BodyExt, Full};
@@ -20,7 +20,8 @@ use super::{
     FloorArgs, Layer, Measurement, Round, Subject,
     behind::{Behind, Storage},
     endpoint::Endpoint,
-    settle,
+    place::Place,
+    runtime, settle,
 };
 
 /// Most bytes that hyper buffers of a connection, in each direction.
@@ -57,7 +58,11 @@ impl Running {
         let client = BufReader::new(said)
             .read_line(&mut address)
             .context("listening to the HTTP server of the floor")
-            .and_then(|_| Endpoint::of_floor(args, &format!("http://{}", address.trim_end()), server.id()));
+            .and_then(|read| {
+                ensure!(read > 0, "the HTTP server of the floor did not start; it says above why");
+                Ok(())
+            })
+            .and_then(|()| Endpoint::of_floor(args, &format!("http://{}", address.trim_end()), server.id()));
         match client {
             Ok(client) => Ok(Self { client, server }),
             Err(error) => {
@@ -131,7 +136,7 @@ impl Subject for HttpFloor {
     }
 }
 
-/// Whether this process is the server: then it has served until its parent ended.
+/// Whether this process is the server: then it has served until its parent wanted it no more, or ended.
 ///
 /// # Errors
 /// When there is no port to listen on, or a target can not be used.
@@ -139,22 +144,18 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
     let Some(key) = std::env::var_os(VARIABLE) else { return Ok(false) };
     let behind = Behind::ALL.into_iter().find(|behind| *behind.key() == *key);
     let behind = behind.with_context(|| format!("{VARIABLE} is set, and not by this program: unset it"))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(args.threads())
-        .enable_all()
-        .build()
-        .context("starting the HTTP server of the floor")?;
+    // Goes last: what it holds is in use until the runtime ends.
+    let place = behind.stores().then(|| Place::make(args, behind.key())).transpose()?;
+    let runtime = runtime(args)?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
     unpace_loopback(&listener, listener.local_addr()?.ip());
-    let (storage, _place) = runtime.block_on(Storage::make(args, behind))?;
+    let storage = runtime.block_on(Storage::make(args, behind, place.as_ref()))?;
     let mut out = stdout().lock();
     writeln!(out, "{}", listener.local_addr()?)?;
     out.flush()?;
     runtime.spawn(serve(listener, Arc::new(storage)));
-    // Nothing is said to it: its input ends with its parent.
+    // Nothing is said to it: its input ends when its parent closes it, or ends.
     stdin().lock().read_to_end(&mut Vec::new())?;
-    // Before the directories go.
-    drop(runtime);
     Ok(true)
 }
 
@@ -183,8 +184,10 @@ async fn answer(request: Request<Incoming>, storage: &Storage) -> Result<Respons
             response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
         }
         _ => {
-            let body = received(request.into_body(), storage.wants_bodies()).await;
-            if let Err(error) = storage.put(body).await {
+            // Of a body that does not come whole, the client's connection is gone.
+            if let Some(body) = received(request.into_body(), storage.wants_bodies()).await
+                && let Err(error) = storage.put(body).await
+            {
                 // The table counts the others.
                 FIRST_ERROR.call_once(|| {
                     let _ = writeln!(stderr(), "gabion: the floor of HTTP can not store what it is given: {error:#}");
@@ -196,11 +199,11 @@ async fn answer(request: Request<Incoming>, storage: &Storage) -> Result<Respons
     Ok(response)
 }
 
-/// The body, or nothing of it where it is not wanted.
-async fn received(mut body: Incoming, wanted: bool) -> Vec<Bytes> {
+/// The body, of which nothing is kept where it is not wanted; `None` if it does not come whole.
+async fn received(mut body: Incoming, wanted: bool) -> Option<Vec<Bytes>> {
     let mut parts = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        parts.extend(frame.into_data().ok().filter(|_| wanted));
+    while let Some(frame) = body.frame().await {
+        parts.extend(frame.ok()?.into_data().ok().filter(|_| wanted));
     }
-    parts
+    Some(parts)
 }

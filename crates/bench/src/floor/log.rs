@@ -13,7 +13,7 @@ use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, settle};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime, settle};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -22,7 +22,12 @@ use crate::{
 };
 
 /// Bytes of a mutation: those of an object's row with a key of usual length.
-pub(super) const MUTATION_BYTES: usize = 200;
+const MUTATION_BYTES: usize = 200;
+
+/// The row that goes with each object.
+pub(super) fn mutation() -> Bytes {
+    Bytes::from(vec![0x4d; MUTATION_BYTES])
+}
 
 /// Stripes of large objects under way for each lane: one that it writes, and one that waits for it.
 const STRIPES_PER_LANE: usize = 2;
@@ -104,16 +109,12 @@ impl LogFloor {
 impl Opened {
     fn open(args: &FloorArgs, durability: Durability, number: u32) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("log-{durability}-{number}"))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(args.threads())
-            .enable_all()
-            .build()
-            .context("starting the log of the floor")?;
+        let runtime = runtime(args)?;
         let stripes = Arc::new(Semaphore::new(STRIPES_PER_LANE * LogConfig::new(args.geometry).large_lanes));
         let log = runtime.block_on(open_log(args, durability, &place))?;
         let data = Bytes::from(vec![0x5a; usize::try_from(args.size).context("a size beyond memory")?]);
         let work = Work {
-            mutation: Bytes::from(vec![0x4d; MUTATION_BYTES]),
+            mutation: mutation(),
             data_crc64: if data.len() <= INLINE_BYTES_MAX { crc64(&data) } else { 0 },
             data,
             stripes,

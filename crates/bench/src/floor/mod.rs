@@ -19,7 +19,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 use anyhow::{Context, anyhow};
 use gabion_platform::{sync_file_systems, touch_memory};
 use gabion_segment::Durability;
-use tokio::signal::unix::SignalKind;
+use tokio::{runtime::Runtime, signal::unix::SignalKind};
 
 pub(crate) use cli::FloorArgs;
 
@@ -62,6 +62,11 @@ impl Layer {
             Layer::Log(own) | Layer::HttpLog(own) | Layer::Files(own) | Layer::HttpFiles(own) => own == durability,
             Layer::DataSync | Layer::Endpoint(_) => false,
         }
+    }
+
+    /// Whether it is one part of a server, which has all cores for itself.
+    fn is_alone(self) -> bool {
+        !matches!(self, Layer::HttpLog(_) | Layer::HttpFiles(_))
     }
 }
 
@@ -120,6 +125,12 @@ fn settle(args: &FloorArgs) -> anyhow::Result<()> {
     sync_file_systems();
     touch_memory(args.touch_memory).context("touching memory")?;
     Ok(())
+}
+
+/// Threads for what runs in this process.
+fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(args.threads()).enable_all().build().context("starting the threads of the floor")
 }
 
 /// Measures all floors and endpoints, and prints the table.

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use gabion_platform::{Disk, DriverChoice, DriverOptions, open_disk};
 
 use super::FloorArgs;
@@ -22,6 +22,7 @@ impl Place {
     /// # Errors
     /// When one can not be made.
     pub(super) fn make(args: &FloorArgs, name: &str) -> anyhow::Result<Self> {
+        ensure!(!args.targets.is_empty(), "--targets: name directories on the drives of the targets");
         let mut place = Self { directories: Vec::new() };
         for shard in 0..args.geometry.shards() {
             let target = &args.targets[shard % args.targets.len()];

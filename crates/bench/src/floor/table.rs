@@ -41,7 +41,7 @@ pub(super) struct Row {
     /// CPU time of the server per request, in the kernel and outside; the median of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     server_cpu_us_per_op: Option<f64>,
-    /// Of an endpoint: its rate as a share of each floor on its path, and of the lowest.
+    /// Of an endpoint: its rate as a share of each floor on its path, and of the lowest of those that have all cores for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<Share>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,9 +133,13 @@ impl Table {
             let below = floors.iter().filter(|floor| {
                 floor.operation == row.operation && floor.place.is_below(durability) && floor.ops_per_s > 0.0
             });
-            let share = |floor: &Row| Share { floor: floor.layer, share: row.ops_per_s / floor.ops_per_s };
-            row.shares = below.map(share).collect();
-            row.share_of_lowest = row.shares.iter().map(|share| share.share).max_by(f64::total_cmp);
+            let mut alone = Vec::new();
+            for floor in below {
+                let share = row.ops_per_s / floor.ops_per_s;
+                row.shares.push(Share { floor: floor.layer, share });
+                alone.extend(floor.place.is_alone().then_some(share));
+            }
+            row.share_of_lowest = alone.into_iter().max_by(f64::total_cmp);
         }
         Self {
             started: utc(started),
@@ -217,6 +221,7 @@ mod tests {
             vec![
                 row(Layer::Http, &[100, 300, 200]),
                 row(Layer::Log(Durability::Sync), &[80]),
+                row(Layer::HttpLog(Durability::Sync), &[75]),
                 row(Layer::Log(Durability::Relaxed), &[400]),
                 row(Layer::Files(Durability::Sync), &[0, 50, 0]),
                 row(Layer::DataSync, &[1]),
@@ -226,11 +231,15 @@ mod tests {
         );
         assert_eq!(table.rows[0].ops_per_s, 200.0, "the median round");
         assert_eq!(table.rows[0].server_cpu_us_per_op, Some(200_000.0), "and the median of what each round took");
-        assert_eq!(table.rows[3].server_cpu_us_per_op, Some(50_000.0), "a round without operations says nothing");
+        assert_eq!(table.rows[4].server_cpu_us_per_op, Some(50_000.0), "a round without operations says nothing");
         let shares = |row: &Row| row.shares.iter().map(|share| (share.floor, share.share)).collect::<Vec<_>>();
-        assert_eq!(shares(&table.rows[5]), [("http", 0.3), ("log", 0.75)], "of a floor of zero there is no share");
-        assert_eq!(shares(&table.rows[6]), [("http", 0.25), ("log", 0.125)]);
-        assert_eq!([5, 6].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
+        assert_eq!(
+            shares(&table.rows[6]),
+            [("http", 0.3), ("log", 0.75), ("http-log", 0.8)],
+            "of a floor of zero there is no share"
+        );
+        assert_eq!(shares(&table.rows[7]), [("http", 0.25), ("log", 0.125)]);
+        assert_eq!([6, 7].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
         assert!(table.text().contains("log 75 %"), "{}", table.text());
         assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
     }
