@@ -339,6 +339,34 @@ impl Server {
         self.child.as_ref().and_then(Child::id)
     }
 
+    /// Does something while no thread of the process runs.
+    ///
+    /// # Errors
+    /// When it does not run, or can not be stopped.
+    pub async fn paused(&self, act: impl FnOnce()) -> anyhow::Result<()> {
+        let pid = self.pid().context("the server does not run")?;
+        let signal = async |name: &str| {
+            let status = Command::new("kill").args([name, &pid.to_string()]).status().await?;
+            anyhow::ensure!(status.success(), "kill {name}: {status}");
+            Ok(())
+        };
+        // A thread that is in the kernel stops when it leaves it; one that has ended has no state.
+        let is_stopped = |thread: &Path| {
+            let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_none_or(|state| state.is_empty() || state.starts_with('T'))
+        };
+        signal("-STOP").await?;
+        loop {
+            let threads = fs::read_dir(format!("/proc/{pid}/task"))?.collect::<Result<Vec<_>, _>>()?;
+            if threads.iter().all(|thread| is_stopped(&thread.path())) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        act();
+        signal("-CONT").await
+    }
+
     /// The arguments that name this server's storage to another subcommand: targets and state.
     #[must_use]
     pub fn storage_arguments(&self) -> Vec<String> {

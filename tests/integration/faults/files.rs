@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -65,60 +64,44 @@ pub(super) fn shards(server: &Server, wanted: &[&str]) -> Vec<PathBuf> {
     shard_files(server, &all).into_iter().filter(is_wanted).collect()
 }
 
-/// Nothing where the file is gone: a running server frees segments.
-///
-/// # Panics
-/// At any other error.
-fn unless_gone<T>(path: &Path, outcome: io::Result<T>) -> Option<T> {
-    match outcome {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        outcome => Some(outcome.unwrap_or_else(|error| panic!("{}: {error}", path.display()))),
-    }
-}
-
-/// Damages those that are there, of which there must be one.
-fn damage(paths: &[PathBuf], one: impl Fn(&Path) -> Option<()>) {
-    assert!(paths.iter().filter_map(|path| one(path)).count() > 0, "there is nothing to damage");
-}
-
-/// Writes each anew with other bytes.
-fn rewrite(paths: &[PathBuf], change: impl Fn(&mut [u8])) {
-    damage(paths, |path| {
-        let mut bytes = unless_gone(path, fs::read(path))?;
-        change(&mut bytes);
-        let mut file = unless_gone(path, fs::File::options().write(true).truncate(true).open(path))?;
-        file.write_all(&bytes).unwrap();
-        Some(())
-    });
-}
-
 /// Flips a bit at every offset of a place.
 pub(super) fn flip(paths: &[PathBuf], place: Place) {
-    rewrite(paths, |bytes| place.offsets(bytes.len()).into_iter().for_each(|offset| bytes[offset] ^= 0x10));
+    assert!(!paths.is_empty(), "there is nothing to damage");
+    for path in paths {
+        let mut bytes = fs::read(path).unwrap();
+        for offset in place.offsets(bytes.len()) {
+            bytes[offset] ^= 0x10;
+        }
+        fs::write(path, bytes).unwrap();
+    }
 }
 
 /// Flips a bit in the middle of each.
 pub(super) fn flip_middle(paths: &[PathBuf]) {
-    rewrite(paths, |bytes| {
+    assert!(!paths.is_empty(), "there is nothing to damage");
+    for path in paths {
+        let mut bytes = fs::read(path).unwrap();
         let middle = bytes.len() / 2;
         if let Some(byte) = bytes.get_mut(middle) {
             *byte ^= 0x10;
         }
-    });
+        fs::write(path, bytes).unwrap();
+    }
 }
 
 /// Cuts each to what `len` makes of its length.
 pub(super) fn truncate(paths: &[PathBuf], len: fn(u64) -> u64) {
-    damage(paths, |path| {
-        let file = unless_gone(path, fs::File::options().write(true).open(path))?;
+    assert!(!paths.is_empty(), "there is nothing to damage");
+    for path in paths {
+        let file = fs::File::options().write(true).open(path).unwrap();
         file.set_len(len(file.metadata().unwrap().len())).unwrap();
-        Some(())
-    });
+    }
 }
 
 /// Removes them.
 pub(super) fn remove(paths: &[PathBuf]) {
-    damage(paths, |path| unless_gone(path, fs::remove_file(path)));
+    assert!(!paths.is_empty(), "there is nothing to damage");
+    paths.iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 /// Swaps the contents of two files.
@@ -129,15 +112,8 @@ pub(super) fn swap(a: &Path, b: &Path) {
     fs::rename(&between, b).unwrap();
 }
 
-/// Removes a directory and what is in it, whatever a running server makes there meanwhile.
-pub(super) fn remove_tree(directory: &Path) {
-    while let Err(error) = fs::remove_dir_all(directory) {
-        assert_eq!(error.kind(), io::ErrorKind::DirectoryNotEmpty, "{}: {error}", directory.display());
-    }
-}
-
 /// Removes what is in a directory, and leaves the directory.
 pub(super) fn empty(directory: &Path) {
-    remove_tree(directory);
-    fs::create_dir_all(directory).unwrap();
+    fs::remove_dir_all(directory).unwrap();
+    fs::create_dir(directory).unwrap();
 }
