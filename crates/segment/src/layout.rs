@@ -10,8 +10,8 @@ use gabion_types::limits::{BLOCK_BYTES, CHUNK_PAYLOAD_BYTES_MAX};
 
 use crate::format::{ChunkSpan, align, chunk_header_bytes, record_bytes};
 
-/// Longest data that stays whole, in bytes.
-const WHOLE_BYTES_MAX: usize = 128 * 1024;
+/// Longest data of a record that stays whole, in bytes.
+pub const WHOLE_BYTES_MAX: usize = 128 * 1024;
 /// Longest piece, in bytes: what a read of a part of it reads in vain is bounded by this.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 

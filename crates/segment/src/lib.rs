@@ -48,7 +48,10 @@ pub use applier::{
 };
 pub use config::{Durability, Env, LogConfig, LogTarget, UpkeepConfig};
 pub use error::LogError;
+pub use format::stored_bytes;
 pub use free::Freed;
+pub use lane::writer::IN_A_ROW_BYTES_MAX;
+pub use layout::WHOLE_BYTES_MAX;
 pub use log::Log;
 pub use metrics::{Counter, Histogram, HistogramSnapshot, LogMetrics};
 pub use punch::DeadStripe;

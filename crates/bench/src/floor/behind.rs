@@ -3,7 +3,7 @@
 use anyhow::Context;
 use bytes::Bytes;
 use gabion_erasure::Crc64;
-use gabion_segment::{Durability, Log, NewRecord};
+use gabion_segment::{Durability, Log, NewRecord, WHOLE_BYTES_MAX};
 
 use super::{
     FloorArgs,
@@ -17,7 +17,7 @@ use crate::workload::Action;
 const BODIES_BYTES_MAX: u64 = 1 << 30;
 
 /// Largest object of which there is a floor with something behind HTTP, in bytes: larger ones are cut, or are stripes that are filled while they arrive, which is the server itself.
-const STORED_BYTES_MAX: u64 = 128 << 10;
+const STORED_BYTES_MAX: u64 = WHOLE_BYTES_MAX as u64;
 
 /// What lies behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

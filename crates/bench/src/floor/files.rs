@@ -10,8 +10,8 @@ use anyhow::Context;
 use bytes::Bytes;
 use futures::future::try_join_all;
 use gabion_platform::{CachedWriter, Disk, DiskFile, Durable};
-use gabion_segment::{Durability, LaneKind, LogConfig};
-use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
+use gabion_segment::{Durability, IN_A_ROW_BYTES_MAX, LaneKind, LogConfig, stored_bytes};
+use gabion_types::limits::{CHUNK_ALIGN_BYTES, INLINE_BYTES_MAX};
 use tokio::{
     runtime::Runtime,
     sync::{mpsc, oneshot},
@@ -28,8 +28,6 @@ use crate::{
 
 /// Bytes of an object's record beside its data.
 const RECORD_BYTES: u64 = 256;
-/// Longest stripe of small objects that one thread writes to the page cache, in bytes on all shards, as with the log.
-const IN_A_ROW_BYTES_MAX: u64 = 512 << 10;
 /// Length of a file that one block after the other is written to, in bytes: it has so few extents that ext4 needs no tree for them.
 const DATA_SYNC_FILE_BYTES: u64 = 112 << 20;
 
@@ -52,7 +50,8 @@ struct Pattern {
 }
 
 impl Pattern {
-    fn new(args: &FloorArgs, config: &LogConfig) -> Self {
+    fn new(args: &FloorArgs, durability: Durability) -> Self {
+        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
         let (size, data, clients) = (args.size, args.geometry.data() as u64, u64::from(args.concurrency));
         let shards = args.geometry.shards();
         if size <= INLINE_BYTES_MAX as u64 {
@@ -75,7 +74,7 @@ impl Pattern {
                 shards,
                 lanes: config.large_lanes.min(args.concurrency as usize),
                 shard_bytes: config.shard_bytes_full(LaneKind::Large),
-                chunk_bytes: chunk_bytes(data, stripe_bytes.div_ceil(data)),
+                chunk_bytes: stored_bytes(data as usize, stripe_bytes.div_ceil(data) as usize) as u64,
                 objects_per_step: 1,
                 steps_per_object: size.div_ceil(stripe_bytes),
                 read_bytes: stripe_bytes.div_ceil(data),
@@ -85,19 +84,9 @@ impl Pattern {
     }
 }
 
-fn aligned(bytes: u64) -> u64 {
-    bytes.next_multiple_of(CHUNK_ALIGN_BYTES as u64)
-}
-
-/// Bytes that a chunk takes in its file: its header (docs/FORMAT.md), and the payload.
-fn chunk_bytes(data_shards: u64, payload_bytes: u64) -> u64 {
-    let header_bytes = 80 + 8 * (data_shards + payload_bytes.div_ceil(BLOCK_BYTES as u64));
-    aligned(header_bytes + payload_bytes)
-}
-
-/// Those of a stripe of small objects.
+/// Bytes of a chunk in its file: those of a stripe of small objects, of which each data shard has its part.
 fn small_chunk_bytes(objects: u64, data_shards: u64, size: u64) -> u64 {
-    chunk_bytes(data_shards, objects.div_ceil(data_shards) * (size + RECORD_BYTES))
+    stored_bytes(data_shards as usize, (objects.div_ceil(data_shards) * (size + RECORD_BYTES)) as usize) as u64
 }
 
 /// Files on the targets.
@@ -118,12 +107,11 @@ impl FileFloor {
     pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("files-{durability}"))?;
         let runtime = runtime(args)?;
-        let config = LogConfig { durability, ..LogConfig::new(args.geometry) };
         let disks = place.disks()?.into_iter().map(|(_, disk)| disk).collect();
         Ok(Self {
             durability,
             runtime,
-            pattern: Pattern::new(args, &config),
+            pattern: Pattern::new(args, durability),
             disks,
             read_from: None,
             objects: args.objects(),
@@ -218,7 +206,7 @@ impl Series {
         disks: Vec<Arc<dyn Disk>>,
     ) -> anyhow::Result<Self> {
         let durable = if durability == Durability::Sync { Durable::Yes } else { Durable::No };
-        let is_short = pattern.chunk_bytes * pattern.shards as u64 <= IN_A_ROW_BYTES_MAX;
+        let is_short = pattern.chunk_bytes * pattern.shards as u64 <= IN_A_ROW_BYTES_MAX as u64;
         let in_a_row = (durable == Durable::No && is_short).then(CachedWriter::new);
         let mut this = Self { number, pattern, durable, in_a_row, disks, count: 0, files: Vec::new(), offset: 0 };
         this.next().await?;
@@ -312,7 +300,7 @@ impl Batches {
         durability: Durability,
         disks: &[Arc<dyn Disk>],
     ) -> anyhow::Result<Self> {
-        let pattern = Pattern::new(args, &LogConfig { durability, ..LogConfig::new(args.geometry) });
+        let pattern = Pattern::new(args, durability);
         let (waiting, queue) = mpsc::unbounded_channel();
         let series = Series::begin(0, pattern, durability, disks.to_vec()).await?;
         tokio::spawn(write_batches(series, queue, args.size, args.geometry.data() as u64));
@@ -453,9 +441,9 @@ mod tests {
         let per_object = |objects: u64| small_chunk_bytes(objects, 4, 4096) as f64 * 6.0 / objects as f64;
         assert_eq!([1, 4, 64].map(|objects| small_chunk_bytes(objects, 4, 4096)), [8192, 8192, 73728]);
         assert!((6528.0..7200.0).contains(&per_object(64)), "{}", per_object(64));
-        assert_eq!(chunk_bytes(4, 2 << 20), (2 << 20) + 4096);
+        assert_eq!(stored_bytes(4, 2 << 20), (2 << 20) + 4096);
         let args = args(&["--size", "4KiB", "-c", "4000"]);
-        let pattern = Pattern::new(&args, &LogConfig::new(args.geometry));
+        let pattern = Pattern::new(&args, Durability::Sync);
         assert_eq!(pattern.objects_per_step, 1024, "no more than a batch of the log has");
     }
 
@@ -470,7 +458,7 @@ mod tests {
         let disks = [open("0"), open("1")];
         let args = args(&["--geometry", "1+1", "--size", "4KiB", "-c", "2"]);
         for (lane, durability) in [Durability::Sync, Durability::Relaxed].into_iter().enumerate() {
-            let mut pattern = Pattern::new(&args, &LogConfig { durability, ..LogConfig::new(args.geometry) });
+            let mut pattern = Pattern::new(&args, durability);
             // Two chunks of one object fill a file.
             pattern.shard_bytes = 2 * small_chunk_bytes(1, 1, 4096);
             let series = Series::begin(lane, pattern, durability, disks.to_vec()).await.unwrap();

@@ -133,13 +133,12 @@ impl Table {
             let below = floors.iter().filter(|floor| {
                 floor.operation == row.operation && floor.place.is_below(durability) && floor.ops_per_s > 0.0
             });
-            let mut alone = Vec::new();
-            for floor in below {
-                let share = row.ops_per_s / floor.ops_per_s;
-                row.shares.push(Share { floor: floor.layer, share });
-                alone.extend(floor.place.is_alone().then_some(share));
-            }
-            row.share_of_lowest = alone.into_iter().max_by(f64::total_cmp);
+            let below: Vec<&Row> = below.collect();
+            let rate = row.ops_per_s;
+            let share = |floor: &Row| rate / floor.ops_per_s;
+            let alone = below.iter().filter(|floor| floor.place.is_alone());
+            row.share_of_lowest = alone.map(|floor| share(floor)).max_by(f64::total_cmp);
+            row.shares = below.iter().map(|floor| Share { floor: floor.layer, share: share(floor) }).collect();
         }
         Self {
             started: utc(started),

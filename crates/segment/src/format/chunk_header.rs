@@ -27,6 +27,12 @@ pub(crate) const fn chunk_header_bytes(data_shards: usize, chunk_bytes: usize) -
     FIXED_BYTES + 8 * data_shards + 8 * chunk_bytes.div_ceil(BLOCK_BYTES) + 8
 }
 
+/// What a stripe whose longest payload is `chunk_bytes` takes in every shard file, in bytes.
+#[must_use]
+pub const fn stored_bytes(data_shards: usize, chunk_bytes: usize) -> usize {
+    align(chunk_header_bytes(data_shards, chunk_bytes) + chunk_bytes)
+}
+
 /// How much of a data chunk is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ChunkSpan {
@@ -73,7 +79,7 @@ impl StripeShape {
 
     /// What the stripe takes in every shard file, in bytes.
     pub(crate) fn stored_bytes(&self) -> u64 {
-        align(self.header_bytes() + self.chunk_bytes as usize) as u64
+        stored_bytes(self.geometry.data(), self.chunk_bytes as usize) as u64
     }
 
     /// Length of the payload of the chunk on `shard`, in bytes.

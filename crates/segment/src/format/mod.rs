@@ -11,6 +11,7 @@ mod shard_header;
 #[cfg(test)]
 mod tests;
 
+pub use chunk_header::stored_bytes;
 pub(crate) use chunk_header::{
     CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkSpan, FILLED_BYTES_MAX, StripeShape, chunk_header_bytes,
 };

@@ -28,7 +28,7 @@ use crate::together::together;
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
 
 /// Longest stripe that one thread writes to the page cache, in bytes on all shards: what takes much longer than to wake a thread is written side by side.
-const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
+pub const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 /// Longest time that it may take. The page cache makes writers wait when drives are behind, and several at a time wait no longer than one.
 const IN_A_ROW_US_MAX: u64 = 20_000;
 /// Longest time that writing a stripe takes when it waits for no disk: the page cache takes a short one in a tenth of that.
