@@ -19,6 +19,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
+use gabion_types::Counter;
 use parking_lot::Mutex;
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
@@ -37,8 +38,8 @@ pub struct CachedIndex<E> {
     slots: Box<[Slot]>,
     /// Held over every commit.
     commits: Mutex<()>,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    hits: Counter,
+    misses: Counter,
 }
 
 #[derive(Default)]
@@ -72,8 +73,8 @@ impl<E: Index> CachedIndex<E> {
             rows: Cache::with_weighter(entries, row_cache_bytes, EntryWeight),
             slots: (0..SLOTS).map(|_| Slot::default()).collect(),
             commits: Mutex::new(()),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            hits: Counter::default(),
+            misses: Counter::default(),
         }
     }
 
@@ -175,10 +176,10 @@ impl<E: Index> Index for CachedIndex<E> {
         if version.is_multiple_of(2)
             && let Some(row) = self.rows.get(&asked)
         {
-            self.hits.fetch_add(1, Ordering::Relaxed);
+            self.hits.add(1);
             return Ok(row);
         }
-        self.misses.fetch_add(1, Ordering::Relaxed);
+        self.misses.add(1);
         let row = self.engine.get(table, key)?;
         if version.is_multiple_of(2) {
             let _guard = slot.lock.lock();
@@ -240,8 +241,8 @@ impl<E: Index> Index for CachedIndex<E> {
 
     fn stats(&self) -> IndexStats {
         IndexStats {
-            cache_hits: self.hits.load(Ordering::Relaxed),
-            cache_misses: self.misses.load(Ordering::Relaxed),
+            cache_hits: self.hits.get(),
+            cache_misses: self.misses.get(),
             cached_rows: self.rows.len() as u64,
             cached_bytes: self.rows.weight(),
             ..self.engine.stats()

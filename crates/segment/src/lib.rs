@@ -53,7 +53,7 @@ pub use free::Freed;
 pub use lane::writer::IN_A_ROW_BYTES_MAX;
 pub use layout::WHOLE_BYTES_MAX;
 pub use log::Log;
-pub use metrics::{Counter, Histogram, HistogramSnapshot, LogMetrics};
+pub use metrics::{Histogram, HistogramSnapshot, LogMetrics};
 pub use punch::DeadStripe;
 pub use recovery::{RecoveredSegment, Recovery, UnreadableSegment};
 pub use replay::MutationStream;

@@ -1,10 +1,8 @@
-//! Every figure that the log counts, with its unit. Plain atomics: whoever serves them reads them.
+//! Every figure that the log counts, with its unit: whoever serves them reads them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+use gabion_types::Counter;
 
 /// A distribution over fixed buckets.
 #[derive(Debug)]
@@ -161,18 +159,6 @@ metrics! {
         held_us: MICROSECOND_BOUNDS,
         /// Microseconds that the index took for a stripe.
         apply_us: MICROSECOND_BOUNDS,
-    }
-}
-
-impl Counter {
-    /// The value.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
     }
 }
 

@@ -1,29 +1,13 @@
 //! Every figure that the store counts, with its unit; the log's and the index's are their own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub struct StoreCounter(AtomicU64);
-
-impl StoreCounter {
-    /// The value.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-}
+use gabion_types::Counter;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// The figures of one store since it was opened.
         #[derive(Debug, Default)]
         pub struct StoreMetrics {
-            $($(#[doc = $doc])* pub $name: StoreCounter,)*
+            $($(#[doc = $doc])* pub $name: Counter,)*
         }
 
         impl StoreMetrics {
