@@ -216,6 +216,16 @@ impl Log {
         self.handle.core.config.stripe_payload_bytes
     }
 
+    /// The bytes `range` of `extent`, if it is a short one that was read before, verified then, and is still in memory. What lies at a place of a segment never changes: nothing has
+    /// to be pinned for that, nor does the segment have to be there.
+    #[must_use]
+    pub fn warm(&self, extent: &Extent, range: Range<u32>) -> Option<Bytes> {
+        if range.start >= range.end || range.end > extent.len {
+            return None;
+        }
+        self.handle.core.media.read_warm(extent, range.start as usize..range.end as usize)
+    }
+
     /// The bytes `range` of `extent`, verified, in order.
     ///
     /// # Errors

@@ -29,6 +29,11 @@ struct Run {
     crcs: Vec<u64>,
 }
 
+/// A slice is shared, which costs an allocation of its own: the whole is not sliced.
+fn part(piece: Bytes, range: Range<usize>) -> Bytes {
+    if range.len() == piece.len() { piece } else { piece.slice(range) }
+}
+
 impl Media {
     /// Bytes `range` of `extent`, which lies in `info`, in order. Where they were dealt in cells, and if all of them were read as they lie, their places are added to `places`.
     pub(crate) async fn read(
@@ -38,23 +43,18 @@ impl Media {
         range: Range<usize>,
         places: Option<&mut Vec<FilePlace>>,
     ) -> Result<Vec<Bytes>, LogError> {
-        self.metrics.reads.add(1);
-        self.metrics.read_bytes.add(range.len() as u64);
+        if let Some(piece) = self.read_warm(extent, range.clone()) {
+            return Ok(vec![piece]);
+        }
+        self.count_read(&range);
         match (extent.place, info.kind) {
             (Place::Chunk { shard, start }, LaneKind::Small) if usize::from(shard) < info.geometry.data() => {
-                let bytes = match self.warm_piece(info, extent) {
-                    Some(bytes) => bytes,
-                    None => {
-                        let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
-                        // Named anew, not kept in the future, which is moved about.
-                        if let Some(place) = PiecePlace::of(info.id, extent) {
-                            self.warm.keep(place, &bytes);
-                        }
-                        bytes
-                    }
-                };
-                // A slice is shared, which costs an allocation of its own.
-                Ok(vec![if range.len() == bytes.len() { bytes } else { bytes.slice(range) }])
+                let bytes = self.read_piece(info, extent, shard.into(), start as usize).await?;
+                // Named anew, not kept in the future, which is moved about.
+                if let Some(place) = PiecePlace::of(extent) {
+                    self.warm.keep(place, &bytes);
+                }
+                Ok(vec![part(bytes, range)])
             }
             (Place::Cells { cell_bytes }, LaneKind::Large) => {
                 let cells = Cells::from_extent(info.geometry.data(), cell_bytes, extent.len)
@@ -86,12 +86,17 @@ impl Media {
         Some(Box::pin(join_all(loads).map(drop)))
     }
 
-    /// A piece in one chunk, if it was read before. An extent that says otherwise than the one before is read, and found wrong.
-    fn warm_piece(&self, info: &SegmentInfo, extent: &Extent) -> Option<Bytes> {
-        let bytes =
-            self.warm.get(&PiecePlace::of(info.id, extent)?).filter(|piece| piece.len() == extent.len as usize)?;
+    /// Bytes `range` of a piece in one chunk, if it was read before. An extent that says otherwise than the one before is read, and found wrong.
+    pub(crate) fn read_warm(&self, extent: &Extent, range: Range<usize>) -> Option<Bytes> {
+        let piece = self.warm.get(&PiecePlace::of(extent)?)?;
+        self.count_read(&range);
         self.metrics.warm_reads.add(1);
-        Some(bytes)
+        Some(part(piece, range))
+    }
+
+    fn count_read(&self, range: &Range<usize>) {
+        self.metrics.reads.add(1);
+        self.metrics.read_bytes.add(range.len() as u64);
     }
 
     /// A piece in one chunk: one read of exactly its bytes.

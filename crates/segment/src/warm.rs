@@ -8,7 +8,7 @@ use gabion_types::{Extent, Place, SegmentId};
 use quick_cache::{Weighter, sync::Cache};
 
 /// Longest piece that is kept, in bytes: what is longer costs more to send than to read.
-const PIECE_BYTES_MAX: usize = 16 * 1024;
+const PIECE_BYTES_MAX: u32 = 16 * 1024;
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: u64 = 160;
 /// Length of most pieces, about.
@@ -22,13 +22,17 @@ pub(crate) struct PiecePlace {
     shard: u8,
     /// In the chunk.
     start: u32,
+    len: u32,
+    /// Of the bytes: an extent that says otherwise of them than the one that they were read for does not find them.
+    crc64: u64,
 }
 
 impl PiecePlace {
-    /// Where an extent of a segment lies; nothing when it does not lie in one chunk.
-    pub(crate) fn of(segment: SegmentId, extent: &Extent) -> Option<Self> {
+    /// Where an extent lies; nothing when it does not lie in one chunk, or is longer than what is kept.
+    pub(crate) fn of(extent: &Extent) -> Option<Self> {
         let Place::Chunk { shard, start } = extent.place else { return None };
-        Some(Self { segment, stripe_offset: extent.stripe_offset, shard, start })
+        let &Extent { segment, stripe_offset, len, crc64, .. } = extent;
+        (len <= PIECE_BYTES_MAX).then_some(Self { segment, stripe_offset, shard, start, len, crc64 })
     }
 }
 
@@ -56,9 +60,9 @@ impl Warm {
         self.0.as_ref()?.get(place)
     }
 
-    /// Keeps a piece that was verified, unless it is too long.
+    /// Keeps a piece that was verified.
     pub(crate) fn keep(&self, place: PiecePlace, piece: &Bytes) {
-        if let Some(pieces) = self.0.as_ref().filter(|_| piece.len() <= PIECE_BYTES_MAX) {
+        if let Some(pieces) = &self.0 {
             pieces.insert(place, piece.clone());
         }
     }
@@ -68,10 +72,13 @@ impl Warm {
 mod tests {
     use super::*;
 
-    fn place(start: u32) -> PiecePlace {
+    fn extent(start: u32, len: u32) -> Extent {
         let place = Place::Chunk { shard: 2, start };
-        let extent = Extent { segment: SegmentId::new(1, 1), stripe_offset: 4096, place, len: 1, crc64: 0 };
-        PiecePlace::of(extent.segment, &extent).unwrap()
+        Extent { segment: SegmentId::new(1, 1), stripe_offset: 4096, place, len, crc64: 0 }
+    }
+
+    fn place(start: u32) -> PiecePlace {
+        PiecePlace::of(&extent(start, 4096)).unwrap()
     }
 
     #[test]
@@ -92,10 +99,9 @@ mod tests {
 
     #[test]
     fn what_is_long_or_not_wanted_is_not_kept() {
-        let warm = Warm::new(1 << 20);
-        warm.keep(place(1), &vec![1; PIECE_BYTES_MAX + 1].into());
-        warm.keep(place(2), &vec![2; PIECE_BYTES_MAX].into());
-        assert!(warm.get(&place(1)).is_none() && warm.get(&place(2)).is_some());
+        assert!(PiecePlace::of(&extent(1, PIECE_BYTES_MAX)).is_some());
+        assert!(PiecePlace::of(&extent(1, PIECE_BYTES_MAX + 1)).is_none());
+        assert!(PiecePlace::of(&Extent { place: Place::Cells { cell_bytes: 4096 }, ..extent(1, 1) }).is_none());
         let none = Warm::new(0);
         none.keep(place(1), &Bytes::from_static(b"x"));
         assert!(none.get(&place(1)).is_none());

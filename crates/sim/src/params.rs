@@ -65,6 +65,8 @@ pub struct Params {
     /// Most records ahead of which zeros are written, and how many bytes of them at a time.
     prewrite_records_max: usize,
     prewrite_piece_bytes: u64,
+    /// Memory for short pieces that were read, in bytes.
+    warm_bytes: u64,
 }
 
 impl Params {
@@ -99,6 +101,7 @@ impl Params {
             etag: pick(&mut dice, &[EtagKind::Md5, EtagKind::Md5, EtagKind::Crc64Nvme]),
             prewrite_records_max: pick(&mut dice, &[0, 24, 1024, 1024]),
             prewrite_piece_bytes: pick(&mut dice, &[8 << 10, 16 << 10, 16 << 10, 32 << 10]),
+            warm_bytes: pick(&mut dice, &[0, 64 << 10, 1 << 20]),
             overrides,
         };
         params.ops = params.overrides.ops.unwrap_or(params.ops);
@@ -121,6 +124,7 @@ impl Params {
         log.batch_records_max = self.batch_records_max;
         log.prewrite_records_max = self.prewrite_records_max;
         log.prewrite_piece_bytes = self.prewrite_piece_bytes;
+        log.warm_bytes = self.warm_bytes;
         log.target_reserve_bytes = 0;
         log.reprobe_ms = 100;
         log.epoch_interval_ms = 40;

@@ -494,6 +494,11 @@ impl Inner {
         self.share_of(&self.read_memory, bytes).await
     }
 
+    /// The same, if it is there at once.
+    pub(crate) fn try_read_share(&self, bytes: usize) -> Option<Share> {
+        self.read_memory.try_take(bytes)
+    }
+
     async fn share_of(&self, budget: &Budget, bytes: usize) -> Result<Share, StoreError> {
         // Mostly it is there, and no timer is made.
         match budget.try_take(bytes) {

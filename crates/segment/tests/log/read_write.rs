@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::CountedDisk;
 use gabion_segment::{Companion, Log, LogError, NewRecord};
-use gabion_types::Place;
+use gabion_types::{Extent, Place};
 
 use crate::book::Book;
 use crate::world::{World, append, life, pattern, put, read, record};
@@ -176,8 +176,15 @@ fn what_is_warm_needs_no_target() {
         assert!(read(&log, &never_read.extents[0], 0..4096).await.is_err());
         assert!(read(&log, &long.extents[0], 0..20_000).await.is_err());
         // Another extent that claims to lie there is not answered with it.
-        let other = gabion_types::Extent { len: 4095, ..read_before.extents[0] };
-        assert!(read(&log, &other, 0..4095).await.is_err());
+        let there = read_before.extents[0];
+        for other in [Extent { len: 4095, ..there }, Extent { crc64: !there.crc64, ..there }] {
+            assert!(read(&log, &other, 0..4095).await.is_err());
+            assert!(log.warm(&other, 0..4095).is_none());
+        }
+        // Nor is more than it has, or nothing.
+        assert_eq!(log.warm(&there, 100..4096).unwrap(), pattern(1, 4096)[100..]);
+        assert!([0..4097, 5..5, 4096..4096].into_iter().all(|range| log.warm(&there, range).is_none()));
+        assert!(log.warm(&never_read.extents[0], 0..4096).is_none() && log.warm(&long.extents[0], 0..1).is_none());
     });
 }
 

@@ -133,8 +133,11 @@ pub struct ObjectStream {
 
 /// What is left of an object's bytes.
 enum Left {
-    /// They are here; with the memory that they count against.
-    Read(std::vec::IntoIter<Bytes>, Share),
+    Nothing,
+    /// They are here, in one piece, until it was asked for; with the memory that they count against as long as the stream is there.
+    Piece(Option<Bytes>, Share),
+    /// They are here, in several.
+    Pieces(std::vec::IntoIter<Bytes>, Share),
     /// They are read as they are asked for.
     Stream(BoxStream<'static, Result<Bytes, StoreError>>),
 }
@@ -155,15 +158,20 @@ impl ObjectStream {
         self.places.as_ref()
     }
 
+    /// Of one piece that is here.
+    pub(crate) fn of_piece(piece: Bytes, share: Share) -> Self {
+        Self { left: Left::Piece(Some(piece), share), places: None }
+    }
+
     /// Of bytes that were read, all of them.
     pub(crate) fn of_read(chunks: Vec<Bytes>, share: Share) -> Self {
-        Self { left: Left::Read(chunks.into_iter(), share), places: None }
+        Self { left: Left::Pieces(chunks.into_iter(), share), places: None }
     }
 
     /// No bytes.
     #[must_use]
     pub fn empty() -> Self {
-        Self::new(Box::pin(futures::stream::empty()))
+        Self { left: Left::Nothing, places: None }
     }
 }
 
@@ -172,7 +180,9 @@ impl Stream for ObjectStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match &mut self.left {
-            Left::Read(chunks, _share) => Poll::Ready(chunks.next().map(Ok)),
+            Left::Nothing => Poll::Ready(None),
+            Left::Piece(piece, _share) => Poll::Ready(piece.take().map(Ok)),
+            Left::Pieces(chunks, _share) => Poll::Ready(chunks.next().map(Ok)),
             Left::Stream(stream) => stream.as_mut().poll_next(cx),
         }
     }

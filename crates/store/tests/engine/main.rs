@@ -36,3 +36,4 @@ mod uncertain_moves;
 mod unread;
 mod upkeep;
 mod versions;
+mod warm;
