@@ -3,23 +3,24 @@
 //! The log's own counters and the store's state are read at each scrape by [`store::StoreFigures`]; their names are in the
 //! table there.
 
+mod requests;
 pub mod store;
 
 use std::fmt;
 use std::sync::Arc;
 
+use gabion_types::Counter;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::access_log::AccessLog;
 use crate::audit::AuditLog;
 use crate::http::RequestFigures;
+use requests::Requests;
 
 /// Names and meanings, as they stand in `docs/METRICS.md`. Counters get the suffix `_total` on the page.
 mod names {
@@ -97,43 +98,13 @@ impl Closed {
     }
 }
 
-type Latencies = Family<ByOperation, Histogram, fn() -> Histogram>;
-
 /// The figures of the data port. Shared by all connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ServerMetrics {
-    requests: Family<ByStatus, Counter>,
-    aborted: Family<ByOperation, Counter>,
-    in_flight: Gauge,
-    duration: Latencies,
-    first_byte: Latencies,
-    received: Family<ByOperation, Counter>,
-    sent: Family<ByOperation, Counter>,
+    requests: Requests,
     uncopied: Counter,
     connections: Gauge,
-    closed: Family<ByReason, Counter>,
-}
-
-/// 50 µs, doubling to 26 s: a row in memory to a large object on a slow target.
-fn latency_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(50e-6, 2.0, 20))
-}
-
-impl Default for ServerMetrics {
-    fn default() -> Self {
-        Self {
-            requests: Family::default(),
-            aborted: Family::default(),
-            in_flight: Gauge::default(),
-            duration: Family::new_with_constructor(latency_buckets),
-            first_byte: Family::new_with_constructor(latency_buckets),
-            received: Family::default(),
-            sent: Family::default(),
-            uncopied: Counter::default(),
-            connections: Gauge::default(),
-            closed: Family::default(),
-        }
-    }
+    closed: Family<ByReason, prometheus_client::metrics::counter::Counter>,
 }
 
 impl ServerMetrics {
@@ -144,51 +115,38 @@ impl ServerMetrics {
     }
 
     /// Makes the figures show on the page of `registry`.
-    pub fn register(&self, registry: &mut Registry) {
-        let mut counter = |(name, help): (&str, &str), metric: &Family<ByOperation, Counter>| {
-            registry.register(name, help, metric.clone());
-        };
-        counter(names::ABORTED, &self.aborted);
-        counter(names::RECEIVED, &self.received);
-        counter(names::SENT, &self.sent);
-        registry.register(names::UNCOPIED.0, names::UNCOPIED.1, self.uncopied.clone());
-        registry.register(names::REQUESTS.0, names::REQUESTS.1, self.requests.clone());
-        registry.register(names::IN_FLIGHT.0, names::IN_FLIGHT.1, self.in_flight.clone());
-        registry.register(names::DURATION.0, names::DURATION.1, self.duration.clone());
-        registry.register(names::FIRST_BYTE.0, names::FIRST_BYTE.1, self.first_byte.clone());
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
         registry.register(names::CONNECTIONS.0, names::CONNECTIONS.1, self.connections.clone());
         registry.register(names::CLOSED.0, names::CLOSED.1, self.closed.clone());
+        registry.register_collector(Box::new(DataPort(Arc::clone(self))));
     }
 
     pub(crate) fn request_began(&self) {
-        self.in_flight.inc();
+        self.requests.began();
     }
 
     pub(crate) fn request_ended(&self, figures: &RequestFigures) {
-        let operation = ByOperation { operation: figures.operation };
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        self.in_flight.dec();
-        self.requests.get_or_create(&ByStatus { operation: figures.operation, status: figures.status.as_u16() }).inc();
-        self.duration.get_or_create(&operation).observe(seconds(figures.total_ns));
-        self.first_byte.get_or_create(&operation).observe(seconds(figures.first_byte_ns));
-        if figures.received_bytes > 0 {
-            self.received.get_or_create(&operation).inc_by(figures.received_bytes);
-        }
-        if figures.sent_bytes > 0 {
-            self.sent.get_or_create(&operation).inc_by(figures.sent_bytes);
-        }
-        if !figures.complete {
-            self.aborted.get_or_create(&operation).inc();
-        }
+        self.requests.ended(figures);
     }
 
     pub(crate) fn sent_uncopied(&self, bytes: u64) {
-        self.uncopied.inc_by(bytes);
+        self.uncopied.add(bytes);
     }
 
     pub(crate) fn connection_opened(self: &Arc<Self>) -> OpenConnection {
         self.connections.inc();
         OpenConnection { metrics: Arc::clone(self), reason: Closed::Error }
+    }
+}
+
+/// Shows what threads count for themselves.
+#[derive(Debug)]
+struct DataPort(Arc<ServerMetrics>);
+
+impl Collector for DataPort {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.requests.encode(&mut encoder)?;
+        counter(&mut encoder, names::UNCOPIED, self.0.uncopied.get())
     }
 }
 
@@ -218,10 +176,7 @@ pub struct AccessLogFigures(pub AccessLog);
 
 impl Collector for AccessLogFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        use prometheus_client::encoding::EncodeMetric;
-        let (name, help) = names::LOG_DROPPED;
-        let metric = encoder.encode_descriptor(name, &format!("{help}."), None, MetricType::Counter)?;
-        ConstCounter::new(self.0.dropped_lines()).encode(metric)
+        counter(&mut encoder, names::LOG_DROPPED, self.0.dropped_lines())
     }
 }
 
@@ -231,11 +186,22 @@ pub struct AuditFigures(pub AuditLog);
 
 impl Collector for AuditFigures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        use prometheus_client::encoding::EncodeMetric;
-        let (name, help) = names::AUDIT_DROPPED;
-        let metric = encoder.encode_descriptor(name, &format!("{help}."), None, MetricType::Counter)?;
-        ConstCounter::new(self.0.dropped_lines()).encode(metric)
+        counter(&mut encoder, names::AUDIT_DROPPED, self.0.dropped_lines())
     }
+}
+
+/// Begins a figure on the page. Its meaning ends with a dot there, as the registry writes those of its own.
+fn figure<'a>(
+    encoder: &'a mut DescriptorEncoder<'_>,
+    (name, help): (&'a str, &str),
+    kind: MetricType,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    let help = help.trim().trim_end_matches('.');
+    encoder.encode_descriptor(name, &format!("{help}."), None, kind)
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, names: (&str, &str), value: u64) -> fmt::Result {
+    figure(encoder, names, MetricType::Counter)?.encode_counter::<NoLabelSet, _, f64>(&value, None)
 }
 
 #[cfg(test)]

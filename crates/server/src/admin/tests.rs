@@ -127,6 +127,18 @@ async fn the_documentation_lists_every_metric_and_no_other() {
 
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned);
     let shown: BTreeSet<String> = kinds.collect();
+    let samples = |begin: &str| page.lines().filter(move |line| line.starts_with(begin)).collect::<Vec<_>>();
+    for kind in &shown {
+        let (name, kind) = kind.split_once(' ').unwrap();
+        assert!(!samples(name).is_empty(), "{name} in\n{page}");
+        if kind == "histogram" {
+            // OpenMetrics wants a last bucket that is of everything.
+            let (buckets, counts) = (samples(&format!("{name}_bucket")), samples(&format!("{name}_count")));
+            let last = buckets.last().unwrap();
+            assert!(last.contains("le=\"+Inf\""), "{name} in\n{page}");
+            assert_eq!((counts.len(), last.rsplit(' ').next()), (1, counts[0].rsplit(' ').next()), "{name} in\n{page}");
+        }
+    }
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/METRICS.md")).unwrap();
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `gabion_")?.split('|');

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +33,7 @@ use crate::tls::ReloadingTls;
 pub(super) struct Shared<H> {
     pub(super) handler: H,
     pub(super) limits: HttpLimits,
-    pub(super) observer: Option<Arc<Observer>>,
+    pub(super) observer: Option<Observer>,
     /// Requests in flight are finished, then the connection is closed.
     pub(super) closing: CancellationToken,
     /// The connection is closed at once.
@@ -123,6 +124,8 @@ async fn serve<H: Handler>(
         }
     };
     let activity = Activity::new();
+    // Requests share one of their connection: to share that of all, processors would take it from each other.
+    let observer = shared.observer.clone().map(Arc::new);
     let transport = Transport::new(channel, Arc::clone(&activity), &shared.limits);
     let mut wire = Some(Box::new(Wire::new(transport)));
     let mut end = pin!(Seldom::new(async {
@@ -136,10 +139,10 @@ async fn serve<H: Handler>(
     // What ends the connection from our side; the client may always be first.
     let mut reason = None;
     let mut http = &shared.http;
-    if let Some(observer) = shared.observer.as_ref().filter(|_| shared.direct) {
+    if let Some(observer) = observer.as_ref().filter(|_| shared.direct) {
         let ending = AtomicBool::new(false);
         let handed_over = {
-            let mut serving = pin!(direct::serve(shared, &*observer.clock, &activity, peer, &mut wire, &ending));
+            let mut serving = pin!(direct::serve(shared, observer, &activity, peer, &mut wire, &ending));
             loop {
                 tokio::select! {
                     // It is nearly always the one that woke the task.
@@ -179,7 +182,8 @@ async fn serve<H: Handler>(
     let Some(wire) = wire else { return Closed::Error };
     let Wire { mut transport, input, .. } = *wire;
     transport.unread(input);
-    let service = service_fn(|request| answer(Arc::clone(shared), &activity, peer, Arriving::of(request)));
+    let service =
+        service_fn(|request| answer(Arc::clone(shared), observer.as_ref(), &activity, peer, Arriving::of(request)));
     let mut connection = pin!(http.serve_connection(TokioIo::new(transport), service));
     // Hyper has to see what was read before it hears that no more is to come.
     let mut told = reason.is_none();
@@ -249,17 +253,17 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
 type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
 /// As much as can be is done before the future is made, which is moved about.
-pub(super) fn answer<H: Handler>(
-    shared: Arc<Shared<H>>,
+pub(super) fn answer<H: Handler, S: Deref<Target = Shared<H>> + Send>(
+    shared: S,
+    observer: Option<&Arc<Observer>>,
     activity: &Arc<Activity>,
     peer: Peer,
     request: Request<Arriving>,
-) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H> {
+) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H, S> {
     let in_flight = activity.begin(request.version() == Version::HTTP_2);
     let received = ByteCount::of(request.body());
     let headless = request.method() == Method::HEAD;
-    let mut pending =
-        shared.observer.as_ref().map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
+    let mut pending = observer.map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
     let too_large = head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max;
     let request = request.map(|body| RequestBody::new(body, &shared.limits, received));

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes, BytesMut};
-use gabion_platform::{Clock, FilePlace, FilePlaces, PagePipe};
+use gabion_platform::{FilePlace, FilePlaces, PagePipe};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
@@ -27,9 +27,9 @@ use tokio::io::AsyncWrite;
 use super::activity::Activity;
 use super::connection::{Shared, answer};
 use super::long_body::{After, Lender, LongBody, READ_BYTES, Wire};
+use super::observe::Observer;
 use super::remainder::{Arriving, DISCARDING};
 use super::{ANSWER_HEADERS, BUFFER_BYTES_MIN, Handler, HttpLimits, Peer};
-use crate::metrics::ServerMetrics;
 
 /// Longest head that is read here, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -66,7 +66,7 @@ pub(super) enum Outcome {
 /// Serves requests until one is not plain, or the connection ends. `ending` says that the next answer is the last. The wire is here but for the time that a body has it.
 pub(super) async fn serve<H: Handler>(
     shared: &Arc<Shared<H>>,
-    clock: &dyn Clock,
+    observer: &Arc<Observer>,
     activity: &Arc<Activity>,
     peer: Peer,
     home: &mut Option<Box<Wire>>,
@@ -90,7 +90,7 @@ pub(super) async fn serve<H: Handler>(
         let (body, lender) = body.arriving(home, bounds.buffer_bytes);
         let mut after = After::Next;
         let answered = {
-            let mut answer = pin!(answer(Arc::clone(shared), activity, peer, request.map(|()| body)));
+            let mut answer = pin!(answer(&**shared, Some(observer), activity, peer, request.map(|()| body)));
             // A client that hangs up while it waits takes its request with it, as with hyper. One that does so amid its body is told what is missing.
             poll_fn(|cx| {
                 if let Poll::Ready(Ok(response)) = answer.as_mut().poll(cx) {
@@ -123,9 +123,8 @@ pub(super) async fn serve<H: Handler>(
         }
         let stays = response.headers().get(CONNECTION).is_none_or(|value| value != "close");
         let in_flight = response.body_mut().take_in_flight();
-        let metrics = shared.observer.as_ref().map(|observer| &*observer.metrics);
-        let way = Way { wire, pieces_bytes: bounds.pieces_bytes, metrics };
-        spare = match send(way, clock, headless, response, &mut head).await {
+        let way = Way { wire, pieces_bytes: bounds.pieces_bytes, observer };
+        spare = match send(way, headless, response, &mut head).await {
             Ok(headers) => emptied(headers),
             Err(error) => return Outcome::Broken(error),
         };
@@ -398,27 +397,21 @@ struct Way<'a> {
     wire: &'a mut Wire,
     /// How much of the body is sent at once.
     pieces_bytes: usize,
-    metrics: Option<&'a ServerMetrics>,
+    observer: &'a Observer,
 }
 
 /// Sends an answer to its end; gives its headers back.
-async fn send<B>(
-    way: Way<'_>,
-    clock: &dyn Clock,
-    headless: bool,
-    response: Response<B>,
-    head: &mut Vec<u8>,
-) -> io::Result<HeaderMap>
+async fn send<B>(way: Way<'_>, headless: bool, response: Response<B>, head: &mut Vec<u8>) -> io::Result<HeaderMap>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
-    let Way { wire, pieces_bytes, metrics } = way;
+    let Way { wire, pieces_bytes, observer } = way;
     let (mut parts, body) = response.into_parts();
     let places = parts.extensions.remove::<FilePlaces>().filter(|_| wire.transport.takes_pages());
     let exact = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     head.clear();
     let framing = push_head(head, parts.status, &parts.headers, exact, headless);
-    push_date(head, clock.now_ms());
+    push_date(head, observer.clock.now_ms());
     let mut body = pin!(body);
     let mut pieces = Pieces::default();
     let mut at = 0;
@@ -475,8 +468,8 @@ where
             // Others may need the pipe while the body is waited for.
             pieces.pipe = None;
         }
-        if let Some(metrics) = metrics.filter(|_| uncopied > 0) {
-            metrics.sent_uncopied(uncopied as u64);
+        if uncopied > 0 {
+            observer.metrics.sent_uncopied(uncopied as u64);
         }
         at = head.len();
         if ended && left.is_some_and(|left| left > 0) {

@@ -150,9 +150,22 @@ impl Pending {
     }
 
     fn finish(&mut self, sent_bytes: u64, complete: bool) {
-        let Some(observer) = self.observer.take() else { return };
+        if let Some(observer) = self.observer.take() {
+            let total_ns = observer.clock.monotonic_ns().saturating_sub(self.started_ns);
+            self.report(&observer, total_ns, sent_bytes, complete);
+        }
+    }
+
+    /// Nothing is sent of the answer but its head, which was there just now.
+    fn finish_with_head(&mut self) {
+        if let Some(observer) = self.observer.take() {
+            self.report(&observer, self.figures.first_byte_ns, 0, true);
+        }
+    }
+
+    fn report(&mut self, observer: &Observer, total_ns: u64, sent_bytes: u64, complete: bool) {
         let figures = &mut self.figures;
-        figures.total_ns = observer.clock.monotonic_ns().saturating_sub(self.started_ns);
+        figures.total_ns = total_ns;
         figures.sent_bytes = sent_bytes;
         figures.complete = complete;
         figures.received_bytes = self.received.get();
@@ -218,7 +231,7 @@ impl<B: Body<Data = Bytes>> ObservedBody<B> {
         let ended = headless || inner.is_end_stream();
         if ended && let Some(mut pending) = pending.take() {
             // Nothing will be asked for of it.
-            pending.finish(0, true);
+            pending.finish_with_head();
         }
         Self { inner, in_flight: Some(in_flight), pending, sent_bytes: 0, ended }
     }

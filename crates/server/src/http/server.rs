@@ -68,7 +68,7 @@ impl<H: Handler> HttpServer<H> {
             http1: connection::builder(&self.limits).http1_only(),
             handler: self.handler,
             limits: self.limits,
-            observer: self.observer.map(Arc::new),
+            observer: self.observer,
             closing: closing.clone(),
             cut: cut.clone(),
             direct,

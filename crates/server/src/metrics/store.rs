@@ -11,6 +11,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+use super::{counter, figure};
+
 /// Gives the store while there is one.
 pub type StoreSource = Arc<dyn Fn() -> Option<Store> + Send + Sync>;
 
@@ -153,10 +155,8 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
     ];
     for ((kind, name, help), value) in PLAIN.into_iter().zip(values) {
         match kind {
-            Kind::Gauge => {
-                encoder.encode_descriptor(name, &sentence(help), None, MetricType::Gauge)?.encode_gauge(&value)?
-            }
-            Kind::Counter => counter(encoder, name, help, value)?,
+            Kind::Gauge => figure(encoder, (name, help), MetricType::Gauge)?.encode_gauge(&value)?,
+            Kind::Counter => counter(encoder, (name, help), value)?,
         }
     }
     Ok(())
@@ -191,12 +191,12 @@ fn lanes(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
 
 fn counted(encoder: &mut DescriptorEncoder<'_>, store: &Store) -> Result<(), fmt::Error> {
     for (name, help, value) in store.metrics().counters() {
-        counter(encoder, &format!("gabion_store_{name}"), help, value)?;
+        counter(encoder, (&format!("gabion_store_{name}"), help), value)?;
     }
     let metrics = store.log_metrics();
     for (name, help, value) in metrics.counters() {
         let prefix = if UPKEEP.iter().any(|part| name.starts_with(part)) { "gabion" } else { "gabion_log" };
-        counter(encoder, &format!("{prefix}_{name}"), help, value)?;
+        counter(encoder, (&format!("{prefix}_{name}"), help), value)?;
     }
     for (name, help, snapshot) in metrics.histograms() {
         let (name, scale) = match name.strip_suffix("_us") {
@@ -204,37 +204,24 @@ fn counted(encoder: &mut DescriptorEncoder<'_>, store: &Store) -> Result<(), fmt
             None => (format!("gabion_log_{name}"), 1.0),
         };
         let help = help.replace("Microseconds", "Seconds");
-        let bounds = snapshot.bounds.iter().map(|&bound| bound as f64 * scale).chain([f64::MAX]);
+        let bounds = snapshot.bounds.iter().map(|&bound| bound as f64 * scale).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(snapshot.buckets.iter().copied()).collect();
-        encoder
-            .encode_descriptor(&name, &sentence(&help), None, MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(
-                snapshot.sum as f64 * scale,
-                snapshot.buckets.iter().sum(),
-                &buckets,
-                None,
-            )?;
+        figure(encoder, (&name, &help), MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
+            snapshot.sum as f64 * scale,
+            snapshot.buckets.iter().sum(),
+            &buckets,
+            None,
+        )?;
     }
     Ok(())
 }
 
-/// A meaning as the registry writes it for its own figures: with a dot at its end.
-fn sentence(help: &str) -> String {
-    format!("{}.", help.trim().trim_end_matches('.'))
-}
-
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
-    encoder
-        .encode_descriptor(name, &sentence(help), None, MetricType::Counter)?
-        .encode_counter::<NoLabelSet, _, f64>(&value, None)
-}
-
 fn family<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
-    (name, help): (&str, &str),
+    names: (&str, &str),
     rows: impl Iterator<Item = (L, u64)>,
 ) -> Result<(), fmt::Error> {
-    let mut metric = encoder.encode_descriptor(name, &sentence(help), None, MetricType::Gauge)?;
+    let mut metric = figure(encoder, names, MetricType::Gauge)?;
     for (labels, value) in rows {
         metric.encode_family(&labels)?.encode_gauge(&value)?;
     }

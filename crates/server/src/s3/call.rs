@@ -137,7 +137,8 @@ impl Call {
         match self.settings.get() {
             Some(settings) => Ok(settings),
             None => {
-                let settings = ops.settings(&self.bucket()?)?;
+                let bucket = self.named_bucket().ok_or(S3Code::InvalidBucketName)?;
+                let settings = ops.settings(bucket)?;
                 Ok(self.settings.get_or_init(|| settings))
             }
         }
