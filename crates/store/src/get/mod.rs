@@ -37,9 +37,9 @@ impl Store {
         async move {
             let (mut read, bytes) = begun?;
             match bytes {
-                Unread::Nothing => {}
-                Unread::Pinned { pieces, pin, bodies: None } => read.body = stream::open(inner, pieces, pin).await?,
-                Unread::Pinned { pieces, pin, bodies: Some(bodies) } => {
+                None => {}
+                Some(Pinned { pieces, pin, bodies: None }) => read.body = stream::open(inner, pieces, pin).await?,
+                Some(Pinned { pieces, pin, bodies: Some(bodies) }) => {
                     read.body = Box::pin(opened::open(inner, &request, &read.info, bodies, pieces, pin)).await?;
                 }
             }
@@ -92,22 +92,17 @@ struct Found {
     known: Arc<Known>,
 }
 
-/// What is left to be read for an answer.
-enum Unread {
-    /// It has no bytes, or has them.
-    Nothing,
-    /// They are kept where they lie.
-    Pinned {
-        pieces: Pieces,
-        pin: Pin,
-        /// What of it is to be opened, if it is sealed.
-        bodies: Option<Vec<BodyRange>>,
-    },
+/// What is to be read, kept where it lies.
+struct Pinned {
+    pieces: Pieces,
+    pin: Pin,
+    /// What of it is to be opened, if it is sealed.
+    bodies: Option<Vec<BodyRange>>,
 }
 
 impl Inner {
     /// What the answer to a read is, with what is left to be read for it.
-    fn begin_read_anew(&self, request: &GetObject) -> Result<(ObjectRead, Unread), StoreError> {
+    fn begin_read_anew(&self, request: &GetObject) -> Result<(ObjectRead, Option<Pinned>), StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             match self.begin_read(request)? {
                 Some(begun) => return Ok(begun),
@@ -118,12 +113,12 @@ impl Inner {
     }
 
     /// The same; nothing when the object changed meanwhile.
-    fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Unread)>, StoreError> {
+    fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
         let found = self.find(request)?;
         let row = &found.known.row;
         let mut read = self.resolve(request, &found.known)?;
         let range = match (read.range, row.size, read.len) {
-            (_, 0, _) | (_, _, 0) => return Ok(Some((read, Unread::Nothing))),
+            (_, 0, _) | (_, _, 0) => return Ok(Some((read, None))),
             (Some(range), ..) => range,
             (None, size, _) => ByteRange { first: 0, last: size - 1 },
         };
@@ -141,10 +136,10 @@ impl Inner {
             && let Some(body) = self.warm(row, stored)
         {
             read.body = body;
-            return Ok(Some((read, Unread::Nothing)));
+            return Ok(Some((read, None)));
         }
         let pinned = self.pin(&found, stored)?;
-        Ok(pinned.map(|(pieces, pin)| (read, Unread::Pinned { pieces, pin, bodies })))
+        Ok(pinned.map(|(pieces, pin)| (read, Some(Pinned { pieces, pin, bodies }))))
     }
 
     /// A range of an object that is one short piece, if that was read before and is still in memory, and there is room to hold it: then no file is needed.
