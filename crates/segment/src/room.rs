@@ -45,8 +45,7 @@ pub struct Room {
 /// Asks all targets. Those that do not answer are left out, as when a segment is opened: as long as enough do, writers go on.
 pub(crate) async fn room(core: &Core, demand: Demand) -> Room {
     let targets = &core.media.targets;
-    let asked = targets.all().into_iter().map(|(number, _)| number).filter(|number| !targets.is_leaving(*number));
-    let mut available: Vec<u64> = join_all(asked.map(|number| targets.room(number)))
+    let mut available: Vec<u64> = join_all(targets.staying().into_iter().map(|number| targets.room(number)))
         .await
         .into_iter()
         .flatten()

@@ -340,10 +340,30 @@ impl TargetSet {
         health.last_error = Some(error.to_string());
     }
 
-    /// Asks every target that may take new segments how much room it has; `wanted_bytes` is what it must have to be a candidate.
+    /// The targets that are not gone, each with its place and whether it leaves: all of one moment, so that one that leaves is never told without
+    /// the one that came in its stead.
+    fn all_at_once(&self) -> Vec<(usize, Arc<Target>, bool)> {
+        let _nobody_leaves = self.placing();
+        let with_mark = |(number, target): (usize, Arc<Target>)| {
+            let is_draining = target.is_draining();
+            (number, target, is_draining)
+        };
+        self.all().into_iter().map(with_mark).collect()
+    }
+
+    /// The places of the targets that stay, all of one moment.
+    pub(crate) fn staying(&self) -> Vec<usize> {
+        self.all_at_once().into_iter().filter(|(.., leaves)| !leaves).map(|(number, ..)| number).collect()
+    }
+
+    /// Asks every target how much room it has; `wanted_bytes` is what it must have to be a candidate. Whether it leaves is what it was when
+    /// the first one was asked: whoever writes to a candidate looks again.
     pub(crate) async fn candidates(&self, wanted_bytes: u64) -> Candidates {
-        let all = self.all();
-        let asked = join_all(all.iter().map(|(number, target)| self.candidate(*number, target, wanted_bytes))).await;
+        let all = self.all_at_once();
+        let ask = |(number, target, leaves): &(usize, Arc<Target>, bool)| {
+            self.candidate(*number, Arc::clone(target), *leaves, wanted_bytes)
+        };
+        let asked = join_all(all.iter().map(ask)).await;
         let mut found = Candidates::default();
         for asked in asked.into_iter().flatten() {
             match asked {
@@ -354,22 +374,24 @@ impl TargetSet {
         found
     }
 
-    /// A candidate, or the place of a target that lacks nothing but room; nothing if it can not be one. What the target's state says is no
-    /// answer: others ask at the same time, for more room or for less.
-    async fn candidate(&self, number: usize, target: &Target, wanted_bytes: u64) -> Option<Result<Candidate, usize>> {
+    /// A candidate, or the place of a target that lacks nothing but room; nothing if it can not be one, as when it leaves. What the target's state
+    /// says is no answer: others ask at the same time, for more room or for less.
+    async fn candidate(
+        &self,
+        number: usize,
+        target: Arc<Target>,
+        leaves: bool,
+        wanted_bytes: u64,
+    ) -> Option<Result<Candidate, usize>> {
         let space = self.room(number).await?;
         let fits = space.available_bytes >= wanted_bytes;
         target.health.lock().state = if fits { TargetState::Online } else { TargetState::Full };
-        if !fits {
-            return Some(Err(number));
-        }
-        (!target.is_draining()).then(|| {
-            Ok(Candidate {
-                target: number,
-                failure_domain: target.failure_domain.clone(),
-                available_bytes: space.available_bytes,
-            })
-        })
+        let candidate = || Candidate {
+            target: number,
+            failure_domain: target.failure_domain.clone(),
+            available_bytes: space.available_bytes,
+        };
+        (!leaves).then(|| if fits { Ok(candidate()) } else { Err(number) })
     }
 
     /// The room on a target that is there and takes writes; one that failed is probed, if it is time.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_platform::{Disk, SimDisk};
+use gabion_platform::{Disk, FaultRates, SimDisk};
 use gabion_segment::{Log, LogError, LogTarget, TargetMode, TargetPlan};
 use gabion_types::TargetId;
 
@@ -218,6 +218,23 @@ fn a_target_that_works_is_replaced_while_it_serves() {
         assert_eq!(domain("disk3"), "domain1");
         assert!(log.target_remove(old, false, TargetMode::Apply).await.unwrap().applied);
     });
+}
+
+/// The old target answers late how much room it has: by then it leaves, and the new one was not there to be asked.
+#[test]
+fn a_target_is_replaced_while_a_segment_is_opened() {
+    for seed in 0..40 {
+        let (mut world, book) = written("2+1", 3, 400 + seed);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let (old, new) = (id_of(&log, 1), newcomer(&mut world, ""));
+            world.disks[1].set_rates(FaultRates { slow_turns_max: 200, ..FaultRates::default() });
+            let (written, replaced) =
+                tokio::join!(put(&log, 50, 1000), log.target_replace(old, new, TargetMode::Apply));
+            assert!(written.is_ok() && replaced.is_ok(), "seed {seed}: {written:?}, {replaced:?}");
+            book.verify(&log).await;
+        });
+    }
 }
 
 /// Who replaces a target has decided: its shards are not waited for, though it is still a member and may come back.
