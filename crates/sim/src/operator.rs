@@ -49,6 +49,12 @@ pub(crate) async fn act(
             let outcome = store.target_remove(id, false, apply).await;
             (format!("target {disk} is removed"), outcome)
         }
+        // Refused, unless nothing lies on it.
+        (3, _) if is_spared && dice.coin() => {
+            machine.doubt(disk);
+            let outcome = store.target_remove(id, false, apply).await;
+            (format!("target {disk} is removed undrained"), outcome)
+        }
         (2 | 3, _) if is_spared => (format!("target {disk} is drained"), store.target_drain(id, apply).await),
         (4, _) if is_draining => {
             (format!("target {disk} is not drained any more"), store.target_undrain(id, apply).await)

@@ -182,9 +182,9 @@ impl Core {
             crate::core::remove_files(&self.media, &info).await;
             return Err(failed);
         }
-        // A target that was to be drained meanwhile gets no segment: it may be about to leave, with nothing on it.
+        // A target that was to be drained or removed meanwhile gets no segment: it may be about to leave, with nothing on it.
         let placing = self.media.targets.placing();
-        let leaving = slots.iter().flatten().find(|slot| self.media.targets.is_leaving(**slot));
+        let leaving = slots.iter().flatten().find(|slot| self.media.targets.takes_none(**slot));
         let Some(&leaving) = leaving else { return Ok(self.opened(info, shards, shard_bytes, purpose)) };
         drop(placing);
         drop(shards);

@@ -62,6 +62,7 @@ impl TargetSet {
             self.join(newcomer, epoch);
         }
         self.mark_draining();
+        self.release_held_back();
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct TargetSet {
     roster: Mutex<Roster>,
     /// Held while the members change.
     change_turn: tokio::sync::Mutex<()>,
+    /// See [`TargetSet::operator_turn`].
+    operator_turn: tokio::sync::Mutex<()>,
     /// See [`TargetSet::placing`].
     placing: RwLock<()>,
     opened_ns: u64,
@@ -72,8 +74,29 @@ pub(crate) struct Target {
     /// It is no member any more.
     gone: AtomicBool,
     draining: AtomicBool,
+    /// Nothing new is to go to it: it is being removed, or may have been.
+    held_back: AtomicBool,
     health: Mutex<Health>,
     own: Mutex<Own>,
+}
+
+/// A target that nothing new goes to until this is dropped.
+#[must_use]
+pub(crate) struct HeldBack(Option<Arc<Target>>);
+
+impl HeldBack {
+    /// It stays so when the change is made, or may have been: until another list of members counts for certain.
+    pub(crate) fn until_changed(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        if let Some(target) = &self.0 {
+            target.held_back.store(false, Ordering::SeqCst);
+        }
+    }
 }
 
 /// What targets are good for a new segment.
@@ -145,6 +168,7 @@ impl Target {
             disk,
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            held_back: AtomicBool::new(false),
             health: Mutex::new(health),
             own: Mutex::new(own),
         }
@@ -172,6 +196,11 @@ impl Target {
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
     }
+
+    /// Whether new shards go elsewhere.
+    fn takes_none(&self) -> bool {
+        self.is_draining() || self.held_back.load(Ordering::SeqCst) || self.gone.load(Ordering::SeqCst)
+    }
 }
 
 impl TargetSet {
@@ -180,6 +209,7 @@ impl TargetSet {
             deployment: newest.deployment,
             targets: RwLock::new(targets.into_iter().map(Arc::new).collect()),
             change_turn: tokio::sync::Mutex::default(),
+            operator_turn: tokio::sync::Mutex::default(),
             placing: RwLock::default(),
             opened_ns: clock.monotonic_ns(),
             roster: Mutex::new(Roster {
@@ -240,6 +270,18 @@ impl TargetSet {
         let roster = self.roster.lock();
         let is_member = roster.members.iter().any(|member| member.id == id);
         id != TargetId::NONE && !is_member && roster.lost.as_ref().is_some_and(|lost| !lost.contains(&id))
+    }
+
+    /// Held by an operator's change from the look at what can be done until it is: what one change leaves is what the next one finds.
+    pub(crate) async fn operator_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.operator_turn.lock().await
+    }
+
+    /// Lets nothing new go to the target `id`: what is found to lie on it afterwards is all that ever will. Nothing if that was so before, or it is not there.
+    pub(crate) fn hold_back(&self, id: TargetId) -> Option<HeldBack> {
+        let target = self.at(self.find(id)?);
+        let _nobody_places = self.placing.write();
+        (!target.held_back.swap(true, Ordering::SeqCst)).then(|| HeldBack(Some(target)))
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen
@@ -323,6 +365,11 @@ impl TargetSet {
         targets[number].is_draining() || targets[number].gone.load(Ordering::SeqCst)
     }
 
+    /// Whether nothing new is to go to the target at this place.
+    pub(crate) fn takes_none(&self, number: usize) -> bool {
+        self.targets.read()[number].takes_none()
+    }
+
     /// Notes that a write, sync or creation failed, or that the target does not answer.
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
         let target = self.at(number);
@@ -340,13 +387,13 @@ impl TargetSet {
         health.last_error = Some(error.to_string());
     }
 
-    /// The targets that are not gone, each with its place and whether it leaves: all of one moment, so that one that leaves is never told without
-    /// the one that came in its stead.
+    /// The targets that are not gone, each with its place and whether new shards go elsewhere: all of one moment, so that one that leaves is never
+    /// told without the one that came in its stead.
     fn all_at_once(&self) -> Vec<(usize, Arc<Target>, bool)> {
         let _nobody_leaves = self.placing();
         let with_mark = |(number, target): (usize, Arc<Target>)| {
-            let is_draining = target.is_draining();
-            (number, target, is_draining)
+            let takes_none = target.takes_none();
+            (number, target, takes_none)
         };
         self.all().into_iter().map(with_mark).collect()
     }
@@ -503,6 +550,11 @@ impl TargetSet {
             }
         };
         self.all().into_iter().map(status).collect()
+    }
+
+    /// What was to be removed, and what is not known to be, is in the list that counts now, or has left.
+    fn release_held_back(&self) {
+        self.targets.read().iter().for_each(|target| target.held_back.store(false, Ordering::SeqCst));
     }
 
     /// Takes the draining marks of the targets from the list of members, and marks those that left.

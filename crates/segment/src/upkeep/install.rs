@@ -178,7 +178,7 @@ pub(crate) async fn remove_former(core: &Core, segment: &Segment, verified: Opti
 /// Tells of a shard's new place, unless that was marked as one that leaves since it was chosen.
 fn tell_unless_leaving(core: &Core, segment: &Segment, info: SegmentInfo, place: usize) -> Result<bool, LogError> {
     let _placing = core.media.targets.placing();
-    if core.media.targets.is_leaving(place) {
+    if core.media.targets.takes_none(place) {
         return Ok(false);
     }
     tell(core, segment, info)?;

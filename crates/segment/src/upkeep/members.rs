@@ -18,7 +18,7 @@ use crate::placement::{Candidate, spread};
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
-use crate::target::{Newcomer, Standing};
+use crate::target::{HeldBack, Newcomer, Standing};
 
 /// Whether a change is made or only thought through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +122,23 @@ pub(crate) async fn undrain(core: &Core, id: TargetId, mode: TargetMode) -> Resu
 
 /// A target leaves: with nothing on it, or as `lost`, when what was on it is to be built anew elsewhere.
 pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMode) -> Result<TargetPlan, LogError> {
+    let plan = plan_removal(core, id, lost).await?;
+    if !plan.proceed(mode)? {
+        return Ok(plan);
+    }
+    // Once more when nothing can be added any more to what lies on it.
+    let held_back = core.media.targets.hold_back(id);
+    let mut plan = plan_removal(core, id, lost).await?;
+    plan.proceed(mode)?;
+    // Whatever comes of it: where the list is not known to count, the next start may find it.
+    held_back.into_iter().for_each(HeldBack::until_changed);
+    core.media.targets.change(|members| leave(members, id), None, || core.holders()).await?;
+    plan.applied = true;
+    forget_lost(core).await;
+    Ok(plan)
+}
+
+async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPlan, LogError> {
     member(core, id)?;
     let mut plan = TargetPlan::new("remove", id);
     if lost {
@@ -148,11 +165,6 @@ pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMo
         ));
     } else {
         warn_of_few(core, id, &mut plan);
-    }
-    if plan.proceed(mode)? {
-        core.media.targets.change(|members| leave(members, id), None, || core.holders()).await?;
-        plan.applied = true;
-        forget_lost(core).await;
     }
     Ok(plan)
 }

@@ -237,6 +237,87 @@ fn a_target_is_replaced_while_a_segment_is_opened() {
     }
 }
 
+/// Each of two changes would leave enough targets, but not both.
+#[test]
+fn changes_at_the_same_time_know_of_each_other() {
+    for seed in 0..10 {
+        let (mut world, book) = written("2+1", 4, 500 + seed);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let ids = [id_of(&log, 0), id_of(&log, 1)];
+            let (first, second) =
+                tokio::join!(log.target_drain(ids[0], TargetMode::Apply), log.target_drain(ids[1], TargetMode::Apply));
+            let drained = [first.is_ok(), second.is_ok()];
+            assert!(drained[0] != drained[1], "seed {seed}: {first:?}, {second:?}");
+            assert!(refused(if drained[0] { second } else { first }).contains("targets would be left"));
+            put(&log, 50, 1000).await.unwrap();
+
+            let new = newcomer(&mut world, "");
+            let (first, second) =
+                tokio::join!(log.target_add(new.clone(), TargetMode::Apply), log.target_add(new, TargetMode::Apply));
+            assert!(first.is_ok() != second.is_ok(), "seed {seed}: {first:?}, {second:?}");
+            assert_eq!(log.status().targets.len(), 5);
+        });
+    }
+}
+
+/// A target on which nothing lies is removed while the next segment is opened: it goes elsewhere, or the target stays.
+#[test]
+fn nothing_is_written_to_a_target_that_is_being_removed() {
+    let mut removed = 0;
+    for seed in 0..200 {
+        let (mut world, book) = written("1+0", 1, 600 + seed);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            log.target_add(newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+            let empty = id_of(&log, 1);
+            for disk in &world.disks {
+                disk.set_rates(FaultRates { slow_turns_max: 20, ..FaultRates::default() });
+            }
+            // The other one has much less room: this one is chosen.
+            world.disks[0].full_at(64 << 20);
+            let lost = seed % 2 == 1;
+            let remove = async {
+                steps(seed % 25).await;
+                log.target_remove(empty, lost, TargetMode::Apply).await
+            };
+            let (written, gone) = tokio::join!(put(&log, 50, 1000), remove);
+            written.unwrap();
+            removed += usize::from(gone.is_ok());
+            book.verify(&log).await;
+        });
+    }
+    assert!((20..180).contains(&removed), "{removed}");
+}
+
+/// Too few targets take the list without it: the next start may find that it left.
+#[test]
+fn nothing_is_written_to_a_target_that_may_have_been_removed() {
+    let (mut world, book) = written("1+0", 1, 700);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for _ in 0..3 {
+            log.target_add(newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        }
+        world.disks[0].full_at(64 << 20);
+        for disk in &world.disks[2..] {
+            disk.fail_writes(1, std::io::ErrorKind::Other);
+        }
+        let outcome = log.target_remove(id_of(&log, 1), false, TargetMode::Apply).await;
+        assert!(matches!(&outcome, Err(LogError::Unavailable(why)) if why.contains("next start")), "{outcome:?}");
+        for name in 50..60 {
+            put(&log, name, 1000).await.unwrap();
+        }
+        assert_eq!(files_on(&world.disks[1]), 0);
+    });
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        assert!(log.status().targets.iter().all(|target| target.name != "disk1" || target.id == TargetId::NONE));
+        book.verify(&log).await;
+    });
+}
+
 /// Who replaces a target has decided: its shards are not waited for, though it is still a member and may come back.
 #[test]
 fn a_failed_target_that_is_replaced_is_not_waited_for() {
