@@ -78,10 +78,16 @@ impl Machine {
         Some(spare).filter(|spare| self.mounted[*spare])
     }
 
-    /// A target is being removed.
-    pub(crate) fn doubt(&self, number: usize) {
+    /// A target is being removed; says whether it was to be before.
+    pub(crate) fn doubt(&self, number: usize) -> bool {
         self.in_doubt.borrow_mut().insert(number);
-        self.unwanted.borrow_mut().insert(number);
+        !self.unwanted.borrow_mut().insert(number)
+    }
+
+    /// That was refused, and was never asked for before.
+    pub(crate) fn doubt_no_more(&self, number: usize) {
+        self.in_doubt.borrow_mut().remove(&number);
+        self.unwanted.borrow_mut().remove(&number);
     }
 
     /// The target that a refused start is about, if it was to be removed: it took effect, though it seemed not to, and nothing on the target tells

@@ -40,19 +40,22 @@ pub(crate) async fn act(
     let (what, outcome) = match (kind, spare) {
         (0, Some(new)) => (format!("target {new} joins"), store.target_add(machine.target(new), apply).await),
         (1, Some(new)) => {
-            machine.doubt(disk);
+            let _ = machine.doubt(disk);
             let outcome = store.target_replace(id, machine.target(new), apply).await;
             (format!("target {new} replaces {disk}"), outcome)
         }
         (2 | 3, _) if is_draining => {
-            machine.doubt(disk);
+            let _ = machine.doubt(disk);
             let outcome = store.target_remove(id, false, apply).await;
             (format!("target {disk} is removed"), outcome)
         }
-        // Refused, unless nothing lies on it.
         (3, _) if is_spared && dice.coin() => {
-            machine.doubt(disk);
+            let is_old = machine.doubt(disk);
             let outcome = store.target_remove(id, false, apply).await;
+            // As mostly: something lies on it.
+            if !is_old && matches!(outcome, Err(StoreError::InvalidRequest(_))) {
+                machine.doubt_no_more(disk);
+            }
             (format!("target {disk} is removed undrained"), outcome)
         }
         (2 | 3, _) if is_spared => (format!("target {disk} is drained"), store.target_drain(id, apply).await),
@@ -60,7 +63,7 @@ pub(crate) async fn act(
             (format!("target {disk} is not drained any more"), store.target_undrain(id, apply).await)
         }
         (5, _) if is_spared && atlas.is_afflicted(disk) => {
-            machine.doubt(disk);
+            let _ = machine.doubt(disk);
             let outcome = store.target_remove(id, true, apply).await;
             (format!("target {disk} is removed as lost"), outcome)
         }

@@ -99,7 +99,7 @@ impl Core {
         let wanted_bytes = left_bytes + least_bytes;
         // Targets that failed, and whether it was for want of space.
         let mut excluded: HashMap<usize, bool> = HashMap::new();
-        // Each round excludes a target or ends.
+        // Each round ends, excludes a target, or found one that leaves since.
         loop {
             let Candidates { with_room: mut candidates, full } = self.media.targets.candidates(wanted_bytes).await;
             candidates.retain(|candidate| !excluded.contains_key(&candidate.target));
@@ -135,7 +135,7 @@ impl Core {
         }
     }
 
-    /// Creates all shard files with durable headers; if one fails, removes the others and says which targets failed.
+    /// Creates all shard files with durable headers; if one fails, removes the others and says which targets failed. Those do well that nothing is said of, but leave.
     async fn create(
         &self,
         info: SegmentInfo,
@@ -184,12 +184,14 @@ impl Core {
         }
         // A target that was to be drained or removed meanwhile gets no segment: it may be about to leave, with nothing on it.
         let placing = self.media.targets.placing();
-        let leaving = slots.iter().flatten().find(|slot| self.media.targets.takes_none(**slot));
-        let Some(&leaving) = leaving else { return Ok(self.opened(info, shards, shard_bytes, purpose)) };
+        if !slots.iter().flatten().any(|slot| self.media.targets.is_leaving(*slot)) {
+            return Ok(self.opened(info, shards, shard_bytes, purpose));
+        }
         drop(placing);
         drop(shards);
         crate::core::remove_files(&self.media, &info).await;
-        Err(vec![(leaving, io::Error::other("the target is leaving"))])
+        // It is no candidate any more, but may stay after all.
+        Err(Vec::new())
     }
 
     async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {

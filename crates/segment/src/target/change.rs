@@ -62,7 +62,6 @@ impl TargetSet {
             self.join(newcomer, epoch);
         }
         self.mark_draining();
-        self.release_held_back();
         Ok(())
     }
 

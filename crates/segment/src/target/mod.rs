@@ -73,28 +73,33 @@ pub(crate) struct Target {
     pub(crate) disk: Option<Arc<dyn Disk>>,
     /// It is no member any more.
     gone: AtomicBool,
+    /// Marked as one that leaves: it is drained or being removed, or the list of members that lacks it may count at the next start.
     draining: AtomicBool,
-    /// Nothing new is to go to it: it is being removed, or may have been.
-    held_back: AtomicBool,
+    being_removed: AtomicBool,
     health: Mutex<Health>,
     own: Mutex<Own>,
 }
 
-/// A target that nothing new goes to until this is dropped.
+/// Marks a target as one that leaves while its removal is looked into.
 #[must_use]
-pub(crate) struct HeldBack(Option<Arc<Target>>);
+pub(crate) struct Removal<'a> {
+    targets: &'a TargetSet,
+    target: Arc<Target>,
+    is_decided: bool,
+}
 
-impl HeldBack {
-    /// It stays so when the change is made, or may have been: until another list of members counts for certain.
-    pub(crate) fn until_changed(mut self) {
-        self.0 = None;
+impl Removal<'_> {
+    /// The list without it is about to be written: whatever comes of that, the mark stays until a list counts for certain.
+    pub(crate) fn decide(&mut self) {
+        self.is_decided = true;
     }
 }
 
-impl Drop for HeldBack {
+impl Drop for Removal<'_> {
     fn drop(&mut self) {
-        if let Some(target) = &self.0 {
-            target.held_back.store(false, Ordering::SeqCst);
+        self.target.being_removed.store(false, Ordering::SeqCst);
+        if !self.is_decided {
+            self.targets.mark_draining();
         }
     }
 }
@@ -168,7 +173,7 @@ impl Target {
             disk,
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
-            held_back: AtomicBool::new(false),
+            being_removed: AtomicBool::new(false),
             health: Mutex::new(health),
             own: Mutex::new(own),
         }
@@ -195,11 +200,6 @@ impl Target {
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
-    }
-
-    /// Whether new shards go elsewhere.
-    fn takes_none(&self) -> bool {
-        self.is_draining() || self.held_back.load(Ordering::SeqCst) || self.gone.load(Ordering::SeqCst)
     }
 }
 
@@ -277,11 +277,13 @@ impl TargetSet {
         self.operator_turn.lock().await
     }
 
-    /// Lets nothing new go to the target `id`: what is found to lie on it afterwards is all that ever will. Nothing if that was so before, or it is not there.
-    pub(crate) fn hold_back(&self, id: TargetId) -> Option<HeldBack> {
+    /// Marks the target `id`, if it is there: what is found to lie on it afterwards is all that ever will, but for what is written to a segment that is open.
+    pub(crate) fn begin_removal(&self, id: TargetId) -> Option<Removal<'_>> {
         let target = self.at(self.find(id)?);
         let _nobody_places = self.placing.write();
-        (!target.held_back.swap(true, Ordering::SeqCst)).then(|| HeldBack(Some(target)))
+        target.being_removed.store(true, Ordering::SeqCst);
+        target.draining.store(true, Ordering::SeqCst);
+        Some(Removal { targets: self, target, is_decided: false })
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen
@@ -365,11 +367,6 @@ impl TargetSet {
         targets[number].is_draining() || targets[number].gone.load(Ordering::SeqCst)
     }
 
-    /// Whether nothing new is to go to the target at this place.
-    pub(crate) fn takes_none(&self, number: usize) -> bool {
-        self.targets.read()[number].takes_none()
-    }
-
     /// Notes that a write, sync or creation failed, or that the target does not answer.
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
         let target = self.at(number);
@@ -387,13 +384,13 @@ impl TargetSet {
         health.last_error = Some(error.to_string());
     }
 
-    /// The targets that are not gone, each with its place and whether new shards go elsewhere: all of one moment, so that one that leaves is never
-    /// told without the one that came in its stead.
+    /// The targets that are not gone, each with its place and whether it leaves: all of one moment, so that one that leaves is never told without the
+    /// one that came in its stead.
     fn all_at_once(&self) -> Vec<(usize, Arc<Target>, bool)> {
         let _nobody_leaves = self.placing();
         let with_mark = |(number, target): (usize, Arc<Target>)| {
-            let takes_none = target.takes_none();
-            (number, target, takes_none)
+            let is_draining = target.is_draining();
+            (number, target, is_draining)
         };
         self.all().into_iter().map(with_mark).collect()
     }
@@ -539,7 +536,7 @@ impl TargetSet {
                 id: target.id,
                 failure_domain: target.failure_domain.clone(),
                 state: health.state,
-                draining: member.is_some_and(|member| member.draining),
+                draining: target.is_draining(),
                 replaces: member.map(|member| member.replaces).filter(|id| *id != TargetId::NONE),
                 stale: own.was_behind,
                 set_aside_files: own.set_aside_files,
@@ -552,18 +549,15 @@ impl TargetSet {
         self.all().into_iter().map(status).collect()
     }
 
-    /// What was to be removed, and what is not known to be, is in the list that counts now, or has left.
-    fn release_held_back(&self) {
-        self.targets.read().iter().for_each(|target| target.held_back.store(false, Ordering::SeqCst));
-    }
-
     /// Takes the draining marks of the targets from the list of members, and marks those that left.
     fn mark_draining(&self) {
         let _nobody_places = self.placing.write();
         let members = self.roster.lock().members.clone();
         for target in self.targets.read().iter() {
             let member = members.iter().find(|member| member.id == target.id);
-            target.draining.store(member.is_some_and(|member| member.draining), Ordering::SeqCst);
+            let is_draining =
+                target.being_removed.load(Ordering::SeqCst) || member.is_some_and(|member| member.draining);
+            target.draining.store(is_draining, Ordering::SeqCst);
             if target.id != TargetId::NONE && member.is_none() {
                 target.gone.store(true, Ordering::SeqCst);
             }

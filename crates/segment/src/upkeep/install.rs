@@ -73,7 +73,7 @@ pub(crate) async fn install(
         if !tell_unless_leaving(core, segment, moved, place)? {
             // It may be about to leave, with nothing on it.
             remove_copy(&core.media, info.id, copy(target.id)).await;
-            return Err(LogError::Unavailable(format!("target {} is to be drained now", target.name)));
+            return Err(LogError::Unavailable(format!("target {} is leaving", target.name)));
         }
         // What was just built was read to its end: the old one is needed no more.
         remove_former(core, segment, Some(shard)).await?;
@@ -178,7 +178,7 @@ pub(crate) async fn remove_former(core: &Core, segment: &Segment, verified: Opti
 /// Tells of a shard's new place, unless that was marked as one that leaves since it was chosen.
 fn tell_unless_leaving(core: &Core, segment: &Segment, info: SegmentInfo, place: usize) -> Result<bool, LogError> {
     let _placing = core.media.targets.placing();
-    if core.media.targets.takes_none(place) {
+    if core.media.targets.is_leaving(place) {
         return Ok(false);
     }
     tell(core, segment, info)?;

@@ -18,7 +18,7 @@ use crate::placement::{Candidate, spread};
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
-use crate::target::{HeldBack, Newcomer, Standing};
+use crate::target::{Newcomer, Standing};
 
 /// Whether a change is made or only thought through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,12 +127,19 @@ pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMo
         return Ok(plan);
     }
     // Once more when nothing can be added any more to what lies on it.
-    let held_back = core.media.targets.hold_back(id);
+    let mut removal = core.media.targets.begin_removal(id);
     let mut plan = plan_removal(core, id, lost).await?;
     plan.proceed(mode)?;
-    // Whatever comes of it: where the list is not known to count, the next start may find it.
-    held_back.into_iter().for_each(HeldBack::until_changed);
-    core.media.targets.change(|members| leave(members, id), None, || core.holders()).await?;
+    if let Some(removal) = &mut removal {
+        removal.decide();
+    }
+    let changed = core.media.targets.change(|members| leave(members, id), None, || core.holders()).await;
+    changed.map_err(|error| match error {
+        LogError::Unavailable(why) => LogError::Unavailable(format!(
+            "{why}. Until another list counts the target is as one that is drained: remove it again, or undrain it to keep it"
+        )),
+        error => error,
+    })?;
     plan.applied = true;
     forget_lost(core).await;
     Ok(plan)
@@ -157,11 +164,13 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
             plan.refuse("a segment is being written to it: drain it first".to_owned());
         }
     }
-    if core.media.targets.members().len() <= core.config.geometry.quorum() {
+    let (geometry, staying) = (core.config.geometry, staying(core, id));
+    let quorum = geometry.quorum();
+    if core.media.targets.members().len() <= quorum {
+        plan.refuse(format!("geometry {geometry} needs {quorum} targets at least"));
+    } else if staying < quorum && !lost {
         plan.refuse(format!(
-            "geometry {} needs {} targets at least",
-            core.config.geometry,
-            core.config.geometry.quorum()
+            "{staying} targets would be left for new segments, geometry {geometry} needs {quorum} at least: add or undrain one first"
         ));
     } else {
         warn_of_few(core, id, &mut plan);
@@ -292,10 +301,14 @@ fn is_written(core: &Core, id: TargetId) -> bool {
     core.writing.lock().values().any(|files| files.info.targets.contains(&id))
 }
 
+/// Members that new segments may go to without `id`.
+fn staying(core: &Core, id: TargetId) -> usize {
+    core.media.targets.members().iter().filter(|member| member.id != id && !member.draining).count()
+}
+
 /// New segments must still find as many targets as they have shards.
 fn leave_enough(core: &Core, id: TargetId, plan: &mut TargetPlan) {
-    let members = core.media.targets.members();
-    let staying = members.iter().filter(|member| member.id != id && !member.draining).count();
+    let staying = staying(core, id);
     let needed = core.config.geometry.shards();
     if staying < needed {
         plan.refuse(format!(
@@ -306,8 +319,7 @@ fn leave_enough(core: &Core, id: TargetId, plan: &mut TargetPlan) {
 }
 
 fn warn_of_few(core: &Core, id: TargetId, plan: &mut TargetPlan) {
-    let members = core.media.targets.members();
-    let staying = members.iter().filter(|member| member.id != id && !member.draining).count();
+    let staying = staying(core, id);
     let needed = core.config.geometry.shards();
     if staying < needed {
         plan.warnings.push(format!(

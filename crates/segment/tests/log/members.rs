@@ -284,6 +284,7 @@ fn nothing_is_written_to_a_target_that_is_being_removed() {
             let (written, gone) = tokio::join!(put(&log, 50, 1000), remove);
             written.unwrap();
             removed += usize::from(gone.is_ok());
+            assert!(gone.is_ok() || !log.status().targets[1].draining, "what is refused changes nothing");
             book.verify(&log).await;
         });
     }
@@ -293,6 +294,10 @@ fn nothing_is_written_to_a_target_that_is_being_removed() {
 /// Too few targets take the list without it: the next start may find that it left.
 #[test]
 fn nothing_is_written_to_a_target_that_may_have_been_removed() {
+    [false, true].into_iter().for_each(may_have_been_removed);
+}
+
+fn may_have_been_removed(is_kept: bool) {
     let (mut world, book) = written("1+0", 1, 700);
     life(async {
         let (log, _) = world.start(&book).await;
@@ -305,16 +310,38 @@ fn nothing_is_written_to_a_target_that_may_have_been_removed() {
         }
         let outcome = log.target_remove(id_of(&log, 1), false, TargetMode::Apply).await;
         assert!(matches!(&outcome, Err(LogError::Unavailable(why)) if why.contains("next start")), "{outcome:?}");
+        let is_draining = || log.status().targets[1].draining;
+        assert!(is_draining());
         for name in 50..60 {
             put(&log, name, 1000).await.unwrap();
         }
         assert_eq!(files_on(&world.disks[1]), 0);
+        if is_kept {
+            log.target_undrain(id_of(&log, 1), TargetMode::Apply).await.unwrap();
+            assert!(!is_draining());
+        }
     });
     world.kill();
     life(async {
         let (log, _) = world.start(&book).await;
-        assert!(log.status().targets.iter().all(|target| target.name != "disk1" || target.id == TargetId::NONE));
+        let status = log.status();
+        let member = status.targets.iter().find(|target| target.name == "disk1" && target.id != TargetId::NONE);
+        assert_eq!(member.is_some(), is_kept);
+        assert!(member.is_none_or(|target| !target.draining));
         book.verify(&log).await;
+    });
+}
+
+#[test]
+fn no_target_is_removed_that_new_segments_need() {
+    let (mut world, book) = written("2+1", 4, 710);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        log.target_drain(id_of(&log, 0), TargetMode::Apply).await.unwrap();
+        let sentence = refused(log.target_remove(id_of(&log, 1), false, TargetMode::Apply).await);
+        assert!(sentence.contains("2 targets would be left"), "{sentence}");
+        assert!(!log.status().targets[1].draining);
+        put(&log, 50, 1000).await.unwrap();
     });
 }
 
