@@ -70,18 +70,16 @@ async fn log_freed(
         lanes.commit_dataless(core, records).await?;
     }
     // The records that freed the leftovers may lie in this very segment.
-    let mut freed = core.leftovers.lock().told_only_in(id);
-    freed.push(id);
-    let mut home = None;
-    for group in freed.chunks(RECORDS_AT_ONCE) {
+    let told = core.leftovers.lock().told_only_in(id);
+    for group in told.chunks(RECORDS_AT_ONCE) {
         let records = group.iter().map(|id| (RecordBody::Freed(*id), None));
         let committed = lanes.commit_dataless(core, records).await?;
         let mut leftovers = core.leftovers.lock();
-        for (id, committed) in group.iter().zip(committed) {
-            leftovers.told(*id, committed.home.segment);
-            home = Some(committed.home.segment);
-        }
+        group.iter().zip(committed).for_each(|(id, committed)| leftovers.told(*id, committed.home.segment));
     }
+    // By itself: it is freed if this is written, and not if it is refused, whatever became of the others.
+    let committed = lanes.commit_dataless(core, std::iter::once((RecordBody::Freed(id), None))).await?;
+    let home = committed.first().map(|committed| committed.home.segment);
     // Files that are gone do not come back after a power cut: nothing that lets them go may.
     core.sync_written().await?;
     Ok(home)

@@ -172,7 +172,8 @@ impl Inner {
                 let bucket = name_of(&name);
                 async move { self.commit(&Mutation::EndUpload(EndUploadMutation { bucket, key, upload })).await }
             });
-            futures::future::try_join_all(ends).await?;
+            // All are waited for under the lock: a completion that came before one of them would be acknowledged in vain.
+            futures::future::join_all(ends).await.into_iter().try_for_each(|ended| ended.map(drop))?;
         };
         // What may be there after the next start counts as well.
         let had_configs = (self.has_configs(&name)? || self.is_uncertain()).then_some(true);

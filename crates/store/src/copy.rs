@@ -164,12 +164,14 @@ impl Store {
         range: Option<RangeRequest>,
         customer: Option<SecretKey>,
     ) -> Result<(ObjectBody, ObjectRow), StoreError> {
-        let row = self.copy_source(source).await?;
-        let get = GetObject { range, customer, ..whole(source) };
-        let read = self.get_object(get).await?;
-        if read.info.seq != row.seq {
-            source.conditions.check_copy(&read.info.etag, read.info.modified_ms)?;
-        }
+        let (row, read) = loop {
+            let row = self.copy_source(source).await?;
+            let read = self.get_object(GetObject { range, customer: customer.clone(), ..whole(source) }).await?;
+            // If another object came between: what is copied and what describes it are to be of one.
+            if read.info.seq == row.seq {
+                break (row, read);
+            }
+        };
         let stream = read.body.map(|bytes| {
             bytes.map_err(|error| {
                 tracing::error!(%error, "the source of a copy can not be read");

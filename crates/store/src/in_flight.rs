@@ -94,8 +94,9 @@ impl Drop for InFlight {
             // It was not applied, but may take effect at the next start: what it refers to must be there then.
             self.uncertain.store(true, Ordering::Release);
             kept.hold.leak();
-            // So must its room under a quota be.
-            std::mem::forget(kept.reserved);
+            if let Some(reserved) = kept.reserved {
+                reserved.leak();
+            }
         }
     }
 }

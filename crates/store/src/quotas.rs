@@ -3,7 +3,8 @@
 //! What buckets and users hold is counted by rows that change with the objects (`apply`). A commit that adds to what is limited reserves what it
 //! adds, under its key's lock, and lets go of it when the log has answered: by then the rows say it. So what is there and what is
 //! on its way never go over a quota together, however many write at once. Who would fit but for what others have reserved waits until
-//! one of them is done: it may yet fail. What is reserved is asked and counted under one lock, so that nobody is missed between the two.
+//! one of them is done: it may yet fail. Of what nobody knows if it will take effect at the next start the room is taken, and nobody waits for it.
+//! What is reserved is asked and counted under one lock, so that nobody is missed between the two.
 //!
 //! Parts of open uploads count as bytes of the bucket, and of the user who began the upload, until it is completed or aborted: a
 //! completion brings no bytes, only an object. Parts that were put before they were counted come in with their completion.
@@ -41,9 +42,18 @@ pub(crate) struct Quotas {
 /// What commits on their way add.
 #[derive(Default)]
 struct Pending {
-    holders: Mutex<HashMap<Holder, Added>>,
+    holders: Mutex<HashMap<Holder, Reservations>>,
     /// Rings when a commit has come to its end.
     released: Notify,
+}
+
+/// What commits add to a holder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reservations {
+    /// Those that are not answered.
+    on_its_way: Added,
+    /// Those that may take effect at the next start.
+    uncertain: Added,
 }
 
 /// What is added to a holder. What is taken away counts when it is gone.
@@ -51,6 +61,13 @@ struct Pending {
 struct Added {
     objects: u64,
     bytes: u64,
+}
+
+impl Added {
+    fn add(&mut self, other: Self) {
+        self.objects = self.objects.saturating_add(other.objects);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
 /// A change of what a holder holds.
@@ -134,21 +151,36 @@ pub(crate) struct Reserved {
     added: Vec<(Holder, Added)>,
 }
 
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        let mut holders = self.pending.holders.lock();
+impl Reserved {
+    /// What it was reserved for may take effect at the next start.
+    pub(crate) fn leak(mut self) {
+        let pending = Arc::clone(&self.pending);
+        let mut holders = pending.holders.lock();
+        for (holder, added) in &self.added {
+            holders.entry(holder.clone()).or_default().uncertain.add(*added);
+        }
+        self.release(&mut holders);
+    }
+
+    fn release(&mut self, holders: &mut HashMap<Holder, Reservations>) {
         for (holder, added) in self.added.drain(..) {
             if let Entry::Occupied(mut entry) = holders.entry(holder) {
-                let left = entry.get_mut();
+                let left = &mut entry.get_mut().on_its_way;
                 left.objects -= added.objects;
                 left.bytes -= added.bytes;
-                if *left == Added::default() {
+                if *entry.get() == Reservations::default() {
                     entry.remove();
                 }
             }
         }
-        drop(holders);
-        self.pending.released.notify_waiters();
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let pending = Arc::clone(&self.pending);
+        self.release(&mut pending.holders.lock());
+        pending.released.notify_waiters();
     }
 }
 
@@ -313,9 +345,7 @@ impl Inner {
                         let added: Vec<_> =
                             wanted.iter().map(|wanted| (wanted.holder.clone(), wanted.change.added())).collect();
                         for (holder, added) in &added {
-                            let all = holders.entry(holder.clone()).or_default();
-                            all.objects += added.objects;
-                            all.bytes += added.bytes;
+                            holders.entry(holder.clone()).or_default().on_its_way.add(*added);
                         }
                         return Ok(Box::new(Reserved { pending: Arc::clone(pending), added }));
                     }
@@ -327,13 +357,13 @@ impl Inner {
 
     /// Refuses what would not fit even if nothing was on its way.
     fn check(&self, wanted: &[Wanted]) -> Result<(), StoreError> {
-        match self.fit(wanted, |_| Added::default())? {
+        match self.fit(wanted, |_| Reservations::default())? {
             Fit::Fits | Fit::Later => Ok(()),
             Fit::Never => Err(self.exceeded()),
         }
     }
 
-    fn fit(&self, wanted: &[Wanted], pending: impl Fn(&Holder) -> Added) -> Result<Fit, StoreError> {
+    fn fit(&self, wanted: &[Wanted], pending: impl Fn(&Holder) -> Reservations) -> Result<Fit, StoreError> {
         let mut fit = Fit::Fits;
         for Wanted { holder, limit, change } in wanted {
             fit = fit.max(fits(self.held(holder)?, pending(holder), *change, *limit));
@@ -371,18 +401,21 @@ fn wanted(limits: Limits, adds: &Adds<'_>) -> Vec<Wanted> {
 }
 
 /// Whether a change keeps within a limit. What takes nothing more is no matter, also where a limit was lowered below what is there.
-fn fits(held: Holding, pending: Added, change: Change, limit: Limit) -> Fit {
-    let one = |held: u64, pending: u64, change: i64, most: Option<u64>| {
+fn fits(held: Holding, pending: Reservations, change: Change, limit: Limit) -> Fit {
+    let Reservations { on_its_way, uncertain } = pending;
+    let one = |held: u64, on_its_way: u64, change: i64, most: Option<u64>| {
         let (Some(most), Ok(more @ 1..)) = (most, u64::try_from(change)) else { return Fit::Fits };
         match held.saturating_add(more) {
             after if after > most => Fit::Never,
-            after if after.saturating_add(pending) > most => Fit::Later,
+            after if after.saturating_add(on_its_way) > most => Fit::Later,
             _ => Fit::Fits,
         }
     };
-    one(held.all_bytes(), pending.bytes, change.bytes, limit.bytes).max(one(
-        held.objects,
-        pending.objects,
+    let bytes = held.all_bytes().saturating_add(uncertain.bytes);
+    let objects = held.objects.saturating_add(uncertain.objects);
+    one(bytes, on_its_way.bytes, change.bytes, limit.bytes).max(one(
+        objects,
+        on_its_way.objects,
         change.objects,
         limit.objects,
     ))
@@ -396,7 +429,9 @@ mod tests {
     fn a_limit_holds_to_the_last_byte() {
         let limit = |bytes, objects| Limit { bytes, objects };
         let held = |objects, bytes, part_bytes| Holding { objects, bytes, parts: 1, part_bytes };
-        let added = |objects, bytes| Added { objects, bytes };
+        let added = |objects, bytes| Reservations { on_its_way: Added { objects, bytes }, ..Reservations::default() };
+        let uncertain =
+            |objects, bytes| Reservations { uncertain: Added { objects, bytes }, ..Reservations::default() };
         let change = |objects, bytes| Change { objects, bytes };
         let none = added(0, 0);
         let table = [
@@ -405,6 +440,9 @@ mod tests {
             (limit(Some(10), None), held(9, 4, 5), none, change(1, 1), Fit::Fits),
             (limit(Some(10), None), held(9, 4, 6), none, change(1, 1), Fit::Never),
             (limit(Some(10), None), held(9, 9, 0), added(1, 1), change(1, 1), Fit::Later),
+            (limit(Some(10), None), held(9, 9, 0), uncertain(1, 1), change(1, 1), Fit::Never),
+            (limit(Some(11), Some(11)), held(9, 9, 0), uncertain(1, 1), change(1, 1), Fit::Fits),
+            (limit(None, Some(10)), held(9, 9, 0), uncertain(1, 1), change(1, 0), Fit::Never),
             (limit(None, Some(10)), held(9, 100, 0), none, change(1, 1), Fit::Fits),
             (limit(None, Some(10)), held(9, 0, 0), added(1, 0), change(1, 1), Fit::Later),
             (limit(None, Some(10)), held(10, 0, 0), none, change(1, 0), Fit::Never),

@@ -664,19 +664,10 @@ impl Inner {
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
         // Who finds nothing left to do must know that it is done: one at a time.
         let _one = self.checkpointing.lock().await;
-        if !self.apply.work().take() {
-            return Ok(());
-        }
-        let done = self.checkpoint_now().await;
-        if done.is_err() {
-            self.apply.work().put_back();
-        }
-        done
-    }
-
-    async fn checkpoint_now(&self) -> Result<(), StoreError> {
+        let Some(work) = self.apply.work().take() else { return Ok(()) };
         self.log.sync().await?;
         tasks::blocking(|| self.index.persist())?;
+        work.done();
         self.metrics.checkpoints.add(1);
         Ok(())
     }

@@ -85,6 +85,7 @@ pub(crate) struct Target {
 pub(crate) struct Removal<'a> {
     targets: &'a TargetSet,
     target: Arc<Target>,
+    was_draining: bool,
     is_decided: bool,
 }
 
@@ -99,7 +100,8 @@ impl Drop for Removal<'_> {
     fn drop(&mut self) {
         self.target.being_removed.store(false, Ordering::SeqCst);
         if !self.is_decided {
-            self.targets.mark_draining();
+            let _nobody_places = self.targets.placing.write();
+            self.target.draining.store(self.was_draining, Ordering::SeqCst);
         }
     }
 }
@@ -282,8 +284,8 @@ impl TargetSet {
         let target = self.at(self.find(id)?);
         let _nobody_places = self.placing.write();
         target.being_removed.store(true, Ordering::SeqCst);
-        target.draining.store(true, Ordering::SeqCst);
-        Some(Removal { targets: self, target, is_decided: false })
+        let was_draining = target.draining.swap(true, Ordering::SeqCst);
+        Some(Removal { targets: self, target, was_draining, is_decided: false })
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen
@@ -371,8 +373,9 @@ impl TargetSet {
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
         let target = self.at(number);
         let full = is_full(error);
-        let state = if full { TargetState::Full } else { TargetState::Failed };
         let mut health = target.health.lock();
+        // One that failed is found to work again by a probe, not by a lack of room.
+        let state = if full && health.state != TargetState::Failed { TargetState::Full } else { TargetState::Failed };
         if health.state != state {
             tracing::error!(target_name = %target.name, %error, ?state, "a target failed");
         }
@@ -429,7 +432,13 @@ impl TargetSet {
     ) -> Option<Result<Candidate, usize>> {
         let space = self.room(number).await?;
         let fits = space.available_bytes >= wanted_bytes;
-        target.health.lock().state = if fits { TargetState::Online } else { TargetState::Full };
+        {
+            let mut health = target.health.lock();
+            if health.state == TargetState::Failed {
+                return None;
+            }
+            health.state = if fits { TargetState::Online } else { TargetState::Full };
+        }
         let candidate = || Candidate {
             target: number,
             failure_domain: target.failure_domain.clone(),

@@ -60,11 +60,16 @@ pub(crate) async fn install(
         Err(_) => core.media.targets.find(info.targets[shard]).is_some(),
     };
     let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: target.id, replaces_a_file, pace };
-    let built = build_and_rename(&rebuild, place).await?;
+    let built = build_and_rename(&rebuild, place).await;
+    let copy = |target| ShardCopy { shard: shard as u8, target };
+    if built.is_err() && !in_place && !info.former.contains(&copy(target.id)) {
+        // It may have got its name all the same, and nothing would know of it once the segment is freed.
+        remove_copy(&core.media, info.id, copy(target.id)).await;
+    }
+    let built = built?;
     core.media.forget_shard(info.id, shard as u8, info.targets[shard]);
     if !in_place {
         let mut moved = (*info).clone();
-        let copy = |target| ShardCopy { shard: shard as u8, target };
         moved.former.retain(|former| *former != copy(target.id));
         if info.targets[shard] != TargetId::NONE && core.media.targets.is_member(info.targets[shard]) {
             moved.former.push(copy(info.targets[shard]));

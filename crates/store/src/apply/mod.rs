@@ -97,10 +97,10 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Whether anything was committed since the last call; begins anew.
-    pub(crate) fn take(&self) -> bool {
+    /// What was committed since the last call, if anything was, for a checkpoint; begins anew.
+    pub(crate) fn take(&self) -> Option<TakenWork<'_>> {
         self.stored_bytes.store(0, Ordering::Relaxed);
-        self.commits.swap(0, Ordering::AcqRel) > 0
+        (self.commits.swap(0, Ordering::AcqRel) > 0).then(|| TakenWork(self))
     }
 
     /// So many bytes from now on make the next snapshot of the index due; `u64::MAX`: none is.
@@ -137,10 +137,21 @@ impl Work {
             self.snapshot.notify_one();
         }
     }
+}
 
-    /// A checkpoint failed: there is work still.
-    pub(crate) fn put_back(&self) {
-        self.commits.fetch_add(1, Ordering::AcqRel);
+/// What a checkpoint is to make durable. There is work still if it is dropped: the checkpoint failed, or whoever waited for it went.
+pub(crate) struct TakenWork<'a>(&'a Work);
+
+impl TakenWork<'_> {
+    /// It is durable.
+    pub(crate) fn done(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for TakenWork<'_> {
+    fn drop(&mut self) {
+        self.0.commits.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -176,6 +176,32 @@ async fn what_is_replaced_or_deleted_makes_room() {
     check_counters(&world.index.current.lock());
 }
 
+/// It may be there after the next start: its room is taken, and nobody waits for it.
+#[tokio::test]
+async fn what_may_take_effect_later_takes_room_and_holds_up_nobody() {
+    let mut world = World::new(12, config(1, 0));
+    let store = world.open().await;
+    let keeper = Keeper::of(&store);
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    keeper.set(Limits { bucket: bytes_of(100), ..Limits::default() });
+    world.disks[0].fail_writes(1, std::io::ErrorKind::Other);
+    let outcome = put_by(&store, "bucket/a", "one", 60).await;
+    assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    world.clock.advance(std::time::Duration::from_secs(60));
+    let put = put_by(&store, "bucket/b", "one", 41);
+    exceeded(tokio::time::timeout(std::time::Duration::from_secs(60), put).await.expect("it waits for nobody"));
+    put_by(&store, "bucket/b", "one", 40).await.unwrap();
+    let store = world.restart(store).await;
+    Keeper::of(&store).set(Limits { bucket: bytes_of(100), ..Limits::default() });
+    let (objects, held, ..) = holding(&store, &of_bucket("bucket"));
+    assert!((objects, held) == (1, 40) || (objects, held) == (2, 100), "{objects} {held}");
+    // Now it is known.
+    exceeded(put_by(&store, "bucket/c", "one", 101 - held as usize).await);
+    put_by(&store, "bucket/c", "one", 100 - held as usize).await.unwrap();
+    store.shutdown().await;
+    check_counters(&world.index.current.lock());
+}
+
 #[tokio::test]
 async fn all_versions_count() {
     let world = World::new(3, config(2, 1));
