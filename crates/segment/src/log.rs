@@ -402,7 +402,7 @@ impl Log {
     /// # Errors
     /// `Invalid` with a sentence when it can not join; `Io`; `Unavailable` when it is unknown whether it joined.
     pub async fn target_add(&self, target: LogTarget, mode: TargetMode) -> Result<TargetPlan, LogError> {
-        self.change_targets(mode, async |mode| members::add(&self.handle.core, target.clone(), mode).await).await
+        self.change_targets(mode, |mode| members::add(&self.handle.core, target.clone(), mode)).await
     }
 
     /// Takes a target out of use, while it is there: no new segments go to it, and repair moves its shards to others.
@@ -410,7 +410,7 @@ impl Log {
     /// # Errors
     /// `Invalid` with a sentence when that can not be done; `Unavailable` when it is unknown whether it was.
     pub async fn target_drain(&self, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
-        self.change_targets(mode, async |mode| members::drain(&self.handle.core, id, mode).await).await
+        self.change_targets(mode, |mode| members::drain(&self.handle.core, id, mode)).await
     }
 
     /// Takes a target that was drained back into use.
@@ -418,7 +418,7 @@ impl Log {
     /// # Errors
     /// As [`Log::target_drain`].
     pub async fn target_undrain(&self, id: TargetId, mode: TargetMode) -> Result<TargetPlan, LogError> {
-        self.change_targets(mode, async |mode| members::undrain(&self.handle.core, id, mode).await).await
+        self.change_targets(mode, |mode| members::undrain(&self.handle.core, id, mode)).await
     }
 
     /// Removes a target from the deployment: one on which nothing lies, or, if it is `lost`, any; repair then builds its shards anew elsewhere.
@@ -426,7 +426,7 @@ impl Log {
     /// # Errors
     /// As [`Log::target_drain`]; while it is unknown whether it was removed, it is as one that is drained.
     pub async fn target_remove(&self, id: TargetId, lost: bool, mode: TargetMode) -> Result<TargetPlan, LogError> {
-        self.change_targets(mode, async |mode| members::remove(&self.handle.core, id, lost, mode).await).await
+        self.change_targets(mode, |mode| members::remove(&self.handle.core, id, lost, mode)).await
     }
 
     /// Takes a new, empty target into the deployment in the place of `old`. If `old` is there it is drained, and can be removed when nothing
@@ -440,7 +440,7 @@ impl Log {
         new: LogTarget,
         mode: TargetMode,
     ) -> Result<TargetPlan, LogError> {
-        self.change_targets(mode, async |mode| members::replace(&self.handle.core, old, new.clone(), mode).await).await
+        self.change_targets(mode, |mode| members::replace(&self.handle.core, old, new.clone(), mode)).await
     }
 
     /// Has repair move shards from fuller targets to emptier ones until their fills are `until_percent` of their size apart at most, or as alike as
@@ -463,10 +463,10 @@ impl Log {
     }
 
     /// One change at a time: what one leaves is what the next one finds. After it lanes look where they write, and repair looks what there is to do.
-    async fn change_targets(
+    async fn change_targets<F: Future<Output = Result<TargetPlan, LogError>>>(
         &self,
         mode: TargetMode,
-        change: impl AsyncFn(TargetMode) -> Result<TargetPlan, LogError>,
+        change: impl Fn(TargetMode) -> F,
     ) -> Result<TargetPlan, LogError> {
         // Whatever does not answer does not do so here, without the turn.
         let plan = change(TargetMode::DryRun).await?;
