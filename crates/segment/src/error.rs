@@ -17,6 +17,9 @@ pub enum LogError {
     /// Every queue that could take the request is full: come again later.
     #[error("the write queues are full")]
     Busy,
+    /// Too few targets take writes. Nothing was written.
+    #[error("the log is unavailable: {0}")]
+    TooFewTargets(String),
     /// The log can not serve this now. Whether a submitted record took effect is unknown; it did as a whole or not at all.
     #[error("the log is unavailable: {0}")]
     Unavailable(String),
@@ -72,7 +75,7 @@ impl LogError {
     /// Whether it is certain that what was submitted takes no effect, not even at a later start: it was refused before anything was written.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::NoSpace | Self::Busy | Self::Invalid(_))
+        matches!(self, Self::NoSpace | Self::Busy | Self::TooFewTargets(_) | Self::Invalid(_))
     }
 
     pub(crate) fn io(target: &str, source: io::Error) -> Self {

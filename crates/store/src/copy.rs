@@ -166,6 +166,13 @@ impl Store {
     ) -> Result<(ObjectBody, ObjectRow), StoreError> {
         let (row, read) = loop {
             let row = self.copy_source(source).await?;
+            match range {
+                Some(RangeRequest::Between(_, last)) if last >= row.size => {
+                    return Err(StoreError::InvalidRange { size: row.size });
+                }
+                Some(_) => {}
+                None => check_size(row.size)?,
+            }
             let read = self.get_object(GetObject { range, customer: customer.clone(), ..whole(source) }).await?;
             // If another object came between: what is copied and what describes it are to be of one.
             if read.info.seq == row.seq {

@@ -225,7 +225,7 @@ impl From<LogError> for StoreError {
         match error {
             LogError::NoSpace | LogError::RanOutOfSpace => StoreError::NoSpace,
             LogError::Busy => StoreError::Busy,
-            LogError::Unavailable(reason) => StoreError::Unavailable(reason),
+            LogError::Unavailable(reason) | LogError::TooFewTargets(reason) => StoreError::Unavailable(reason),
             error @ LogError::Unreadable { .. } => StoreError::Unreadable(error.to_string()),
             LogError::Io { source, .. } => StoreError::Unavailable(format!("a target failed: {}", source.kind())),
             error @ LogError::Corrupt { .. } => StoreError::Corrupt(error.to_string()),

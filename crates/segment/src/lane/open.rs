@@ -110,7 +110,7 @@ impl Core {
                 return Err(if candidates.len() + full >= geometry.quorum() {
                     LogError::NoSpace
                 } else {
-                    LogError::Unavailable(format!(
+                    LogError::TooFewTargets(format!(
                         "{} of the {} targets that a segment needs take writes",
                         candidates.len(),
                         geometry.quorum()

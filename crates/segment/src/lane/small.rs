@@ -219,6 +219,7 @@ pub(crate) fn refusal(error: LogError, attempt: u32) -> LogError {
         error if attempt == 1 => error,
         LogError::NoSpace => LogError::RanOutOfSpace,
         LogError::Busy => LogError::Unavailable("no segment can be opened".to_owned()),
+        LogError::TooFewTargets(why) => LogError::Unavailable(why),
         error => error,
     }
 }

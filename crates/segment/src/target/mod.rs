@@ -86,6 +86,8 @@ pub(crate) struct Removal<'a> {
     targets: &'a TargetSet,
     target: Arc<Target>,
     was_draining: bool,
+    /// Of the list that counted then.
+    epoch: u64,
     is_decided: bool,
 }
 
@@ -99,10 +101,15 @@ impl Removal<'_> {
 impl Drop for Removal<'_> {
     fn drop(&mut self) {
         self.target.being_removed.store(false, Ordering::SeqCst);
-        if !self.is_decided {
-            let _nobody_places = self.targets.placing.write();
-            self.target.draining.store(self.was_draining, Ordering::SeqCst);
+        if self.is_decided {
+            return;
         }
+        if self.targets.epoch() != self.epoch {
+            // Another list counts: it says who is drained.
+            return self.targets.mark_draining();
+        }
+        let _nobody_places = self.targets.placing.write();
+        self.target.draining.store(self.was_draining, Ordering::SeqCst);
     }
 }
 
@@ -282,10 +289,11 @@ impl TargetSet {
     /// Marks the target `id`, if it is there: what is found to lie on it afterwards is all that ever will, but for what is written to a segment that is open.
     pub(crate) fn begin_removal(&self, id: TargetId) -> Option<Removal<'_>> {
         let target = self.at(self.find(id)?);
+        let epoch = self.epoch();
         let _nobody_places = self.placing.write();
         target.being_removed.store(true, Ordering::SeqCst);
         let was_draining = target.draining.swap(true, Ordering::SeqCst);
-        Some(Removal { targets: self, target, was_draining, is_decided: false })
+        Some(Removal { targets: self, target, was_draining, epoch, is_decided: false })
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen

@@ -141,8 +141,9 @@ fn a_failed_target_is_probed_again_after_its_time() {
         put(&log, 1, 100).await.unwrap();
         world.disks[0].fail_syncs(1, ErrorKind::Other);
         assert!(matches!(put(&log, 2, 100).await, Err(LogError::Unavailable(_))));
-        // The disk is well again, but nobody asks it yet.
-        assert!(matches!(put(&log, 3, 100).await, Err(LogError::Unavailable(_))));
+        // The disk is well again, but nobody asks it yet: nothing is written.
+        let refused = put(&log, 3, 100).await;
+        assert!(matches!(&refused, Err(error @ LogError::TooFewTargets(_)) if error.is_refusal()), "{refused:?}");
         world.clock.advance(Duration::from_secs(31));
         put(&log, 4, 100).await.unwrap();
         assert_eq!(log.status().targets[0].state, TargetState::Online);

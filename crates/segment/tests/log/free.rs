@@ -186,7 +186,7 @@ fn a_shard_on_an_absent_target_does_not_bring_it_back() {
     life(async {
         let (log, _) = world.start(&book).await;
         // One target is no quorum of 1+1: nothing can be freed now.
-        assert!(matches!(free_first(&log, &book).await, Err(LogError::Unavailable(_))));
+        assert!(matches!(free_first(&log, &book).await, Err(LogError::TooFewTargets(_))));
     });
     world.kill();
     world.absent.clear();

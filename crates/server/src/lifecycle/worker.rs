@@ -306,6 +306,9 @@ impl Walk<'_> {
                 continue;
             }
             loop {
+                if !self.count(bucket, &rules.rules)? {
+                    return Ok(());
+                }
                 let began_ms = self.worker.ops.clock.now_ms();
                 let page = ListObjects {
                     bucket: bucket.clone(),
@@ -365,7 +368,7 @@ impl Walk<'_> {
             }
             // Where versions are kept, a delete marker takes its place.
             let delete = DeleteObject { if_seq: Some(found.seq), ..DeleteObject::current(key) };
-            self.end(bucket, delete).await
+            self.end(bucket, rules, delete).await
         };
         match outcome.await {
             Ok(is_ended) => {
@@ -376,10 +379,20 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether there was what is deleted. Those who want to know are told; while they can not be, it stays.
-    async fn end(&self, bucket: &BucketName, delete: DeleteObject) -> Result<bool, Left> {
+    /// Whether these are rules of the bucket still: a walk takes hours, and whoever takes a wrong one back is not to see it go on.
+    fn count<'r>(&self, bucket: &BucketName, rules: impl IntoIterator<Item = &'r Rule>) -> Result<bool, S3Error> {
+        let settings = self.worker.ops.settings(bucket)?;
+        let Some(Ok(now)) = &settings.lifecycle else { return Ok(false) };
+        Ok(rules.into_iter().all(|rule| now.rules.contains(rule)))
+    }
+
+    /// Whether there was what is deleted by rules that count still. Those who want to know are told; while they can not be, it stays.
+    async fn end(&self, bucket: &BucketName, rules: &[&Rule], delete: DeleteObject) -> Result<bool, Left> {
         const EXPIRED: (EventName, EventName) = (EventName::ExpiredDelete, EventName::ExpiredMarker);
         let ops = &self.worker.ops;
+        if !self.count(bucket, rules.iter().copied())? {
+            return Ok(false);
+        }
         let settings = ops.settings(bucket)?;
         let Some(rules) = settings.notifications.as_ref() else {
             return Ok(ops.store.delete_object(bucket.clone(), delete).await?.existed);
@@ -425,6 +438,9 @@ impl Walk<'_> {
             let mut history = History::default();
             let mut after = None;
             loop {
+                if !self.count(bucket, &rules.rules)? {
+                    return Ok(());
+                }
                 let began_ms = self.worker.ops.clock.now_ms();
                 let page = ListVersions {
                     bucket: bucket.clone(),
@@ -501,7 +517,7 @@ impl Walk<'_> {
                 if_noncurrent: !entry.is_latest,
                 ..DeleteObject::current(key.clone())
             };
-            self.end(bucket, delete).await
+            self.end(bucket, rules, delete).await
         };
         match outcome.await {
             Ok(is_ended) => {
@@ -516,6 +532,9 @@ impl Walk<'_> {
         for prefix in rules.prefixes(|rule| rule.abort_days.is_some()) {
             let (mut key_marker, mut upload_id_marker) = (None, None);
             loop {
+                if !self.count(bucket, &rules.rules)? {
+                    return Ok(());
+                }
                 let began_ms = self.worker.ops.clock.now_ms();
                 let page = ListUploads {
                     bucket: bucket.clone(),
@@ -549,6 +568,9 @@ impl Walk<'_> {
                 && rule.upload_ends_ms(upload.created_ms, days).is_some_and(|ends_ms| ends_ms <= now_ms)
         });
         let Some(key) = ObjectKey::new(&upload.key).ok().filter(|_| is_due) else { return false };
+        if !self.count(bucket, &rules.rules).unwrap_or(false) {
+            return false;
+        }
         let target = UploadRef { bucket: bucket.clone(), key, upload: upload.upload };
         match self.worker.ops.store.abort_upload(target).await {
             Ok(()) => {

@@ -3,7 +3,7 @@
 //! Source: AWS, "Access control list (ACL) overview", "PutBucketAcl", "PutObjectAcl".
 
 use bytes::Bytes;
-use gabion_store::{Attributes, ConfigScope};
+use gabion_store::{Attributes, ConfigScope, StoreError};
 use gabion_types::BucketName;
 use http::{Response, StatusCode};
 use s3s::{Body, dto};
@@ -296,7 +296,8 @@ pub(super) async fn put_of_bucket(ops: &Ops, call: &mut Call) -> Result<Response
         return Ok(answer::empty(StatusCode::OK));
     }
     let acl = acl?;
-    refuse_public(&settings.access, &acl)?;
+    // As it is now: the document may have taken its time.
+    refuse_public(&ops.settings(&bucket)?.access, &acl)?;
     keep(ops, bucket, &owner, &acl).await?;
     Ok(answer::empty(StatusCode::OK))
 }
@@ -331,7 +332,7 @@ pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response
     let info = ops.store.object_info(&bucket, &key, version).await;
     let attributes = info.map_err(versioning::marker_is_told)?.attributes;
     let has_acls = settings.access.ownership.ownership(ops.object_ownership).has_acls();
-    let owner = attributes.owner.filter(|_| has_acls).unwrap_or_else(|| bucket_owner.clone());
+    let owner = attributes.owner.clone().filter(|_| has_acls).unwrap_or_else(|| bucket_owner.clone());
     let owners = Owners { own: &owner, bucket: &bucket_owner };
     let acl = asked(ops, call, owners).await;
     if !has_acls {
@@ -339,9 +340,15 @@ pub(super) async fn put_of_object(ops: &Ops, call: &mut Call) -> Result<Response
         return Ok(answer::empty(StatusCode::OK));
     }
     let acl = acl?;
-    refuse_public(&settings.access, &acl)?;
+    // As it is now: the document may have taken its time.
+    refuse_public(&ops.settings(&bucket)?.access, &acl)?;
     let stored = (acl != Acl::private(&owner)).then(|| acl.encode());
+    let judged = (attributes.owner, attributes.acl);
     let change = move |attributes: &mut Attributes| {
+        // Whoever may change the list of one object need not be one who may change that of another one, which took its place meanwhile.
+        if (&attributes.owner, &attributes.acl) != (&judged.0, &judged.1) {
+            return Err(StoreError::Busy);
+        }
         attributes.acl = stored;
         Ok(())
     };

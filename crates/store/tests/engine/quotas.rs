@@ -187,6 +187,11 @@ async fn what_may_take_effect_later_takes_room_and_holds_up_nobody() {
     world.disks[0].fail_writes(1, std::io::ErrorKind::Other);
     let outcome = put_by(&store, "bucket/a", "one", 60).await;
     assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    // As long as there is no target, nothing is written: nothing can take effect.
+    for _ in 0..3 {
+        let outcome = put_by(&store, "bucket/b", "one", 40).await;
+        assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+    }
     world.clock.advance(std::time::Duration::from_secs(60));
     let put = put_by(&store, "bucket/b", "one", 41);
     exceeded(tokio::time::timeout(std::time::Duration::from_secs(60), put).await.expect("it waits for nobody"));
