@@ -57,6 +57,7 @@ impl TargetSet {
             write(&newcomer.target, &Membership { target: newcomer.id, ..next.clone() }).await?;
         }
         let epoch = next.epoch;
+        self.mark_dropped(&next);
         self.publish(next, before).await?;
         if let Some(newcomer) = newcomer {
             self.join(newcomer, epoch);

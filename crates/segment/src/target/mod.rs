@@ -73,43 +73,20 @@ pub(crate) struct Target {
     pub(crate) disk: Option<Arc<dyn Disk>>,
     /// It is no member any more.
     gone: AtomicBool,
-    /// Marked as one that leaves: it is drained or being removed, or the list of members that lacks it may count at the next start.
+    /// It is drained, or the list of members that lacks it may count at the next start.
     draining: AtomicBool,
     being_removed: AtomicBool,
     health: Mutex<Health>,
     own: Mutex<Own>,
 }
 
-/// Marks a target as one that leaves while its removal is looked into.
+/// Has a target count as one that leaves while its removal is looked into.
 #[must_use]
-pub(crate) struct Removal<'a> {
-    targets: &'a TargetSet,
-    target: Arc<Target>,
-    was_draining: bool,
-    /// Of the list that counted then.
-    epoch: u64,
-    is_decided: bool,
-}
+pub(crate) struct Removal(Arc<Target>);
 
-impl Removal<'_> {
-    /// The list without it is about to be written: whatever comes of that, the mark stays until a list counts for certain.
-    pub(crate) fn decide(&mut self) {
-        self.is_decided = true;
-    }
-}
-
-impl Drop for Removal<'_> {
+impl Drop for Removal {
     fn drop(&mut self) {
-        self.target.being_removed.store(false, Ordering::SeqCst);
-        if self.is_decided {
-            return;
-        }
-        if self.targets.epoch() != self.epoch {
-            // Another list counts: it says who is drained.
-            return self.targets.mark_draining();
-        }
-        let _nobody_places = self.targets.placing.write();
-        self.target.draining.store(self.was_draining, Ordering::SeqCst);
+        self.0.being_removed.store(false, Ordering::SeqCst);
     }
 }
 
@@ -208,7 +185,7 @@ impl Target {
     }
 
     fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        self.draining.load(Ordering::SeqCst) || self.being_removed.load(Ordering::SeqCst)
     }
 }
 
@@ -286,14 +263,13 @@ impl TargetSet {
         self.operator_turn.lock().await
     }
 
-    /// Marks the target `id`, if it is there: what is found to lie on it afterwards is all that ever will, but for what is written to a segment that is open.
-    pub(crate) fn begin_removal(&self, id: TargetId) -> Option<Removal<'_>> {
+    /// Has the target `id` count as one that leaves, if it is there: what is found to lie on it afterwards is all that ever will, but for what is written to a segment
+    /// that is open.
+    pub(crate) fn begin_removal(&self, id: TargetId) -> Option<Removal> {
         let target = self.at(self.find(id)?);
-        let epoch = self.epoch();
         let _nobody_places = self.placing.write();
         target.being_removed.store(true, Ordering::SeqCst);
-        let was_draining = target.draining.swap(true, Ordering::SeqCst);
-        Some(Removal { targets: self, target, was_draining, epoch, is_decided: false })
+        Some(Removal(target))
     }
 
     /// As long as it is held, no target is marked as one that leaves: who looks for such marks, and then lets a segment name targets that have none, is seen
@@ -566,15 +542,22 @@ impl TargetSet {
         self.all().into_iter().map(status).collect()
     }
 
+    /// Marks those that a list is about to drop: as long as no other one counts, the next start may find it.
+    fn mark_dropped(&self, next: &Membership) {
+        let _nobody_places = self.placing.write();
+        let is_dropped = |target: &Target| self.is_member(target.id) && next.member(target.id).is_none();
+        for (_, target) in self.all().iter().filter(|(_, target)| is_dropped(target)) {
+            target.draining.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Takes the draining marks of the targets from the list of members, and marks those that left.
     fn mark_draining(&self) {
         let _nobody_places = self.placing.write();
         let members = self.roster.lock().members.clone();
         for target in self.targets.read().iter() {
             let member = members.iter().find(|member| member.id == target.id);
-            let is_draining =
-                target.being_removed.load(Ordering::SeqCst) || member.is_some_and(|member| member.draining);
-            target.draining.store(is_draining, Ordering::SeqCst);
+            target.draining.store(member.is_some_and(|member| member.draining), Ordering::SeqCst);
             if target.id != TargetId::NONE && member.is_none() {
                 target.gone.store(true, Ordering::SeqCst);
             }

@@ -63,7 +63,7 @@ pub(crate) async fn install(
     let built = build_and_rename(&rebuild, place).await;
     let copy = |target| ShardCopy { shard: shard as u8, target };
     if built.is_err() && !in_place && !info.former.contains(&copy(target.id)) {
-        // It may have got its name all the same, and nothing would know of it once the segment is freed. If this fails, the next start removes it.
+        // It may have got its name all the same, and nothing would know of it once the segment is freed. If this fails, a start before that removes it.
         remove_copy(&core.media, info.id, copy(target.id)).await;
     }
     let built = built?;

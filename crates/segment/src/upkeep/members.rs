@@ -127,12 +127,9 @@ pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMo
         return Ok(plan);
     }
     // Once more when nothing can be added any more to what lies on it.
-    let mut removal = core.media.targets.begin_removal(id);
+    let _removal = core.media.targets.begin_removal(id);
     let mut plan = plan_removal(core, id, lost).await?;
     plan.proceed(mode)?;
-    if let Some(removal) = &mut removal {
-        removal.decide();
-    }
     let changed = core.media.targets.change(|members| leave(members, id), None, || core.holders()).await;
     changed.map_err(|error| match error {
         LogError::Unavailable(why) => LogError::Unavailable(format!(
