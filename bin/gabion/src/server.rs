@@ -159,7 +159,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     admin.set_phase(Phase::Serving(store.clone()));
 
     let stop = CancellationToken::new();
-    let server = HttpServer { handler: service, limits: limits(&config), observer: Some(observer) };
+    let server = HttpServer { handler: service.clone(), limits: limits(&config), observer: Some(observer) };
     let mut serving = tokio::spawn(server.serve(listeners, stop.clone().cancelled_owned()));
     loop {
         tokio::select! {
@@ -184,6 +184,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
             Ok(_) => {}
             Err(error) => tracing::error!(%error, "the server failed while it stopped"),
         }
+        // Before those are stopped who tell others of it.
+        service.finish().await;
         stop_tasks.cancel();
         if let Err(error) = lifecycle.await {
             tracing::error!(%error, "the task for lifecycle rules failed");

@@ -6,8 +6,8 @@
 //! room; what does not fit is dropped and counted. The queue is in memory: what a crash takes of it is in the file, if there is one. Lines hold
 //! no signatures, tokens or secrets.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access_log::{AccessLog, timestamp, without_secrets};
 use crate::credentials::{Identity, SecretKey};
 use crate::fetch;
-use crate::http::Peer;
+use crate::http::{OperationName, Peer};
 
 /// Lines that may wait for the webhook: at 500 bytes a line a few MiB.
 const QUEUE_LINES: usize = 8 * 1024;
@@ -68,7 +68,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: Option<&'a str>,
     pub(crate) user_agent: Option<&'a str>,
-    pub(crate) status: StatusCode,
+    /// Nothing: whoever sent it hung up before it was answered.
+    pub(crate) status: Option<StatusCode>,
+}
+
+/// What becomes known of a request while it is answered.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) operation: OnceLock<OperationName>,
+    pub(crate) caller: OnceLock<Arc<Identity>>,
 }
 
 /// What is logged of a request over the admin port.
@@ -104,9 +112,10 @@ struct Line<'a> {
     peer: String,
     tls: bool,
     operation: &'a str,
-    /// `allowed`, `denied` or `failed`.
+    /// `allowed`, `denied`, `failed` or `unanswered`.
     outcome: &'static str,
-    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     account: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,8 +183,8 @@ fn render(entry: &Entry<'_>) -> Vec<u8> {
         peer: entry.peer.address.to_string(),
         tls: entry.peer.tls,
         operation: entry.operation,
-        outcome: outcome(entry.status),
-        status: entry.status.as_u16(),
+        outcome: entry.status.map_or("unanswered", outcome),
+        status: entry.status.map(|status| status.as_u16()),
         account: known.map(|caller| caller.account.id.as_str()),
         principal: known.map(Identity::arn),
         access_key: known.map(|caller| caller.access_key.as_str()),
@@ -286,7 +295,7 @@ mod tests {
             path: "/b/k",
             query: Some("X-Amz-Signature=abc&versionId=1"),
             user_agent: None,
-            status,
+            status: Some(status),
         }
     }
 
@@ -305,6 +314,8 @@ mod tests {
         let line = String::from_utf8(render(&entry(None, StatusCode::FORBIDDEN))).unwrap();
         assert!(line.contains("\"denied\"") && !line.contains("principal"), "{line}");
         assert_eq!(outcome(StatusCode::SERVICE_UNAVAILABLE), "failed");
+        let line = String::from_utf8(render(&Entry { status: None, ..entry(Some(&root), StatusCode::OK) })).unwrap();
+        assert!(line.contains("\"unanswered\",\"account\"") && !line.contains("status"), "{line}");
     }
 
     #[test]

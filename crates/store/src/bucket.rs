@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gabion_metadata::{
     ScanRange, Table, keys,
     rows::{BucketRow, Row, UsageRow},
@@ -10,8 +11,9 @@ use gabion_types::{BucketName, limits::BUCKETS_MAX};
 
 use crate::{
     BucketInfo, ListBuckets, ListedBuckets, Store, StoreError, Usage,
+    configs::{check_length, check_name},
     locks::{Lockable, Mode},
-    mutation::{CreateBucketMutation, DeleteBucketMutation, EndUploadMutation, EndedUpload, Mutation},
+    mutation::{CreateBucketMutation, DeleteBucketMutation, EndUploadMutation, EndedUpload, FirstConfig, Mutation},
     store::Inner,
 };
 
@@ -60,22 +62,28 @@ impl Store {
     /// # Errors
     /// See [`Store::create_bucket_of`].
     pub async fn create_bucket(&self, name: BucketName, region: Option<String>) -> Result<(), StoreError> {
-        self.create_bucket_of(name, region, self.owner().id.clone()).await
+        self.create_bucket_of(name, region, self.owner().id.clone(), Vec::new()).await
     }
 
-    /// Creates a bucket of `owner`.
+    /// Creates a bucket of `owner` with the documents that configure it, by their names: it is never there without them.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`.
+    /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`; `InvalidRequest` for documents that are longer than
+    /// [`CONFIG_BYTES_MAX`] together.
     pub async fn create_bucket_of(
         &self,
         name: BucketName,
         region: Option<String>,
         owner: String,
+        configs: Vec<(&str, Bytes)>,
     ) -> Result<(), StoreError> {
+        check_length(configs.iter().map(|(_, document)| document.len()).sum())?;
+        configs.iter().try_for_each(|(name, _)| check_name(name))?;
+        let first = |(name, document): (&str, Bytes)| FirstConfig { name: name.to_owned(), document: document.into() };
+        let configs = configs.into_iter().map(first).collect::<Vec<_>>();
         let inner = Arc::clone(&self.inner);
         let owner = if owner == self.owner().id { self.inner.config.owner.id.clone() } else { owner };
-        self.inner.run(async move { inner.commit_create_bucket(name, region, owner).await }).await
+        self.inner.run(async move { inner.commit_create_bucket(name, region, owner, configs).await }).await
     }
 
     /// A bucket.
@@ -132,6 +140,7 @@ impl Inner {
         name: BucketName,
         region: Option<String>,
         owner: String,
+        configs: Vec<FirstConfig>,
     ) -> Result<(), StoreError> {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
         match self.bucket(&name) {
@@ -148,6 +157,7 @@ impl Inner {
             created_ms: self.env.clock.now_ms(),
             owner,
             region: region.unwrap_or_else(|| self.config.region.clone()),
+            configs: (!configs.is_empty()).then_some(configs),
         });
         self.commit(&mutation).await?;
         Ok(())

@@ -73,9 +73,7 @@ impl Store {
         document: Bytes,
         condition: impl FnOnce(&Configs) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
-        if document.len() > CONFIG_BYTES_MAX {
-            return Err(StoreError::InvalidRequest("The document is too large".into()));
-        }
+        check_length(document.len())?;
         check_name(name)?;
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         let work = async move {
@@ -177,7 +175,14 @@ impl Inner {
     }
 }
 
-fn check_name(name: &str) -> Result<(), StoreError> {
+pub(crate) fn check_length(bytes: usize) -> Result<(), StoreError> {
+    match bytes {
+        0..=CONFIG_BYTES_MAX => Ok(()),
+        _ => Err(StoreError::InvalidRequest("The document is too large".into())),
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
     match name.len() {
         1..=NAME_BYTES_MAX => Ok(()),
         _ => Err(StoreError::InvalidRequest("The name of the configuration is too long".into())),

@@ -61,6 +61,18 @@ pub(crate) struct CreateBucketMutation {
     pub owner: String,
     #[n(3)]
     pub region: String,
+    /// Documents that configure it from its first moment.
+    #[n(4)]
+    pub configs: Option<Vec<FirstConfig>>,
+}
+
+/// A document that a bucket is created with.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub(crate) struct FirstConfig {
+    #[n(0)]
+    pub name: String,
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub document: Vec<u8>,
 }
 
 /// A bucket goes, and the uploads that were open in it end.
@@ -530,6 +542,7 @@ mod tests {
                 created_ms: 1,
                 owner: "me".into(),
                 region: "here".into(),
+                configs: Some(vec![FirstConfig { name: "cors".into(), document: b"<x/>".to_vec() }]),
             }),
             Mutation::DeleteBucket(DeleteBucketMutation {
                 bucket: "bucket".into(),

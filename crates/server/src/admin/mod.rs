@@ -140,7 +140,7 @@ impl Handler for AdminHandler {
     async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Body> {
         let request = request.map(Body::new);
         match self.shared.audit.get().filter(|_| request.method() == Method::POST) {
-            Some((audit, clock)) => self.audited(request, peer, audit, &**clock).await.into(),
+            Some((audit, clock)) => self.audited(request, peer, audit.clone(), Arc::clone(clock)).await.into(),
             None => self.run(request).await.into(),
         }
     }
@@ -154,22 +154,36 @@ impl AdminHandler {
         }
     }
 
-    /// Answers a request that may change something, and writes it down: but for one that only looked.
-    async fn audited(&self, request: Request<Body>, peer: Peer, audit: &AuditLog, clock: &dyn Clock) -> Response<Body> {
+    /// Answers a request that may change something, and writes it down: but for one that only looked. It goes on to its end if nobody waits for it any more, as what it changes is
+    /// written down as well.
+    async fn audited(
+        &self,
+        request: Request<Body>,
+        peer: Peer,
+        audit: AuditLog,
+        clock: Arc<dyn Clock>,
+    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let operation = format!("admin:{}", parts.uri.path().trim_start_matches("/iam/").trim_start_matches('/'));
         let Ok(body) = to_bytes(body, REQUEST_BYTES_MAX).await else {
             return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
         let asked = serde_json::from_slice(&body).ok();
-        let response = self.run(Request::from_parts(parts, Body::from(body))).await;
-        let status = response.status();
-        let only_looks = operation.ends_with("/list") || operation.ends_with("/show");
-        if !(only_looks && status.is_success()) {
-            let time_ms = clock.now_ms();
-            audit.write_operator(OperatorEntry { time_ms, peer, operation: &operation, request: asked, status });
-        }
-        response
+        let (handler, request) = (self.clone(), Request::from_parts(parts, Body::from(body)));
+        let running = tokio::spawn(async move {
+            let response = handler.run(request).await;
+            let status = response.status();
+            let only_looks = operation.ends_with("/list") || operation.ends_with("/show");
+            if !(only_looks && status.is_success()) {
+                let time_ms = clock.now_ms();
+                audit.write_operator(OperatorEntry { time_ms, peer, operation: &operation, request: asked, status });
+            }
+            response
+        });
+        running.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a request of an operator failed");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        })
     }
 }
 

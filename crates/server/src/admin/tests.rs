@@ -254,7 +254,7 @@ async fn what_operators_change_is_written_down() {
     let ask = async |path: &str, token: &str, body: &str| {
         let request = Request::builder().method("POST").uri(path).header(header::CONTENT_TYPE, "application/json");
         let request = request.header(header::AUTHORIZATION, token).body(Body::from(body.to_owned())).unwrap();
-        handler.audited(request, peer, &audit, &*clock).await.status()
+        handler.audited(request, peer, audit.clone(), Arc::clone(&clock) as Arc<dyn Clock>).await.status()
     };
     let key = r#"{"account":null,"access_key":"TAKEN","secret_key":"over-from-elsewhere"}"#;
     let table = [

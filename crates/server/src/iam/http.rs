@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::context::{Origin, context};
 use super::{Ask, Form, Iam, IamError, action_name};
+use crate::audit::Known;
 use crate::auth::sigv4::{Verifier, service_of};
 use crate::credentials::{Identity, Principal};
 use crate::http::{OperationName, Peer};
@@ -33,13 +34,6 @@ pub(crate) struct Front {
     pub(crate) nobody: Arc<Identity>,
 }
 
-/// What was asked for, by whom: for metrics and logs.
-#[derive(Clone)]
-pub(crate) struct Done {
-    pub(crate) operation: OperationName,
-    pub(crate) caller: Arc<Identity>,
-}
-
 /// Whether a request is one to IAM or STS: a form that is posted to the service itself.
 pub(crate) fn is_query(parts: &Parts) -> bool {
     const FORM: &[u8] = b"application/x-www-form-urlencoded";
@@ -51,25 +45,32 @@ pub(crate) fn is_query(parts: &Parts) -> bool {
 }
 
 impl Front {
-    /// Answers a request; failures are answers too.
-    pub(crate) async fn answer<B>(&self, parts: Parts, body: B, peer: Peer, request_id: &str) -> Response<s3s::Body>
+    /// Answers a request; failures are answers too. What is learnt of it is for metrics and logs.
+    pub(crate) async fn answer<B>(
+        &self,
+        parts: Parts,
+        body: B,
+        peer: Peer,
+        request_id: &str,
+        known: &Known,
+    ) -> Response<s3s::Body>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut done = Done { operation: OperationName::UNKNOWN, caller: Arc::clone(&self.nobody) };
-        let (status, document) = match self.run(parts, body, peer, &mut done).await {
-            Ok(reply) => (StatusCode::OK, document(done.operation.0, &reply, request_id)),
-            Err(error) => (error.status, refusal(done.operation.0, &error, request_id)),
+        let outcome = self.run(parts, body, peer, known).await;
+        let operation = known.operation.get().map_or(OperationName::UNKNOWN.0, |operation| operation.0);
+        let (status, document) = match outcome {
+            Ok(reply) => (StatusCode::OK, document(operation, &reply, request_id)),
+            Err(error) => (error.status, refusal(operation, &error, request_id)),
         };
         let mut response = Response::new(s3s::Body::from(Bytes::from(document)));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/xml"));
-        response.extensions_mut().insert(done);
         response
     }
 
-    async fn run<B>(&self, parts: Parts, body: B, peer: Peer, done: &mut Done) -> Result<String, IamError>
+    async fn run<B>(&self, parts: Parts, body: B, peer: Peer, known: &Known) -> Result<String, IamError>
     where
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -86,16 +87,17 @@ impl Front {
         })?;
         // Of which service it is says its signature; without one it can only be this.
         let service = service_of(&parts.headers).unwrap_or("sts");
-        if let Some(name) = action_name(service, action) {
-            done.operation = OperationName(name);
-        }
-        if done.operation.0 != UNSIGNED {
+        let operation = action_name(service, action).map_or(OperationName::UNKNOWN, OperationName);
+        let OperationName(operation) = *known.operation.get_or_init(|| operation);
+        let caller = if operation == UNSIGNED {
+            Arc::clone(&self.nobody)
+        } else {
             let verified = self.verifier.form(&parts, "/", &query, &body);
             let credential =
                 verified.map_err(|(status, code, message)| IamError { code, status, message: message.into() })?;
-            done.caller = credential.identity;
-        }
-        check_session(&done.caller, done.operation.0)?;
+            Arc::clone(known.caller.get_or_init(|| credential.identity))
+        };
+        check_session(&caller, operation)?;
         let user_agent = parts.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).map(str::to_owned);
         let origin = Origin {
             address: peer.address.ip(),
@@ -104,10 +106,9 @@ impl Front {
             now_ms: self.iam.now_ms(),
             region: self.region.clone(),
         };
-        let mut context = context(&done.caller, &origin);
-        self.iam.describe(&mut context, &done.caller, done.operation.0, &form);
-        let ask = Ask { context, caller: Arc::clone(&done.caller), form };
-        self.iam.run(done.operation.0, &ask).await
+        let mut context = context(&caller, &origin);
+        self.iam.describe(&mut context, &caller, operation, &form);
+        self.iam.run(operation, &Ask { context, caller, form }).await
     }
 }
 

@@ -3,6 +3,7 @@
 //! There is one region, the server's. AWS refuses a request without a location constraint outside of us-east-1; here it
 //! means the server's region, as clients of self-hosted servers rarely send one.
 
+use bytes::Bytes;
 use gabion_store::StoreError;
 use gabion_types::BucketName;
 
@@ -20,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) location: Option<String>,
     /// Canonical id of the account whose it will be.
     pub(crate) owner: String,
+    /// Documents that configure it from its first moment.
+    pub(crate) configs: Vec<(&'static str, Bytes)>,
 }
 
 /// Runs it; says whether the bucket was created, not there already.
@@ -28,7 +31,8 @@ pub(crate) struct Request {
 /// `InvalidLocationConstraint`, `IllegalLocationConstraintException`, `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`.
 pub(crate) async fn run(ops: &Ops, request: Request) -> Result<bool, S3Error> {
     check_location(request.location.as_deref(), &ops.region)?;
-    match ops.store.create_bucket_of(request.bucket.clone(), Some(ops.region.clone()), request.owner).await {
+    let (bucket, region) = (request.bucket.clone(), Some(ops.region.clone()));
+    match ops.store.create_bucket_of(bucket, region, request.owner, request.configs).await {
         Err(StoreError::BucketAlreadyOwnedByYou) if ops.region == LENIENT_REGION => Ok(false),
         Err(error @ (StoreError::BucketAlreadyOwnedByYou | StoreError::BucketAlreadyExists)) => {
             Err(S3Error::from(error).detail("BucketName", request.bucket.as_str()))

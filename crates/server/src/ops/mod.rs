@@ -22,6 +22,7 @@ use std::sync::Arc;
 use gabion_platform::Clock;
 use gabion_store::{Encrypt, Store};
 use gabion_types::limits::PART_NUMBER_MAX;
+use tokio_util::task::TaskTracker;
 
 use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
@@ -48,6 +49,8 @@ pub(crate) struct Ops {
     pub(crate) default_encryption: Option<Encrypt>,
     /// Whose objects are in buckets that do not say.
     pub(crate) object_ownership: Ownership,
+    /// What goes on to its end though nobody may wait for it any more.
+    pub(crate) apart: TaskTracker,
 }
 
 impl Ops {

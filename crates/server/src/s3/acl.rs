@@ -12,6 +12,7 @@ use super::answer;
 use super::attributes;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
+use super::configs;
 use super::quota;
 use super::settings::BucketSettings;
 use super::xml::{Xml, parse_acl};
@@ -296,21 +297,21 @@ pub(super) async fn put_of_bucket(ops: &Ops, call: &mut Call) -> Result<Response
         return Ok(answer::empty(StatusCode::OK));
     }
     let acl = acl?;
-    // As it is now: the document may have taken its time.
-    refuse_public(&ops.settings(&bucket)?.access, &acl)?;
-    keep(ops, bucket, &owner, &acl).await?;
-    Ok(answer::empty(StatusCode::OK))
-}
-
-/// Stores a bucket's list: what is private needs no document.
-pub(super) async fn keep(ops: &Ops, bucket: BucketName, owner: &str, acl: &Acl) -> Result<(), S3Error> {
-    let scope = ConfigScope::Bucket(bucket);
-    if *acl == Acl::private(owner) {
-        ops.store.delete_config(scope, access::ACL).await?;
-    } else {
-        ops.store.put_config(scope, access::ACL, Bytes::from(acl.encode())).await?;
+    if acl == Acl::private(&owner) {
+        // What is private needs no document.
+        ops.store.delete_config(ConfigScope::Bucket(bucket), access::ACL).await?;
+        return Ok(answer::empty(StatusCode::OK));
     }
-    Ok(())
+    let (document, default) = (Bytes::from(acl.encode()), ops.object_ownership);
+    let judge = move |access: &BucketAccess| {
+        if access.ownership.ownership(default).has_acls() {
+            refuse_public(access, &acl)
+        } else {
+            Err(S3Code::AccessControlListNotSupported.into())
+        }
+    };
+    configs::put_judged(ops, bucket, access::ACL, document, judge).await?;
+    Ok(answer::empty(StatusCode::OK))
 }
 
 pub(super) async fn get_of_object(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {

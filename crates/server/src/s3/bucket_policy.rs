@@ -12,8 +12,9 @@ use s3s::Body;
 use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
+use super::configs;
 use super::xml::Xml;
-use crate::access::{self, BucketPolicy};
+use crate::access::{self, BucketAccess, BucketPolicy};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -54,12 +55,13 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let bucket = call.bucket()?;
     let policy = Policy::parse(&document)?;
     policy.check_bucket(bucket.as_str())?;
-    let settings = ops.settings(&bucket)?;
-    if policy.is_public() && settings.access.public_access.is_some_and(|block| block.block_policy) {
-        return Err(S3Code::AccessDenied.into());
-    }
     let stored = BucketPolicy::encode(&document);
-    ops.store.put_config(ConfigScope::Bucket(bucket), access::POLICY, Bytes::from(stored)).await?;
+    let is_public = policy.is_public();
+    let judge = move |access: &BucketAccess| {
+        let blocks = access.public_access.is_some_and(|block| block.block_policy);
+        if is_public && blocks { Err(S3Code::AccessDenied.into()) } else { Ok(()) }
+    };
+    configs::put_judged(ops, bucket, access::POLICY, Bytes::from(stored), judge).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT))
 }
 

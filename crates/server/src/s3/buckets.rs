@@ -1,6 +1,6 @@
 //! Adapters of the operations on buckets themselves.
 
-use gabion_store::ConfigScope;
+use bytes::Bytes;
 use gabion_types::BucketName;
 use gabion_types::limits::BUCKETS_MAX;
 use http::header::LOCATION;
@@ -12,7 +12,8 @@ use super::answer;
 use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::xml::{Xml, parse_create_bucket};
-use super::{bucket_tags, configs, date, object_lock, ownership};
+use super::{bucket_tags, date, object_lock, ownership};
+use crate::access;
 use crate::access::acl::Owners;
 use crate::access::settings::OwnershipControls;
 use crate::error::{S3Code, S3Error};
@@ -87,7 +88,14 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
     let said = ownership::requested(call)?;
     let acl = acl::requested(ops, call, Owners { own: &owner, bucket: &owner })?;
     let acl = ownership::check_new(said.unwrap_or(ops.object_ownership), acl, &owner)?;
-    let request = create_bucket::Request { bucket: bucket.clone(), location, owner: owner.clone() };
+    let documents = [
+        said.map(|said| (access::OWNERSHIP, Bytes::from_static(said.as_str().as_bytes()))),
+        acl.as_ref().map(|acl| (access::ACL, acl.encode().into())),
+        tags.as_ref().map(|tags| (bucket_tags::NAME, tags.clone().into())),
+    ];
+    let of_locks = locks.then(object_lock::first_configs);
+    let configs = documents.into_iter().flatten().chain(of_locks.into_iter().flatten()).collect();
+    let request = create_bucket::Request { bucket: bucket.clone(), location, owner, configs };
     if !create_bucket::run(ops, request).await? {
         // It was there already, and stays as it is: who asks for something else must not be told that he got it.
         let settings = ops.settings(&bucket)?;
@@ -102,20 +110,7 @@ pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>,
             Err(S3Error::new(S3Code::BucketAlreadyExists).detail("BucketName", bucket.as_str()))
         };
     }
-    if let Some(said) = said {
-        ownership::set(ops, ConfigScope::Bucket(bucket.clone()), said.as_str()).await?;
-    }
-    if let Some(acl) = acl {
-        acl::keep(ops, bucket.clone(), &owner, &acl).await?;
-    }
-    if locks {
-        object_lock::enable(ops, call).await?;
-    }
-    let response = match tags {
-        Some(tags) => configs::put(ops, call, bucket_tags::NAME, tags).await?,
-        None => answer::empty(StatusCode::OK),
-    };
-    Ok(created(response, &bucket))
+    Ok(created(answer::empty(StatusCode::OK), &bucket))
 }
 
 fn created(mut response: Response<Body>, bucket: &BucketName) -> Response<Body> {

@@ -184,6 +184,11 @@ impl Call {
         &self.caller
     }
 
+    /// The same, to keep.
+    pub(super) fn shared_caller(&self) -> Arc<Identity> {
+        Arc::clone(&self.caller)
+    }
+
     /// The bucket that the request names, if it names one.
     pub(crate) fn named_bucket(&self) -> Option<&BucketName> {
         self.routed.bucket.as_ref()

@@ -6,7 +6,6 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Uri};
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Request, S3Response, S3Result};
 
-use super::SentBy;
 use super::answer::{self, About};
 use super::call::Call;
 use super::content::{Content, TakeTrailers, Waiting};
@@ -17,6 +16,7 @@ use super::{
     listing, logging, notifications, object_attributes, object_lock, objects, owners, ownership, payment, posts,
     public_access, quota, renames, tags, unsupported, uploads, versioning, website,
 };
+use crate::audit::Known;
 use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::Framing;
 use crate::auth::{self, Standing, session_token};
@@ -33,8 +33,6 @@ pub(super) struct Dispatch {
     pub(super) forms: Arc<FormKeys>,
     /// Who sends what says nothing of its sender.
     pub(super) nobody: Arc<Identity>,
-    /// Whether the audit log wants to know who asked.
-    pub(super) audits: bool,
 }
 
 /// s3s wants it; no request gets there.
@@ -66,10 +64,12 @@ impl S3Route for Dispatch {
             let (caller, body) = (self.caller(&request, &routed)?, self.body(&request, &waiting)?);
             Ok((caller, body, routed))
         });
-        let mut sent_by = None;
+        let known = request.extensions.remove::<Arc<Known>>();
         let response = match admitted {
             Ok((caller, (body, take), routed)) => {
-                sent_by = self.audits.then(|| SentBy(Arc::clone(&caller)));
+                if let Some(known) = &known {
+                    known.caller.get_or_init(|| Arc::clone(&caller));
+                }
                 self.answer(&mut Call::new(routed, caller, request.headers, body, take), &about).await
             }
             Err(error) => answer::error(&error, &about),
@@ -78,9 +78,6 @@ impl S3Route for Dispatch {
         let mut response = S3Response::with_status(body, parts.status);
         response.headers = parts.headers;
         response.extensions = parts.extensions;
-        if let Some(sent_by) = sent_by {
-            response.extensions.insert(sent_by);
-        }
         Ok(response)
     }
 }
@@ -142,7 +139,7 @@ impl Dispatch {
         let watch = watch?;
         let (dispatch, mut taken) = (self.clone(), call.take());
         taken.watch = Some(watch);
-        let running = tokio::spawn(async move {
+        let running = self.ops.apart.spawn(async move {
             let outcome = dispatch.run(&mut taken).await;
             (outcome, taken)
         });

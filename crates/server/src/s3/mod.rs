@@ -73,9 +73,10 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::region::Region;
 use s3s::service::S3ServiceBuilder;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use crate::access::Ownership;
-use crate::audit::{AuditLog, Entry};
+use crate::audit::{AuditLog, Entry, Known};
 use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::{Framing, Said, Verified};
 use crate::auth::{self, Asked};
@@ -83,7 +84,7 @@ use crate::credentials::{CredentialStore, Identity};
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody};
 use crate::iam::Iam;
-use crate::iam::http::{Done, Front, is_query};
+use crate::iam::http::{Front, is_query};
 use crate::inventory::worker::Worker as InventoryWorker;
 use crate::inventory::{Changes, InventoryFigures, InventoryOptions};
 use crate::lifecycle::worker::Worker;
@@ -275,10 +276,10 @@ impl S3Service {
             credentials,
             object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),
+            apart: TaskTracker::new(),
         };
         let ops = Arc::new(ops);
-        let dispatch =
-            Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody), audits: options.audit.is_on() };
+        let dispatch = Dispatch { ops, forms: Arc::new(forms), nobody: Arc::clone(&nobody) };
         builder.set_route(dispatch.clone());
         let inner = Inner {
             s3s: builder.build(),
@@ -295,6 +296,13 @@ impl S3Service {
             audit: options.audit,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Waits for what goes on though its client is gone, when no more requests come.
+    pub async fn finish(&self) {
+        let apart = &self.inner.dispatch.ops.apart;
+        apart.close();
+        apart.wait().await;
     }
 
     /// Does what lifecycle rules ask for, until it is told to stop.
@@ -370,7 +378,7 @@ impl S3Service {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let id = self.inner.ids.next();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
@@ -380,7 +388,10 @@ impl S3Service {
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
-        let heard = self.inner.audit.is_on().then(|| Box::new(Heard::of(&parts, peer)));
+        let mut heard = self.inner.audit.is_on().then(|| Box::new(Heard::of(&self.inner, &parts, peer, id)));
+        if let Some(heard) = &heard {
+            parts.extensions.insert(Arc::clone(&heard.known));
+        }
         let query = self.inner.iam.as_ref().filter(|_| visit.is_none() && is_query(&parts));
         let mut next = match (visit, query) {
             (Some(visit), _) => {
@@ -388,18 +399,23 @@ impl S3Service {
                 Next::Await(website::serve(&self.inner.dispatch, visit).boxed())
             }
             (None, Some(front)) => {
-                Next::Query(async move { front.answer(parts, body, peer, id.as_str()).await }.boxed())
+                let known = parts.extensions.get::<Arc<Known>>().cloned().unwrap_or_default();
+                let asked = Arc::clone(&known);
+                Next::Query(known, async move { front.answer(parts, body, peer, id.as_str(), &asked).await }.boxed())
             }
             (None, None) => self.next(parts, body, peer, id, &mut operation),
         };
+        if let Some(heard) = &heard {
+            heard.expect(operation, &next);
+        }
         async move {
             let about = About { resource: uri.path(), request_id: id.as_str(), headless };
             let mut response = match &mut next {
                 Next::Run(call) => self.inner.dispatch.answer(call, &about).await,
                 Next::Await(response) => response.await,
-                Next::Query(response) => {
+                Next::Query(known, response) => {
                     let response = response.await;
-                    operation = response.extensions().get::<Done>().map_or(operation, |done| done.operation);
+                    operation = known.operation.get().copied().unwrap_or(operation);
                     response
                 }
                 Next::Refuse(error) => answer::error(error, &about),
@@ -407,15 +423,8 @@ impl S3Service {
             if let Some((bucket, asked)) = from_page.as_deref() {
                 cors::show(&self.inner.dispatch.ops, bucket, asked, response.headers_mut());
             }
-            if let Some(heard) = heard {
-                let extensions = response.extensions();
-                let caller = match &next {
-                    Next::Run(call) => Some(call.caller()),
-                    Next::Query(_) => extensions.get::<Done>().map(|done| &*done.caller),
-                    Next::Await(_) => extensions.get::<SentBy>().map(|sent| &*sent.0),
-                    Next::Refuse(_) => None,
-                };
-                heard.write(&self.inner, &about, &uri, operation, caller, response.status());
+            if let Some(heard) = &mut heard {
+                heard.answered(&next, response.status());
             }
             let cut_short = !response.status().is_success() && !received.is_complete();
             let unasked = expects && !received.was_asked_for();
@@ -592,43 +601,66 @@ fn is_streamed(headers: &HeaderMap) -> bool {
     headers.get("x-amz-content-sha256").is_some_and(|content| content.as_bytes().ends_with(b"-TRAILER"))
 }
 
-/// Who sent a request that s3s verified, for the audit log.
-#[derive(Clone)]
-struct SentBy(Arc<Identity>);
-
-/// What the audit log says of a request beside what comes of it.
+/// A request of which the audit log says a line when this goes: also if nobody waits for its answer any more, as it may take effect all the same.
 struct Heard {
+    inner: Arc<Inner>,
+    id: RequestId,
     peer: Peer,
     method: Method,
+    uri: Uri,
     user_agent: Option<String>,
+    known: Arc<Known>,
+    status: Option<StatusCode>,
 }
 
 impl Heard {
-    fn of(parts: &Parts, peer: Peer) -> Self {
+    fn of(inner: &Arc<Inner>, parts: &Parts, peer: Peer, id: RequestId) -> Self {
         let agent = parts.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
-        Self { peer, method: parts.method.clone(), user_agent: agent }
+        Self {
+            inner: Arc::clone(inner),
+            id,
+            peer,
+            method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            user_agent: agent,
+            known: Arc::default(),
+            status: None,
+        }
     }
 
-    fn write(
-        &self,
-        inner: &Inner,
-        about: &About<'_>,
-        uri: &Uri,
-        operation: OperationName,
-        caller: Option<&Identity>,
-        status: StatusCode,
-    ) {
-        inner.audit.write(&Entry {
-            time_ms: inner.dispatch.ops.clock.now_ms(),
-            request_id: about.request_id,
+    /// Keeps what is known before it is answered. Who sends a form stands in the form, and what is asked of IAM likewise.
+    fn expect(&self, operation: OperationName, next: &Next<'_>) {
+        if !matches!(next, Next::Query(..)) {
+            self.known.operation.get_or_init(|| operation);
+        }
+        if let Next::Run(call) = next
+            && !call.is_form()
+        {
+            self.known.caller.get_or_init(|| call.shared_caller());
+        }
+    }
+
+    fn answered(&mut self, next: &Next<'_>, status: StatusCode) {
+        if let Next::Run(call) = next {
+            self.known.caller.get_or_init(|| call.shared_caller());
+        }
+        self.status = Some(status);
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.inner.audit.write(&Entry {
+            time_ms: self.inner.dispatch.ops.clock.now_ms(),
+            request_id: self.id.as_str(),
             peer: self.peer,
-            operation: operation.0,
-            caller,
+            operation: self.known.operation.get().unwrap_or(&OperationName::UNKNOWN).0,
+            caller: self.known.caller.get().map(|caller| &**caller),
             method: self.method.as_str(),
-            path: uri.path(),
-            query: uri.query(),
+            path: self.uri.path(),
+            query: self.uri.query(),
             user_agent: self.user_agent.as_deref(),
-            status,
+            status: self.status,
         });
     }
 }
@@ -640,6 +672,6 @@ enum Next<'a> {
     /// By s3s.
     Await(BoxFuture<'a, Response<ResponseBody>>),
     /// By IAM or STS.
-    Query(BoxFuture<'a, Response<ResponseBody>>),
+    Query(Arc<Known>, BoxFuture<'a, Response<ResponseBody>>),
     Refuse(Box<S3Error>),
 }

@@ -5,6 +5,7 @@
 //!
 //! Source: AWS, "Locking objects with Object Lock".
 
+use bytes::Bytes;
 use gabion_store::{
     Attributes, ConfigScope, Configs, ObjectInfo, Retention, RetentionMode, StoreError, VERSIONING, VersionId,
     Versioning,
@@ -138,16 +139,9 @@ pub(super) fn of_creation(call: &Call) -> Result<bool, S3Error> {
     }
 }
 
-/// Makes a new bucket one whose objects can be locked.
-///
-/// # Errors
-/// Those of the store.
-pub(super) async fn enable(ops: &Ops, call: &Call) -> Result<(), S3Error> {
-    let scope = ConfigScope::Bucket(call.bucket()?);
-    // Versions first: a lock without them would keep nothing.
-    ops.store.put_config(scope.clone(), VERSIONING, Versioning::Enabled.document().into()).await?;
-    ops.store.put_config(scope, NAME, LockRule { default: None }.document().into()).await?;
-    Ok(())
+/// What makes a new bucket one whose objects can be locked: a lock without versions would keep nothing.
+pub(super) fn first_configs() -> [(&'static str, Bytes); 2] {
+    [(VERSIONING, Versioning::Enabled.document().into()), (NAME, LockRule { default: None }.document().into())]
 }
 
 /// What an object that is made by a request is kept by: what the request says, or the rule of its bucket.

@@ -10,10 +10,11 @@ use s3s::Body;
 use super::answer;
 use super::body;
 use super::call::Call;
+use super::configs;
 use super::xml::{Xml, parse_ownership_controls};
 use crate::access::acl::{Acl, Owners};
 use crate::access::settings::REMOVED;
-use crate::access::{OWNERSHIP, Ownership};
+use crate::access::{BucketAccess, OWNERSHIP, Ownership};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -45,24 +46,21 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
         [rule] => Ownership::parse(rule.object_ownership.as_str()).ok_or_else(malformed)?,
         _ => return Err(malformed()),
     };
-    let settings = ops.settings(&bucket)?;
-    if let (false, Some(acl), Some(owner)) = (ownership.has_acls(), &settings.access.acl, &settings.access.owner)
-        && !acl.is_among(Owners { own: owner, bucket: owner })
-    {
-        return Err(S3Code::InvalidBucketAclWithObjectOwnership.into());
-    }
-    set(ops, ConfigScope::Bucket(bucket), ownership.as_str()).await?;
+    let judge = move |access: &BucketAccess| match (ownership.has_acls(), &access.acl, &access.owner) {
+        (false, Some(acl), Some(owner)) if !acl.is_among(Owners { own: owner, bucket: owner }) => {
+            Err(S3Code::InvalidBucketAclWithObjectOwnership.into())
+        }
+        _ => Ok(()),
+    };
+    configs::put_judged(ops, bucket, OWNERSHIP, Bytes::from_static(ownership.as_str().as_bytes()), judge).await?;
     Ok(answer::empty(StatusCode::OK))
 }
 
 /// A bucket whose controls were deleted is as buckets were before there were any, which is not as it is when nothing was said.
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
-    set(ops, ConfigScope::Bucket(call.bucket()?), REMOVED).await?;
+    let scope = ConfigScope::Bucket(call.bucket()?);
+    ops.store.put_config(scope, OWNERSHIP, Bytes::from_static(REMOVED.as_bytes())).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT))
-}
-
-pub(super) async fn set(ops: &Ops, scope: ConfigScope, document: &'static str) -> Result<(), S3Error> {
-    Ok(ops.store.put_config(scope, OWNERSHIP, Bytes::from_static(document.as_bytes())).await?)
 }
 
 /// The list of a bucket that is created: nothing when it is private.

@@ -1,5 +1,7 @@
 //! IAM and STS: users, keys, roles and sessions, by their API.
 
+use std::pin::pin;
+
 use gabion_platform::{Clock, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget};
 use gabion_server::audit::AuditLog;
@@ -629,6 +631,11 @@ async fn the_audit_log_says_who_did_what() {
     s3.get("/bkt/k").sign(crate::harness::Sign::Query(60)).send(&s3).await.expect(200);
     s3.get("/bkt/k").sign(crate::harness::Sign::Not).send(&s3).await.refused(403, "AccessDenied");
     s3.get("/bkt/k").change(|call| call.secret_key = "wrong").send(&s3).await.refused(403, "SignatureDoesNotMatch");
+    for target in ["/bkt/gone", "/bkt?tagging"] {
+        // It may have taken effect, for all that the client knows.
+        let mut hangs_up = pin!(s3.put(target).body("<x/>").send_slowly(&s3, std::future::pending()));
+        assert!(futures::poll!(hangs_up.as_mut()).is_pending(), "{target}");
+    }
     drop(s3);
     writer.close();
     let text = std::fs::read_to_string(&path).unwrap();
@@ -645,6 +652,8 @@ async fn the_audit_log_says_who_did_what() {
             "GetObject allowed AKTEST /bkt/k",
             "GetObject denied - /bkt/k",
             "GetObject denied - /bkt/k",
+            "PutObject unanswered AKTEST /bkt/gone",
+            "PutBucketTagging unanswered AKTEST /bkt",
         ]
     );
     assert!(text.contains("X-Amz-Signature=***") && lines.iter().all(|line| line["request_id"].is_string()));

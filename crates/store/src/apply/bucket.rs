@@ -1,12 +1,15 @@
 //! Mutations of buckets.
 
-use gabion_metadata::{Index, ScanRange, Table, keys, rows::BucketRow};
+use gabion_metadata::{
+    Index, ScanRange, Table, keys,
+    rows::{BucketRow, Home},
+};
 use gabion_types::BucketName;
 
 use super::{At, Overlay, config, object, overlay::Count, upload};
 use crate::{
     StoreError,
-    mutation::{CreateBucketMutation, DeleteBucketMutation},
+    mutation::{CreateBucketMutation, DeleteBucketMutation, FirstConfig, PutConfigMutation},
 };
 
 /// Number of buckets in an index.
@@ -16,20 +19,22 @@ pub(super) fn count(index: &dyn Index) -> Result<usize, StoreError> {
 
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMutation) -> Result<(), StoreError> {
     let key = keys::bucket(&name(&m.bucket)?);
+    // The record has several rows: each counts its share of it.
+    let mut home = at.home;
+    for FirstConfig { name, document } in m.configs.into_iter().flatten() {
+        let bytes = u32::try_from(document.len()).unwrap_or(u32::MAX);
+        home.bytes = home.bytes.saturating_sub(bytes);
+        let at = At { home: Home { bytes, ..at.home }, ..*at };
+        config::put(overlay, &at, PutConfigMutation { bucket: Some(m.bucket.clone()), name, document })?;
+    }
     match overlay.get::<BucketRow>(Table::Bucket, &key)? {
         Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),
         Some(row) => overlay.count_home(row.home, Count::Down),
         None => overlay.count_bucket(Count::Up),
     }
-    let row = BucketRow {
-        created_ms: m.created_ms,
-        owner: m.owner,
-        region: m.region,
-        seq: at.seq,
-        home: at.home,
-        moved: at.moved,
-    };
-    overlay.count_home(at.home, Count::Up);
+    let row =
+        BucketRow { created_ms: m.created_ms, owner: m.owner, region: m.region, seq: at.seq, home, moved: at.moved };
+    overlay.count_home(home, Count::Up);
     overlay.put(Table::Bucket, key, &row);
     overlay.config_changed(Some(name(&m.bucket)?));
     Ok(())

@@ -233,6 +233,7 @@ fn a_bucket_takes_along_what_should_not_be_there() {
         created_ms: 1,
         owner: "me".into(),
         region: "here".into(),
+        configs: None,
     });
     let gone = Mutation::DeleteBucket(DeleteBucketMutation {
         bucket: "bucket".into(),

@@ -177,6 +177,8 @@ async fn prepare(round: &Round, found: &Found, stays: Stays) -> Result<Option<Pr
                 created_ms: row.created_ms,
                 owner: row.owner,
                 region: row.region,
+                // Each of its documents is a row of its own.
+                configs: None,
             };
             (row.seq, MovedRow::Bucket(mutation), no_data(), Vec::new())
         }

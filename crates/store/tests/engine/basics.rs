@@ -147,7 +147,7 @@ async fn buckets_have_owners() {
     store.create_bucket(bucket("first"), None).await.unwrap();
     store.set_owner(Owner { id: "deployment".into(), display_name: "d".into() });
     for (name, owner) in [("a-1", "one"), ("a-2", "two"), ("a-3", "one"), ("b-1", "one"), ("mine", "deployment")] {
-        store.create_bucket_of(bucket(name), None, owner.into()).await.unwrap();
+        store.create_bucket_of(bucket(name), None, owner.into(), Vec::new()).await.unwrap();
     }
     let of = |owner: &'static str, after: Option<&str>, max| {
         let request = ListBuckets { prefix: None, after: after.map(str::to_owned), max, owner: Some(owner.into()) };
@@ -164,10 +164,10 @@ async fn buckets_have_owners() {
     assert_eq!(of("one", Some("a-3"), 2).await, ("b-1".into(), None));
     assert_eq!(of("deployment", None, 10).await.0, "first mine", "also what was there before it was called so");
     assert_eq!(store.head_bucket(&bucket("a-2")).await.unwrap().owner, "two");
-    let again = |owner: &str| store.create_bucket_of(bucket("a-1"), None, owner.into());
+    let again = |owner: &str| store.create_bucket_of(bucket("a-1"), None, owner.into(), Vec::new());
     assert!(matches!(again("one").await, Err(StoreError::BucketAlreadyOwnedByYou)));
     assert!(matches!(again("two").await, Err(StoreError::BucketAlreadyExists)));
-    let first = store.create_bucket_of(bucket("first"), None, "deployment".into()).await;
+    let first = store.create_bucket_of(bucket("first"), None, "deployment".into(), Vec::new()).await;
     assert!(matches!(first, Err(StoreError::BucketAlreadyOwnedByYou)));
 }
 

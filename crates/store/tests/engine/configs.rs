@@ -56,6 +56,56 @@ async fn they_are_read_as_they_were_written() {
     check_counters(&world.index.current.lock());
 }
 
+/// Also after a crash at any moment: a bucket that is there has all of them, as they come with it in one record.
+#[tokio::test]
+async fn a_bucket_is_created_with_them() {
+    let mut world = World::new(4, config(2, 1));
+    world.config.compaction.live_ratio_max = 1.0;
+    let mut store = world.open().await;
+    let create = |store: &Store| {
+        let (store, owner) = (store.clone(), store.owner().id.clone());
+        let document = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let configs = vec![("cors", document("c")), ("acl", document("a")), ("lock", document("l"))];
+        async move { store.create_bucket_of(bucket("bucket"), None, owner, configs).await }
+    };
+    create(&store).await.unwrap();
+    assert!(matches!(create(&store).await, Err(StoreError::BucketAlreadyOwnedByYou)));
+    write(&store, scope("bucket"), "acl", "changed").await;
+    store.delete_config(scope("bucket"), "lock").await.unwrap();
+    for round in 0..5 {
+        let read = |name| read(&store, "bucket", name);
+        assert_eq!(
+            (read("cors"), read("acl"), read("lock")),
+            (Some("c".into()), Some("changed".into()), None),
+            "{round}"
+        );
+        store = match round {
+            0 => world.restart(store).await,
+            2 => {
+                assert!(store.compact().await.unwrap().rows_moved > 1);
+                world.restart(store).await
+            }
+            _ => {
+                world.lose_index();
+                world.crash_and_open(store, 0).await
+            }
+        };
+        check_counters(&world.index.current.lock());
+    }
+    store.delete_bucket(&bucket("bucket")).await.unwrap();
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    world.lose_index();
+    let store = world.crash_and_open(store, 0).await;
+    assert_eq!(read(&store, "bucket", "cors"), None, "they went with the bucket that had them");
+    let large = Bytes::from(vec![b'x'; CONFIG_BYTES_MAX]);
+    let configs = vec![("cors", large), ("acl", Bytes::from_static(b"x"))];
+    let refused = store.create_bucket_of(bucket("large"), None, "me".into(), configs).await;
+    assert!(matches!(refused, Err(StoreError::InvalidRequest(_))));
+    assert!(matches!(store.head_bucket(&bucket("large")).await, Err(StoreError::NoSuchBucket)));
+    store.shutdown().await;
+    check_counters(&world.index.current.lock());
+}
+
 #[tokio::test]
 async fn they_end_with_their_bucket() {
     let mut world = World::new(2, config(2, 1));
