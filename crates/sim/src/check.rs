@@ -31,6 +31,7 @@ pub(crate) async fn full(client: &Client<'_>, all_decided: bool) -> Result<(), S
     read_all(client).await;
     let buckets = client.world.borrow().buckets.clone();
     for bucket in buckets {
+        client.read_document(&bucket);
         list_all(client, &bucket).await?;
         uploads(client, &bucket, all_decided).await?;
     }

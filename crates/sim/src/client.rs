@@ -1,6 +1,7 @@
 //! Clients: they ask for things at random, and write down what they were told.
 
 mod buckets;
+mod documents;
 mod multipart;
 mod objects;
 mod rewrites;
@@ -41,8 +42,10 @@ pub(crate) struct World {
     /// The last one comes and goes, if `buckets_change`.
     pub(crate) buckets: Vec<BucketName>,
     pub(crate) keys: Vec<(BucketName, ObjectKey)>,
-    /// Those of the keys, and one of the bucket that comes and goes.
+    /// Those of the keys, one of the bucket that comes and goes, and those of the buckets' documents.
     pub(crate) registers: Vec<Register>,
+    /// The last document that was written.
+    documents: Value,
     pub(crate) buckets_change: bool,
     /// Deletions of that bucket that are under way, and when the last one ended.
     deletions: Deletions,
@@ -87,7 +90,8 @@ impl World {
             trace: Trace::new(is_loud),
             values: Values::new(params.seed, params.etag),
             keys: (0..params.keys).map(key).collect(),
-            registers: (0..=params.keys).map(|_| Register::default()).collect(),
+            registers: (0..=params.keys + buckets.len()).map(|_| Register::default()).collect(),
+            documents: 0,
             buckets_change: params.buckets_change,
             deletions: Deletions::default(),
             buckets,
@@ -134,6 +138,11 @@ impl World {
         // The first ones are hot.
         let limit = if self.dice.coin() { self.keys.len().min(2) } else { self.keys.len() };
         self.dice.below(limit as u64) as usize
+    }
+
+    fn any_bucket(&mut self) -> BucketName {
+        let place = self.dice.below(self.buckets.len() as u64) as usize;
+        self.buckets[place].clone()
     }
 
     fn call(&mut self, key: usize, pre: Pre, post: Post) -> Call {
@@ -196,8 +205,11 @@ impl Client<'_> {
             match kind {
                 0..=24 => self.put().await,
                 25..=29 => self.append().await,
-                30..=49 => self.get().await,
-                50..=53 => self.head().await,
+                30..=48 => self.get().await,
+                49 => self.read_any_document(),
+                50..=52 => self.head().await,
+                53 if think_ms > 0 => self.delete_document().await,
+                53 => self.put_document().await,
                 54 | 55 if buckets_change => self.create_bucket().await,
                 56 | 57 if buckets_change => self.delete_bucket().await,
                 54..=64 => self.delete().await,
@@ -263,12 +275,19 @@ impl Client<'_> {
 
     /// A change of one key came to nothing, or may have.
     fn failed(&self, call: Call, what: &str, error: &StoreError) {
+        self.all_failed(&[call], what, error);
+    }
+
+    /// A change of several things at once came to nothing, or may have.
+    fn all_failed(&self, calls: &[Call], what: &str, error: &StoreError) {
         let fate = self.fate(what, error);
         let mut world = self.world();
         let now = world.tick();
-        match fate {
-            Fate::Refused => world.registers[call.key].refused(call, now),
-            Fate::Unknown => world.registers[call.key].unknown(call, now),
+        for &call in calls {
+            match fate {
+                Fate::Refused => world.registers[call.key].refused(call, now),
+                Fate::Unknown => world.registers[call.key].unknown(call, now),
+            }
         }
     }
 

@@ -78,11 +78,7 @@ impl Store {
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         let work = async move {
             let _guards = inner.lock_config(&scope).await?;
-            if let Some(bucket) = scope.bucket()
-                && !condition(&*inner.bucket_configs(bucket)?)
-            {
-                return Err(StoreError::PreconditionFailed("configuration"));
-            }
+            inner.check_configs(&scope, condition)?;
             let bucket = scope.bucket().map(|bucket| bucket.as_str().to_owned());
             inner.commit(&Mutation::PutConfig(PutConfigMutation { bucket, name, document: document.to_vec() })).await
         };
@@ -95,10 +91,25 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `Busy`, `Unavailable`.
     pub async fn delete_config(&self, scope: ConfigScope, name: &str) -> Result<(), StoreError> {
+        self.delete_config_if(scope, name, |_| true).await
+    }
+
+    /// As [`Store::delete_config`], if the documents of the bucket are as they must be when nothing else happens in it (the site's are not looked
+    /// at).
+    ///
+    /// # Errors
+    /// `PreconditionFailed` if not; else as [`Store::delete_config`].
+    pub async fn delete_config_if(
+        &self,
+        scope: ConfigScope,
+        name: &str,
+        condition: impl FnOnce(&Configs) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
         check_name(name)?;
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         let work = async move {
             let _guards = inner.lock_config(&scope).await?;
+            inner.check_configs(&scope, condition)?;
             let is_there = inner.index.get(Table::Config, &keys::config(scope.bucket(), &name))?.is_some();
             if is_there || inner.is_uncertain() {
                 let bucket = scope.bucket().map(|bucket| bucket.as_str().to_owned());
@@ -160,6 +171,15 @@ impl Inner {
     pub(crate) fn has_configs(&self, bucket: &BucketName) -> Result<bool, StoreError> {
         let range = ScanRange::prefix(Table::Config, &keys::config(Some(bucket), ""));
         Ok(!self.index.scan(range, 1)?.is_empty())
+    }
+
+    fn check_configs(&self, scope: &ConfigScope, condition: impl FnOnce(&Configs) -> bool) -> Result<(), StoreError> {
+        match scope.bucket() {
+            Some(bucket) if !condition(&*self.bucket_configs(bucket)?) => {
+                Err(StoreError::PreconditionFailed("configuration"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits until nothing else happens in the bucket: what was begun under the documents of before has come to its end.

@@ -297,8 +297,8 @@ pub(crate) fn may_put(ops: &Ops, call: &Call, bucket: &BucketName, key: &ObjectK
     Ok(Judge::new(ops, call, bucket)?.on_object("s3:PutObject", key, None, None) == Decision::Allow)
 }
 
-/// Decides whether a request may give an object the tags of its document, where some policy looks at them; where none does, that was
-/// decided before the document was read.
+/// Decides whether a request may give an object the tags of its document, where some policy looks at them; where none does, that is
+/// decided without the document.
 ///
 /// # Errors
 /// As [`authorize`].
@@ -316,8 +316,8 @@ pub(crate) async fn authorize_tags(ops: &Ops, call: &Call, tags: &[(String, Stri
     judge.require_object(action, &call.key()?, version, true).await
 }
 
-/// Decides whether a request may lock an object as its document says, in condition keys and their values; where no policy looks at them, that was
-/// decided before the document was read.
+/// Decides whether a request may lock an object as its document says, in condition keys and their values; where no policy looks at them, that is
+/// decided without the document.
 ///
 /// # Errors
 /// As [`authorize`].

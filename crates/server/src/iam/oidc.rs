@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use gabion_platform::Clock;
+use parking_lot::Mutex;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::Value;
@@ -186,6 +189,9 @@ struct Jwks {
     keys: Vec<Value>,
 }
 
+/// Keys on their way, for all who wait for them.
+type Coming = Shared<BoxFuture<'static, Result<Arc<Vec<Jwk>>, ()>>>;
+
 #[derive(Default)]
 struct Known {
     keys: Arc<Vec<Jwk>>,
@@ -193,11 +199,18 @@ struct Known {
     fetched_ms: u64,
     /// When they were asked for last, with or without an answer.
     asked_ms: u64,
+    coming: Option<Coming>,
+}
+
+impl Known {
+    fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.fetched_ms) < KEYS_MS_MAX
+    }
 }
 
 /// The keys of issuers.
 pub(super) struct Issuers {
-    known: tokio::sync::Mutex<HashMap<String, Known>>,
+    known: Arc<Mutex<HashMap<String, Known>>>,
     clock: Arc<dyn Clock>,
     /// Administrators of accounts name them.
     reach: Reach,
@@ -205,7 +218,7 @@ pub(super) struct Issuers {
 
 impl Issuers {
     pub(super) fn new(clock: Arc<dyn Clock>, reach: Reach) -> Self {
-        Self { known: tokio::sync::Mutex::default(), clock, reach }
+        Self { known: Arc::default(), clock, reach }
     }
 
     /// What a token of this provider says.
@@ -236,44 +249,55 @@ impl Issuers {
 
     /// The keys of a provider: those that are known if they are not too old and `good`, or cannot be asked for again so soon.
     async fn keys(&self, provider: &Provider, good: impl Fn(&Known) -> bool) -> Result<Arc<Vec<Jwk>>, IamError> {
-        let now_ms = self.clock.now_ms();
-        let issuer = provider.url.trim_end_matches('/').to_owned();
-        {
-            let mut known = self.known.lock().await;
-            if known.len() >= ISSUERS_MAX && !known.contains_key(&issuer) {
+        let coming = {
+            let now_ms = self.clock.now_ms();
+            let issuer = provider.url.trim_end_matches('/');
+            let mut known = self.known.lock();
+            if known.len() >= ISSUERS_MAX && !known.contains_key(issuer) {
                 known.clear();
             }
-            if let Some(known) = known.get(&issuer) {
-                let fresh = now_ms.saturating_sub(known.fetched_ms) < KEYS_MS_MAX;
-                let too_soon = now_ms.saturating_sub(known.asked_ms) < AGAIN_MS;
-                match (fresh, too_soon) {
-                    (true, true) => return Ok(Arc::clone(&known.keys)),
-                    (true, false) if good(known) => return Ok(Arc::clone(&known.keys)),
-                    (false, true) => return Err(unanswered()),
-                    (_, false) => {}
+            let entry = known.entry(issuer.to_owned()).or_default();
+            let too_soon = now_ms.saturating_sub(entry.asked_ms) < AGAIN_MS;
+            match (&entry.coming, entry.is_fresh(now_ms)) {
+                (_, true) if good(entry) => return Ok(Arc::clone(&entry.keys)),
+                // Whoever else comes waits for them as well.
+                (Some(coming), _) => coming.clone(),
+                (_, true) if too_soon => return Ok(Arc::clone(&entry.keys)),
+                (_, false) if too_soon => return Err(unanswered()),
+                _ => {
+                    entry.asked_ms = now_ms;
+                    let coming = self.fetch(issuer.to_owned(), now_ms);
+                    entry.coming = Some(coming.clone());
+                    coming
                 }
             }
-            // From now on whoever else comes waits his time, and does not ask as well.
-            let entry = known.entry(issuer.clone()).or_default();
-            entry.asked_ms = now_ms;
-        }
+        };
         // Not under the lock: one issuer who does not answer must not hold up the tokens of others.
-        let fetched = fetch_keys(&issuer, self.reach).await;
-        let mut known = self.known.lock().await;
-        let entry = known.entry(issuer).or_default();
-        match fetched {
-            Ok(keys) => {
-                entry.keys = Arc::new(keys);
-                entry.fetched_ms = now_ms;
-                Ok(Arc::clone(&entry.keys))
+        coming.await.map_err(|()| unanswered())
+    }
+
+    /// Fetches keys: to the end, also if whoever asked for them first has gone.
+    fn fetch(&self, issuer: String, now_ms: u64) -> Coming {
+        let (known, reach) = (Arc::clone(&self.known), self.reach);
+        let fetching = tokio::spawn(async move {
+            let fetched = fetch_keys(&issuer, reach).await;
+            let mut known = known.lock();
+            let entry = known.entry(issuer.clone()).or_default();
+            entry.coming = None;
+            match fetched {
+                Ok(keys) => {
+                    entry.keys = Arc::new(keys);
+                    entry.fetched_ms = now_ms;
+                    Ok(Arc::clone(&entry.keys))
+                }
+                Err(why) => {
+                    tracing::warn!(issuer, why, "the keys of an identity provider can not be fetched");
+                    // Those that came within the hour still hold.
+                    if entry.is_fresh(now_ms) { Ok(Arc::clone(&entry.keys)) } else { Err(()) }
+                }
             }
-            Err(why) => {
-                tracing::warn!(issuer = provider.url, why, "the keys of an identity provider can not be fetched");
-                // Those that came within the hour still hold.
-                let fresh = now_ms.saturating_sub(entry.fetched_ms) < KEYS_MS_MAX;
-                if fresh { Ok(Arc::clone(&entry.keys)) } else { Err(unanswered()) }
-            }
-        }
+        });
+        async move { fetching.await.unwrap_or(Err(())) }.boxed().shared()
     }
 }
 

@@ -160,7 +160,7 @@ fn named_in_document(grant: dto::Grant) -> Option<(Named, Permission)> {
 
 /// The list that a request for a change of one asks for, in its headers or its document.
 async fn asked(ops: &Ops, call: &mut Call, owners: Owners<'_>) -> Result<Acl, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::document(ops, call, DocumentDigests::Any).await?;
     let in_headers = [CANNED].into_iter().chain(GRANT_HEADERS.map(|(header, _)| header));
     if !document.is_empty() && in_headers.into_iter().any(|header| call.headers().contains_key(header)) {
         return Err(S3Code::UnexpectedContent.into());

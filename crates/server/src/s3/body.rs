@@ -17,7 +17,9 @@ use s3s::{Body, StdError};
 use super::call::Call;
 use super::checksums::{self, BodyDigests};
 use super::content::Content;
+use crate::auth;
 use crate::error::{S3Code, S3Error};
+use crate::ops::Ops;
 
 /// Largest document that a request may carry, in bytes: 10 000 parts with SHA-256 checksums have less than 2.5 MiB, 1000 keys
 /// of 1024 bytes that are not all to be escaped less than 2.
@@ -114,16 +116,16 @@ fn too_long() -> S3Error {
 ///
 /// # Errors
 /// `MissingRequestBodyError`; else as [`document`].
-pub(super) async fn required(call: &mut Call) -> Result<Bytes, S3Error> {
-    let document = document(call, DocumentDigests::Any).await?;
+pub(super) async fn required(ops: &Ops, call: &mut Call) -> Result<Bytes, S3Error> {
+    let document = document(ops, call, DocumentDigests::Any).await?;
     if document.is_empty() { Err(S3Code::MissingRequestBodyError.into()) } else { Ok(document) }
 }
 
-/// Reads a document to its end.
+/// Reads a document to its end. Clients may take hours to send it: whether its sender may do what he asks for is judged once more when it is there.
 ///
 /// # Errors
-/// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing.
-pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<Bytes, S3Error> {
+/// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing; what is no longer allowed.
+pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) -> Result<Bytes, S3Error> {
     let digests = match rule {
         DocumentDigests::Md5Only => BodyDigests { md5: checksums::content_md5(call)?, ..BodyDigests::default() },
         _ => BodyDigests::of(call)?,
@@ -154,6 +156,10 @@ pub(super) async fn document(call: &mut Call, rule: DocumentDigests) -> Result<B
     }
     if length.is_some_and(|length| length != document.len() as u64) {
         return Err(BodyError::WrongLength.into());
+    }
+    call.identify(ops)?;
+    if let Some(operation) = call.operation() {
+        auth::authorize(ops, call, operation).await?;
     }
     let mut given: Vec<Checksum> = digests.checksum.into_iter().collect();
     if let Some(trailers) = trailers {

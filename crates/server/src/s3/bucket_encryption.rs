@@ -95,7 +95,7 @@ impl BucketEncryption {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let document = BucketEncryption::read(parse_encryption(&document)?)?.document();
     ops.store.put_config(ConfigScope::Bucket(call.bucket()?), DOCUMENT, Bytes::from(document)).await?;
     Ok(answer::empty(StatusCode::OK))

@@ -51,7 +51,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     check_account(ops, call, "PUT")?;
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::document(ops, call, DocumentDigests::Any).await?;
     let bucket = call.bucket()?;
     let policy = Policy::parse(&document)?;
     policy.check_bucket(bucket.as_str())?;

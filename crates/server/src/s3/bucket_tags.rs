@@ -27,7 +27,7 @@ pub(super) fn of_creation(tag_set: Vec<dto::Tag>) -> Result<Option<String>, S3Er
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let tags = tags::of_document(parse_tagging(&document)?, Of::Bucket)?;
     if tags.is_empty() {
         return configs::delete(ops, call, NAME).await;

@@ -70,7 +70,7 @@ fn max_buckets(text: &str) -> Result<usize, S3Error> {
 }
 
 pub(super) async fn create(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::document(ops, call, DocumentDigests::Any).await?;
     let mut tags = None;
     let location = if document.is_empty() {
         None

@@ -13,7 +13,9 @@ use super::notifications::Watch;
 use super::query::Query;
 use super::route::{Operation, Routed};
 use super::settings::BucketSettings;
-use crate::credentials::Identity;
+use crate::audit::Known;
+use crate::auth::session_token;
+use crate::credentials::{Identity, NoCredential};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -97,6 +99,8 @@ pub(crate) struct Call {
     pub(super) is_charged: bool,
     /// Tells those who want to know what it did.
     pub(super) watch: Option<Box<Watch>>,
+    /// Wants to know who sent it, as soon as somebody knows.
+    pub(super) known: Option<Arc<Known>>,
     /// Once somebody has asked for them.
     settings: OnceLock<Arc<BucketSettings>>,
 }
@@ -114,14 +118,41 @@ impl Call {
             headers.append(name.clone(), value.clone());
         }
         let has = Has::among(&headers);
-        let (form, is_charged, watch, settings) = (None, false, None, OnceLock::new());
-        Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, settings }
+        let (form, is_charged, watch, known, settings) = (None, false, None, None, OnceLock::new());
+        Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, known, settings }
     }
 
     /// Takes all that an operation reads, and leaves what a refusal is told about.
     pub(super) fn take(&mut self) -> Self {
         let left = Self::new(self.routed.clone(), Arc::clone(&self.caller), HeaderMap::new(), Content::default(), None);
         std::mem::replace(self, left)
+    }
+
+    /// Looks once more who sent it, as of now, and forgets what was configured before.
+    ///
+    /// # Errors
+    /// When his key, or his session, holds no longer.
+    pub(super) fn identify(&mut self, ops: &Ops) -> Result<(), S3Error> {
+        self.settings = OnceLock::new();
+        if self.caller.is_anonymous() {
+            return Ok(());
+        }
+        let token = session_token(&self.headers, &self.routed.query)?;
+        let identity = ops.credentials.find(&self.caller.access_key, token).map_err(S3Error::from)?.identity;
+        if (&identity.account.id, &identity.principal) != (&self.caller.account.id, &self.caller.principal) {
+            // The key is somebody else's now.
+            return Err(NoCredential::UnknownKey.into());
+        }
+        self.caller = identity;
+        Ok(())
+    }
+
+    /// It was found who sent it.
+    pub(super) fn sent_by(&mut self, caller: Arc<Identity>) {
+        if let Some(known) = &self.known {
+            known.caller.get_or_init(|| Arc::clone(&caller));
+        }
+        self.caller = caller;
     }
 
     /// The operation, if it is one.

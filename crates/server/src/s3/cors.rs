@@ -245,7 +245,7 @@ pub(super) fn preflight(
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let (_, canonical) = CorsRules::parse(&document)?;
     configs::put(ops, call, NAME, canonical).await
 }

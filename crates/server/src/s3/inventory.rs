@@ -33,7 +33,7 @@ fn id(call: &Call) -> Result<&str, S3Error> {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let (inventory, kept) = Inventory::parse(&document)?;
     if kept.len() > DOCUMENT_BYTES_MAX {
         return Err(S3Error::request(format!("An inventory must not be longer than {DOCUMENT_BYTES_MAX} bytes.")));
@@ -55,6 +55,8 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
         }
     };
     let scope = ConfigScope::Bucket(bucket.clone());
+    // One of this name may have gone before its run did.
+    forget_run(ops, &bucket, id).await?;
     match ops.store.put_config_if(scope, &name, Bytes::from(kept), has_room).await {
         Err(StoreError::PreconditionFailed(_)) => return Err(S3Code::TooManyConfigurations.into()),
         outcome => outcome?,
@@ -105,9 +107,19 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         return Err(S3Code::NoSuchConfiguration.into());
     }
     let deleted = configs::delete(ops, call, &name).await?;
-    // The worker keeps a run only beside its inventory: after it there is none that comes back.
-    configs::delete(ops, call, &format!("{INVENTORY_RUN}{id}")).await?;
+    forget_run(ops, &call.bucket()?, id).await?;
     Ok(deleted)
+}
+
+/// Forgets how far a report is whose inventory is not there any more. The worker keeps a run only beside its inventory: after it there is none that comes back.
+async fn forget_run(ops: &Ops, bucket: &BucketName, id: &str) -> Result<(), S3Error> {
+    let inventory = format!("{INVENTORY}{id}");
+    let is_gone = move |configs: &Configs| configs.get(&inventory).is_none();
+    let scope = ConfigScope::Bucket(bucket.clone());
+    match ops.store.delete_config_if(scope, &format!("{INVENTORY_RUN}{id}"), is_gone).await {
+        Err(StoreError::PreconditionFailed(_)) => Ok(()),
+        outcome => Ok(outcome?),
+    }
 }
 
 /// ListBucketInventoryConfigurations.

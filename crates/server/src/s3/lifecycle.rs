@@ -100,7 +100,7 @@ pub(super) fn show_abortion(ops: &Ops, call: &Call, begun_ms: u64, headers: &mut
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let (_, kept) = LifecycleRules::parse(&document)?;
     let smallest = match call.header(SMALLEST_TO_MOVE.as_str())? {
         None => SIZES[0],

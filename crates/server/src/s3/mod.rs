@@ -406,7 +406,7 @@ impl S3Service {
             (None, None) => self.next(parts, body, peer, id, &mut operation),
         };
         if let Some(heard) = &heard {
-            heard.expect(operation, &next);
+            heard.expect(operation, &mut next);
         }
         async move {
             let about = About { resource: uri.path(), request_id: id.as_str(), headless };
@@ -424,7 +424,7 @@ impl S3Service {
                 cors::show(&self.inner.dispatch.ops, bucket, asked, response.headers_mut());
             }
             if let Some(heard) = &mut heard {
-                heard.answered(&next, response.status());
+                heard.status = Some(response.status());
             }
             let cut_short = !response.status().is_success() && !received.is_complete();
             let unasked = expects && !received.was_asked_for();
@@ -629,22 +629,17 @@ impl Heard {
     }
 
     /// Keeps what is known before it is answered. Who sends a form stands in the form, and what is asked of IAM likewise.
-    fn expect(&self, operation: OperationName, next: &Next<'_>) {
+    fn expect(&self, operation: OperationName, next: &mut Next<'_>) {
         if !matches!(next, Next::Query(..)) {
             self.known.operation.get_or_init(|| operation);
         }
-        if let Next::Run(call) = next
-            && !call.is_form()
-        {
-            self.known.caller.get_or_init(|| call.shared_caller());
+        match next {
+            Next::Run(call) if call.is_form() => call.known = Some(Arc::clone(&self.known)),
+            Next::Run(call) => {
+                self.known.caller.get_or_init(|| call.shared_caller());
+            }
+            Next::Await(_) | Next::Query(..) | Next::Refuse(_) => {}
         }
-    }
-
-    fn answered(&mut self, next: &Next<'_>, status: StatusCode) {
-        if let Next::Run(call) = next {
-            self.known.caller.get_or_init(|| call.shared_caller());
-        }
-        self.status = Some(status);
     }
 }
 
@@ -660,7 +655,7 @@ impl Drop for Heard {
             path: self.uri.path(),
             query: self.uri.query(),
             user_agent: self.user_agent.as_deref(),
-            status: self.status,
+            status: self.status.or_else(|| std::thread::panicking().then_some(StatusCode::INTERNAL_SERVER_ERROR)),
         });
     }
 }

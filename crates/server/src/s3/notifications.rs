@@ -23,7 +23,7 @@ pub(crate) const NAME: &str = "notification";
 const MARKER_TAG: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let (rules, kept) = NotificationRules::parse(&document)?;
     let skips = call.header("x-amz-skip-destination-validation")?.is_some_and(|skip| skip.eq_ignore_ascii_case("true"));
     let account = account(ops, call)?;

@@ -288,7 +288,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     bucket::head(ops, &call.bucket()?).await?;
     let rule = LockRule::parse(&document)?;
     let scope = ConfigScope::Bucket(call.bucket()?);
@@ -334,7 +334,7 @@ fn unix_ms(moment: Timestamp) -> u64 {
 }
 
 pub(super) async fn put_retention(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::document(ops, call, DocumentDigests::Any).await?;
     let malformed = || S3Error::new(S3Code::MalformedXML);
     let ObjectLockRetention { mode: given, retain_until_date } = parse_retention(&document)?;
     let now_ms = ops.clock.now_ms();
@@ -381,7 +381,7 @@ pub(super) async fn get_legal_hold(ops: &Ops, call: &Call) -> Result<Response<Bo
 }
 
 pub(super) async fn put_legal_hold(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Any).await?;
+    let document = body::document(ops, call, DocumentDigests::Any).await?;
     let asked = parse_legal_hold(&document)?.status;
     let said = asked.as_ref().map(|status| ("s3:object-lock-legal-hold", status.as_str().to_owned()));
     auth::authorize_lock(ops, call, Operation::PutObjectLegalHold, said.as_slice()).await?;

@@ -263,7 +263,7 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
 }
 
 pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::document(call, DocumentDigests::Required).await?;
+    let document = body::document(ops, call, DocumentDigests::Required).await?;
     let delete = parse_delete(&document)?;
     let quiet = delete.quiet.unwrap_or(false);
     let bypass_governance = object_lock::asks_to_bypass(call)?;

@@ -39,7 +39,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let bucket = call.bucket()?;
     let malformed = || S3Error::new(S3Code::MalformedXML);
     let ownership = match &parse_ownership_controls(&document)?.rules[..] {

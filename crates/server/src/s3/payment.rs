@@ -55,7 +55,7 @@ fn document(payer: &str) -> String {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let sent = body::required(call).await?;
+    let sent = body::required(ops, call).await?;
     let payer = if requesters_pay(&sent)? { "Requester" } else { "BucketOwner" };
     configs::put(ops, call, NAME, document(payer)).await
 }

@@ -29,7 +29,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let asked = parse_public_access_block(&document)?;
     if asked == PublicAccessBlockConfiguration::default() {
         return Err(S3Error::request("Must specify at least one configuration."));

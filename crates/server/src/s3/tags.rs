@@ -191,7 +191,7 @@ pub(super) fn as_document(tags: &Tags) -> String {
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let tags = of_document(parse_tagging(&document)?, Of::Object)?;
     auth::authorize_tags(ops, call, &tags).await?;
     replace(ops, call, tags, StatusCode::OK, EventName::TaggingPut).await

@@ -93,7 +93,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         checksum,
         checksum_kind: checksums::kind(call)?,
     };
-    let document = body::document(call, DocumentDigests::Md5Only).await?;
+    let document = body::document(ops, call, DocumentDigests::Md5Only).await?;
     let parts = parse_complete(&document)?.parts.unwrap_or_default();
     if parts.is_empty() || parts.len() > usize::from(PART_NUMBER_MAX) {
         return Err(S3Code::MalformedXML.into());

@@ -59,7 +59,7 @@ pub(super) async fn get(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Erro
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let configuration = parse_versioning(&document)?;
     if configuration.mfa_delete.is_some_and(|mfa| mfa.as_str() == "Enabled") {
         return Err(S3Error::unsupported("MfaDelete"));

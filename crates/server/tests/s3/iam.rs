@@ -582,7 +582,14 @@ async fn whom_an_identity_provider_vouches_for_gets_a_session() {
         }
     };
     let good = idp.token(es256(), claims("ann", "app", now_s + 600));
-    let answer = ask(good.clone()).await.expect(200);
+    {
+        // Whoever comes first may go before the keys are there; they come for all who wait.
+        let mut goes = pin!(ask(good.clone()));
+        assert!(futures::poll!(goes.as_mut()).is_pending());
+    }
+    let (answer, other) = tokio::join!(ask(good.clone()), ask(good.clone()));
+    other.expect(200);
+    let answer = answer.expect(200);
     assert_eq!(answer.element("SubjectFromWebIdentityToken").as_deref(), Some("ann"));
     let identity = Signer::of(&answer).sts(&s3, "GetCallerIdentity", &[]).await.expect(200);
     assert!(identity.element("Arn").unwrap().ends_with(":assumed-role/web/browser"));
@@ -617,6 +624,27 @@ async fn whom_an_identity_provider_vouches_for_gets_a_session() {
     for (token, status, code) in table {
         ask(token).await.refused(status, code);
     }
+}
+
+/// A document may take its time: what its sender may do when it is there counts.
+#[tokio::test]
+async fn a_document_counts_only_if_its_sender_still_may() {
+    let s3 = S3::with_iam().await;
+    let root = Signer::root();
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>";
+    let policy = allow("s3:*");
+    let named = [("UserName", "ann"), ("PolicyName", "p"), ("PolicyDocument", policy.as_str())];
+    let ann = user(&s3, "ann").await;
+    root.iam(&s3, "PutUserPolicy", &named).await.expect(200);
+    let put = || ann.sign(s3.put("/bkt?tagging").body(tags).md5());
+    put().send(&s3).await.expect(204);
+    let forbid = async || drop(root.iam(&s3, "DeleteUserPolicy", &named[..2]).await.expect(200));
+    put().send_slowly(&s3, forbid()).await.refused(403, "AccessDenied");
+    root.iam(&s3, "PutUserPolicy", &named).await.expect(200);
+    let key = [("UserName", "ann"), ("AccessKeyId", ann.access_key)];
+    let lock_out = async || drop(root.iam(&s3, "DeleteAccessKey", &key).await.expect(200));
+    put().send_slowly(&s3, lock_out()).await.refused(403, "InvalidAccessKeyId");
 }
 
 #[tokio::test]

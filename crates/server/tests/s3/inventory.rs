@@ -264,7 +264,7 @@ async fn a_report_that_is_cut_off_is_made_again_under_its_names() {
     let run = String::from_utf8(configs.get("inventory-run/a").unwrap().to_vec()).unwrap();
     assert!(run.contains("\"is_done\":true"), "{run}");
     let undone = run.replace("\"is_done\":true", "\"is_done\":false");
-    s3.store.put_config(scope, "inventory-run/a", Bytes::from(undone)).await.unwrap();
+    s3.store.put_config(scope.clone(), "inventory-run/a", Bytes::from(undone)).await.unwrap();
     for name in names.iter().filter(|name| name.contains("/manifest.")) {
         s3.delete(&format!("/reports/{name}")).send(&s3).await.expect(204);
     }
@@ -274,6 +274,8 @@ async fn a_report_that_is_cut_off_is_made_again_under_its_names() {
     s3.delete("/bkt?inventory&id=a").send(&s3).await.expect(204);
     let configs = s3.store.bucket_configs(&BucketName::new("bkt").unwrap()).unwrap();
     assert!(configs.get("inventory-run/a").is_none());
+    // Also if the deletion of the one before did not come to its end.
+    s3.store.put_config(scope, "inventory-run/a", Bytes::from(run)).await.unwrap();
     put(&s3, "a", &[]).await.expect(200);
     make(&s3).await;
     assert!(keys(&s3, "reports").await.len() > names.len());

@@ -3,7 +3,7 @@
 use gabion_store::StoreError;
 use gabion_types::BucketName;
 
-use super::{Client, World};
+use super::{Client, World, documents};
 use crate::{
     linearize::{Post, Pre},
     uploads::Life,
@@ -54,27 +54,34 @@ impl World {
 }
 
 impl Client<'_> {
+    /// Creates the bucket, now and then with a document.
     pub(super) async fn create_bucket(&self) {
-        let (call, bucket) = {
+        let (call, of_document, bucket, configs) = {
             let mut world = self.world();
             let Some(bucket) = world.changing_bucket().cloned() else { return };
             let register = world.keys.len();
-            (world.call(register, Pre::Absent, Post::Put(IS_THERE)), bucket)
+            let call = world.call(register, Pre::Absent, Post::Put(IS_THERE));
+            let document = world.dice.coin().then(|| world.new_document());
+            let of_document = world.call_document(&bucket, Pre::Absent, document.map_or(Post::Same, Post::Put));
+            let configs = document.map(|document| (documents::NAME, documents::written(document)));
+            (call, of_document, bucket, configs.into_iter().collect())
         };
-        let outcome = self.store.create_bucket(bucket, None).await;
+        let outcome = self.store.create_bucket_of(bucket, None, self.store.owner().id.clone(), configs).await;
         let mut world = self.world();
         let now = world.tick();
         match outcome {
             Ok(()) => {
                 self.trace_in(&mut world, format_args!("create the bucket"));
                 world.registers[call.key].done(call, now);
+                world.registers[of_document.key].done(of_document, now);
             }
             Err(StoreError::BucketAlreadyOwnedByYou) => {
                 world.registers[call.key].done_as(call, now, Pre::Present, Post::Same);
+                world.registers[of_document.key].refused(of_document, now);
             }
             Err(error) => {
                 drop(world);
-                self.failed(call, "create the bucket", &error);
+                self.all_failed(&[call, of_document], "create the bucket", &error);
             }
         }
     }
@@ -89,18 +96,19 @@ impl Client<'_> {
         for key in keys {
             self.delete_key(key).await;
         }
-        let (call, bucket, called, uploads) = {
+        let (call, of_document, bucket, called, uploads) = {
             let mut world = self.world();
             let Some(bucket) = world.changing_bucket().cloned() else { return };
             let register = world.keys.len();
             let call = world.call(register, Pre::Present, Post::Delete);
+            let of_document = world.call_document(&bucket, Pre::Any, Post::Delete);
             world.deletions.under_way += 1;
             let uploads: Vec<usize> = (0..world.uploads.len())
                 .filter(|at| world.is_in_changing(world.uploads[*at].key) && world.uploads[*at].life != Life::Ended)
                 .collect();
             let marked: Vec<usize> = uploads.iter().copied().filter(|at| !world.uploads[*at].may_be_gone).collect();
             marked.iter().for_each(|at| world.uploads[*at].may_be_gone = true);
-            (call, bucket, world.tick(), (uploads, marked))
+            (call, of_document, bucket, world.tick(), (uploads, marked))
         };
         let outcome = self.store.delete_bucket(&bucket).await;
         let mut world = self.world();
@@ -113,6 +121,7 @@ impl Client<'_> {
         match outcome {
             Ok(()) => {
                 world.registers[call.key].done(call, now);
+                world.registers[of_document.key].done(of_document, now);
                 uploads.into_iter().for_each(|at| world.uploads[at].life = Life::Ended);
                 for key in 0..world.keys.len() {
                     if world.is_in_changing(key) {
@@ -122,14 +131,16 @@ impl Client<'_> {
             }
             Err(error @ (StoreError::NoSuchBucket | StoreError::BucketNotEmpty)) => {
                 let pre = if matches!(error, StoreError::NoSuchBucket) { Pre::Absent } else { Pre::Present };
+                let of_bucket = if pre == Pre::Absent { Pre::Absent } else { Pre::Any };
                 world.registers[call.key].done_as(call, now, pre, Post::Same);
+                world.registers[of_document.key].done_as(of_document, now, of_bucket, Post::Same);
                 if was_alone {
                     marked.into_iter().for_each(|at| world.uploads[at].may_be_gone = false);
                 }
             }
             Err(error) => {
                 drop(world);
-                self.failed(call, "delete the bucket", &error);
+                self.all_failed(&[call, of_document], "delete the bucket", &error);
             }
         }
     }

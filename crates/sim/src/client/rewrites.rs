@@ -6,7 +6,7 @@ use gabion_store::{
 };
 
 use super::{
-    Client, Fate, hang_up_after,
+    Client, hang_up_after,
     objects::{Written, refused_because},
 };
 use crate::{
@@ -117,16 +117,8 @@ impl Client<'_> {
         if let Some(Err(error)) = &outcome
             && !matches!(error, StoreError::NoSuchBucket | StoreError::NoSuchKey | StoreError::PreconditionFailed(_))
         {
-            let fate = self.fate(&what, error);
-            let mut world = self.world();
-            let now = world.tick();
-            for call in [left, came] {
-                match fate {
-                    Fate::Refused => world.registers[call.key].refused(call, now),
-                    Fate::Unknown => world.registers[call.key].unknown(call, now),
-                }
-            }
-            world.renames.push((left, came));
+            self.all_failed(&[left, came], &what, error);
+            self.world().renames.push((left, came));
             return;
         }
         let mut world = self.world();

@@ -19,15 +19,21 @@ pub(super) fn count(index: &dyn Index) -> Result<usize, StoreError> {
 
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMutation) -> Result<(), StoreError> {
     let key = keys::bucket(&name(&m.bucket)?);
+    let there = overlay.get::<BucketRow>(Table::Bucket, &key)?;
+    if there.as_ref().is_some_and(|row| row.seq > at.seq) {
+        return Ok(());
+    }
+    // Those of one that is not there any more, or that came into being though it was not acknowledged, are not this one's.
+    config::end(overlay, at, &name(&m.bucket)?)?;
     // The record has several rows: each counts its share of it.
     let mut home = at.home;
     for FirstConfig { name, document } in m.configs.into_iter().flatten() {
-        let bytes = u32::try_from(document.len()).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(name.len() + document.len()).unwrap_or(u32::MAX);
         home.bytes = home.bytes.saturating_sub(bytes);
         let at = At { home: Home { bytes, ..at.home }, ..*at };
         config::put(overlay, &at, PutConfigMutation { bucket: Some(m.bucket.clone()), name, document })?;
     }
-    match overlay.get::<BucketRow>(Table::Bucket, &key)? {
+    match there {
         Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),
         Some(row) => overlay.count_home(row.home, Count::Down),
         None => overlay.count_bucket(Count::Up),

@@ -11,7 +11,8 @@ use gabion_types::{BucketName, Geometry, ObjectKey, Place, TargetId, UploadId};
 use super::*;
 use crate::mutation::{
     CompleteUploadMutation, CreateBucketMutation, CreateUploadMutation, Data, DeleteBucketMutation,
-    DeleteObjectMutation, EndUploadMutation, NamedPart, PutObjectMutation, PutPartMutation,
+    DeleteConfigMutation, DeleteObjectMutation, EndUploadMutation, FirstConfig, NamedPart, PutObjectMutation,
+    PutPartMutation,
 };
 
 const SEGMENT: SegmentId = SegmentId::new(1, 1);
@@ -250,6 +251,31 @@ fn a_bucket_takes_along_what_should_not_be_there() {
         1,
         "nothing is left of the deletion: it must be carried while the creation may come"
     );
+}
+
+/// A creation that failed, as it seemed, may take effect at the next start after all: before another one of the name, or behind it.
+#[test]
+fn documents_are_those_of_the_bucket_that_is_there() {
+    let create = |owner: &str, document: Option<&[u8]>| {
+        let configs = document.map(|document| vec![FirstConfig { name: "acl".into(), document: document.to_vec() }]);
+        let (bucket, region) = ("bucket".into(), "here".into());
+        Mutation::CreateBucket(CreateBucketMutation { bucket, created_ms: 1, owner: owner.into(), region, configs })
+    };
+    let (other, own) = ((10, create("other", Some(b"x"))), (20, create("me", None)));
+    for order in [[other.clone(), own.clone()], [own.clone(), other.clone()]] {
+        let bench = Bench::new();
+        bench.apply(&order);
+        assert_eq!((bench.rows(Table::Config), bench.rows(Table::Bucket), bench.live_bytes()), (0, 1, 100));
+    }
+    // Every row counts, also that of an empty document; and both together what one record takes.
+    let bench = Bench::new();
+    bench.apply(&[(30, create("me", Some(b""))), (30, create("me", Some(b"")))]);
+    assert_eq!((bench.rows(Table::Config), bench.live_bytes()), (1, 100));
+    bench.apply(&[(
+        40,
+        Mutation::DeleteConfig(DeleteConfigMutation { bucket: Some("bucket".into()), name: "acl".into() }),
+    )]);
+    assert_eq!((bench.rows(Table::Config), bench.live_bytes()), (0, 97));
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(super) use record::{Also, AlsoDone, Draft};
 pub(super) const NAME: &str = "logging";
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(call).await?;
+    let document = body::required(ops, call).await?;
     let Some((logging, kept)) = Logging::parse(&document)? else {
         configs::delete(ops, call, NAME).await?;
         return Ok(answer::empty(StatusCode::OK));

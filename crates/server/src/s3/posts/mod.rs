@@ -169,7 +169,9 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let mut form = Form::new(std::mem::take(&mut call.body), &boundary);
     let (mut fields, filename) = Fields::read(&mut form).await?;
     let (bucket, key) = (call.bucket()?, fields.key(&filename)?);
-    call.caller = keys.verify(&fields.signed())?.unwrap_or_else(|| Arc::clone(&call.caller));
+    if let Some(caller) = keys.verify(&fields.signed())? {
+        call.sent_by(caller);
+    }
     let policy = fields.get("policy").map(Policy::parse).transpose()?;
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
