@@ -11,7 +11,7 @@ use crate::config::{ByteCount, Config};
 use crate::exit::Failure;
 use crate::index::EmbeddedIndex;
 use crate::state::{self, State};
-use crate::targets;
+use crate::targets::{self, Begin};
 
 /// Shard files that reads keep open: a quarter of what the process may have, the rest is for connections, lanes and the index.
 const OPEN_FILES_MIN: usize = 128;
@@ -37,13 +37,13 @@ impl Deployment {
     ///
     /// # Errors
     /// When the targets or the state directory can not be used, or contradict the configuration.
-    pub(crate) async fn open(config: &Config) -> Result<Self, Failure> {
+    pub(crate) async fn open(config: &Config, begin: Begin) -> Result<Self, Failure> {
         // The default state directory lies in a target, and is missing where the target is.
         let remembered = match &config.state {
             Some(dir) => state::deployment(dir)?,
             None => None,
         };
-        let opened = targets::open(config, remembered).await?;
+        let opened = targets::open(config, remembered, begin).await?;
         let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
         let state = match &config.state {
             Some(dir) => dir.clone(),

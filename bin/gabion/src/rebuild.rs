@@ -11,6 +11,7 @@ use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
 use crate::index::EmbeddedIndex;
 use crate::output;
+use crate::targets::Begin;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::failed(format!("the threads can not be started: {error}")))?;
     runtime.block_on(async {
-        let mut deployment = Deployment::open(&config).await?;
+        let mut deployment = Deployment::open(&config, Begin::Never).await?;
         deployment.store.index_snapshot_restore = !wish.without_snapshot;
         if wish.verify { verify(deployment, &config).await } else { rebuild(deployment).await }
     })

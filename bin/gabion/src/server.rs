@@ -30,7 +30,7 @@ use crate::exit::Failure;
 use crate::keys;
 use crate::output;
 use crate::state::CredentialsFrom;
-use crate::targets::Opener;
+use crate::targets::{Begin, Opener};
 
 /// Serves until a signal ends it.
 ///
@@ -71,7 +71,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let stop_watching = CancellationToken::new();
     let _stop_watching = stop_watching.clone().drop_guard();
     // Whatever can be wrong is found before the log is replayed, which may take a while.
-    let Deployment { state, targets, described, store: store_config, index } = Deployment::open(&config).await?;
+    let Deployment { state, targets, described, store: store_config, index } =
+        Deployment::open(&config, Begin::IfEmpty).await?;
     let geometry = store_config.log.geometry;
     let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
     let tls = tls(&config)?;

@@ -55,12 +55,20 @@ const LOCK_FILE: &str = "gabion.lock";
 const MEMBERSHIP_FILE: &str = "gabion.json";
 const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
 
+/// Whether a new deployment may begin in targets of which none is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    IfEmpty,
+    /// What is asked for needs one that is there.
+    Never,
+}
+
 /// Opens the targets. Directories are made only when no target is in use yet, and no deployment is `remembered`: later, a
 /// missing one may be a drive that is not mounted, and must not be replaced by an empty directory.
 ///
 /// # Errors
 /// When there is none, or none can be opened, or the driver is not to be had.
-pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>) -> Result<Targets, Failure> {
+pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begin: Begin) -> Result<Targets, Failure> {
     let (paths, driver) = (&config.targets, config.driver);
     if paths.is_empty() {
         return Err(Failure::config(
@@ -74,6 +82,11 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>) -> R
                 "none of the targets holds anything, but the state directory belongs to deployment {deployment}: are their file systems mounted? \
                  Nothing was made or formatted; to begin anew, give another state directory"
             )));
+        }
+        if begin == Begin::Never {
+            return Err(Failure::targets(
+                "none of the targets holds anything: are their file systems mounted? Nothing was made or formatted",
+            ));
         }
         for path in paths {
             make(path)?;
@@ -198,7 +211,8 @@ impl OpenTarget for Opener {
             let hold = lock(std::slice::from_ref(&directory)).map_err(|failure| failure.to_string())?;
             let opened = open_disk(&directory, driver, DriverOptions::default())
                 .map_err(|error| format!("{path} can not be opened: {error}"))?;
-            let failure_domain = label.unwrap_or_else(|| path.clone());
+            // Without a label one that is added is a domain by itself, and one that replaces another is in that one's.
+            let failure_domain = label.unwrap_or_default();
             let target = LogTarget { name: path, disk: Some(opened.disk), failure_domain };
             Ok(OpenedTarget { target, hold: Box::new(hold) })
         })
@@ -252,7 +266,7 @@ mod tests {
         let texts = paths.iter().map(|path| path.display().to_string()).collect();
         let flags = [("targets", texts), ("driver", vec!["threads".to_owned()])].into();
         let config = Config::read(&Layers { flags, ..Layers::default() }.resolve()).unwrap();
-        open(&config, remembered).await
+        open(&config, remembered, Begin::IfEmpty).await
     }
 
     fn parsed(text: &str) -> Option<Geometry> {

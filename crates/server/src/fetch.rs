@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Method, Request, Uri};
+use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Empty, Full, Limited};
-use hyper::body::Body;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -90,6 +90,8 @@ pub(crate) async fn post(
 
 /// Longest answer to a post.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// How long the rest of an answer is waited for whose head has said all.
+const REST: Duration = Duration::from_secs(1);
 
 async fn send<B>(url: &str, request: http::request::Builder, body: B, bounds: Bounds) -> Result<Bytes, String>
 where
@@ -99,7 +101,10 @@ where
     let exchange = async {
         let address = Address::parse(url)?;
         let request = address.complete(request).body(body).map_err(|error| error.to_string())?;
-        Connection::open(&address, reach).await?.exchange(request, bytes_max).await
+        let mut connection = Connection::open(&address, reach).await?;
+        let answer = connection.ask(request).await?;
+        let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
+        Ok(body.to_bytes())
     };
     match tokio::time::timeout(patience, exchange).await {
         Ok(outcome) => outcome,
@@ -165,8 +170,12 @@ impl Poster {
             request = request.header(*name, *value);
         }
         let request = address.complete(request).body(Full::new(document)).map_err(|error| error.to_string())?;
-        connection.exchange(request, ANSWER_BYTES_MAX).await?;
-        self.kept = Some(connection);
+        let answer = connection.ask(request).await?;
+        // It was taken, whatever follows. A connection is kept of which nothing is left to come.
+        let rest = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
+        if matches!(tokio::time::timeout(REST, rest).await, Ok(Ok(_))) {
+            self.kept = Some(connection);
+        }
         Ok(())
     }
 }
@@ -237,15 +246,12 @@ where
         !self.sender.is_closed() && !self.task.is_finished()
     }
 
-    async fn exchange(&mut self, request: Request<B>, bytes_max: usize) -> Result<Bytes, String> {
+    /// The head of an answer that says yes; its body is still to come.
+    async fn ask(&mut self, request: Request<B>) -> Result<Response<Incoming>, String> {
         self.sender.ready().await.map_err(|error| error.to_string())?;
         let response = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = response.status();
-        if !status.is_success() {
-            return Err(format!("it answered {status}"));
-        }
-        let body = Limited::new(response.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
-        Ok(body.to_bytes())
+        if status.is_success() { Ok(response) } else { Err(format!("it answered {status}")) }
     }
 }
 

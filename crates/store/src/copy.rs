@@ -15,6 +15,7 @@ use gabion_types::{
     Extent, Seq,
     limits::{INLINE_BYTES_MAX, LAYOUT_EXTENTS_MAX, PUT_BYTES_MAX},
 };
+use parking_lot::Mutex;
 use tokio::sync::SemaphorePermit;
 
 use crate::{
@@ -137,7 +138,7 @@ impl Store {
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them, and for one that is encrypted otherwise.
     async fn copy_bytes(&self, request: &CopyObject, keys: &CopyKeys) -> Result<CopyResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
-        let (body, source) = self.source_body(&request.source, None, keys.source.clone()).await?;
+        let (body, source, unread) = self.source_body(&request.source, None, keys.source.clone()).await?;
         let put = PutObject {
             bucket: request.bucket.clone(),
             key: request.key.clone(),
@@ -149,7 +150,8 @@ impl Store {
             let algorithms = source.checksums.iter().map(|checksum| checksum.algorithm);
             compute.extend(algorithms.filter_map(ChecksumAlgorithm::from_index));
         }
-        self.put_object(put, ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body }).await
+        let put = self.put_object(put, ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body });
+        unread.rather_than(put.await)
     }
 
     /// Waits for a turn to copy bytes.
@@ -157,13 +159,13 @@ impl Store {
         self.inner.byte_copies.acquire().await.expect("the semaphore is never closed")
     }
 
-    /// An object, or a range of it, as a body to be put; with its row.
+    /// An object, or a range of it, as a body to be put; with its row, and why it could not be read to its end.
     pub(crate) async fn source_body(
         &self,
         source: &CopySource,
         range: Option<RangeRequest>,
         customer: Option<SecretKey>,
-    ) -> Result<(ObjectBody, ObjectRow), StoreError> {
+    ) -> Result<(ObjectBody, ObjectRow, Unread), StoreError> {
         let (row, read) = loop {
             let row = self.copy_source(source).await?;
             match range {
@@ -179,13 +181,30 @@ impl Store {
                 break (row, read);
             }
         };
-        let stream = read.body.map(|bytes| {
+        let unread = Unread::default();
+        let told = unread.clone();
+        let stream = read.body.map(move |bytes| {
             bytes.map_err(|error| {
                 tracing::error!(%error, "the source of a copy can not be read");
+                told.0.lock().get_or_insert(error);
                 BodyError::Incomplete
             })
         });
-        Ok((ObjectBody::from_stream(stream.boxed(), Some(read.len)), row))
+        Ok((ObjectBody::from_stream(stream.boxed(), Some(read.len)), row, unread))
+    }
+}
+
+/// Why the source of a copy could not be read to its end: that its bytes do not come is no fault of the client's.
+#[derive(Clone, Default)]
+pub(crate) struct Unread(Arc<Mutex<Option<StoreError>>>);
+
+impl Unread {
+    /// What came of the copy.
+    pub(crate) fn rather_than<T>(self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        match self.0.lock().take() {
+            Some(error) if outcome.is_err() => Err(error),
+            _ => outcome,
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gabion_metadata::{
-    Table, keys,
-    rows::{Attributes, Etag},
+    Table, Value, keys,
+    rows::{Attributes, BucketRow, Etag, Row},
 };
 
 use crate::{
@@ -31,9 +31,9 @@ impl Store {
         // No `async fn`: the future of one holds its arguments twice, as they came and as they are used, and those of what it awaits likewise.
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
-        let looked = inner.check_write(&request);
+        let looked = inner.check_write(&request, None);
         async move {
-            looked?;
+            let bucket = looked?;
             request.attributes.encryption = None;
             let seal = match body.encrypt.take() {
                 None => None,
@@ -52,24 +52,30 @@ impl Store {
                 && let Some(guards) = inner.locks.try_lock(&places(&request))
             {
                 inner.require_open()?;
-                inner.check_write(&request)?;
+                inner.check_write(&request, Some(&bucket))?;
                 collected.kept.guards = guards;
                 return inner.store_object(&mut request, collected).await;
             }
-            Box::pin(inner.store_waiting(request, collected)).await
+            Box::pin(inner.store_waiting(request, collected, bucket)).await
         }
     }
 }
 
 impl Inner {
-    /// Whether the bucket is there and the conditions hold.
-    fn check_write(&self, request: &PutObject) -> Result<(), StoreError> {
-        self.require_bucket(&request.bucket)?;
+    /// Whether the bucket is there, the same as `before`, and the conditions hold; gives its row.
+    fn check_write(&self, request: &PutObject, before: Option<&Value>) -> Result<Value, StoreError> {
+        let bucket = self.index.get(Table::Bucket, &keys::bucket(&request.bucket))?.ok_or(StoreError::NoSuchBucket)?;
+        if let Some(before) = before.filter(|before| **before != bucket)
+            && BucketRow::decode(before)?.seq != BucketRow::decode(&bucket)?.seq
+        {
+            // While the body was on its way it was deleted, and made again, by others perhaps: who may write there was asked of the one before.
+            return Err(StoreError::NoSuchBucket);
+        }
         if request.conditions.is_some() {
             let current = self.object(&request.bucket, &request.key)?;
             request.conditions.check(current.as_ref().map(|row| &row.etag))?;
         }
-        Ok(())
+        Ok(bucket)
     }
 
     /// Looks for the row that is replaced, if there is one. Batches are applied to the index one after the other; here others look for theirs at the same time. As a rule
@@ -84,11 +90,12 @@ impl Inner {
         self: &Arc<Self>,
         mut request: PutObject,
         mut collected: Collected,
+        bucket: Value,
     ) -> Result<PutResult, StoreError> {
         let inner = Arc::clone(self);
         let work = async move {
             collected.kept.guards = inner.locks.lock(&places(&request)).await;
-            inner.check_write(&request)?;
+            inner.check_write(&request, Some(&bucket))?;
             inner.store_object(&mut request, collected).await
         };
         self.run(work).await

@@ -16,18 +16,61 @@ const EVERY: Duration = Duration::from_millis(500);
 #[derive(Debug, Deserialize)]
 struct Progress {
     running: bool,
+    waiting: bool,
+    ended: u64,
+    error: Option<String>,
     segments_done: u64,
     segments_total: u64,
-    errors_found: u64,
-    #[serde(default)]
+    last: Option<Report>,
+}
+
+/// A scrub that was complete.
+#[derive(Debug, Deserialize)]
+struct Report {
+    segments: u64,
+    bad_shards: u64,
     unread_shards: u64,
+    cross_check: Option<CrossCheck>,
+}
+
+/// What its comparison of index and log found.
+#[derive(Debug, Deserialize)]
+struct CrossCheck {
+    rows_without_segment: u64,
+    rows_past_end: u64,
+    segments_without_row: u64,
+    segment_rows_without_log: u64,
+    strays: Strays,
+}
+
+#[derive(Debug, Deserialize)]
+struct Strays {
+    unknown_files: u64,
+    misplaced_files: u64,
+}
+
+impl CrossCheck {
+    /// What is wrong, in words; nothing where all is well.
+    fn differences(&self) -> String {
+        let found = [
+            (self.rows_without_segment, "rows name segments that are not there"),
+            (self.rows_past_end, "rows name bytes behind the end of their segment"),
+            (self.segments_without_row, "segments are not in the index"),
+            (self.segment_rows_without_log, "segments of the index are not in the log"),
+            (self.strays.unknown_files, "files are of no segment"),
+            (self.strays.misplaced_files, "files are of segments that have no shard there"),
+        ];
+        let words = found.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        words.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Begins a scrub; waits for its end if that is asked for.
 ///
 /// # Errors
-/// When the server can not be asked, or refuses; when it waited and something was found.
+/// When the server can not be asked, or refuses; when it waited and the scrub was not complete, or something was found.
 pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<(), Failure> {
+    let ended_before = progress(admin)?.ended;
     admin.post("/scrub", token, &json!({}))?;
     if !wait {
         return output::print("the scrub has begun; gabion status shows how far it is\n");
@@ -36,25 +79,76 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
     let bar = ProgressBar::new(0).with_style(style.map_err(|error| Failure::failed(error.to_string()))?);
     let progress = loop {
         thread::park_timeout(EVERY);
-        let mut status: Value = admin.get("/status")?;
-        let progress: Progress = serde_json::from_value(status["store"]["scrub"].take())
-            .map_err(|error| Failure::failed(format!("the server says nothing of its scrub: {error}")))?;
+        let progress = progress(admin)?;
         bar.set_length(progress.segments_total);
         bar.set_position(progress.segments_done);
-        if !progress.running {
+        // Another one may have been under way when this one was asked for, which comes after it then.
+        if progress.ended > ended_before && !progress.running && !progress.waiting {
             break progress;
         }
     };
     bar.finish_and_clear();
-    match (progress.errors_found, progress.unread_shards) {
-        (0, 0) => output::print(&format!("{} segments read, nothing is wrong\n", progress.segments_done)),
+    outcome(&progress)
+}
+
+fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
+    let mut status: Value = admin.get("/status")?;
+    serde_json::from_value(status["store"]["scrub"].take())
+        .map_err(|error| Failure::failed(format!("the server says nothing of its scrub: {error}")))
+}
+
+/// What to say of a scrub that ended.
+fn outcome(progress: &Progress) -> Result<(), Failure> {
+    if let Some(error) = &progress.error {
+        return Err(Failure::failed(format!(
+            "the scrub stopped after {} segments: {error}. It goes on by itself later",
+            progress.segments_done
+        )));
+    }
+    let Some(last) = &progress.last else {
+        return Err(Failure::failed("the server says nothing of a scrub that ended"));
+    };
+    let read = format!("{} segments read", last.segments);
+    if let Some(differences) =
+        last.cross_check.as_ref().map(CrossCheck::differences).filter(|differences| !differences.is_empty())
+    {
+        return Err(Failure::impaired(format!("{read}; index and log do not agree: {differences}")));
+    }
+    match (last.bad_shards, last.unread_shards) {
+        (0, 0) => output::print(&format!("{read}, nothing is wrong\n")),
         (0, unread) => Err(Failure::impaired(format!(
-            "{} segments read, nothing is wrong with what could be read; {unread} shards could not, for their targets do not answer",
-            progress.segments_done
+            "{read}, nothing is wrong with what could be read; {unread} shards could not, for their targets do not answer"
         ))),
-        (found, _) => Err(Failure::impaired(format!(
-            "{} segments read, {found} bad shards found; they are being repaired",
-            progress.segments_done
-        ))),
+        (found, _) => Err(Failure::impaired(format!("{read}, {found} bad shards found; they are being repaired"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `/status` says of a scrub that read four segments, with some fields as they are given.
+    fn said(error: Value, bad: u64, unread: u64, past_end: u64) -> Progress {
+        let cross_check = json!({ "rows": 9, "rows_without_segment": 0, "rows_past_end": past_end, "segments_without_row": 0,
+            "segment_rows_without_log": 0, "strays": { "unknown_files": 0, "misplaced_files": 0 }, "examples": [] });
+        let last = json!({ "segments": 4, "bad_shards": bad, "unread_shards": unread, "cross_check": cross_check });
+        let progress = json!({ "running": false, "waiting": false, "ended": 2, "error": error, "segments_done": 3,
+            "segments_total": 4, "last": last });
+        serde_json::from_value(progress).unwrap()
+    }
+
+    #[test]
+    fn what_was_not_read_or_does_not_agree_is_not_well() {
+        assert!(outcome(&said(Value::Null, 0, 0, 0)).is_ok());
+        let table = [
+            (said(json!("busy"), 0, 0, 0), "stopped after 3 segments: busy"),
+            (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of their segment"),
+            (said(Value::Null, 0, 5, 0), "5 shards could not"),
+            (said(Value::Null, 7, 0, 0), "7 bad shards found"),
+        ];
+        for (progress, expected) in table {
+            let sentence = outcome(&progress).unwrap_err().to_string();
+            assert!(sentence.contains(expected), "{sentence}");
+        }
     }
 }

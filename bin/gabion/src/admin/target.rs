@@ -70,7 +70,7 @@ pub(crate) enum TargetCommand {
         target: String,
         /// The directory that takes its place; it must exist and be empty.
         directory: PathBuf,
-        /// Failure domain of the new one. By default it is one by itself.
+        /// Failure domain of the new one. By default that of the old one.
         #[arg(long)]
         label: Option<String>,
         #[command(flatten)]

@@ -10,8 +10,10 @@ use super::values::Value;
 /// What every environment variable of ours begins with.
 pub(crate) const ENVIRONMENT_PREFIX: &str = "GABION_";
 
-/// Variables with the prefix that are no settings: secrets, the path of the file, the load generator's, a test harness's.
-const OTHER_VARIABLES: [&str; 6] = [
+/// Variables with the prefix that are no settings: secrets, the path of the file, the load generator's, those of commands that ask a server, a test harness's.
+const OTHER_VARIABLES: [&str; 8] = [
+    "GABION_ADMIN",
+    "GABION_ADMIN_TOKEN",
     "GABION_CONFIG",
     "GABION_ROOT_ACCESS_KEY",
     "GABION_ROOT_SECRET_KEY",

@@ -12,7 +12,7 @@ use gabion_types::Geometry;
 use super::layers::{Problem, Resolved};
 use super::values::{
     AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, ListenAddress, LogFormat, LogLevel,
-    NotificationTargetUrl, OptionalList, Ratio, Span, Value, WhenFullChoice,
+    NotificationTargetUrl, OptionalList, Ratio, Span, Value, Wait, WhenFullChoice,
 };
 
 /// A row of the table.
@@ -279,7 +279,7 @@ settings! {
         "Time between two looks for segments to compact.";
     "compaction.punch_holes" => compaction_punch_holes: bool = "true",
         "Whether dead parts of segments of large objects are given back where they lie, where the file system can do that (fallocate), before anything is moved.";
-    "compaction.writers_wait" => compaction_writers_wait: Span = "20s",
+    "compaction.writers_wait" => compaction_writers_wait: Wait = "20s",
         "Longest time that a write waits for room while space is short and compaction makes some; then the client is told SlowDown. 0s: writes are not held back, and \
          get 507 where there is no room.";
     "compaction.round_bytes" => compaction_round_bytes: ByteCount = "8GiB",

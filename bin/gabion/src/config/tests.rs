@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::layers::{Layers, Problem, Resolved, Source};
 use super::settings::{Config, SETTINGS, Setting};
-use super::values::{ByteCount, ListenAddress, OptionalList, Span, Value};
+use super::values::{ByteCount, ListenAddress, OptionalList, Span, Value, Wait};
 
 fn layers(flags: &[(&'static str, &str)], environment: &[(&str, &str)], file: &str) -> Layers {
     Layers {
@@ -207,6 +207,9 @@ fn sizes_and_times_have_units() {
     for text in ["", "30", "0s", "1d", "9000h", "s"] {
         assert!(span(text).is_err(), "{text}");
     }
+    let wait = |text: &str| Wait::parse(&[text.to_owned()]).map(Wait::millis);
+    assert_eq!((wait("0s"), wait("20s")), (Ok(0), Ok(20_000)));
+    assert!(wait("0").is_err());
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Scalar for Ratio {
     }
 }
 
-/// A time, with its unit.
+/// A time, with its unit; longer than zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -148,23 +148,47 @@ impl Scalar for Span {
     const UNIT: &'static str = "time with its unit: 500ms, 30s, 5m, 1h";
 
     fn read(text: &str) -> Result<Self, String> {
-        /// A year: nothing here waits longer, and no clock arithmetic can overflow.
-        const MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
-        let (number, unit) = split_unit(text)?;
-        let scale = match unit {
-            "ms" => 1,
-            "s" => 1000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            "" => return Err(format!("the unit is missing: write {number}s or {number}ms")),
-            _ => return Err(format!("{unit:?} is no unit of time: write 500ms, 30s, 5m or 1h")),
-        };
-        match number.checked_mul(scale) {
-            Some(millis @ 1..=MILLIS_MAX) => Ok(Span(Duration::from_millis(millis))),
-            Some(0) => Err("it must be longer than zero".to_owned()),
-            _ => Err("it must be shorter than a year".to_owned()),
+        match millis(text)? {
+            0 => Err("it must be longer than zero".to_owned()),
+            millis => Ok(Span(Duration::from_millis(millis))),
         }
     }
+}
+
+/// How long something is waited for: a time, with its unit; not at all when it is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wait(u64);
+
+impl Wait {
+    /// In milliseconds.
+    pub(crate) fn millis(self) -> u64 {
+        self.0
+    }
+}
+
+impl Scalar for Wait {
+    const UNIT: &'static str = <Span as Scalar>::UNIT;
+
+    fn read(text: &str) -> Result<Self, String> {
+        millis(text).map(Wait)
+    }
+}
+
+/// Milliseconds of a time with its unit.
+fn millis(text: &str) -> Result<u64, String> {
+    /// A year: nothing here waits longer, and no clock arithmetic can overflow.
+    const MILLIS_MAX: u64 = 365 * 24 * 3_600_000;
+    let (number, unit) = split_unit(text)?;
+    let scale = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "" => return Err(format!("the unit is missing: write {number}s or {number}ms")),
+        _ => return Err(format!("{unit:?} is no unit of time: write 500ms, 30s, 5m or 1h")),
+    };
+    let millis = number.checked_mul(scale).filter(|millis| *millis <= MILLIS_MAX);
+    millis.ok_or_else(|| "it must be shorter than a year".to_owned())
 }
 
 fn split_unit(text: &str) -> Result<(u64, &str), String> {

@@ -59,7 +59,10 @@ pub(crate) async fn open_targets(
         )));
     }
     check_one_deployment(&given, &found, &newest)?;
-    if let Some(memberships) = finish_formatting(&given, &found, &newest).await? {
+    // What was served before was formatted to its end: an empty directory of it is a drive that is not mounted.
+    if config.expected_deployment.is_none()
+        && let Some(memberships) = finish_formatting(&given, &found, &newest).await?
+    {
         let memberships = memberships.into_iter().map(Some).collect();
         return Ok((assemble(config, given, memberships, newest, env), Vec::new()));
     }

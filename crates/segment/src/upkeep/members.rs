@@ -3,11 +3,11 @@
 //! A change of the list of members is one durable step ([`crate::target::TargetSet::change`]); what follows from it, moving or
 //! rebuilding shards, is repair's work and has no state of its own. Every change can be asked for as a plan first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use gabion_types::TargetId;
+use gabion_types::{SegmentId, TargetId};
 use serde::Serialize;
 
 use super::census::shard_file_bytes;
@@ -148,7 +148,7 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
     if lost {
         plan_loss(core, id, &mut plan);
         plan_moves(core, id, None, &mut plan).await;
-        if !plan.fits && core.media.targets.find(id).is_none() {
+        if !plan.fits && !answers(core, id) {
             // What is lost is lost, wherever it can go.
             plan.fits = true;
         }
@@ -328,18 +328,27 @@ fn warn_of_few(core: &Core, id: TargetId, plan: &mut TargetPlan) {
 
 /// Counts what goes for good with a target that is given up.
 fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
-    let targets = &core.media.targets;
-    let is_readable = |info: &SegmentInfo, without: TargetId| {
-        let there = info.targets.iter().filter(|target| **target != without && targets.find(**target).is_some());
-        there.count() >= info.geometry.data()
+    let damaged: BTreeSet<(SegmentId, usize)> =
+        core.media.repairs.snapshot().into_iter().map(|entry| (entry.segment, usize::from(entry.shard))).collect();
+    let is_good = |segment: SegmentId, shard: usize, target: TargetId| {
+        target != id && answers(core, target) && !damaged.contains(&(segment, shard))
+    };
+    let is_readable = |info: &SegmentInfo| {
+        let good = info.targets.iter().enumerate().filter(|(shard, target)| is_good(info.id, *shard, **target));
+        good.count() >= info.geometry.data()
     };
     let on_it = segments_on(core, id);
-    let lost = on_it.iter().filter(|(info, shard, _)| shard.is_some() && !is_readable(info, id)).count();
+    let lost = on_it.iter().filter(|(info, shard, _)| shard.is_some() && !is_readable(info)).count();
     if lost == 0 {
         return;
     }
     let what = format!("{lost} segments have too few shards without it: what they hold is lost");
-    if targets.find(id).is_some() { plan.refuse(what) } else { plan.warnings.push(what) }
+    if answers(core, id) { plan.refuse(what) } else { plan.warnings.push(what) }
+}
+
+/// Whether a target can be read, as far as is known: one that failed since the start can not.
+fn answers(core: &Core, id: TargetId) -> bool {
+    matches!(core.media.targets.standing(id), Standing::Here | Standing::Leaving)
 }
 
 /// Finds a place for every shard on a target; `newcomer` is the room on one that replaces it.

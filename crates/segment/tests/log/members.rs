@@ -400,6 +400,26 @@ fn readers_and_writers_go_on_while_shards_move() {
     }
 }
 
+/// A drive that failed since the start is as good as one that was absent then: what is left of a segment does not count on it.
+#[test]
+fn the_last_copy_is_not_given_up_for_a_drive_that_failed() {
+    let (mut world, book) = written("2+1", 4, 8);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let holders: Vec<usize> = (0..4).filter(|number| files_on(&world.disks[*number]) > 0).collect();
+        let (failed, asked) = (holders[0], holders[1]);
+        assert!(log.target_remove(id_of(&log, asked), true, TargetMode::DryRun).await.is_ok());
+        world.disks[failed].offline(true);
+        for number in 0..8 {
+            put(&log, 200 + number, 700).await.unwrap();
+        }
+        assert_eq!(log.status().targets[failed].state, gabion_segment::TargetState::Failed);
+        let sentence = refused(log.target_remove(id_of(&log, asked), true, TargetMode::Apply).await);
+        assert!(sentence.contains("too few shards"), "{sentence}");
+        world.disks[failed].offline(false);
+    });
+}
+
 #[test]
 fn a_lost_target_is_given_up_and_its_shards_spread() {
     let (mut world, book) = written("2+1", 4, 8);

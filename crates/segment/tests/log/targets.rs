@@ -50,6 +50,24 @@ fn only_the_deployment_that_is_expected_is_opened() {
     assert!(sentence.contains("the state directory to 00000000000000000000000000000007"), "{sentence}");
 }
 
+/// An empty directory of a deployment that was served is a drive that is not mounted, not one whose formatting was cut off.
+#[test]
+fn what_was_served_is_not_formatted_again() {
+    let mut world = World::with_disks("1+0".parse().unwrap(), 3, 92);
+    let deployment = life(async {
+        let (log, _) = world.start(&Arc::new(Book::default())).await;
+        put(&log, 1, 1000).await.unwrap();
+        log.deployment()
+    });
+    world.kill();
+    let used = (0..3).find(|disk| world.disks[*disk].paths().len() > 1).unwrap();
+    world.disks[used] = SimDisk::new(93);
+    world.config.expected_deployment = Some(deployment);
+    let sentence = refusal(&mut world);
+    assert!(sentence.contains(&format!("disk{used}")), "{sentence}");
+    assert!(world.disks[used].paths().is_empty());
+}
+
 #[test]
 fn a_missing_directory_is_not_formatted_around() {
     let mut world = World::new("2+1", 2);

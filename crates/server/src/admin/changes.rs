@@ -123,6 +123,10 @@ pub(super) async fn target(
 /// `POST /scrub`: begins to read and check everything; `/status` says how far it is.
 pub(super) async fn scrub(State(admin): State<Admin>, headers: HeaderMap) -> Result<StatusCode, Refusal> {
     let (_, store) = admitted(&admin, &headers)?;
+    if store.status().scrub.waiting {
+        // One that has not begun yet will read all that this one would.
+        return Ok(StatusCode::ACCEPTED);
+    }
     tokio::spawn(async move {
         match store.scrub_now().await {
             Ok(report) => tracing::info!(?report, "the scrub that was asked for is complete"),
@@ -201,11 +205,12 @@ fn find(store: &Store, wanted: &str) -> Result<TargetId, Refusal> {
     let found = log.targets.iter().find(|target| {
         target.id != TargetId::NONE && (target.id.to_string() == wanted || target.name.trim_end_matches('/') == trimmed)
     });
-    match found {
-        Some(target) => Ok(target.id),
-        None => {
-            let known: Vec<&str> = log.targets.iter().map(|target| target.name.as_str()).collect();
-            Err(bad(format!("{wanted} is no target of this deployment; they are: {}", known.join(", "))))
-        }
-    }
+    // One that is not there has no path that it could be told from others by.
+    let missing = || log.missing_members.iter().find(|id| id.to_string() == wanted);
+    found.map(|target| target.id).or_else(|| missing().copied()).ok_or_else(|| {
+        let names = log.targets.iter().map(|target| target.name.clone());
+        let missing = log.missing_members.iter().map(|id| format!("{id} (which is not there)"));
+        let known: Vec<String> = names.chain(missing).collect();
+        bad(format!("{wanted} is no target of this deployment; they are: {}", known.join(", ")))
+    })
 }

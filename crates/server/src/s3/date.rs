@@ -3,16 +3,19 @@
 use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The last second that these dates can say, of the year 9999: for what is later, as a rule of very many days may make it.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 /// `Wed, 21 Oct 2015 07:28:00 GMT`, for headers.
 #[must_use]
 pub(crate) fn http(unix_ms: u64) -> impl Display {
-    httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_ms / 1000))
+    httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs((unix_ms / 1000).min(LAST_SECOND)))
 }
 
 /// `2015-10-21T07:28:00.000Z`, for documents.
 #[must_use]
 pub(crate) fn iso(unix_ms: u64) -> impl Display {
-    let seconds = i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX);
+    let seconds = i64::try_from((unix_ms / 1000).min(LAST_SECOND)).unwrap_or(i64::MAX);
     let at = time::OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(time::OffsetDateTime::UNIX_EPOCH);
     fmt::from_fn(move |f| {
         let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
@@ -47,6 +50,8 @@ mod tests {
         assert_eq!(http(1_445_412_480_999).to_string(), "Wed, 21 Oct 2015 07:28:00 GMT");
         assert_eq!(iso(1_445_412_480_999).to_string(), "2015-10-21T07:28:00.000Z");
         assert_eq!(iso_ms(1_445_412_480_099).to_string(), "2015-10-21T07:28:00.099Z");
+        assert_eq!(http(u64::MAX).to_string(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(iso(u64::MAX).to_string(), "9999-12-31T23:59:59.000Z");
         for text in ["Wed, 21 Oct 2015 07:28:00 GMT", "Wednesday, 21-Oct-15 07:28:00 GMT", "Wed Oct 21 07:28:00 2015"] {
             assert_eq!(parse_http(text), Some(1_445_412_480_000), "{text}");
         }

@@ -124,11 +124,56 @@ impl std::fmt::Write for Escaping<'_> {
 }
 
 fn parse<T: for<'xml> s3s::xml::Deserialize<'xml>>(document: &[u8]) -> Result<T, S3Error> {
-    let mut reader = s3s::xml::Deserializer::new(document);
+    let document = plain(document);
+    let mut reader = s3s::xml::Deserializer::new(&document);
     let malformed = |_| S3Error::new(S3Code::MalformedXML);
     let value = T::deserialize(&mut reader).map_err(malformed)?;
     reader.expect_eof().map_err(malformed)?;
     Ok(value)
+}
+
+/// The document without what s3s does not understand: it passes over CDATA sections, and refuses references to characters that do not fit in 16 bits. Whatever is not well formed stays as it is.
+fn plain(document: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(text) = std::str::from_utf8(document) else { return document.into() };
+    if !text.contains("<![CDATA[") && !text.contains("&#") {
+        return document.into();
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(['<', '&']) {
+        let (before, markup) = rest.split_at(at);
+        out += before;
+        rest = markup;
+        if let Some((comment, behind)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+            out.extend(["<!--", comment, "-->"]);
+            rest = behind;
+        } else if let Some((section, behind)) = rest.strip_prefix("<![CDATA[").and_then(|text| text.split_once("]]>")) {
+            let mut escaped = Xml(out);
+            escaped.escaped(section);
+            out = escaped.0;
+            rest = behind;
+        } else if let Some((character, behind)) = reference(rest) {
+            out.push(character);
+            rest = behind;
+        } else {
+            // As a whole: what begins it is ASCII.
+            let (markup, behind) = rest.split_at(1);
+            out += markup;
+            rest = behind;
+        }
+    }
+    out += rest;
+    out.into_bytes().into()
+}
+
+/// The character that a text begins with a reference to, if it is one that does not fit in 16 bits, and what follows.
+fn reference(text: &str) -> Option<(char, &str)> {
+    let (number, behind) = text.strip_prefix("&#")?.split_once(';')?;
+    let number = match number.strip_prefix('x') {
+        Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok()?,
+        None if number.bytes().all(|byte| byte.is_ascii_digit()) => number.parse().ok()?,
+        _ => return None,
+    };
+    Some((char::from_u32(number).filter(|_| number > 0xffff)?, behind))
 }
 
 /// Refuses numbers that are none, and those with fractions: s3s reads them as far as they have digits.
@@ -321,6 +366,34 @@ mod tests {
             b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>",
         );
         assert_eq!(bucket.unwrap().location_constraint.unwrap().as_str(), "eu-west-1");
+    }
+
+    #[test]
+    fn all_that_xml_writes_texts_with_is_read() {
+        let key = |text: &str| {
+            let document = format!("<!-- <![CDATA[ &#128512; --><Delete><Object><Key>{text}</Key></Object></Delete>");
+            parse_delete(document.as_bytes()).map(|delete| delete.objects[0].key.clone())
+        };
+        let table = [
+            ("&#233;&#128512;.txt", "é😀.txt"),
+            ("&#x1F600;", "😀"),
+            ("<![CDATA[a<b>&amp;]]>", "a<b>&amp;"),
+            ("a<![CDATA[b]]>c", "abc"),
+            ("a<![CDATA[b]]><![CDATA[]]]]><![CDATA[>]]>", "ab]]>"),
+            ("<![CDATA[&#128512;]]>", "&#128512;"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(key(text).unwrap(), expected, "{text}");
+        }
+        for text in ["&#x110000;", "&#128512", "&#+128512;", "<![CDATA[a", "&#;", "&#99999999999999999999;"] {
+            assert!(key(text).is_err(), "{text}");
+        }
+        let rules = parse_lifecycle(
+            b"<LifecycleConfiguration><Rule><Filter><Prefix><![CDATA[tmp/]]></Prefix></Filter><Status>Enabled</Status>\
+              <Expiration><Days>1</Days></Expiration></Rule></LifecycleConfiguration>",
+        );
+        let filter = rules.unwrap().rules.into_iter().next().unwrap().filter.unwrap();
+        assert_eq!(filter.prefix.as_deref(), Some("tmp/"));
     }
 
     #[test]

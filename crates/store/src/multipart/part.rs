@@ -148,9 +148,10 @@ impl Store {
         keys: CopyKeys,
     ) -> Result<PartResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
-        let (body, _) = self.source_body(&request.source, range, keys.source).await?;
+        let (body, _, unread) = self.source_body(&request.source, range, keys.source).await?;
         let checked = self.inner.check_part(&part)?;
-        self.store_part(part, ObjectBody { encrypt: keys.target.map(Box::new), ..body }, checked).await
+        let body = ObjectBody { encrypt: keys.target.map(Box::new), ..body };
+        unread.rather_than(self.store_part(part, body, checked).await)
     }
 }
 

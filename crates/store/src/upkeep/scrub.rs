@@ -47,6 +47,12 @@ pub struct ScrubReport {
 pub struct ScrubStatus {
     /// Whether one is under way.
     pub running: bool,
+    /// Whether one is asked for that waits until the one that is under way has ended.
+    pub waiting: bool,
+    /// How many ended since the store was opened, completely or not.
+    pub ended: u64,
+    /// Why the one that ended last did before its end; nothing if it was complete.
+    pub error: Option<String>,
     /// Segments that it has read.
     pub segments_done: u64,
     /// Segments that there are to read.
@@ -76,6 +82,9 @@ pub(crate) struct Scrub {
 #[derive(Default)]
 struct State {
     running: bool,
+    waiting: usize,
+    ended: u64,
+    error: Option<String>,
     current: ScrubReport,
     last: Option<ScrubReport>,
 }
@@ -188,7 +197,22 @@ fn is_due(inner: &Inner, interval_h: u64) -> bool {
 
 /// Scrubs all segments, from the first if `anew`, or from where the last scrub was cut off.
 async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError> {
+    let waiting = anew.then(|| Waiting::begin(inner));
     let _turn = inner.scrub.turn.lock().await;
+    let _running = Running::begin(inner);
+    drop(waiting);
+    let outcome = scrub_all(inner, anew).await;
+    let mut state = inner.scrub.state.lock();
+    state.ended += 1;
+    state.error = outcome.as_ref().err().map(ToString::to_string);
+    if let Ok(report) = &outcome {
+        state.current = report.clone();
+        state.last = Some(report.clone());
+    }
+    outcome
+}
+
+async fn scrub_all(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError> {
     let started = Cursor { started_ms: inner.env.clock.now_ms(), ..Cursor::default() };
     let mut cursor = match Cursor::load(&*inner.index)? {
         Some(cursor) if !anew && cursor.finished_ms.is_none() => cursor,
@@ -197,7 +221,7 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
     if cursor.after.is_none() {
         inner.log.scrub_begins();
     }
-    let _running = Running::begin(inner, cursor.report(None));
+    inner.scrub.state.lock().current = cursor.report(None);
     while let Some(scrubbed) = inner.log.scrub_next(cursor.after).await? {
         cursor.after = Some(scrubbed.segment);
         cursor.segments += 1;
@@ -220,21 +244,31 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
     }
     cursor.finished_ms = Some(inner.env.clock.now_ms());
     cursor.store(&*inner.index)?;
-    let report = cursor.report(Some(compared));
-    let mut state = inner.scrub.state.lock();
-    state.current = report.clone();
-    state.last = Some(report.clone());
-    Ok(report)
+    Ok(cursor.report(Some(compared)))
+}
+
+/// Says that a scrub waits for its turn.
+struct Waiting<'a>(&'a Inner);
+
+impl<'a> Waiting<'a> {
+    fn begin(inner: &'a Inner) -> Self {
+        inner.scrub.state.lock().waiting += 1;
+        Self(inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.scrub.state.lock().waiting -= 1;
+    }
 }
 
 /// Says that the scrub ended, however it did.
 struct Running<'a>(&'a Inner);
 
 impl<'a> Running<'a> {
-    fn begin(inner: &'a Inner, current: ScrubReport) -> Self {
-        let mut state = inner.scrub.state.lock();
-        state.running = true;
-        state.current = current;
+    fn begin(inner: &'a Inner) -> Self {
+        inner.scrub.state.lock().running = true;
         Self(inner)
     }
 }
@@ -247,28 +281,31 @@ impl Drop for Running<'_> {
 
 /// How far the scrub is.
 pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
-    let (running, mut current, mut last) = {
+    let (mut status, mut current, mut last) = {
         let state = inner.scrub.state.lock();
-        (state.running, state.current.clone(), state.last.clone())
+        let (running, waiting) = (state.running, state.waiting > 0);
+        let status =
+            ScrubStatus { running, waiting, ended: state.ended, error: state.error.clone(), ..ScrubStatus::default() };
+        (status, state.current.clone(), state.last.clone())
     };
-    if !running && let Ok(Some(cursor)) = Cursor::load(&*inner.index) {
+    if !status.running
+        && let Ok(Some(cursor)) = Cursor::load(&*inner.index)
+    {
         current = cursor.report(None);
         // A first interval that has only begun is no scrub.
         let is_done =
             cursor.finished_ms.is_some_and(|finished_ms| finished_ms > cursor.started_ms || cursor.segments > 0);
         last = last.or_else(|| is_done.then(|| current.clone()));
     }
-    ScrubStatus {
-        running,
-        segments_done: current.segments,
-        segments_total: (sealed_segments as u64).max(current.segments),
-        bytes: current.bytes,
-        errors_found: current.bad_shards,
-        unread_shards: current.unread_shards,
-        started_ms: current.started_ms,
-        finished_ms: last.as_ref().and_then(|last| last.finished_ms),
-        last,
-    }
+    status.segments_done = current.segments;
+    status.segments_total = (sealed_segments as u64).max(current.segments);
+    status.bytes = current.bytes;
+    status.errors_found = current.bad_shards;
+    status.unread_shards = current.unread_shards;
+    status.started_ms = current.started_ms;
+    status.finished_ms = last.as_ref().and_then(|last| last.finished_ms);
+    status.last = last;
+    status
 }
 
 impl Store {

@@ -1,6 +1,6 @@
 //! Many at once.
 
-use futures::future::join_all;
+use futures::{channel::mpsc, future::join_all};
 use gabion_store::{DeleteObject, EtagMatch, GetObject, ObjectBody, StoreError, WriteConditions};
 
 use crate::harness::*;
@@ -28,6 +28,35 @@ async fn of_many_writers_that_want_to_be_first_exactly_one_is() {
         }
         let size = if winners[0].is_multiple_of(4) { 1_100_000 } else { 500 };
         assert_eq!(get(&store, "bucket", &format!("key {round}")).await.unwrap(), bytes(winners[0], size));
+    }
+    store.shutdown().await;
+}
+
+/// Who may write into a bucket is asked when a put begins; its body may be hours on its way.
+#[tokio::test]
+async fn a_put_that_was_begun_does_not_end_in_another_bucket_of_that_name() {
+    let world = World::new(3, config(2, 1));
+    let store = world.open().await;
+    for size in [500, 1_100_000] {
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        let put = |key: &str| {
+            let (send, receive) = mpsc::unbounded();
+            let body = ObjectBody::from_stream(Box::pin(receive), Some(size as u64));
+            (send, Box::pin(store.put_object(put_request("bucket", key), body)))
+        };
+        let (late, mut is_late) = put("late");
+        assert!(futures::poll!(is_late.as_mut()).is_pending());
+        store.delete_bucket(&bucket("bucket")).await.unwrap();
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+        let (good, is_good) = put("good");
+        for send in [late, good] {
+            send.unbounded_send(Ok(bytes(1, size))).unwrap();
+        }
+        assert!(matches!(is_late.await, Err(StoreError::NoSuchBucket)), "{size}");
+        is_good.await.unwrap();
+        assert_eq!(keys(&store, "bucket").await, ["good"]);
+        delete(&store, "bucket", "good").await;
+        store.delete_bucket(&bucket("bucket")).await.unwrap();
     }
     store.shutdown().await;
 }

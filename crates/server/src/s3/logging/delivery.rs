@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gabion_store::{Attributes, ObjectBody, PutObject, StoreError, WriteConditions};
+use gabion_store::{Attributes, KeyError, ObjectBody, PutObject, StoreError, WriteConditions};
 use gabion_types::{BucketName, ObjectKey};
 use http::Response;
 use parking_lot::Mutex;
@@ -178,7 +178,12 @@ impl Deliveries {
                 waiting.bytes = waiting.bytes.saturating_sub(batch.lines.len());
             }
             // It is tried again; as long as that lasts, memory is bounded by what may wait.
-            Err(StoreError::Busy | StoreError::Unavailable(_) | StoreError::NoSpace) => waiting.full.push(batch),
+            Err(
+                StoreError::Busy
+                | StoreError::Unavailable(_)
+                | StoreError::NoSpace
+                | StoreError::Key(KeyError::Unavailable(_)),
+            ) => waiting.full.push(batch),
             Err(error) => {
                 tracing::warn!(bucket = %batch.source, target = %batch.logging.target, %error, "a log could not be delivered");
                 self.figures.dropped.inc_by(batch.count);
