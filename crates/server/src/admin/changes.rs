@@ -209,7 +209,7 @@ fn find(store: &Store, wanted: &str) -> Result<TargetId, Refusal> {
     let missing = || log.missing_members.iter().find(|id| id.to_string() == wanted);
     found.map(|target| target.id).or_else(|| missing().copied()).ok_or_else(|| {
         let names = log.targets.iter().map(|target| target.name.clone());
-        let missing = log.missing_members.iter().map(|id| format!("{id} (which is not there)"));
+        let missing = log.missing_members.iter().map(|id| format!("{id} (not there)"));
         let known: Vec<String> = names.chain(missing).collect();
         bad(format!("{wanted} is no target of this deployment; they are: {}", known.join(", ")))
     })

@@ -194,7 +194,9 @@ pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey, Option<
     if path.starts_with("arn:") {
         return Err(S3Error::unsupported("x-amz-copy-source"));
     }
-    let path = is_encoded(path).then(|| percent_decode_str(path).decode_utf8().ok()).flatten();
+    // A plus sign is a space, as in a query, on AWS: clients that encode for one send it (s5cmd), and others write `%2B`.
+    let path = path.replace('+', " ");
+    let path = is_encoded(&path).then(|| percent_decode_str(&path).decode_utf8().ok()).flatten();
     let path = path.ok_or_else(|| invalid("Invalid copy source encoding"))?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let (bucket, key) = path.split_once('/').ok_or_else(no_key)?;
@@ -213,7 +215,7 @@ mod tests {
         let table = [
             ("bkt/k", Ok("bkt k")),
             ("/bkt/k", Ok("bkt k")),
-            ("bkt/a/b%20c%2Bd+e", Ok("bkt a/b c+d+e")),
+            ("bkt/a/b%20c%2Bd+e", Ok("bkt a/b c+d e")),
             ("%2Fbkt%2Fa%2Fb", Ok("bkt a/b")),
             ("/bkt//k", Ok("bkt /k")),
             ("bkt/k?versionId=null", Ok("bkt k")),
