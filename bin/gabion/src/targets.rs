@@ -211,7 +211,7 @@ impl OpenTarget for Opener {
             let hold = lock(std::slice::from_ref(&directory)).map_err(|failure| failure.to_string())?;
             let opened = open_disk(&directory, driver, DriverOptions::default())
                 .map_err(|error| format!("{path} can not be opened: {error}"))?;
-            // Without a label one that is added is a domain by itself, and one that replaces another is in that one's.
+            // Without a label it is a domain by itself, or has that of the one that it replaces.
             let failure_domain = label.unwrap_or_default();
             let target = LogTarget { name: path, disk: Some(opened.disk), failure_domain };
             Ok(OpenedTarget { target, hold: Box::new(hold) })

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{AccessLog, timestamp, without_secrets};
 use crate::credentials::{Identity, SecretKey};
-use crate::fetch;
+use crate::fetch::Poster;
 use crate::http::{OperationName, Peer};
 
 /// Lines that may wait for the webhook: at 500 bytes a line a few MiB.
@@ -50,9 +50,8 @@ pub struct AuditLog {
 }
 
 /// Sends lines to the webhook; to be run as a task.
-#[derive(Debug)]
 pub struct AuditPoster {
-    webhook: Webhook,
+    poster: Poster,
     lines: Receiver<Bytes>,
 }
 
@@ -137,7 +136,9 @@ impl AuditLog {
         let (sender, poster) = match webhook {
             Some(webhook) => {
                 let (sender, lines) = channel(QUEUE_LINES);
-                (Some(sender), Some(AuditPoster { webhook, lines }))
+                let token = webhook.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+                let poster = Poster::new(&webhook.url, "application/x-ndjson", token);
+                (Some(sender), Some(AuditPoster { poster, lines }))
             }
             None => (None, None),
         };
@@ -258,7 +259,7 @@ impl AuditPoster {
     }
 
     /// Whether it was taken before the server stopped.
-    async fn deliver(&self, batch: &[Bytes], stop: &CancellationToken) -> bool {
+    async fn deliver(&mut self, batch: &[Bytes], stop: &CancellationToken) -> bool {
         let mut pause = PAUSE;
         while let Err(error) = self.post(batch).await {
             if pause == PAUSE {
@@ -273,9 +274,8 @@ impl AuditPoster {
         true
     }
 
-    async fn post(&self, batch: &[Bytes]) -> Result<(), String> {
-        let token = self.webhook.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-        fetch::post(&self.webhook.url, token.as_deref(), batch.concat().into(), PATIENCE).await
+    async fn post(&mut self, batch: &[Bytes]) -> Result<(), String> {
+        self.poster.post(&[], batch.concat().into(), PATIENCE).await
     }
 }
 

@@ -60,32 +60,15 @@ fn is_near(address: IpAddr) -> bool {
 /// With a sentence for the log.
 pub(crate) async fn get(url: &str, bytes_max: usize, patience: Duration, reach: Reach) -> Result<Bytes, String> {
     let request = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
-    send(url, request, Empty::<Bytes>::new(), Bounds { bytes_max, patience, reach }).await
-}
-
-/// What a request keeps to.
-struct Bounds {
-    bytes_max: usize,
-    patience: Duration,
-    reach: Reach,
-}
-
-/// Posts lines of JSON; what comes back is of no interest as long as it says that they were taken.
-///
-/// # Errors
-/// With a sentence for the log.
-pub(crate) async fn post(
-    url: &str,
-    authorization: Option<&str>,
-    lines: Bytes,
-    patience: Duration,
-) -> Result<(), String> {
-    let mut request = Request::builder().method(Method::POST).header(CONTENT_TYPE, "application/x-ndjson");
-    if let Some(authorization) = authorization {
-        request = request.header(AUTHORIZATION, authorization);
-    }
-    let bounds = Bounds { bytes_max: ANSWER_BYTES_MAX, patience, reach: Reach::Any };
-    send(url, request, Full::new(lines), bounds).await.map(drop)
+    let exchange = async {
+        let address = Address::parse(url)?;
+        let request = address.complete(request).body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+        let mut connection = Connection::open(&address, reach).await?;
+        let answer = connection.ask(request).await?;
+        let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
+        Ok(body.to_bytes())
+    };
+    within(patience, exchange).await
 }
 
 /// Longest answer to a post.
@@ -93,19 +76,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How long the rest of an answer is waited for whose head has said all.
 const REST: Duration = Duration::from_secs(1);
 
-async fn send<B>(url: &str, request: http::request::Builder, body: B, bounds: Bounds) -> Result<Bytes, String>
-where
-    B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
-{
-    let Bounds { bytes_max, patience, reach } = bounds;
-    let exchange = async {
-        let address = Address::parse(url)?;
-        let request = address.complete(request).body(body).map_err(|error| error.to_string())?;
-        let mut connection = Connection::open(&address, reach).await?;
-        let answer = connection.ask(request).await?;
-        let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
-        Ok(body.to_bytes())
-    };
+/// What comes of an exchange, if it does not take too long.
+async fn within<T>(patience: Duration, exchange: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     match tokio::time::timeout(patience, exchange).await {
         Ok(outcome) => outcome,
         Err(_) => Err(format!("no answer within {} s", patience.as_secs())),
@@ -145,13 +117,16 @@ impl Poster {
         document: Bytes,
         patience: Duration,
     ) -> Result<(), String> {
-        match tokio::time::timeout(patience, self.exchange(headers, document)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {} s", patience.as_secs())),
+        let (connection, answer) = within(patience, self.ask(headers, document)).await?;
+        // It was taken, whatever follows. A connection is kept of which nothing is left to come.
+        let rest = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
+        if matches!(tokio::time::timeout(REST, rest).await, Ok(Ok(_))) {
+            self.kept = Some(connection);
         }
+        Ok(())
     }
 
-    async fn exchange(&mut self, headers: &[(&str, &str)], document: Bytes) -> Result<(), String> {
+    async fn ask(&mut self, headers: &[(&str, &str)], document: Bytes) -> Result<Answered, String> {
         let address = Address::parse(&self.url)?;
         // One that was closed meanwhile is replaced; one that fails, or whose answer is given up, is not kept.
         let kept = match self.kept.take() {
@@ -171,14 +146,12 @@ impl Poster {
         }
         let request = address.complete(request).body(Full::new(document)).map_err(|error| error.to_string())?;
         let answer = connection.ask(request).await?;
-        // It was taken, whatever follows. A connection is kept of which nothing is left to come.
-        let rest = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
-        if matches!(tokio::time::timeout(REST, rest).await, Ok(Ok(_))) {
-            self.kept = Some(connection);
-        }
-        Ok(())
+        Ok((connection, answer))
     }
 }
+
+/// The head of an answer, and the connection that its body is to come by.
+type Answered = (Connection<Full<Bytes>>, Response<Incoming>);
 
 /// Where a server is, and what is asked of it.
 struct Address {

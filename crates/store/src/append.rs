@@ -13,7 +13,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::StreamExt;
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Md5, combine_full_object, crc64_combine};
-use gabion_metadata::rows::{ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum};
+use gabion_metadata::{
+    Value,
+    rows::{ChecksumKind, Etag, ObjectRow, PartTag, StoredChecksum},
+};
 use gabion_types::{
     Extent, Seq,
     limits::{INLINE_BYTES_MAX, OBJECT_BYTES_MAX, PART_NUMBER_MAX},
@@ -42,10 +45,11 @@ impl Store {
     /// bytes are to be encrypted; those of [`Store::put_object`].
     pub async fn append_object(&self, mut request: AppendObject, body: ObjectBody) -> Result<PutResult, StoreError> {
         let inner = Arc::clone(&self.inner);
+        let bucket = inner.same_bucket(&request.object.bucket, None)?;
         let Some(seen) = inner.check_append(&request)? else {
             // What comes in between is not overwritten.
             let asked = request.object.conditions.if_none_match.replace(EtagMatch::Any);
-            return match self.put_object(request.object.clone(), body).await {
+            return match self.put_into(request.object.clone(), body, Some(bucket)).await {
                 Err(StoreError::PreconditionFailed("If-None-Match")) if asked.is_none() => {
                     let now = inner.object(&request.object.bucket, &request.object.key)?;
                     Err(StoreError::InvalidWriteOffset { size: now.map_or(0, |row| row.size) })
@@ -63,7 +67,7 @@ impl Store {
         let also = combinable(&seen.checksums).map(|(algorithm, _)| algorithm);
         let mut collected = body::collect(&inner, body, also.filter(is_not_crc64), Tagging::Now, None).await?;
         let tail = self.tail(&request, &seen, &mut collected).await?;
-        let work = async move { inner.commit_append(request, collected, tail).await };
+        let work = async move { inner.commit_append(request, &bucket, collected, tail).await };
         self.inner.run(work).await
     }
 
@@ -138,12 +142,14 @@ impl Inner {
     async fn commit_append(
         &self,
         request: AppendObject,
+        before: &Value,
         collected: Collected,
         tail: Option<Tail>,
     ) -> Result<PutResult, StoreError> {
         let (bucket, key) = (&request.object.bucket, &request.object.key);
         let object = Lockable::Object(bucket, key);
         let _guards = self.locks.lock(&[(Lockable::Bucket(bucket), Mode::Shared), (object, Mode::Exclusive)]).await;
+        self.same_bucket(bucket, Some(before))?;
         let Some(mut row) = self.check_append(&request)? else {
             // It was there a moment ago, without bytes.
             return Err(StoreError::InvalidWriteOffset { size: 0 });

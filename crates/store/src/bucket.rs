@@ -69,7 +69,7 @@ impl Store {
     ///
     /// # Errors
     /// `BucketAlreadyOwnedByYou`, `BucketAlreadyExists`, `TooManyBuckets`, `NoSpace`, `Busy`, `Unavailable`; `InvalidRequest` for documents that are longer than
-    /// [`CONFIG_BYTES_MAX`] together.
+    /// [`crate::CONFIG_BYTES_MAX`] together.
     pub async fn create_bucket_of(
         &self,
         name: BucketName,

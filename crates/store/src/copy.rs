@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, combine_full_object, crc64_combine};
 use gabion_metadata::{
-    IndexSnapshot, ScanRange, Table, keys,
+    IndexSnapshot, ScanRange, Table, Value, keys,
     rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
 };
 use gabion_types::{
@@ -47,6 +47,8 @@ impl Store {
     /// As [`Store::copy_object`]; `Key`.
     pub async fn copy_encrypted(&self, request: CopyObject, keys: CopyKeys) -> Result<CopyResult, StoreError> {
         let request = Arc::new(request);
+        // That there is none is said after what is wrong with the source.
+        let target = self.inner.index.get(Table::Bucket, &keys::bucket(&request.bucket))?;
         for _ in 0..ATTEMPTS_MAX {
             let source = self.copy_source(&request.source).await?;
             let CopySource { bucket, key, .. } = &request.source;
@@ -55,15 +57,16 @@ impl Store {
             check_size(source.size)?;
             let encryption = match self.shared_key(&request, &source, &keys).await? {
                 SharedKey::Serves(encryption) => encryption,
-                SharedKey::No => return self.copy_bytes(&request, &keys).await,
+                SharedKey::No => return self.copy_bytes(&request, &keys, target).await,
             };
             let computed = self.missing_checksum(&request, &source, &keys).await?;
-            let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&request));
-            let work = async move { inner.commit_copy(&shared, source, computed, encryption).await };
+            let (inner, shared, target_now) = (Arc::clone(&self.inner), Arc::clone(&request), target.clone());
+            let work =
+                async move { inner.commit_copy(&shared, target_now.as_ref(), source, computed, encryption).await };
             match self.inner.run(work).await? {
                 Copied::Done(result) => return Ok(result),
                 Copied::SourceChanged => {}
-                Copied::TooManyParts => return self.copy_bytes(&request, &keys).await,
+                Copied::TooManyParts => return self.copy_bytes(&request, &keys, target).await,
             }
         }
         Err(StoreError::Busy)
@@ -136,7 +139,12 @@ impl Store {
     }
 
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them, and for one that is encrypted otherwise.
-    async fn copy_bytes(&self, request: &CopyObject, keys: &CopyKeys) -> Result<CopyResult, StoreError> {
+    async fn copy_bytes(
+        &self,
+        request: &CopyObject,
+        keys: &CopyKeys,
+        target: Option<Value>,
+    ) -> Result<CopyResult, StoreError> {
         let _turn = self.byte_copy_turn().await;
         let (body, source, unread) = self.source_body(&request.source, None, keys.source.clone()).await?;
         let put = PutObject {
@@ -150,7 +158,8 @@ impl Store {
             let algorithms = source.checksums.iter().map(|checksum| checksum.algorithm);
             compute.extend(algorithms.filter_map(ChecksumAlgorithm::from_index));
         }
-        let put = self.put_object(put, ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body });
+        let body = ObjectBody { compute, encrypt: keys.target.clone().map(Box::new), ..body };
+        let put = self.put_into(put, body, Some(target.ok_or(StoreError::NoSuchBucket)?));
         unread.rather_than(put.await)
     }
 
@@ -240,6 +249,7 @@ impl Inner {
     async fn commit_copy(
         &self,
         request: &CopyObject,
+        target: Option<&Value>,
         source: ObjectRow,
         computed: Option<Checksum>,
         encryption: Option<Box<Encryption>>,
@@ -255,7 +265,7 @@ impl Inner {
                 (Lockable::Object(&request.bucket, &request.key), Mode::Exclusive),
             ])
             .await;
-        self.require_bucket(&request.bucket)?;
+        self.same_bucket(&request.bucket, Some(target.ok_or(StoreError::NoSuchBucket)?))?;
         let Some(source) = self.source_now(from, source.seq)? else { return Ok(Copied::SourceChanged) };
         let current = self.object(&request.bucket, &request.key)?;
         request.conditions.check(current.as_ref().map(|row| &row.etag))?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gabion_metadata::{
     Table, Value, keys,
-    rows::{Attributes, BucketRow, Etag, Row},
+    rows::{Attributes, Etag},
 };
 
 use crate::{
@@ -25,13 +25,23 @@ impl Store {
     /// `NoSpace`, `Busy`, `Unavailable`, `Key`.
     pub fn put_object(
         &self,
+        request: PutObject,
+        body: ObjectBody,
+    ) -> impl Future<Output = Result<PutResult, StoreError>> + Send {
+        self.put_into(request, body, None)
+    }
+
+    /// The same, if the bucket is still the one that it was `before`.
+    pub(crate) fn put_into(
+        &self,
         mut request: PutObject,
         mut body: ObjectBody,
+        before: Option<Value>,
     ) -> impl Future<Output = Result<PutResult, StoreError>> + Send {
         // No `async fn`: the future of one holds its arguments twice, as they came and as they are used, and those of what it awaits likewise.
         let inner = &self.inner;
         // A first look spares the client the body; what counts is the look under the lock.
-        let looked = inner.check_write(&request, None);
+        let looked = inner.check_write(&request, before.as_ref());
         async move {
             let bucket = looked?;
             request.attributes.encryption = None;
@@ -64,13 +74,7 @@ impl Store {
 impl Inner {
     /// Whether the bucket is there, the same as `before`, and the conditions hold; gives its row.
     fn check_write(&self, request: &PutObject, before: Option<&Value>) -> Result<Value, StoreError> {
-        let bucket = self.index.get(Table::Bucket, &keys::bucket(&request.bucket))?.ok_or(StoreError::NoSuchBucket)?;
-        if let Some(before) = before.filter(|before| **before != bucket)
-            && BucketRow::decode(before)?.seq != BucketRow::decode(&bucket)?.seq
-        {
-            // While the body was on its way it was deleted, and made again, by others perhaps: who may write there was asked of the one before.
-            return Err(StoreError::NoSuchBucket);
-        }
+        let bucket = self.same_bucket(&request.bucket, before)?;
         if request.conditions.is_some() {
             let current = self.object(&request.bucket, &request.key)?;
             request.conditions.check(current.as_ref().map(|row| &row.etag))?;

@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use gabion_metadata::{
-    Index, IndexStats, Table, keys,
+    Index, IndexStats, Table, Value, keys,
     rows::{BucketRow, ObjectRow, Row, SegmentState},
 };
 use gabion_segment::{Committed, Log, LogMetrics, LogStatus, LogTarget, MemoryUse, NewRecord, StripeBuffer};
@@ -652,6 +652,19 @@ impl Inner {
             Some(_) => Ok(()),
             None => Err(StoreError::NoSuchBucket),
         }
+    }
+
+    /// The row of a bucket that is there, and is the one that it was `before`, if that is said: it may have been deleted since, and made again, by others perhaps, and who may write there was asked of the
+    /// one before.
+    pub(crate) fn same_bucket(&self, bucket: &BucketName, before: Option<&Value>) -> Result<Value, StoreError> {
+        let now = self.index.get(Table::Bucket, &keys::bucket(bucket))?.ok_or(StoreError::NoSuchBucket)?;
+        // As a rule they are the same bytes; compaction writes others.
+        if let Some(before) = before.filter(|before| **before != now)
+            && BucketRow::decode(before)?.seq != BucketRow::decode(&now)?.seq
+        {
+            return Err(StoreError::NoSuchBucket);
+        }
+        Ok(now)
     }
 
     /// The current object under a key, if there is one.

@@ -82,6 +82,9 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
         let progress = progress(admin)?;
         bar.set_length(progress.segments_total);
         bar.set_position(progress.segments_done);
+        if progress.ended < ended_before {
+            return Err(Failure::failed("the server was started again meanwhile: ask once more"));
+        }
         // Another one may have been under way when this one was asked for, which comes after it then.
         if progress.ended > ended_before && !progress.running && !progress.waiting {
             break progress;
@@ -100,26 +103,24 @@ fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
 /// What to say of a scrub that ended.
 fn outcome(progress: &Progress) -> Result<(), Failure> {
     if let Some(error) = &progress.error {
-        return Err(Failure::failed(format!(
-            "the scrub stopped after {} segments: {error}. It goes on by itself later",
-            progress.segments_done
-        )));
+        return Err(Failure::failed(format!("the scrub stopped after {} segments: {error}", progress.segments_done)));
     }
     let Some(last) = &progress.last else {
         return Err(Failure::failed("the server says nothing of a scrub that ended"));
     };
-    let read = format!("{} segments read", last.segments);
-    if let Some(differences) =
-        last.cross_check.as_ref().map(CrossCheck::differences).filter(|differences| !differences.is_empty())
-    {
-        return Err(Failure::impaired(format!("{read}; index and log do not agree: {differences}")));
+    let mut found = Vec::new();
+    if last.bad_shards > 0 {
+        found.push(format!("{} bad shards found, which are being repaired", last.bad_shards));
     }
-    match (last.bad_shards, last.unread_shards) {
-        (0, 0) => output::print(&format!("{read}, nothing is wrong\n")),
-        (0, unread) => Err(Failure::impaired(format!(
-            "{read}, nothing is wrong with what could be read; {unread} shards could not, for their targets do not answer"
-        ))),
-        (found, _) => Err(Failure::impaired(format!("{read}, {found} bad shards found; they are being repaired"))),
+    if last.unread_shards > 0 {
+        found.push(format!("{} shards could not be read, for their targets do not answer", last.unread_shards));
+    }
+    if let Some(differences) = last.cross_check.as_ref().map(CrossCheck::differences).filter(|text| !text.is_empty()) {
+        found.push(format!("index and log do not agree: {differences}"));
+    }
+    match found.is_empty() {
+        true => output::print(&format!("{} segments read, nothing is wrong\n", last.segments)),
+        false => Err(Failure::impaired(format!("{} segments read; {}", last.segments, found.join("; ")))),
     }
 }
 
@@ -143,8 +144,11 @@ mod tests {
         let table = [
             (said(json!("busy"), 0, 0, 0), "stopped after 3 segments: busy"),
             (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of their segment"),
-            (said(Value::Null, 0, 5, 0), "5 shards could not"),
-            (said(Value::Null, 7, 0, 0), "7 bad shards found"),
+            (said(Value::Null, 0, 5, 0), "5 shards could not be read"),
+            (
+                said(Value::Null, 7, 0, 2),
+                "7 bad shards found, which are being repaired; index and log do not agree: 2 rows",
+            ),
         ];
         for (progress, expected) in table {
             let sentence = outcome(&progress).unwrap_err().to_string();

@@ -70,7 +70,7 @@ pub(crate) enum TargetCommand {
         target: String,
         /// The directory that takes its place; it must exist and be empty.
         directory: PathBuf,
-        /// Failure domain of the new one. By default that of the old one.
+        /// Failure domain of the new one. By default the label of the old one; by itself if that had none.
         #[arg(long)]
         label: Option<String>,
         #[command(flatten)]

@@ -148,7 +148,7 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
     if lost {
         plan_loss(core, id, &mut plan);
         plan_moves(core, id, None, &mut plan).await;
-        if !plan.fits && !answers(core, id) {
+        if !plan.fits && core.media.targets.find(id).is_none() {
             // What is lost is lost, wherever it can go.
             plan.fits = true;
         }
@@ -175,7 +175,7 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
     Ok(plan)
 }
 
-/// A new target takes the place of another one: of its shards, and of its failure domain if it has no label of its own.
+/// A new target takes the place of another one: of its shards, and of its failure domain if it has no label of its own and the other one had.
 pub(crate) async fn replace(
     core: &Core,
     old: TargetId,
@@ -184,7 +184,8 @@ pub(crate) async fn replace(
 ) -> Result<TargetPlan, LogError> {
     let before = member(core, old)?;
     check_newcomer(core, &new).await?;
-    if new.failure_domain.is_empty() {
+    // What was a domain by itself is called as its directory was: the next drive that is mounted there is none with this one.
+    if new.failure_domain.is_empty() && before.failure_domain != before.name {
         new.failure_domain = before.failure_domain;
     }
     let mut plan = TargetPlan::new("replace", TargetId::NONE);
@@ -328,27 +329,34 @@ fn warn_of_few(core: &Core, id: TargetId, plan: &mut TargetPlan) {
 
 /// Counts what goes for good with a target that is given up.
 fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
+    let targets = &core.media.targets;
     let damaged: BTreeSet<(SegmentId, usize)> =
         core.media.repairs.snapshot().into_iter().map(|entry| (entry.segment, usize::from(entry.shard))).collect();
-    let is_good = |segment: SegmentId, shard: usize, target: TargetId| {
-        target != id && answers(core, target) && !damaged.contains(&(segment, shard))
-    };
-    let is_readable = |info: &SegmentInfo| {
-        let good = info.targets.iter().enumerate().filter(|(shard, target)| is_good(info.id, *shard, **target));
-        good.count() >= info.geometry.data()
-    };
-    let on_it = segments_on(core, id);
-    let lost = on_it.iter().filter(|(info, shard, _)| shard.is_some() && !is_readable(info)).count();
-    if lost == 0 {
-        return;
+    // One that failed since the start is not counted on; of the one that is given up it is enough that it may be read.
+    let answers = |target| matches!(targets.standing(target), Standing::Here | Standing::Leaving);
+    let may_be_read = targets.find(id).is_some();
+    let (mut lost, mut lost_already) = (0, 0);
+    for (info, shard, _) in segments_on(core, id) {
+        let Some(own) = shard else { continue };
+        let is_whole = |shard: usize| !damaged.contains(&(info.id, shard));
+        let others = info.targets.iter().enumerate().filter(|(_, target)| **target != id);
+        let others = others.filter(|(shard, target)| answers(**target) && is_whole(*shard)).count();
+        if others >= info.geometry.data() {
+            continue;
+        }
+        if may_be_read && others + usize::from(is_whole(own)) < info.geometry.data() {
+            lost_already += 1;
+        } else {
+            lost += 1;
+        }
     }
-    let what = format!("{lost} segments have too few shards without it: what they hold is lost");
-    if answers(core, id) { plan.refuse(what) } else { plan.warnings.push(what) }
-}
-
-/// Whether a target can be read, as far as is known: one that failed since the start can not.
-fn answers(core: &Core, id: TargetId) -> bool {
-    matches!(core.media.targets.standing(id), Standing::Here | Standing::Leaving)
+    if lost_already > 0 {
+        plan.warnings.push(format!("{lost_already} segments have too few shards with it, too, as it seems now"));
+    }
+    if lost > 0 {
+        let what = format!("{lost} segments have too few shards without it: what they hold is lost");
+        if may_be_read { plan.refuse(what) } else { plan.warnings.push(what) }
+    }
 }
 
 /// Finds a place for every shard on a target; `newcomer` is the room on one that replaces it.

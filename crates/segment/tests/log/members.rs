@@ -416,7 +416,15 @@ fn the_last_copy_is_not_given_up_for_a_drive_that_failed() {
         assert_eq!(log.status().targets[failed].state, gabion_segment::TargetState::Failed);
         let sentence = refused(log.target_remove(id_of(&log, asked), true, TargetMode::Apply).await);
         assert!(sentence.contains("too few shards"), "{sentence}");
+        // It can be read again, though it is not known yet: it is not given up for the other one either.
         world.disks[failed].offline(false);
+        world.disks[asked].offline(true);
+        for number in 0..8 {
+            let _ = put(&log, 300 + number, 700).await;
+        }
+        let sentence = refused(log.target_remove(id_of(&log, failed), true, TargetMode::Apply).await);
+        assert!(sentence.contains("too few shards"), "{sentence}");
+        world.disks[asked].offline(false);
     });
 }
 

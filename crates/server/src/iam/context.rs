@@ -55,27 +55,35 @@ pub(crate) fn context(caller: &Identity, origin: &Origin) -> Context {
     context
 }
 
-/// The keys of a request to IAM beside them: what it brings, and what whoever it is about has already.
+/// The keys of a request to IAM beside them: what it brings, and what whoever it is about has already. Only parameters count that the action takes: others change nothing, and must not
+/// decide either.
 ///
 /// Source: AWS, "Actions, resources, and condition keys for AWS Identity and Access Management".
-pub(crate) fn add_of_iam(context: &mut Context, action: &str, form: &Form, tenant: Option<&Tenant>) {
+pub(crate) fn add_of_iam(context: &mut Context, caller: &Identity, action: &str, form: &Form, tenant: Option<&Tenant>) {
     let Some(action) = action.strip_prefix("iam:") else { return };
-    // What is malformed is refused by the action.
-    for (key, value) in form.tags("Tags").unwrap_or_default() {
-        context.add(&format!("aws:RequestTag/{key}"), value);
-        context.add("aws:TagKeys", key);
+    if TAGGED.contains(&action) {
+        // What is malformed is refused by the action.
+        for (key, value) in form.tags("Tags").unwrap_or_default() {
+            context.add(&format!("aws:RequestTag/{key}"), value);
+            context.add("aws:TagKeys", key);
+        }
     }
-    for key in form.list("TagKeys") {
-        context.add("aws:TagKeys", key);
+    if action.starts_with("Untag") {
+        for key in form.list("TagKeys") {
+            context.add("aws:TagKeys", key);
+        }
     }
     if action.starts_with("Attach") || action.starts_with("Detach") {
         context.add_optional("iam:PolicyARN", form.get("PolicyArn"));
     }
-    let is_of_group = form.get("GroupName").is_some();
-    let named = |name| form.get(name).filter(|_| !is_of_group);
-    let user = tenant.zip(named("UserName")).and_then(|(tenant, name)| tenant.user(name).ok());
-    let role = tenant.zip(named("RoleName")).and_then(|(tenant, name)| tenant.role(name).ok());
-    let entity = user.map(|user| (&user.named, &user.policies)).or(role.map(|role| (&role.named, &role.policies)));
+    let entity = tenant.and_then(|tenant| match Subject::of(action)? {
+        Subject::User => {
+            // Where nobody is named, who asks is meant.
+            let name = form.get("UserName").map(str::to_owned).or_else(|| caller.user_name().map(str::to_owned))?;
+            tenant.user(&name).ok().map(|user| (&user.named, &user.policies))
+        }
+        Subject::Role => tenant.role(form.get("RoleName")?).ok().map(|role| (&role.named, &role.policies)),
+    });
     if let Some((named, _)) = entity.filter(|_| !action.starts_with("Create") || action == "CreateAccessKey") {
         for (key, value) in &named.tags {
             context.add(&format!("iam:ResourceTag/{key}"), value.clone());
@@ -84,9 +92,53 @@ pub(crate) fn add_of_iam(context: &mut Context, action: &str, form: &Form, tenan
     }
     if BOUNDED.contains(&action) {
         let present = entity.and_then(|(_, policies)| policies.boundary.as_deref());
-        context.add_optional("iam:PermissionsBoundary", form.get("PermissionsBoundary").or(present));
+        let asked = form.get("PermissionsBoundary").filter(|_| GIVES_BOUNDARY.contains(&action));
+        context.add_optional("iam:PermissionsBoundary", asked.or(present));
     }
 }
+
+/// Of which kind it is what an action is about, if that has tags and a boundary.
+enum Subject {
+    User,
+    Role,
+}
+
+impl Subject {
+    fn of(action: &str) -> Option<Self> {
+        /// About users, though their names do not say so.
+        const OF_USERS: [&str; 10] = [
+            "CreateAccessKey",
+            "DeleteAccessKey",
+            "DeleteLoginProfile",
+            "GetLoginProfile",
+            "ListAccessKeys",
+            "ListMFADevices",
+            "ListSSHPublicKeys",
+            "ListServiceSpecificCredentials",
+            "ListSigningCertificates",
+            "UpdateAccessKey",
+        ];
+        /// About none, or about a group.
+        const OF_OTHERS: [&str; 4] = ["AddUserToGroup", "ListRoles", "ListUsers", "RemoveUserFromGroup"];
+        if OF_OTHERS.contains(&action) {
+            None
+        } else if action.contains("Role") {
+            Some(Self::Role)
+        } else if action.contains("User") || OF_USERS.contains(&action) {
+            Some(Self::User)
+        } else {
+            None
+        }
+    }
+}
+
+/// Actions that take tags.
+const TAGGED: [&str; 7] =
+    ["CreateOpenIDConnectProvider", "CreatePolicy", "CreateRole", "CreateUser", "TagPolicy", "TagRole", "TagUser"];
+
+/// Actions that say what boundary there is to be.
+const GIVES_BOUNDARY: [&str; 4] =
+    ["CreateRole", "CreateUser", "PutRolePermissionsBoundary", "PutUserPermissionsBoundary"];
 
 /// Actions that have the key `iam:PermissionsBoundary`.
 const BOUNDED: [&str; 14] = [

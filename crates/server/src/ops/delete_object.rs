@@ -50,14 +50,19 @@ pub(crate) struct Outcome {
 /// What became of each object, in the order of the request.
 pub(crate) type Response = Vec<Outcome>;
 
-/// Runs it.
+/// How many keys a request may name.
 ///
 /// # Errors
-/// `MalformedXML` for no or more than 1000 keys, `NoSuchBucket`. What is wrong with one key is in the response.
+/// `MalformedXML` for none, or more than 1000.
+pub(crate) fn check_count(keys: usize) -> Result<(), S3Error> {
+    if (1..=DELETE_KEYS_MAX).contains(&keys) { Ok(()) } else { Err(S3Code::MalformedXML.into()) }
+}
+
+/// Runs it. How many keys there are was checked.
+///
+/// # Errors
+/// `NoSuchBucket`. What is wrong with one key is in the response.
 pub(crate) async fn many(ops: &Ops, request: Request) -> Result<Response, S3Error> {
-    if request.objects.is_empty() || request.objects.len() > DELETE_KEYS_MAX {
-        return Err(S3Code::MalformedXML.into());
-    }
     let mut deletes = Vec::with_capacity(request.objects.len());
     let mut response: Vec<(String, Option<String>, Option<S3Error>)> = Vec::with_capacity(request.objects.len());
     for object in request.objects {

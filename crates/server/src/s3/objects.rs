@@ -265,6 +265,8 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
 pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
     let document = body::document(ops, call, DocumentDigests::Required).await?;
     let delete = parse_delete(&document)?;
+    // Before anything is asked about each of them.
+    delete_object::check_count(delete.objects.len())?;
     let quiet = delete.quiet.unwrap_or(false);
     let bypass_governance = object_lock::asks_to_bypass(call)?;
     let mut objects = Vec::with_capacity(delete.objects.len());
@@ -280,7 +282,8 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
             _ => None,
         };
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
-        let if_size = object.size.and_then(|size| u64::try_from(size).ok());
+        // No object has a size below zero: the condition holds for none.
+        let if_size = object.size.map(|size| u64::try_from(size).unwrap_or(u64::MAX));
         let if_modified_ms = object
             .last_modified_time
             .map(|at| u64::try_from(OffsetDateTime::from(at).unix_timestamp_nanos() / 1_000_000).unwrap_or(0));

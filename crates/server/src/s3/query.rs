@@ -78,7 +78,8 @@ impl Query {
 /// See [`Query::count`]; for values that come in headers too.
 pub(crate) fn count(name: &str, value: Option<&str>) -> Result<Option<usize>, S3Error> {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(None) };
-    match value.parse::<i32>().ok().and_then(|value| usize::try_from(value).ok()) {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    match value.parse::<i32>().ok().filter(|_| is_number).and_then(|value| usize::try_from(value).ok()) {
         Some(value) => Ok(Some(value)),
         None => {
             let message = format!("Argument {name} must be an integer between 0 and 2147483647");

@@ -206,6 +206,11 @@ impl Routed {
         if self.query.is_empty() || !self.is_version_2(parts) {
             return Ok(());
         }
+        // What is there twice is not signed at all.
+        let is_doubled = |name: &&str| self.query.iter().filter(|(present, _)| present == name).count() > 1;
+        if SIGNED_BY_VERSION_2.iter().any(is_doubled) {
+            return Err(S3Error::with(S3Code::AccessDenied, NOT_SIGNED_BY_VERSION_2));
+        }
         let signed = self.query.only(|name| SIGNED_BY_VERSION_2.contains(&name) || name == LIST_TYPE);
         let copies = parts.headers.contains_key(COPY_SOURCE);
         let meant = asked(parts, (self.bucket.is_some(), self.key.is_some()), &signed, copies);

@@ -143,10 +143,13 @@ fn plain(document: &[u8]) -> Cow<'_, [u8]> {
         let (before, markup) = rest.split_at(at);
         out += before;
         rest = markup;
-        if let Some((comment, behind)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        if let Some(begun) = rest.strip_prefix("<!--") {
+            // What has no end has none further on either: it is not looked for again.
+            let Some((comment, behind)) = begun.split_once("-->") else { break };
             out.extend(["<!--", comment, "-->"]);
             rest = behind;
-        } else if let Some((section, behind)) = rest.strip_prefix("<![CDATA[").and_then(|text| text.split_once("]]>")) {
+        } else if let Some(begun) = rest.strip_prefix("<![CDATA[") {
+            let Some((section, behind)) = begun.split_once("]]>") else { break };
             let mut escaped = Xml(out);
             escaped.escaped(section);
             out = escaped.0;
@@ -167,7 +170,11 @@ fn plain(document: &[u8]) -> Cow<'_, [u8]> {
 
 /// The character that a text begins with a reference to, if it is one that does not fit in 16 bits, and what follows.
 fn reference(text: &str) -> Option<(char, &str)> {
-    let (number, behind) = text.strip_prefix("&#")?.split_once(';')?;
+    /// Most digits, and what ends them.
+    const BYTES_MAX: usize = 16;
+    let text = text.strip_prefix("&#")?;
+    let end = text.bytes().take(BYTES_MAX).position(|byte| byte == b';')?;
+    let (number, behind) = (&text[..end], &text[end + 1..]);
     let number = match number.strip_prefix('x') {
         Some(hex) if hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok()?,
         None if number.bytes().all(|byte| byte.is_ascii_digit()) => number.parse().ok()?,
@@ -387,6 +394,10 @@ mod tests {
         }
         for text in ["&#x110000;", "&#128512", "&#+128512;", "<![CDATA[a", "&#;", "&#99999999999999999999;"] {
             assert!(key(text).is_err(), "{text}");
+        }
+        // None of them is looked through to its end again and again.
+        for begun in ["<!--", "<![CDATA[", "&#", "&#x"] {
+            assert!(key(&begun.repeat((4 << 20) / begun.len())).is_err(), "{begun}");
         }
         let rules = parse_lifecycle(
             b"<LifecycleConfiguration><Rule><Filter><Prefix><![CDATA[tmp/]]></Prefix></Filter><Status>Enabled</Status>\

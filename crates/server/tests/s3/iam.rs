@@ -482,7 +482,7 @@ async fn administrators_are_kept_within_bounds_by_conditions() {
     user(&s3, "ben").await;
     let inline = allow("s3:*");
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], bool);
-    let table: [Row<'_>; 12] = [
+    let table: [Row<'_>; 14] = [
         ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", FULL)], false),
         ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", READ)], true),
         ("CreateUser", &[("UserName", "cat")], false),
@@ -490,6 +490,13 @@ async fn administrators_are_kept_within_bounds_by_conditions() {
         ("CreateUser", &[("UserName", "cat"), ("PermissionsBoundary", READ)], true),
         ("PutUserPolicy", &[("UserName", "ben"), ("PolicyName", "p"), ("PolicyDocument", &inline)], false),
         ("PutUserPolicy", &[("UserName", "cat"), ("PolicyName", "p"), ("PolicyDocument", &inline)], true),
+        // What an action does not take decides nothing.
+        (
+            "PutUserPolicy",
+            &[("UserName", "ben"), ("PolicyName", "p"), ("PolicyDocument", &inline), ("PermissionsBoundary", READ)],
+            false,
+        ),
+        ("DeleteUser", &[("UserName", "ben"), ("Tags.member.1.Key", "team"), ("Tags.member.1.Value", "blue")], false),
         ("TagUser", &[("UserName", "cat"), ("Tags.member.1.Key", "rank"), ("Tags.member.1.Value", "1")], false),
         ("DeleteUser", &[("UserName", "ben")], false),
         ("TagUser", &[("UserName", "dan"), ("Tags.member.1.Key", "team"), ("Tags.member.1.Value", "blue")], true),

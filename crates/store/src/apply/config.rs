@@ -2,7 +2,7 @@
 
 use gabion_metadata::{
     Table, keys,
-    rows::{ConfigRow, Row},
+    rows::{BucketRow, ConfigRow, Row},
 };
 use gabion_types::BucketName;
 
@@ -14,6 +14,12 @@ use crate::{
 
 pub(super) fn put(overlay: &mut Overlay<'_>, at: &At<'_>, m: PutConfigMutation) -> Result<(), StoreError> {
     let bucket = bucket_of(m.bucket.as_deref())?;
+    if let Some(bucket) = &bucket
+        && overlay.get::<BucketRow>(Table::Bucket, &keys::bucket(bucket))?.is_some_and(|row| row.seq > at.seq)
+    {
+        // It is one of a bucket that went before this one came.
+        return Ok(());
+    }
     let key = keys::config(bucket.as_ref(), &m.name);
     match overlay.get::<ConfigRow>(Table::Config, &key)? {
         Some(row) if (row.seq, row.moved) >= at.version() => return Ok(()),

@@ -11,8 +11,8 @@ use gabion_types::{BucketName, Geometry, ObjectKey, Place, TargetId, UploadId};
 use super::*;
 use crate::mutation::{
     CompleteUploadMutation, CreateBucketMutation, CreateUploadMutation, Data, DeleteBucketMutation,
-    DeleteConfigMutation, DeleteObjectMutation, EndUploadMutation, FirstConfig, NamedPart, PutObjectMutation,
-    PutPartMutation,
+    DeleteConfigMutation, DeleteObjectMutation, EndUploadMutation, FirstConfig, NamedPart, PutConfigMutation,
+    PutObjectMutation, PutPartMutation,
 };
 
 const SEGMENT: SegmentId = SegmentId::new(1, 1);
@@ -262,7 +262,9 @@ fn documents_are_those_of_the_bucket_that_is_there() {
         Mutation::CreateBucket(CreateBucketMutation { bucket, created_ms: 1, owner: owner.into(), region, configs })
     };
     let (other, own) = ((10, create("other", Some(b"x"))), (20, create("me", None)));
-    for order in [[other.clone(), own.clone()], [own.clone(), other.clone()]] {
+    let put = PutConfigMutation { bucket: Some("bucket".into()), name: "acl".into(), document: b"y".to_vec() };
+    let late = (15, Mutation::PutConfig(put));
+    for order in [[other.clone(), late.clone(), own.clone()], [own.clone(), other.clone(), late.clone()]] {
         let bench = Bench::new();
         bench.apply(&order);
         assert_eq!((bench.rows(Table::Config), bench.rows(Table::Bucket), bench.live_bytes()), (0, 1, 100));

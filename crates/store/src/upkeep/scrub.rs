@@ -51,7 +51,7 @@ pub struct ScrubStatus {
     pub waiting: bool,
     /// How many ended since the store was opened, completely or not.
     pub ended: u64,
-    /// Why the one that ended last did before its end; nothing if it was complete.
+    /// Why the one that ended last did before its end; nothing if it was complete, or one is under way.
     pub error: Option<String>,
     /// Segments that it has read.
     pub segments_done: u64,
@@ -203,7 +203,6 @@ async fn scrub(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreError
     drop(waiting);
     let outcome = scrub_all(inner, anew).await;
     let mut state = inner.scrub.state.lock();
-    state.ended += 1;
     state.error = outcome.as_ref().err().map(ToString::to_string);
     if let Ok(report) = &outcome {
         state.current = report.clone();
@@ -268,14 +267,18 @@ struct Running<'a>(&'a Inner);
 
 impl<'a> Running<'a> {
     fn begin(inner: &'a Inner) -> Self {
-        inner.scrub.state.lock().running = true;
+        let mut state = inner.scrub.state.lock();
+        state.running = true;
+        state.error = Some("it was cut off".to_owned());
         Self(inner)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.scrub.state.lock().running = false;
+        let mut state = self.0.scrub.state.lock();
+        state.running = false;
+        state.ended += 1;
     }
 }
 
@@ -284,8 +287,8 @@ pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
     let (mut status, mut current, mut last) = {
         let state = inner.scrub.state.lock();
         let (running, waiting) = (state.running, state.waiting > 0);
-        let status =
-            ScrubStatus { running, waiting, ended: state.ended, error: state.error.clone(), ..ScrubStatus::default() };
+        let error = state.error.clone().filter(|_| !running);
+        let status = ScrubStatus { running, waiting, ended: state.ended, error, ..ScrubStatus::default() };
         (status, state.current.clone(), state.last.clone())
     };
     if !status.running
