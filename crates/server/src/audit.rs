@@ -251,6 +251,8 @@ impl AuditPoster {
         while let Ok(line) = self.lines.try_recv() {
             batch.push(line);
         }
+        // There is no other try.
+        self.poster.forget();
         if !batch.is_empty()
             && let Err(error) = self.post(&batch).await
         {

@@ -107,6 +107,11 @@ impl Poster {
         Self { url: url.to_owned(), content_type, authorization, kept: None }
     }
 
+    /// Does not rely on the connection that is kept: where nothing was said for long, nobody may be at its other end any more.
+    pub(crate) fn forget(&mut self) {
+        self.kept = None;
+    }
+
     /// Posts a document with further headers; what comes back is of no interest as long as it says that it was taken.
     ///
     /// # Errors

@@ -147,8 +147,9 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
     let mut plan = TargetPlan::new("remove", id);
     if lost {
         plan_loss(core, id, &mut plan);
+        let loses = !plan.fits;
         plan_moves(core, id, None, &mut plan).await;
-        if !plan.fits && core.media.targets.find(id).is_none() {
+        if !loses && !answers(core, id) {
             // What is lost is lost, wherever it can go.
             plan.fits = true;
         }
@@ -185,7 +186,8 @@ pub(crate) async fn replace(
     let before = member(core, old)?;
     check_newcomer(core, &new).await?;
     // What was a domain by itself is called as its directory was: the next drive that is mounted there is none with this one.
-    if new.failure_domain.is_empty() && before.failure_domain != before.name {
+    let is_path = before.failure_domain == before.name || before.failure_domain.starts_with('/');
+    if new.failure_domain.is_empty() && !is_path {
         new.failure_domain = before.failure_domain;
     }
     let mut plan = TargetPlan::new("replace", TargetId::NONE);
@@ -332,31 +334,42 @@ fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
     let targets = &core.media.targets;
     let damaged: BTreeSet<(SegmentId, usize)> =
         core.media.repairs.snapshot().into_iter().map(|entry| (entry.segment, usize::from(entry.shard))).collect();
-    // One that failed since the start is not counted on; of the one that is given up it is enough that it may be read.
-    let answers = |target| matches!(targets.standing(target), Standing::Here | Standing::Leaving);
-    let may_be_read = targets.find(id).is_some();
     let (mut lost, mut lost_already) = (0, 0);
     for (info, shard, _) in segments_on(core, id) {
-        let Some(own) = shard else { continue };
-        let is_whole = |shard: usize| !damaged.contains(&(info.id, shard));
-        let others = info.targets.iter().enumerate().filter(|(_, target)| **target != id);
-        let others = others.filter(|(shard, target)| answers(**target) && is_whole(*shard)).count();
-        if others >= info.geometry.data() {
+        if shard.is_none() {
             continue;
         }
-        if may_be_read && others + usize::from(is_whole(own)) < info.geometry.data() {
+        // What is left without it: one that failed since the start is not counted on, nor is a shard of which anything is known to be wrong.
+        let is_left = |(shard, target): &(usize, &TargetId)| {
+            **target != id && answers(core, **target) && !damaged.contains(&(info.id, *shard))
+        };
+        if info.targets.iter().enumerate().filter(is_left).count() >= info.geometry.data() {
+            continue;
+        }
+        // What may be read again with it: all that has not left. Most of what is to be repaired was only out of reach, or has one bad chunk.
+        if info.targets.iter().filter(|target| targets.is_member(**target)).count() < info.geometry.data() {
             lost_already += 1;
         } else {
             lost += 1;
         }
     }
     if lost_already > 0 {
-        plan.warnings.push(format!("{lost_already} segments have too few shards with it, too, as it seems now"));
+        plan.warnings.push(format!("{lost_already} segments have too few shards with it, too"));
     }
-    if lost > 0 {
-        let what = format!("{lost} segments have too few shards without it: what they hold is lost");
-        if may_be_read { plan.refuse(what) } else { plan.warnings.push(what) }
+    if lost == 0 {
+        return;
     }
+    let what = format!("{lost} segments have too few shards without it: what they hold is lost");
+    match (targets.find(id).is_some(), answers(core, id)) {
+        (true, true) => plan.refuse(what),
+        (true, false) => plan.refuse(format!("{what}; if it is gone for good, restart the server without it first")),
+        (false, _) => plan.warnings.push(what),
+    }
+}
+
+/// Whether a target can be relied on, as far as is known: one that failed since the start can not.
+fn answers(core: &Core, id: TargetId) -> bool {
+    matches!(core.media.targets.standing(id), Standing::Here | Standing::Leaving)
 }
 
 /// Finds a place for every shard on a target; `newcomer` is the room on one that replaces it.

@@ -91,7 +91,9 @@ pub(crate) fn add_of_iam(context: &mut Context, caller: &Identity, action: &str,
         }
     }
     if BOUNDED.contains(&action) {
-        let present = entity.and_then(|(_, policies)| policies.boundary.as_deref());
+        // One that is there already under the name is not the one that is made.
+        let present = entity.filter(|_| !action.starts_with("Create"));
+        let present = present.and_then(|(_, policies)| policies.boundary.as_deref());
         let asked = form.get("PermissionsBoundary").filter(|_| GIVES_BOUNDARY.contains(&action));
         context.add_optional("iam:PermissionsBoundary", asked.or(present));
     }

@@ -482,7 +482,7 @@ async fn administrators_are_kept_within_bounds_by_conditions() {
     user(&s3, "ben").await;
     let inline = allow("s3:*");
     type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], bool);
-    let table: [Row<'_>; 14] = [
+    let table: [Row<'_>; 15] = [
         ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", FULL)], false),
         ("AttachUserPolicy", &[("UserName", "ben"), ("PolicyArn", READ)], true),
         ("CreateUser", &[("UserName", "cat")], false),
@@ -490,6 +490,7 @@ async fn administrators_are_kept_within_bounds_by_conditions() {
         ("CreateUser", &[("UserName", "cat"), ("PermissionsBoundary", READ)], true),
         ("PutUserPolicy", &[("UserName", "ben"), ("PolicyName", "p"), ("PolicyDocument", &inline)], false),
         ("PutUserPolicy", &[("UserName", "cat"), ("PolicyName", "p"), ("PolicyDocument", &inline)], true),
+        ("CreateUser", &[("UserName", "cat")], false),
         // What an action does not take decides nothing.
         (
             "PutUserPolicy",

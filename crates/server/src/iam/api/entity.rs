@@ -80,6 +80,12 @@ fn find<'a, E: Entity>(tenant: &'a Tenant, name: &str) -> Result<&'a Arc<E>, Iam
     E::all(tenant).get(&name.to_lowercase()).ok_or_else(|| IamError::no_entity(E::KIND, name))
 }
 
+/// The one that was found `before`, as it is now: another one that got its name since was not judged.
+fn again<'a, E: Entity>(tenant: &'a Tenant, before: &Named) -> Result<&'a Arc<E>, IamError> {
+    let now = find::<E>(tenant, &before.name)?;
+    if now.named().id == before.id { Ok(now) } else { Err(IamError::no_entity(E::KIND, &before.name)) }
+}
+
 /// The one with this name, for who may do this with it.
 pub(super) fn allowed<E: Entity>(tenant: &Tenant, ask: &Ask, action: &str, name: &str) -> Result<Arc<E>, IamError> {
     let found = find::<E>(tenant, name);
@@ -136,10 +142,10 @@ where
     F: FnOnce(&mut E, &Tenant) -> Result<(), IamError> + Send + 'static,
 {
     let (_, found) = asked::<E>(iam, ask, action)?;
-    let (account, name) = (ask.account().to_owned(), found.named().name.clone());
+    let (account, before) = (ask.account().to_owned(), found.named().clone());
     iam.change(move |_, draft| {
         let tenant = draft.state.tenant(&account)?;
-        let mut entity = E::clone(find(tenant, &name)?);
+        let mut entity = E::clone(again(tenant, &before)?);
         change(&mut entity, tenant)?;
         entity.put(draft, None)?;
         Ok(nothing())
@@ -166,12 +172,12 @@ pub(super) async fn rename<E: Entity>(
     renamed.name = new_name.clone().unwrap_or(renamed.name);
     renamed.path = new_path.clone().unwrap_or(renamed.path);
     ask.authorize(action, &renamed.arn(E::KIND))?;
-    let (account, name) = (ask.account().to_owned(), found.named().name.clone());
+    let (account, before) = (ask.account().to_owned(), found.named().clone());
     iam.change(move |_, draft| {
         let tenant = draft.state.tenant(&account)?;
-        let mut entity = E::clone(find(tenant, &name)?);
+        let mut entity = E::clone(again(tenant, &before)?);
         if let Some(new_name) = new_name {
-            let (old, new) = (name.to_lowercase(), new_name.to_lowercase());
+            let (old, new) = (before.name.to_lowercase(), new_name.to_lowercase());
             if old != new && E::all(tenant).contains_key(&new) {
                 return Err(IamError::exists(E::TITLE, &new_name));
             }
@@ -180,7 +186,7 @@ pub(super) async fn rename<E: Entity>(
         if let Some(new_path) = new_path {
             entity.named_mut().path = new_path;
         }
-        entity.put(draft, Some(&name))?;
+        entity.put(draft, Some(&before.name))?;
         Ok(nothing())
     })
     .await
@@ -193,10 +199,10 @@ where
     F: FnOnce(&E, &State, &Tenant) -> Option<&'static str> + Send + 'static,
 {
     let (_, found) = asked::<E>(iam, ask, action)?;
-    let (account, name) = (ask.account().to_owned(), found.named().name.clone());
+    let (account, before) = (ask.account().to_owned(), found.named().clone());
     iam.change(move |_, draft| {
         let tenant = draft.state.tenant(&account)?;
-        let entity = Arc::clone(find::<E>(tenant, &name)?);
+        let entity = Arc::clone(again::<E>(tenant, &before)?);
         let policies = entity.policies();
         let left = match left(&entity, &draft.state, tenant) {
             Some(what) => Some(what),
