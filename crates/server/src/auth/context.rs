@@ -3,8 +3,6 @@
 //! Source: AWS, "AWS global condition context keys", "Actions, resources, and condition keys for Amazon S3".
 
 use gabion_policy::{Context, Principal};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::sigv4::unix_seconds;
 use crate::credentials::{self, Identity};
@@ -161,7 +159,7 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
         for (name, key) in LOCK_HEADERS {
             context.add_optional(key, call.header(name)?);
         }
-        if let Some(until) = call.header(UNTIL)?.and_then(moment) {
+        if let Some(until) = call.header(UNTIL)?.and_then(date::parse_iso) {
             context.add(REMAINING_DAYS, remaining_days(until, ops.clock.now_ms()).to_string());
         }
     }
@@ -193,12 +191,6 @@ fn creates_object(operation: Operation) -> bool {
 pub(crate) fn add_request_tag(context: &mut Context, key: &str, value: String) {
     context.add(&format!("s3:RequestObjectTag/{key}"), value);
     context.add("s3:RequestObjectTagKeys", key);
-}
-
-/// A date in a header, as Unix time in milliseconds.
-fn moment(text: &str) -> Option<u64> {
-    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
 }
 
 /// A header that may be there once; what is no text or there twice counts as absent.

@@ -215,13 +215,8 @@ impl Iam {
     /// Adds what conditions may look at in a request to IAM.
     fn describe(&self, context: &mut Context, caller: &Identity, action: &str, form: &Form) {
         let state = self.state.load();
-        context::add_of_iam(
-            context,
-            caller,
-            action,
-            form,
-            state.tenants.get(&caller.account.id).map(|tenant| &**tenant),
-        );
+        let tenant = state.tenants.get(&caller.account.id).map(|tenant| &**tenant);
+        context::add_of_iam(context, caller, action, form, tenant);
     }
 
     fn now_ms(&self) -> u64 {

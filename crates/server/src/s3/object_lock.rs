@@ -17,7 +17,6 @@ use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
 use s3s::dto::{ObjectLockConfiguration, ObjectLockRetention, Timestamp};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::answer;
 use super::body::{self, DocumentDigests};
@@ -188,7 +187,8 @@ impl Said {
                 let unknown = || S3Error::argument(MODE.as_str(), given, "Unknown wormMode directive.");
                 let mode = mode(given).ok_or_else(unknown)?;
                 let message = "The retain until date must be provided in ISO 8601 format";
-                let until_ms = parse_iso(until).ok_or_else(|| S3Error::argument(UNTIL.as_str(), until, message))?;
+                let until_ms =
+                    date::parse_iso(until).ok_or_else(|| S3Error::argument(UNTIL.as_str(), until, message))?;
                 Some(in_future(Retention { mode, until_ms }, ops.clock.now_ms(), UNTIL.as_str())?)
             }
             (mode, _) => {
@@ -225,15 +225,6 @@ fn in_future(retention: Retention, now_ms: u64, argument: &str) -> Result<Retent
     }
     let until = date::iso_ms(retention.until_ms).to_string();
     Err(S3Error::argument(argument, &until, "The retain until date must be in the future!"))
-}
-
-fn parse_iso(text: &str) -> Option<u64> {
-    // The parser takes any byte there. Policies, which look at the same text, do not.
-    if text.as_bytes().get(10) != Some(&b'T') || text.ends_with('z') {
-        return None;
-    }
-    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok()
 }
 
 /// Shows what an object is kept by.

@@ -18,13 +18,14 @@ pub(super) fn count(index: &dyn Index) -> Result<usize, StoreError> {
 }
 
 pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMutation) -> Result<(), StoreError> {
-    let key = keys::bucket(&name(&m.bucket)?);
+    let bucket = name(&m.bucket)?;
+    let key = keys::bucket(&bucket);
     let there = overlay.get::<BucketRow>(Table::Bucket, &key)?;
     if there.as_ref().is_some_and(|row| row.seq > at.seq) {
         return Ok(());
     }
     // Those of one that is not there any more, or that came into being though it was not acknowledged, are not this one's.
-    config::end(overlay, at, &name(&m.bucket)?)?;
+    config::end(overlay, at, &bucket)?;
     // The record has several rows: each counts its share of it.
     let mut home = at.home;
     for FirstConfig { name, document } in m.configs.into_iter().flatten() {
@@ -42,7 +43,7 @@ pub(super) fn create(overlay: &mut Overlay<'_>, at: &At<'_>, m: CreateBucketMuta
         BucketRow { created_ms: m.created_ms, owner: m.owner, region: m.region, seq: at.seq, home, moved: at.moved };
     overlay.count_home(home, Count::Up);
     overlay.put(Table::Bucket, key, &row);
-    overlay.config_changed(Some(name(&m.bucket)?));
+    overlay.config_changed(Some(bucket));
     Ok(())
 }
 

@@ -284,31 +284,32 @@ impl Drop for Running<'_> {
 
 /// How far the scrub is.
 pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
-    let (mut status, mut current, mut last) = {
+    let (running, waiting, ended, error, mut current, mut last) = {
         let state = inner.scrub.state.lock();
-        let (running, waiting) = (state.running, state.waiting > 0);
-        let error = state.error.clone().filter(|_| !running);
-        let status = ScrubStatus { running, waiting, ended: state.ended, error, ..ScrubStatus::default() };
-        (status, state.current.clone(), state.last.clone())
+        let error = state.error.clone().filter(|_| !state.running);
+        (state.running, state.waiting > 0, state.ended, error, state.current.clone(), state.last.clone())
     };
-    if !status.running
-        && let Ok(Some(cursor)) = Cursor::load(&*inner.index)
-    {
+    if !running && let Ok(Some(cursor)) = Cursor::load(&*inner.index) {
         current = cursor.report(None);
         // A first interval that has only begun is no scrub.
         let is_done =
             cursor.finished_ms.is_some_and(|finished_ms| finished_ms > cursor.started_ms || cursor.segments > 0);
         last = last.or_else(|| is_done.then(|| current.clone()));
     }
-    status.segments_done = current.segments;
-    status.segments_total = (sealed_segments as u64).max(current.segments);
-    status.bytes = current.bytes;
-    status.errors_found = current.bad_shards;
-    status.unread_shards = current.unread_shards;
-    status.started_ms = current.started_ms;
-    status.finished_ms = last.as_ref().and_then(|last| last.finished_ms);
-    status.last = last;
-    status
+    ScrubStatus {
+        running,
+        waiting,
+        ended,
+        error,
+        segments_done: current.segments,
+        segments_total: (sealed_segments as u64).max(current.segments),
+        bytes: current.bytes,
+        errors_found: current.bad_shards,
+        unread_shards: current.unread_shards,
+        started_ms: current.started_ms,
+        finished_ms: last.as_ref().and_then(|last| last.finished_ms),
+        last,
+    }
 }
 
 impl Store {
