@@ -54,7 +54,7 @@ impl World {
         let target = |number| {
             let path = root.join(format!("target-{number}"));
             fs::create_dir_all(&path).unwrap();
-            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default()).unwrap();
+            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default(), None).unwrap();
             let failure_domain = format!("domain-{number}");
             LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain }
         };

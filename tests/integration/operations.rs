@@ -1,6 +1,7 @@
 //! What an operator asks a running server.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Output;
 
 use aws_sdk_s3::primitives::ByteStream;
@@ -42,6 +43,14 @@ async fn wait_until(server: &Server, what: &str, is_so: impl Fn(&serde_json::Val
         assert!(Instant::now() < end, "{what} did not come: {json:#}");
         sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// What the server has open in a directory.
+fn held_in(server: &Server, directory: &str) -> Vec<PathBuf> {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", server.pid().unwrap())).unwrap();
+    // One may be closed before it is looked at.
+    let paths = descriptors.filter_map(|descriptor| fs::read_link(descriptor.ok()?.path()).ok());
+    paths.filter(|path| path.starts_with(directory)).collect()
 }
 
 /// Whether every sealed segment has all its shards.
@@ -131,8 +140,21 @@ async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serve
         targets.find(|target| target["name"] == *drained).is_some_and(|target| target["shards"] == 0)
     })
     .await;
+    let (code, text) = target(&server, &["add", &drained]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("is in use as a target") && text.contains("this server is"), "{text}");
     let (code, text) = target(&server, &["remove", &drained]).await;
     assert_eq!(code, Some(0), "{text}");
+    // Nothing keeps its drive from being taken out, or from coming back.
+    let end = Instant::now() + PATIENCE;
+    while !held_in(&server, &drained).is_empty() {
+        assert!(Instant::now() < end, "{:?} are open still", held_in(&server, &drained));
+        sleep(Duration::from_millis(100)).await;
+    }
+    for action in ["add", "remove"] {
+        let (code, text) = target(&server, &[action, &drained]).await;
+        assert_eq!(code, Some(0), "{text}");
+    }
 
     // Whoever restarts it names the old targets; the new ones are found.
     server.crash().await.unwrap();

@@ -56,8 +56,7 @@ impl Deployment {
                 )));
             }
         };
-        let mut state = State::open(&state)?;
-        state.hold(opened.locks);
+        let state = State::open(&state)?;
         let index = EmbeddedIndex::new(&state.dir, config);
         let mut store = store_config(config, geometry, raise_open_files_limit());
         store.log.expected_deployment = state::deployment(&state.dir)?;

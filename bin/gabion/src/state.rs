@@ -17,7 +17,7 @@ pub(crate) struct State {
     /// The directory.
     pub(crate) dir: PathBuf,
     /// Its own, and those of the targets.
-    locks: Vec<StateLock>,
+    _lock: StateLock,
 }
 
 /// Where the root credentials came from.
@@ -65,12 +65,7 @@ impl State {
             }
             _ => unusable(error),
         })?;
-        Ok(State { dir: dir.to_owned(), locks: vec![lock] })
-    }
-
-    /// Keeps these locks, too, as long as the state directory is ours.
-    pub(crate) fn hold(&mut self, locks: Vec<StateLock>) {
-        self.locks.extend(locks);
+        Ok(State { dir: dir.to_owned(), _lock: lock })
     }
 
     /// Remembers the deployment, so that drives which are not mounted later are not taken for new ones.

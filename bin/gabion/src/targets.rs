@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use futures::future::BoxFuture;
 use gabion_platform::{Disk, DriverChoice, DriverOptions, StateLock, open_disk};
 use gabion_segment::LogTarget;
-use gabion_server::admin::{OpenTarget, OpenedTarget};
+use gabion_server::admin::OpenTarget;
 use gabion_types::{DeploymentId, Geometry};
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,9 +17,8 @@ use crate::exit::Failure;
 /// The targets of a start.
 #[derive(Debug)]
 pub(crate) struct Targets {
-    /// Held as long as the targets are used: no other server writes to them, whatever its state directory.
-    pub(crate) locks: Vec<StateLock>,
-    /// In the order in which they were given; without a disk where the directory is missing.
+    /// In the order in which they were given; without a disk where the directory is missing. Each disk holds its target's lock: no other server
+    /// writes there, whatever its state directory.
     pub(crate) targets: Vec<LogTarget>,
     /// Geometry of the deployment; nothing if no target has been used yet.
     pub(crate) stored_geometry: Option<Geometry>,
@@ -92,17 +91,13 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
             make(path)?;
         }
     }
-    let mut opened = Targets {
-        locks: lock(paths)?,
-        targets: Vec::new(),
-        stored_geometry: None,
-        described: Vec::new(),
-        first_is_member: true,
-    };
+    let locks: Vec<Option<StateLock>> = paths.iter().map(|path| lock_at_start(path)).collect::<Result<_, _>>()?;
+    let mut opened =
+        Targets { targets: Vec::new(), stored_geometry: None, described: Vec::new(), first_is_member: true };
     let mut memberships = Vec::new();
-    for (index, path) in paths.iter().enumerate() {
+    for (index, (path, lock)) in paths.iter().zip(locks).enumerate() {
         let name = path.display().to_string();
-        let disk = match open_disk(path, driver, DriverOptions::default()) {
+        let disk = match open_disk(path, driver, DriverOptions::default(), lock) {
             Ok(opened_disk) => {
                 opened.described.push(format!("{name} ({}, {})", opened_disk.file_system, opened_disk.driver));
                 Some(opened_disk.disk)
@@ -147,11 +142,12 @@ async fn open_remembered(
     for (id, path) in newest.places() {
         let is_given = given.iter().any(|given| given == path) || memberships.iter().any(|known| known.target == id);
         // Another directory may lie at the path by now.
-        let Ok(disk) = open_disk(path, driver, DriverOptions::default()) else { continue };
+        let open = |lock| open_disk(path, driver, DriverOptions::default(), lock).ok();
+        let Some(disk) = open(None) else { continue };
         if is_given || membership(disk.disk.as_ref()).await.is_none_or(|found| found.target != id) {
             continue;
         }
-        opened.locks.extend(lock(std::slice::from_ref(&path.to_owned()))?);
+        let Some(disk) = open(lock_at_start(path)?) else { continue };
         let name = path.display().to_string();
         tracing::info!(target_dir = %name, "this target is a member and was not given: name it at the next start");
         opened.described.push(format!("{name} ({}, {}, remembered)", disk.file_system, disk.driver));
@@ -200,7 +196,7 @@ pub(crate) struct Opener {
 }
 
 impl OpenTarget for Opener {
-    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<OpenedTarget, String>> {
+    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<LogTarget, String>> {
         let driver = self.driver;
         Box::pin(async move {
             let directory = PathBuf::from(&path);
@@ -208,35 +204,43 @@ impl OpenTarget for Opener {
             if !directory.is_dir() {
                 return Err(format!("{path} is no directory: mount the drive there, or make it"));
             }
-            let hold = lock(std::slice::from_ref(&directory)).map_err(|failure| failure.to_string())?;
-            let opened = open_disk(&directory, driver, DriverOptions::default())
+            let lock = lock(&directory).map_err(|error| {
+                let this = std::process::id();
+                format!("{path} is in use as a target: {error} (this server is {this})")
+            })?;
+            let opened = open_disk(&directory, driver, DriverOptions::default(), lock)
                 .map_err(|error| format!("{path} can not be opened: {error}"))?;
             // Without a label it is a domain by itself, or has that of the one that it replaces.
             let failure_domain = label.unwrap_or_default();
-            let target = LogTarget { name: path, disk: Some(opened.disk), failure_domain };
-            Ok(OpenedTarget { target, hold: Box::new(hold) })
+            Ok(LogTarget { name: path, disk: Some(opened.disk), failure_domain })
         })
     }
 }
 
-/// Takes the locks of the targets that are there.
-fn lock(paths: &[PathBuf]) -> Result<Vec<StateLock>, Failure> {
-    let mut locks = Vec::new();
-    for path in paths {
-        match StateLock::acquire(&path.join(LOCK_FILE)) {
-            Ok(lock) => locks.push(lock),
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                return Err(Failure::held(format!(
-                    "{error}: a server is using the target {}; stop it first",
-                    path.display()
-                )));
-            }
-            // A target that is missing or broken is for the log to judge. Where the file system has no locks (Lustre mounted
-            // without flock), that one server writes to a deployment is up to the operator.
-            Err(error) => tracing::debug!(target_dir = %path.display(), %error, "the target is not locked"),
+/// Takes the lock of a target.
+///
+/// # Errors
+/// When somebody has it.
+fn lock_at_start(path: &Path) -> Result<Option<StateLock>, Failure> {
+    lock(path).map_err(|error| {
+        Failure::held(format!("{error}: a server is using the target {}; stop it first", path.display()))
+    })
+}
+
+/// The lock of a target. One that is missing or broken is for the log to judge. Where the file system has no locks (Lustre mounted without flock), that
+/// one server writes to a deployment is up to the operator.
+///
+/// # Errors
+/// `ResourceBusy`.
+fn lock(path: &Path) -> io::Result<Option<StateLock>> {
+    match StateLock::acquire(&path.join(LOCK_FILE)) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(error),
+        Err(error) => {
+            tracing::debug!(target_dir = %path.display(), %error, "the target is not locked");
+            Ok(None)
         }
     }
-    Ok(locks)
 }
 
 /// What can not be read here is for the log to report.

@@ -447,7 +447,7 @@ impl Targets {
     fn fresh(&self) -> io::Result<Shared> {
         let path = self.root.path().join(self.next.replace(self.next.get() + 1).to_string());
         rustix::fs::mkdir(&path, rustix::fs::Mode::RWXU)?;
-        Ok(open_disk(&path, self.choice, self.options)?.disk)
+        Ok(open_disk(&path, self.choice, self.options, None)?.disk)
     }
 }
 

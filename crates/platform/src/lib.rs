@@ -7,7 +7,8 @@
 //!
 //! Nothing is assumed of a target but positioned reads and writes, append by one writer, sync that is honest,
 //! rename, unlink and listing (DESIGN.md §6): no extended attributes, no shared mmap, no coherent page cache
-//! between nodes. The one file lock, [`StateLock`], lies in the state directory, which is always local.
+//! between nodes. The one file lock, [`StateLock`], matters in the state
+//! directory, which is always local; targets are locked where their file systems have locks.
 //!
 //! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
 

@@ -1,4 +1,4 @@
-//! One process owns a state directory: an exclusive `flock` on a file in it, which names the owner.
+//! One process owns a state directory, and the targets that it writes to: an exclusive `flock` on a file in it, which names the owner.
 //!
 //! The kernel drops the lock when the process ends, however it ends, so a stale file never blocks a start. The file
 //! itself stays: removing it would let two processes lock two files of one name.
@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::explain;
 
-/// Exclusive ownership of a state directory, for as long as this lives.
+/// Exclusive ownership of a directory, for as long as this lives.
 #[derive(Debug)]
 pub struct StateLock {
     /// Holds the lock by being open.

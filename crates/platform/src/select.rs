@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::error::explain;
 use crate::host::{DataPath, HostDisk, Namespace, Writes};
+use crate::lock::StateLock;
 use crate::threads::Pool;
 use crate::uring::{Ring, Rings};
 
@@ -94,13 +95,18 @@ pub struct OpenedDisk {
     pub file_system: String,
 }
 
-/// Opens the existing directory `root` as a target.
+/// Opens the existing directory `root` as a target, and keeps its `lock` as long as the disk lives, or work on it.
 ///
 /// # Errors
 /// `NotFound`, `NotADirectory`, `PermissionDenied`, …, of the root; `Unsupported` if io_uring is asked for by name
 /// and the kernel does not allow it.
-pub fn open_disk(root: &Path, choice: DriverChoice, options: DriverOptions) -> io::Result<OpenedDisk> {
-    let namespace = Namespace::open_root(root)?;
+pub fn open_disk(
+    root: &Path,
+    choice: DriverChoice,
+    options: DriverOptions,
+    lock: Option<StateLock>,
+) -> io::Result<OpenedDisk> {
+    let namespace = Namespace::open_root(root, lock)?;
     let stat = rustix::fs::fstatfs(namespace.root())
         .map_err(|errno| explain(errno, "ask for the file system of", &root.display().to_string()))?;
     // The field's type and sign differ between architectures; the magic numbers have 32 bits.
@@ -291,7 +297,8 @@ mod tests {
 
     #[test]
     fn a_missing_root_is_told_by_its_name() {
-        let error = open_disk(Path::new("/no/such/target"), DriverChoice::Auto, DriverOptions::default()).unwrap_err();
+        let error =
+            open_disk(Path::new("/no/such/target"), DriverChoice::Auto, DriverOptions::default(), None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("/no/such/target"));
     }
@@ -299,7 +306,7 @@ mod tests {
     #[test]
     fn auto_chooses_and_tells() {
         let dir = tempfile::tempdir().unwrap();
-        let opened = open_disk(dir.path(), DriverChoice::Auto, DriverOptions::default()).unwrap();
+        let opened = open_disk(dir.path(), DriverChoice::Auto, DriverOptions::default(), None).unwrap();
         assert!(["io_uring", "threads"].contains(&opened.driver));
         assert!(!opened.file_system.is_empty());
     }

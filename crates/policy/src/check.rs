@@ -7,6 +7,7 @@ use crate::error::PolicyError;
 use crate::pattern::{Pattern, Piece};
 use crate::policy::Policy;
 use crate::principal::Principals;
+use crate::question::Question;
 use crate::request::Context;
 use crate::statement::{Effect, Named, Statement};
 
@@ -164,7 +165,8 @@ fn may_be_a(resource: &ArnPattern, about: About) -> bool {
 
 /// Whether a pattern may name a bucket or something in it.
 fn may_be_of(resource: &ArnPattern, bucket: &str) -> bool {
-    let matches = |pattern: &Pattern, text: &str| pattern.matches(text, &Context::default()).unwrap_or(true);
+    let matches =
+        |pattern: &Pattern, text: &str| pattern.matches(text, &Question::new(&Context::default())).unwrap_or(true);
     resource.service().is_none_or(|service| matches(service, "s3"))
         && resource.resource().is_none_or(|pattern| begins_like(pattern.pieces(), bucket))
 }
@@ -186,5 +188,5 @@ fn begins_like(pieces: &[Piece], bucket: &str) -> bool {
         }
     }
     name.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
-    Pattern::from_pieces(name).matches(bucket, &Context::default()) == Some(true)
+    Pattern::from_pieces(name).matches(bucket, &Question::new(&Context::default())) == Some(true)
 }

@@ -3,7 +3,7 @@
 //! What a variable stands for is never a wildcard: a user who calls himself `*` is not everybody.
 
 use crate::error::{PolicyError, shown};
-use crate::request::Context;
+use crate::question::Question;
 
 /// Which marks a text may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Pattern {
         self.0 == [Piece::Any]
     }
 
-    /// Whether a text looks like it; nothing when it has a variable that the request gives no value.
-    pub(crate) fn matches(&self, text: &str, context: &Context) -> Option<bool> {
+    /// Whether a text looks like it; nothing when it has a variable that the request gives no value, or when that takes too much.
+    pub(crate) fn matches(&self, text: &str, question: &Question<'_>) -> Option<bool> {
         if let [Piece::Text(fixed)] = &self.0[..] {
             return Some(fixed == text);
         }
@@ -100,34 +100,36 @@ impl Pattern {
                 Piece::Any => atoms.push(Atom::Any),
                 Piece::One => atoms.push(Atom::One),
                 Piece::Variable { key, default } => {
-                    atoms.extend(value_of(key, default.as_deref(), context)?.chars().map(Atom::Char));
+                    atoms.extend(value_of(key, default.as_deref(), question)?.chars().map(Atom::Char));
                 }
             }
         }
-        Some(matches(&atoms, text))
+        matches(&atoms, text, question)
     }
 
-    /// The text, its wildcards as they are written; nothing when it has a variable that the request gives no value.
-    pub(crate) fn expanded(&self, context: &Context) -> Option<String> {
+    /// The text, its wildcards as they are written; nothing when it has a variable that the request gives no value, or when it gets too long.
+    pub(crate) fn expanded(&self, question: &Question<'_>) -> Option<String> {
         let mut expanded = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => expanded.push_str(text),
                 Piece::Any => expanded.push('*'),
                 Piece::One => expanded.push('?'),
-                Piece::Variable { key, default } => expanded.push_str(value_of(key, default.as_deref(), context)?),
+                Piece::Variable { key, default } => expanded.push_str(value_of(key, default.as_deref(), question)?),
             }
         }
         Some(expanded)
     }
 }
 
-fn value_of<'a>(key: &str, default: Option<&'a str>, context: &'a Context) -> Option<&'a str> {
-    match context.get(key) {
-        Some([value]) => Some(value),
+/// What a variable stands for, which the caller is about to copy.
+fn value_of<'a>(key: &str, default: Option<&'a str>, question: &Question<'a>) -> Option<&'a str> {
+    let value = match question.context.get(key) {
+        Some([value]) => Some(value.as_str()),
         // Of several values there is none that it stands for.
         _ => default,
-    }
+    };
+    value.filter(|value| question.spend(value.len()).is_some())
 }
 
 fn bad_variable(text: &str) -> PolicyError {
@@ -170,23 +172,24 @@ fn variable(inside: &str) -> Option<Piece> {
 }
 
 /// Whether a text matches. What follows the last `*` is tried at one place after the other; an earlier `*` never has to take more than it
-/// took, so that the work is at most the product of the lengths.
-fn matches(pattern: &[Atom], text: &str) -> bool {
+/// took, so that the steps are at most the product of the lengths; nothing when they are too many.
+fn matches(pattern: &[Atom], text: &str, question: &Question<'_>) -> Option<bool> {
     let (mut pattern_at, mut rest) = (0, text.chars());
     // Behind the last `*`, and what was left of the text when it took nothing more.
     let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
     loop {
+        question.spend(1)?;
         let mut ahead = rest.clone();
         match (pattern.get(pattern_at), ahead.next()) {
             (Some(Atom::Any), _) => {
                 pattern_at += 1;
                 if pattern_at == pattern.len() {
-                    return true;
+                    return Some(true);
                 }
                 retry = Some((pattern_at, rest.clone()));
                 continue;
             }
-            (None, None) => return true,
+            (None, None) => return Some(true),
             (Some(Atom::Char(wanted)), Some(character)) if *wanted == character => {
                 (pattern_at, rest) = (pattern_at + 1, ahead);
                 continue;
@@ -196,12 +199,12 @@ fn matches(pattern: &[Atom], text: &str) -> bool {
                 continue;
             }
             // No place is left in the text.
-            (Some(_), None) => return false,
+            (Some(_), None) => return Some(false),
             _ => {}
         }
-        let Some((after, from)) = &mut retry else { return false };
+        let Some((after, from)) = &mut retry else { return Some(false) };
         if from.next().is_none() {
-            return false;
+            return Some(false);
         }
         (pattern_at, rest) = (*after, from.clone());
     }
@@ -212,6 +215,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::request::Context;
 
     const ALL: Marks = Marks { wildcards: true, variables: true };
 
@@ -224,7 +228,7 @@ mod tests {
     }
 
     fn is_match(pattern: &str, text: &str) -> Option<bool> {
-        Pattern::parse(pattern, ALL).unwrap().matches(text, &context())
+        Pattern::parse(pattern, ALL).unwrap().matches(text, &Question::new(&context()))
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
             assert!(Pattern::parse(bad, ALL).is_err(), "{bad}");
         }
         let literal = Pattern::parse("${a*", Marks { wildcards: false, variables: false }).unwrap();
-        assert!(literal.is_fixed() && literal.matches("${a*", &context()) == Some(true));
+        assert!(literal.is_fixed() && literal.matches("${a*", &Question::new(&context())) == Some(true));
     }
 
     #[test]
@@ -268,6 +272,20 @@ mod tests {
         let pattern = "*a".repeat(2000);
         assert_eq!(is_match(&pattern, &"a".repeat(1999)), Some(false));
         assert_eq!(is_match(&format!("{pattern}*b"), &"a".repeat(4000)), Some(false));
+    }
+
+    #[test]
+    fn too_much_work_gives_no_answer() {
+        let mut context = Context::default();
+        context.add("aws:referer", "a".repeat(60_000));
+        let (product, sum) = ("*${aws:referer}b*c", "${aws:referer}".repeat(1000));
+        for pattern in [product, &sum] {
+            let (pattern, question) = (Pattern::parse(pattern, ALL).unwrap(), Question::new(&context));
+            assert_eq!(pattern.matches(&"a".repeat(120_000), &question), None);
+            assert!(question.is_spent());
+        }
+        let question = Question::new(&context);
+        assert!(Pattern::parse(&sum, ALL).unwrap().expanded(&question).is_none() && question.is_spent());
     }
 
     /// What wildcards mean, in two lines.
@@ -290,7 +308,7 @@ mod tests {
         #[test]
         fn no_text_makes_a_pattern_panic(pattern in ".{0,40}", text in ".{0,40}") {
             if let Ok(pattern) = Pattern::parse(&pattern, ALL) {
-                let _ = (pattern.matches(&text, &context()), pattern.expanded(&context()));
+                let _ = (pattern.matches(&text, &Question::new(&context())), pattern.expanded(&Question::new(&context())));
             }
         }
     }

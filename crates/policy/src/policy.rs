@@ -6,6 +6,7 @@ use crate::error::{PolicyError, shown};
 use crate::json::Json;
 use crate::limits::BUCKET_POLICY_BYTES_MAX;
 use crate::principal::Reach;
+use crate::question::Question;
 use crate::request::Request;
 use crate::statement::{Effect, Statement};
 
@@ -103,15 +104,21 @@ impl Policy {
     }
 
     /// What it says to a request, and how far it reaches. An explicit deny wins over all that allow; the order of statements does not matter.
+    /// It denies what it could not answer with a bounded number of steps.
     #[must_use]
     pub fn outcome(&self, request: &Request<'_>) -> Outcome {
         let action = request.action.to_lowercase();
+        let question = Question::new(request.context);
         let mut allowed: Option<Reach> = None;
         for statement in &self.statements {
-            let Some(reach) = statement.applies(request, &action) else { continue };
-            match statement.effect {
-                Effect::Deny => return Outcome::Deny,
-                Effect::Allow => allowed = allowed.max(Some(reach)),
+            let reach = statement.applies(request, &action, &question);
+            if question.is_spent() {
+                return Outcome::Deny;
+            }
+            match (reach, statement.effect) {
+                (None, _) => {}
+                (Some(_), Effect::Deny) => return Outcome::Deny,
+                (Some(reach), Effect::Allow) => allowed = allowed.max(Some(reach)),
             }
         }
         allowed.map_or(Outcome::Neutral, Outcome::Allow)

@@ -475,6 +475,7 @@ impl Log {
         }
         let turn = self.handle.core.media.targets.operator_turn().await;
         let plan = change(TargetMode::Apply).await;
+        self.handle.core.media.close_left();
         drop(turn);
         self.handle.lanes.look_again();
         self.handle.core.media.repair_wanted.notify_one();

@@ -102,6 +102,10 @@ impl Media {
         match disk.open(&shard_path(info.id, shard as u8)).await {
             Ok(file) => {
                 self.files.insert(key, Arc::clone(&file));
+                // It may have left meanwhile, and its files been closed.
+                if self.targets.find(key.2).is_none() {
+                    self.files.remove(&key);
+                }
                 Ok(file)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ChunkError::Absent),
@@ -119,6 +123,11 @@ impl Media {
     /// Drops what is remembered of one file.
     pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8, target: TargetId) {
         self.files.remove(&(segment, shard, target));
+    }
+
+    /// Closes the files of targets that left: their drives are about to be taken out.
+    pub(crate) fn close_left(&self) {
+        self.files.retain(|(.., target), _| self.targets.find(*target).is_some());
     }
 
     /// The block that ends a segment's shards.

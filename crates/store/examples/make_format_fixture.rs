@@ -264,7 +264,7 @@ fn target(root: &Path, number: usize, is_there: bool) -> LogTarget {
     let path = root.join(format!("target-{number}"));
     let disk = is_there.then(|| {
         fs::create_dir_all(&path).unwrap();
-        open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap().disk
+        open_disk(&path, DriverChoice::Threads, DriverOptions::default(), None).unwrap().disk
     });
     LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
 }

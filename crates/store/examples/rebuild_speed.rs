@@ -52,7 +52,7 @@ impl Deployment {
         let target = |number: usize| {
             let path = self.root.join(format!("target-{number}"));
             std::fs::create_dir_all(&path).unwrap();
-            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default()).unwrap();
+            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default(), None).unwrap();
             LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain: number.to_string() }
         };
         (0..self.geometry.shards()).map(target).collect()

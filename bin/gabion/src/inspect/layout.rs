@@ -39,7 +39,7 @@ fn parse(id: &str) -> Result<SegmentId, Failure> {
 fn open(paths: &[PathBuf]) -> Result<Vec<LogTarget>, Failure> {
     let open_one = |path: &PathBuf| {
         let name = path.display().to_string();
-        let opened = open_disk(path, DriverChoice::Threads, DriverOptions::default())
+        let opened = open_disk(path, DriverChoice::Threads, DriverOptions::default(), None)
             .map_err(|error| Failure::targets(format!("target {name} can not be opened: {error}")))?;
         Ok(LogTarget { name: name.clone(), disk: Some(opened.disk), failure_domain: name })
     };

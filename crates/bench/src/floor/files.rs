@@ -453,7 +453,7 @@ mod tests {
         let open = |name: &str| {
             let directory = place.path().join(name);
             std::fs::create_dir_all(&directory).unwrap();
-            open_disk(&directory, DriverChoice::Auto, DriverOptions::default()).unwrap().disk
+            open_disk(&directory, DriverChoice::Auto, DriverOptions::default(), None).unwrap().disk
         };
         let disks = [open("0"), open("1")];
         let args = args(&["--geometry", "1+1", "--size", "4KiB", "-c", "2"]);

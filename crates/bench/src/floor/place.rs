@@ -38,7 +38,7 @@ impl Place {
     /// # Errors
     /// When one can not be opened.
     pub(super) fn disks(&self) -> anyhow::Result<Vec<(&Path, Arc<dyn Disk>)>> {
-        let open = |directory: &PathBuf| open_disk(directory, DriverChoice::Auto, DriverOptions::default());
+        let open = |directory: &PathBuf| open_disk(directory, DriverChoice::Auto, DriverOptions::default(), None);
         let disks = self.directories.iter().map(|directory| {
             let opened = open(directory).with_context(|| format!("opening {}", directory.display()))?;
             Ok((directory.as_path(), opened.disk))

@@ -20,6 +20,7 @@ use super::file;
 use crate::disk::{DirEntry, Space};
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::explain;
+use crate::lock::StateLock;
 use crate::parts::Parts;
 use crate::path;
 
@@ -40,14 +41,16 @@ pub(crate) struct Namespace {
     /// may have been made by a concurrent creator that has not synced it yet, or by a process that was killed
     /// before it did.
     durable_dirs: Mutex<HashSet<String>>,
+    /// Held as long as anything may be done here.
+    _lock: Option<StateLock>,
 }
 
 impl Namespace {
     /// Opens the directory `root`, which must exist.
-    pub(crate) fn open_root(root: &Path) -> io::Result<Self> {
+    pub(crate) fn open_root(root: &Path, lock: Option<StateLock>) -> io::Result<Self> {
         let fd = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
             .map_err(|errno| explain(errno, "open target", &root.display().to_string()))?;
-        Ok(Self { root: fd, durable_dirs: Mutex::default() })
+        Ok(Self { root: fd, durable_dirs: Mutex::default(), _lock: lock })
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {

@@ -307,3 +307,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_request_that_takes_a_policy_too_long_is_denied() {
+    let reads = "'Principal':'*','Action':'s3:GetObject'";
+    let agent = "'StringLike':{'aws:referer':'*${aws:useragent}b*c'}";
+    let policy = format!(
+        "{{'Version':'2012-10-17','Statement':[\
+         {{'Effect':'Allow',{reads},'Resource':'arn:aws:s3:::b/*'}},\
+         {{'Effect':'Deny',{reads},'NotResource':'arn:aws:s3:::b/${{aws:useragent}}*x*','Condition':{{{agent}}}}},\
+         {{'Effect':'Allow',{reads},'Resource':'arn:aws:s3:::b/*'}}]}}"
+    );
+    let policy = parse(&policy).unwrap();
+    let decide = |length: usize| {
+        let mut context = Context::default();
+        context.add("aws:useragent", "a".repeat(length));
+        context.add("aws:referer", "a".repeat(2 * length));
+        let (principal, resource) = (Principal::Anonymous, "arn:aws:s3:::b/k");
+        policy.evaluate(&Request { principal, action: "s3:GetObject", resource, context: &context })
+    };
+    assert_eq!([decide(1), decide(1000)], [Decision::Allow; 2]);
+    assert_eq!(decide(30_000), Decision::Deny);
+}

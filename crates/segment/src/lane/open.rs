@@ -196,7 +196,7 @@ impl Core {
 
     async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {
         let target = self.media.targets.at(target);
-        let disk = target.disk.as_ref().expect("candidates are present");
+        let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
         let file = disk.create(&shard_path(header.segment, header.shard), header.planned_bytes).await?;
         file.write_at(0, vec![Bytes::from(header.encode())], Durable::Yes).await?;
         disk.sync_dir(&shard_dir(header.segment)).await?;

@@ -77,8 +77,8 @@ impl Listing {
 pub(super) async fn list_shards(core: &Core, warnings: &mut Vec<String>) -> Result<Listing, LogError> {
     let targets = &core.media.targets;
     let all = targets.all();
-    let listed = join_all(all.iter().map(async |(_, target)| match &target.disk {
-        Some(disk) => Some(list_and_tidy(target, disk).await),
+    let listed = join_all(all.iter().map(async |(_, target)| match target.disk() {
+        Some(disk) => Some(list_and_tidy(target, &disk).await),
         None => None,
     }))
     .await;

@@ -61,7 +61,7 @@ async fn sync_dirs(core: &Core, listing: &Listing, freed: impl Iterator<Item = S
     let all = core.media.targets.all();
     let listed = all.iter().filter(|(_, target)| listing.is_listed(target.id));
     let synced = join_all(listed.map(async |(number, target)| {
-        let Some(disk) = &target.disk else { return false };
+        let Some(disk) = target.disk() else { return false };
         for dir in &dirs {
             match disk.sync_dir(dir).await {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

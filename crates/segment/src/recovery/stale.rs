@@ -108,7 +108,7 @@ pub(super) async fn set_aside(core: &Core, listing: &Listing, freed: &BTreeSet<S
 
 /// Renames files, durably.
 async fn rename(target: &Target, files: &[(SegmentId, u8)]) -> io::Result<()> {
-    let disk = target.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
+    let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
     for &(id, shard) in files {
         disk.rename(&shard_path(id, shard), &set_aside_path(id, shard)).await?;
     }

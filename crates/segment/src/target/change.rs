@@ -191,8 +191,8 @@ impl TargetSet {
 
     /// Writes the list to a target, unless it is not what it was: on an older image the list would hide that it is one.
     async fn write_to(&self, target: &Target, next: &Membership) -> io::Result<()> {
-        let disk = target.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        self.recognise(target, disk).await?;
+        let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
+        self.recognise(target, &disk).await?;
         let membership = Membership { target: target.id, ..next.clone() };
         disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode())).await?;
         target.own.lock().epoch = next.epoch;
@@ -204,8 +204,8 @@ impl TargetSet {
         let domain = label(&newcomer.target).to_owned();
         let now_ns = self.clock.monotonic_ns();
         let mut targets = self.targets.write();
-        for target in targets.iter().filter(|target| target.disk.is_none() && target.name == newcomer.target.name) {
-            target.gone.store(true, std::sync::atomic::Ordering::SeqCst);
+        for target in targets.iter().filter(|target| target.disk().is_none() && target.name == newcomer.target.name) {
+            target.leave();
         }
         let LogTarget { name, disk, .. } = newcomer.target;
         let own = Own { epoch, ..Own::default() };
@@ -215,5 +215,5 @@ impl TargetSet {
 
 fn place(target: &Target) -> LogTarget {
     let (name, failure_domain) = (target.name.clone(), target.failure_domain.clone());
-    LogTarget { name, disk: target.disk.clone(), failure_domain }
+    LogTarget { name, disk: target.disk(), failure_domain }
 }

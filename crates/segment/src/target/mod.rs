@@ -70,7 +70,8 @@ pub(crate) struct Target {
     /// `NONE` if it is absent and which member it would be is not known.
     pub(crate) id: TargetId,
     pub(crate) failure_domain: String,
-    pub(crate) disk: Option<Arc<dyn Disk>>,
+    /// Nothing if it is absent, or left: what it holds of the machine (descriptors, its lock) ends with what is under way there.
+    disk: RwLock<Option<Arc<dyn Disk>>>,
     /// It is no member any more.
     gone: AtomicBool,
     /// It is drained, or the list of members that lacks it may count at the next start.
@@ -156,7 +157,7 @@ impl Target {
             name,
             id,
             failure_domain,
-            disk,
+            disk: RwLock::new(disk),
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
@@ -179,9 +180,21 @@ impl Target {
         self.health.lock().state
     }
 
-    /// Whether it is a member that can be reached, as far as is known.
+    /// Its disk, if it is there and has not left.
+    pub(crate) fn disk(&self) -> Option<Arc<dyn Disk>> {
+        self.disk.read().clone()
+    }
+
+    /// Whether it can be reached, as far as is known.
     fn is_present(&self) -> bool {
-        self.disk.is_some() && !self.gone.load(Ordering::SeqCst)
+        self.disk.read().is_some()
+    }
+
+    /// It is no member any more.
+    fn leave(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        let disk = self.disk.write().take();
+        drop(disk);
     }
 
     fn is_draining(&self) -> bool {
@@ -238,7 +251,7 @@ impl TargetSet {
     /// The disk of the present target `id`.
     pub(crate) fn disk(&self, id: TargetId) -> Option<Arc<dyn Disk>> {
         let number = self.find(id)?;
-        self.at(number).disk.clone()
+        self.at(number).disk()
     }
 
     /// Whether `id` belongs to the deployment.
@@ -434,8 +447,8 @@ impl TargetSet {
     /// The room on a target that is there and takes writes; one that failed is probed, if it is time.
     pub(crate) async fn room(&self, number: usize) -> Option<Space> {
         let target = self.at(number);
-        let disk = target.disk.as_ref().filter(|_| target.is_present())?;
-        if target.state() == TargetState::Failed && !self.probe(&target, disk).await {
+        let disk = target.disk()?;
+        if target.state() == TargetState::Failed && !self.probe(&target, &disk).await {
             return None;
         }
         let space = match disk.space().await {
@@ -559,7 +572,7 @@ impl TargetSet {
             let member = members.iter().find(|member| member.id == target.id);
             target.draining.store(member.is_some_and(|member| member.draining), Ordering::SeqCst);
             if target.id != TargetId::NONE && member.is_none() {
-                target.gone.store(true, Ordering::SeqCst);
+                target.leave();
             }
         }
     }

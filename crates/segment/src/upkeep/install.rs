@@ -128,7 +128,7 @@ pub(super) async fn check_current(
 async fn build_and_rename(rebuild: &Rebuild<'_>, place: usize) -> Result<Built, LogError> {
     let core = rebuild.core;
     let target = core.media.targets.at(place);
-    let Some(disk) = target.disk.as_ref() else {
+    let Some(disk) = target.disk() else {
         return Err(LogError::Unavailable(format!("target {} is not there", target.name)));
     };
     let failed = |error: std::io::Error| {

@@ -139,8 +139,8 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
 pub(crate) async fn strays(core: &Core) -> Strays {
     let (mut found, mut targets_unlisted) = (Vec::new(), 0);
     for (_, target) in core.media.targets.all() {
-        let Some(disk) = target.disk.as_ref() else { continue };
-        match list_target(&target, disk).await {
+        let Some(disk) = target.disk() else { continue };
+        match list_target(&target, &disk).await {
             Ok(files) => found.extend(files.shards.into_iter().map(|file| (Arc::clone(&target), file))),
             Err(error) => {
                 tracing::debug!(target_name = %target.name, %error, "a target can not be listed");
@@ -179,7 +179,7 @@ pub(crate) async fn strays(core: &Core) -> Strays {
 }
 
 async fn is_there(target: &crate::target::Target, path: &str) -> bool {
-    match &target.disk {
+    match target.disk() {
         Some(disk) => disk.open(path).await.is_ok(),
         None => false,
     }

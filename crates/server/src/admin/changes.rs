@@ -1,6 +1,5 @@
 //! Changes that an operator asks for: the only part of the admin port that is not read only, and the only one that wants a token.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use axum::response::{IntoResponse, Json, Response};
 use futures::future::BoxFuture;
 use gabion_store::{LogTarget, Store, StoreError, TargetMode, TargetPlan};
 use gabion_types::TargetId;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use subtle::ConstantTimeEq;
@@ -18,36 +16,26 @@ use subtle::ConstantTimeEq;
 use super::{Admin, Phase};
 use crate::credentials::SecretKey;
 
-/// A directory that was opened to become a target, and what is held as long as it is one.
-pub struct OpenedTarget {
-    /// The target.
-    pub target: LogTarget,
-    /// Its lock and the like.
-    pub hold: Box<dyn Any + Send>,
-}
-
 /// Opens directories that are to become targets: the server itself knows no files.
 pub trait OpenTarget: Send + Sync + 'static {
     /// Opens the directory `path`; its failure domain is `label`, or itself.
     ///
     /// # Errors
     /// With a sentence for the operator.
-    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<OpenedTarget, String>>;
+    fn open(&self, path: String, label: Option<String>) -> BoxFuture<'static, Result<LogTarget, String>>;
 }
 
 /// Who may change what, and how directories are opened.
 pub struct Changes {
     token: SecretKey,
     opener: Arc<dyn OpenTarget>,
-    /// What is held of targets that were added since the start.
-    held: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 impl Changes {
     /// Changes are made for those who know `token`.
     #[must_use]
     pub fn new(token: SecretKey, opener: Arc<dyn OpenTarget>) -> Self {
-        Self { token, opener, held: Mutex::default() }
+        Self { token, opener }
     }
 
     fn knows(&self, headers: &HeaderMap) -> bool {
@@ -166,17 +154,13 @@ async fn change(changes: &Changes, store: &Store, action: &str, request: Request
     }
     let plan = match (action, with) {
         ("add", _) => {
-            let OpenedTarget { target, hold } = changes.opener.open(target, label).await.map_err(bad)?;
-            let plan = store.target_add(target, mode).await?;
-            changes.keep(&plan, hold);
-            plan
+            let target = changes.opener.open(target, label).await.map_err(bad)?;
+            store.target_add(target, mode).await?
         }
         ("replace", Some(with)) => {
             let old = find(store, &target)?;
-            let OpenedTarget { target: new, hold } = changes.opener.open(with, label).await.map_err(bad)?;
-            let plan = store.target_replace(old, new, mode).await?;
-            changes.keep(&plan, hold);
-            plan
+            let new = changes.opener.open(with, label).await.map_err(bad)?;
+            store.target_replace(old, new, mode).await?
         }
         ("drain", _) => store.target_drain(find(store, &target)?, mode).await?,
         ("undrain", _) => store.target_undrain(find(store, &target)?, mode).await?,
@@ -188,14 +172,6 @@ async fn change(changes: &Changes, store: &Store, action: &str, request: Request
     };
     tracing::info!(action, target = %plan.target, segments = plan.segments, bytes = plan.bytes, applied = plan.applied, "targets");
     Ok(plan)
-}
-
-impl Changes {
-    fn keep(&self, plan: &TargetPlan, hold: Box<dyn Any + Send>) {
-        if plan.applied {
-            self.held.lock().push(hold);
-        }
-    }
 }
 
 /// The member with this path or id.

@@ -28,7 +28,7 @@ use crate::http::{Answer, Handler, Peer, RequestBody};
 use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
 
-pub use changes::{Changes, OpenTarget, OpenedTarget};
+pub use changes::{Changes, OpenTarget};
 pub(crate) use status::target_state;
 
 /// How far the server is.

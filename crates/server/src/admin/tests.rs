@@ -159,14 +159,13 @@ impl OpenTarget for Opener {
         &self,
         path: String,
         label: Option<String>,
-    ) -> futures::future::BoxFuture<'static, Result<OpenedTarget, String>> {
+    ) -> futures::future::BoxFuture<'static, Result<LogTarget, String>> {
         Box::pin(async move {
             if path == "/nothing" {
                 return Err("/nothing is no directory".to_owned());
             }
             let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(77));
-            let target = LogTarget { name: path, disk: Some(disk), failure_domain: label.unwrap_or_default() };
-            Ok(OpenedTarget { target, hold: Box::new(()) })
+            Ok(LogTarget { name: path, disk: Some(disk), failure_domain: label.unwrap_or_default() })
         })
     }
 }

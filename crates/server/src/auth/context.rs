@@ -169,7 +169,7 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     if let Some(operation) = call.operation() {
         context.add("s3:ObjectCreationOperation", creates_object(operation).to_string());
     }
-    for (key, value) in tags::of_header(call)? {
+    for (key, value) in tags::of_new(call)? {
         add_request_tag(&mut context, &key, value);
     }
     Ok(context)

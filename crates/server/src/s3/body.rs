@@ -108,8 +108,8 @@ pub(super) enum DocumentDigests {
     Required,
 }
 
-fn too_long() -> S3Error {
-    S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", DOCUMENT_BYTES_MAX.to_string())
+fn too_long(bytes_max: usize) -> S3Error {
+    S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", bytes_max.to_string())
 }
 
 /// Reads a document that must be there.
@@ -119,6 +119,15 @@ fn too_long() -> S3Error {
 pub(super) async fn required(ops: &Ops, call: &mut Call) -> Result<Bytes, S3Error> {
     let document = document(ops, call, DocumentDigests::Any).await?;
     if document.is_empty() { Err(S3Code::MissingRequestBodyError.into()) } else { Ok(document) }
+}
+
+/// Reads a document that must be there, and must not be longer than others of its kind.
+///
+/// # Errors
+/// `MaxMessageLengthExceeded`; else as [`required`].
+pub(super) async fn bounded(ops: &Ops, call: &mut Call, bytes_max: usize) -> Result<Bytes, S3Error> {
+    let document = required(ops, call).await?;
+    if document.len() > bytes_max { Err(too_long(bytes_max)) } else { Ok(document) }
 }
 
 /// Reads a document to its end. Clients may take hours to send it: whether its sender may do what he asks for is judged once more when it is there.
@@ -137,7 +146,7 @@ pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) 
     }
     let length = length(call)?;
     if length.is_some_and(|length| length > DOCUMENT_BYTES_MAX as u64) {
-        return Err(too_long());
+        return Err(too_long(DOCUMENT_BYTES_MAX));
     }
     let mut body = std::mem::take(&mut call.body);
     if length.is_none() && body.exact() != Some(0) {
@@ -149,7 +158,7 @@ pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) 
     while let Some(bytes) = body.next().await {
         let bytes = bytes?;
         if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
-            return Err(too_long());
+            return Err(too_long(DOCUMENT_BYTES_MAX));
         }
         digester.update(&bytes);
         document.extend_from_slice(&bytes);

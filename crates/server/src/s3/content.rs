@@ -14,7 +14,6 @@ use gabion_store::{BodyError, BodyPiece, BodySource, ChecksumAlgorithm};
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use super::SIGNED_CHUNK_BYTES_MAX;
 use crate::auth::sigv4::{Chunks, Framing};
 use crate::http::{ReadInto, Stalled};
 
@@ -80,7 +79,7 @@ impl Content {
                 (Self::new(Box::new(hashed), exact), None)
             }
             Framing::Chunked { signing, has_trailers } => {
-                let chunks = Chunks::new(source, signing, has_trailers, SIGNED_CHUNK_BYTES_MAX);
+                let chunks = Chunks::new(source, signing, has_trailers);
                 let trailers = chunks.trailers();
                 let take: TakeTrailers = Box::new(move || trailers.lock().take());
                 (Self::new(Box::new(chunks), None), Some(take))

@@ -24,6 +24,10 @@ use crate::ops::Ops;
 
 /// The name of the document.
 pub(super) const NAME: &str = "cors";
+/// Largest document, in bytes.
+const DOCUMENT_BYTES_MAX: usize = 64 * 1024;
+/// Most headers that a browser may ask for at once: each is held against each pattern. No request of a client has as many.
+const ASKED_MAX: usize = 256;
 /// Most rules of a bucket.
 const RULES_MAX: usize = 100;
 /// Most characters of what can be no name of a header, in what is said about it.
@@ -175,8 +179,8 @@ impl Rule {
         let origin = asked.origin.to_str().ok()?;
         let allowed = self.origins.iter().find(|pattern| matches(pattern, origin))?;
         let has_header = |header: &String| self.headers.iter().any(|pattern| matches(pattern, header));
-        let allows =
-            self.methods.contains(&asked.method) && asked.headers.as_ref().is_ok_and(|all| all.iter().all(has_header));
+        let are_allowed = |asked: &Vec<String>| asked.len() <= ASKED_MAX && asked.iter().all(has_header);
+        let allows = self.methods.contains(&asked.method) && asked.headers.as_ref().is_ok_and(are_allowed);
         allows.then_some(allowed == "*")
     }
 }
@@ -245,7 +249,7 @@ pub(super) fn preflight(
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(ops, call).await?;
+    let document = body::bounded(ops, call, DOCUMENT_BYTES_MAX).await?;
     let (_, canonical) = CorsRules::parse(&document)?;
     configs::put(ops, call, NAME, canonical).await
 }
@@ -322,6 +326,7 @@ mod tests {
             let mut answer = HeaderMap::new();
             rules.show(&Asked::of(&method, &request)?, &mut answer).then_some(answer)
         };
+        assert!(shown("http://a.test", "GET", Some(&"x-amz-a,".repeat(ASKED_MAX))).is_some());
         let first = shown("https://x.b.test", "PUT", Some("X-Amz-Date, x-amz-meta-a")).unwrap();
         let table = [
             ("access-control-allow-origin", "https://x.b.test"),
@@ -342,6 +347,7 @@ mod tests {
             ("http://a.test", "DELETE", None),
             ("http://a.test", "PUT", Some("content-type")),
             ("http://a.test", "GET", Some("a b")),
+            ("http://a.test", "GET", Some(&"x-amz-a,".repeat(ASKED_MAX + 1))),
             ("https://b.test", "PUT", None),
         ] {
             assert!(shown(origin, method, asked).is_none(), "{origin} {method} {asked:?}");

@@ -118,9 +118,6 @@ pub(crate) use xml::Xml;
 const TRAILER: HeaderName = HeaderName::from_static("x-amz-trailer");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const SERVER_NAME: HeaderValue = HeaderValue::from_static("Gabion");
-/// Largest chunk of a body in signed chunks, in bytes: it is kept in memory until its signature has been verified. SDKs
-/// send 64 KiB to 1 MiB.
-const SIGNED_CHUNK_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How S3 is spoken.
 #[derive(Clone, Debug, Default)]

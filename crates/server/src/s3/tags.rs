@@ -12,9 +12,10 @@ use s3s::dto::Tagging;
 
 use super::body;
 use super::call::Call;
+use super::objects::WRITE_OFFSET;
 use super::query::{Query, is_encoded};
 use super::xml::{Xml, parse_tagging};
-use super::{answer, notifications, versioning};
+use super::{Operation, answer, notifications, versioning};
 use crate::auth;
 use crate::error::{S3Code, S3Error};
 use crate::notifications::EventName;
@@ -83,6 +84,19 @@ pub(crate) fn of_header(call: &Call) -> Result<Tags, S3Error> {
     // Their order in a query says nothing.
     tags.sort_unstable();
     Ok(tags)
+}
+
+/// The tags that the header of a request gives to an object: to others, and where they stay as they are, it says nothing.
+///
+/// # Errors
+/// As [`of_header`] and [`of_copy`].
+pub(crate) fn of_new(call: &Call) -> Result<Tags, S3Error> {
+    match call.operation() {
+        Some(Operation::PutObject) if call.header(WRITE_OFFSET)?.is_none() => of_header(call),
+        Some(Operation::CreateMultipartUpload) => of_header(call),
+        Some(Operation::CopyObject) => Ok(of_copy(call)?.unwrap_or_default()),
+        _ => Ok(Tags::new()),
+    }
 }
 
 /// The tags of a form, in which they are a document.

@@ -80,7 +80,7 @@ impl Copy {
     async fn open_from(&self, away: &[usize], from: From) -> (Store, OpenReport) {
         let target = |number: usize| {
             let path = self.root.path().join(format!("target-{number}"));
-            let opened = || open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap();
+            let opened = || open_disk(&path, DriverChoice::Threads, DriverOptions::default(), None).unwrap();
             let disk = (!away.contains(&number)).then(|| opened().disk);
             LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
         };

@@ -27,7 +27,7 @@ async fn open(root: &std::path::Path) -> (Store, OpenReport) {
     let target = |number: usize| {
         let path = root.join(format!("target-{number}"));
         std::fs::create_dir_all(&path).unwrap();
-        let opened = open_disk(&path, DriverChoice::Threads, DriverOptions::default()).unwrap();
+        let opened = open_disk(&path, DriverChoice::Threads, DriverOptions::default(), None).unwrap();
         LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain: number.to_string() }
     };
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };

@@ -1,17 +1,19 @@
 //! aws-chunked bodies: framing off, signatures verified, as the bytes arrive.
 //!
-//! A chunk is `hex-size[;chunk-signature=hex]\r\n bytes \r\n`; the last one is empty, and trailers may follow it. Unsigned chunks pass as they come; a signed one is
-//! kept until its signature was verified, so its size is limited. All but the last must have a certain size, as on AWS. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
+//! A chunk is `hex-size[;chunk-signature=hex]\r\n bytes \r\n`; the last one is empty, and trailers may follow it. Bytes pass as they come, those of a signed chunk
+//! too, as those of a body do that is signed as a whole: nothing is done with a body before its end, and behind a chunk whose signature
+//! is wrong there is an error instead. All but the last chunk must have a certain size, as on AWS. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
 //! Payload in Multiple Chunks" and "Working with trailing headers".
 
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use gabion_store::{BodyError, BodyPiece, BodySource};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{ChunkSigning, SERVICE, from_hex};
@@ -22,8 +24,6 @@ const LINE_BYTES_MAX: usize = 1024;
 const TRAILER_BYTES_MAX: usize = 16 * 1024;
 /// Most trailers.
 const TRAILERS_MAX: usize = 100;
-/// Pieces of a signed chunk below this are gathered.
-const PIECE_BYTES_MIN: usize = 4096;
 /// Least bytes of a chunk that others follow.
 const CHUNK_BYTES_MIN: usize = 8192;
 const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
@@ -35,44 +35,20 @@ pub(super) type Trailers = Arc<Mutex<Option<HeaderMap>>>;
 /// Where in the framing the next byte stands.
 enum State {
     Size,
-    /// In an unsigned chunk with so many bytes left.
+    /// In a chunk, with so many bytes left.
     Passing(usize),
-    /// In a signed one, with so many bytes left.
-    Holding(usize, Held),
     /// Behind a chunk, with so many bytes of the line break seen.
-    Break(usize, Option<Held>),
+    Break(usize),
     Trailers,
     Ended,
 }
 
-/// A signed chunk, of which nothing is given out before it was verified.
-struct Held {
-    bytes: Vec<Bytes>,
-    /// The end of it, when it came in pieces so small that keeping each would cost more than the bytes.
-    gathered: BytesMut,
+/// A signed chunk.
+struct Signed {
+    /// Of its bytes until now.
+    sha256: Sha256,
     /// As it was sent.
     signature: [u8; 64],
-}
-
-impl Held {
-    fn new(signature: [u8; 64]) -> Self {
-        Self { bytes: Vec::new(), gathered: BytesMut::new(), signature }
-    }
-
-    fn push(&mut self, piece: Bytes) {
-        if piece.len() < PIECE_BYTES_MIN {
-            self.gathered.extend_from_slice(&piece);
-        } else {
-            self.end_gathered();
-            self.bytes.push(piece);
-        }
-    }
-
-    fn end_gathered(&mut self) {
-        if !self.gathered.is_empty() {
-            self.bytes.push(self.gathered.split().freeze());
-        }
-    }
 }
 
 /// The bytes of an aws-chunked body.
@@ -81,7 +57,8 @@ pub(crate) struct Chunks {
     /// Nothing: no chunk is signed.
     signing: Option<ChunkSigning>,
     has_trailers: bool,
-    chunk_bytes_max: usize,
+    /// The chunk under way, if it is signed.
+    signed: Option<Signed>,
     /// How many chunks have begun.
     number: u64,
     /// The size of the chunk before, if none may follow it.
@@ -91,30 +68,22 @@ pub(crate) struct Chunks {
     arrived: Bytes,
     /// A line that is not there in full, or the trailers.
     line: Vec<u8>,
-    /// Verified, not given out; the last one comes first.
-    verified: Vec<Bytes>,
     trailers: Trailers,
 }
 
 impl Chunks {
-    /// Takes the framing off `source`. A signed chunk may have up to `chunk_bytes_max` bytes.
-    pub(crate) fn new(
-        source: Box<dyn BodySource>,
-        signing: Option<ChunkSigning>,
-        has_trailers: bool,
-        chunk_bytes_max: usize,
-    ) -> Self {
+    /// Takes the framing off `source`.
+    pub(crate) fn new(source: Box<dyn BodySource>, signing: Option<ChunkSigning>, has_trailers: bool) -> Self {
         Self {
             source,
             signing,
             has_trailers,
-            chunk_bytes_max,
+            signed: None,
             number: 0,
             small: None,
             state: State::Size,
             arrived: Bytes::new(),
             line: Vec::new(),
-            verified: Vec::new(),
             trailers: Trailers::default(),
         }
     }
@@ -129,9 +98,6 @@ impl Chunks {
     /// Returns bytes to give out, or nothing when more must arrive.
     fn step(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
-            if let Some(bytes) = self.verified.pop() {
-                return Ok(Some(bytes));
-            }
             if self.arrived.is_empty() {
                 return Ok(None);
             }
@@ -149,32 +115,18 @@ impl Chunks {
                 }
                 State::Passing(left) => {
                     let bytes = self.arrived.split_to(self.arrived.len().min(*left));
-                    self.passed(bytes.len());
+                    self.passed(&bytes);
                     return Ok(Some(bytes));
                 }
-                State::Holding(left, held) => {
-                    let bytes = self.arrived.split_to(self.arrived.len().min(*left));
-                    *left -= bytes.len();
-                    held.push(bytes);
-                    if *left == 0 {
-                        held.end_gathered();
-                        let held = Held { bytes: mem::take(&mut held.bytes), ..Held::new(held.signature) };
-                        self.state = State::Break(0, Some(held));
-                    }
-                }
-                State::Break(seen, held) => {
+                State::Break(seen) => {
                     if self.arrived[0] != b"\r\n"[*seen] {
                         return Err(BodyError::Incomplete);
                     }
                     self.arrived.advance(1);
                     *seen += 1;
                     if *seen == 2 {
-                        if let (Some(held), Some(signing)) = (held.take(), &mut self.signing) {
-                            signing.verify_chunk(&held.bytes, &held.signature)?;
-                            self.verified = held.bytes;
-                            self.verified.reverse();
-                        }
                         self.state = State::Size;
+                        self.verify_chunk()?;
                     }
                 }
                 State::Trailers => {
@@ -190,13 +142,24 @@ impl Chunks {
         }
     }
 
-    /// Counts bytes of a chunk that passes as it comes.
-    fn passed(&mut self, bytes: usize) {
+    /// Takes note of bytes of a chunk.
+    fn passed(&mut self, bytes: &[u8]) {
+        if let Some(signed) = &mut self.signed {
+            signed.sha256.update(bytes);
+        }
         if let State::Passing(left) = &mut self.state {
-            *left -= bytes;
+            *left -= bytes.len();
             if *left == 0 {
-                self.state = State::Break(0, None);
+                self.state = State::Break(0);
             }
+        }
+    }
+
+    /// Whether the chunk that has ended is what was signed, if it was.
+    fn verify_chunk(&mut self) -> Result<(), BodyError> {
+        match (self.signed.take(), &mut self.signing) {
+            (Some(signed), Some(signing)) => signing.verify_chunk(signed),
+            _ => Ok(()),
         }
     }
 
@@ -218,18 +181,16 @@ impl Chunks {
             }
             self.small = (size < CHUNK_BYTES_MIN).then_some(size);
         }
-        match (&mut self.signing, signature) {
-            (None, None) if size == 0 => Ok(State::Trailers),
-            (None, None) => Ok(State::Passing(size)),
-            // Those who sign chunks sign all of them.
-            (None, Some(_)) | (Some(_), None) => Err(BodyError::Incomplete),
-            (Some(_), Some(_)) if size > self.chunk_bytes_max => Err(BodyError::TooLarge),
-            (Some(signing), Some(signature)) if size == 0 => {
-                signing.verify_chunk(&[], &signature)?;
-                Ok(State::Trailers)
-            }
-            (Some(_), Some(signature)) => Ok(State::Holding(size, Held::new(signature))),
+        // Those who sign chunks sign all of them.
+        if self.signing.is_some() != signature.is_some() {
+            return Err(BodyError::Incomplete);
         }
+        self.signed = signature.map(|signature| Signed { sha256: Sha256::new(), signature });
+        if size > 0 {
+            return Ok(State::Passing(size));
+        }
+        self.verify_chunk()?;
+        Ok(State::Trailers)
     }
 
     /// The body has come to its end.
@@ -308,10 +269,15 @@ fn parse_size(line: &[u8]) -> Option<(usize, Option<[u8; 64]>)> {
 }
 
 impl ChunkSigning {
-    fn verify_chunk(&mut self, data: &[Bytes], sent: &[u8]) -> Result<(), BodyError> {
+    fn verify_chunk(&mut self, chunk: Signed) -> Result<(), BodyError> {
+        // Of no headers, and of the bytes.
+        let (none, sha256) = (hex::encode(Sha256::digest([])), hex::encode(chunk.sha256.finalize()));
+        let (time, day, region) = (self.date.fmt_iso8601(), self.date.fmt_date(), &self.region);
         let previous = hex::encode(self.previous);
-        let text = s3s_sigv4::create_chunk_string_to_sign(&self.date, &self.region, SERVICE, &previous, data);
-        self.previous = self.compare(&text, sent)?;
+        let text = format!(
+            "AWS4-HMAC-SHA256-PAYLOAD\n{time}\n{day}/{region}/{SERVICE}/aws4_request\n{previous}\n{none}\n{sha256}"
+        );
+        self.previous = self.compare(&text, &chunk.signature)?;
         Ok(())
     }
 
@@ -345,18 +311,18 @@ impl BodySource for Chunks {
                     return Poll::Ready(Some(Err(error)));
                 }
             }
-            // What comes next of a chunk that passes as it comes can be read to where it is wanted.
-            let room = match &self.state {
+            // What comes next of a chunk can be read to where it is wanted.
+            let place = match &self.state {
                 State::Passing(left) => {
                     let bytes = room.len().min(*left);
                     &mut room[..bytes]
                 }
                 _ => &mut [],
             };
-            match ready!(self.source.poll_piece(cx, room)) {
+            match ready!(self.source.poll_piece(cx, place)) {
                 Some(Ok(BodyPiece::Bytes(bytes))) => self.arrived = bytes,
                 Some(Ok(BodyPiece::InRoom(bytes))) => {
-                    self.passed(bytes);
+                    self.passed(&room[..bytes]);
                     return Poll::Ready(Some(Ok(BodyPiece::InRoom(bytes))));
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),

@@ -45,11 +45,7 @@ pub(super) fn redirect_location(call: &Call) -> Result<Option<String>, S3Error> 
 }
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let document = body::required(ops, call).await?;
-    if document.len() > DOCUMENT_BYTES_MAX {
-        let most = DOCUMENT_BYTES_MAX.to_string();
-        return Err(S3Error::new(S3Code::MaxMessageLengthExceeded).detail("MaxMessageLengthBytes", most));
-    }
+    let document = body::bounded(ops, call, DOCUMENT_BYTES_MAX).await?;
     let (_, kept) = Website::parse(&document)?;
     configs::put(ops, call, NAME, kept).await
 }
