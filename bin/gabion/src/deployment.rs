@@ -43,6 +43,7 @@ impl Deployment {
             Some(dir) => state::deployment(dir)?,
             None => None,
         };
+        check_state(config)?;
         let opened = targets::open(config, remembered, begin).await?;
         let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
         let state = match &config.state {
@@ -61,6 +62,20 @@ impl Deployment {
         let mut store = store_config(config, geometry, raise_open_files_limit());
         store.log.expected_deployment = state::deployment(&state.dir)?;
         Ok(Self { state, targets: opened.targets, described: opened.described, store, index })
+    }
+}
+
+/// # Errors
+/// When the state directory is a target: each has a lock of the same name.
+fn check_state(config: &Config) -> Result<(), Failure> {
+    let place = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let state = config.state.as_ref().map(place);
+    match config.targets.iter().find(|target| Some(place(target)) == state) {
+        None => Ok(()),
+        Some(target) => Err(Failure::config(format!(
+            "{} is given as a target and as the state directory: give another with --state, beside the targets or below one",
+            target.display()
+        ))),
     }
 }
 
@@ -121,5 +136,27 @@ pub(crate) fn not_opened(error: StoreError) -> Failure {
         StoreError::Unavailable(why) => Failure::targets(why),
         StoreError::InvalidRequest(why) => Failure::config(why),
         other => Failure::failed(format!("the store can not be opened: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Layers;
+
+    #[test]
+    fn the_state_directory_is_no_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("a");
+        std::fs::create_dir(&target).unwrap();
+        let checked = |state: PathBuf| {
+            let texts = |path: &std::path::Path| vec![path.display().to_string()];
+            let flags = [("targets", texts(&target)), ("state", texts(&state))].into();
+            check_state(&Config::read(&Layers { flags, ..Layers::default() }.resolve()).unwrap())
+        };
+        let failure = checked(dir.path().join("a/../a")).unwrap_err().to_string();
+        assert!(failure.contains("as a target and as the state directory"), "{failure}");
+        checked(target.join("state")).unwrap();
+        checked(dir.path().join("other")).unwrap();
     }
 }
