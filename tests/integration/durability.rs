@@ -101,9 +101,32 @@ async fn the_index_is_rebuilt_when_it_is_lost() {
             let output = output.await.unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
+        assert!(!server.state().join("index.new").exists());
         server.spawn().await.unwrap();
         verify(&server.client()).await;
     }
+}
+
+#[tokio::test]
+async fn an_index_is_not_thrown_away_where_it_can_not_be_rebuilt() {
+    let mut server = Server::start(Setup::six()).await.unwrap();
+    fill(&server.client()).await;
+    server.stop().await.unwrap();
+    let away: Vec<_> =
+        server.targets()[..3].iter().map(|target| (target.clone(), target.with_extension("away"))).collect();
+    for (target, away) in &away {
+        fs::rename(target, away).unwrap();
+    }
+    let output = Command::new(Server::program()).arg("rebuild-index").args(server.storage_arguments()).output();
+    let output = output.await.unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    for (target, away) in &away {
+        fs::rename(away, target).unwrap();
+    }
+    assert!(!server.state().join("index.new").exists());
+    server.spawn().await.unwrap();
+    assert!(!server.log_tail().contains("rebuilt"), "{}", server.log_tail());
+    verify(&server.client()).await;
 }
 
 /// Overwrites the middle of every file.

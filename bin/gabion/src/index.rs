@@ -1,5 +1,6 @@
 //! The index in the state directory.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +32,31 @@ impl EmbeddedIndex {
         state.join("index.verify")
     }
 
+    /// One that is to take the place of the present one when it is complete.
+    pub(crate) fn successor(state: &Path, config: &Config) -> Self {
+        Self::at(successor_dir(state), config)
+    }
+
+    /// Deletes one that will not be completed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn give_up(state: &Path) -> Result<(), IndexError> {
+        let dir = successor_dir(state);
+        FjallIndex::remove(&dir)?;
+        fs::remove_dir(dir).map_err(Into::into)
+    }
+
+    /// Puts it there. Nobody has either of them open. A crash between the two steps leaves no index, which the next start builds from the log.
+    ///
+    /// # Errors
+    /// Those of the file system, and of the index.
+    pub(crate) fn succeed(state: &Path) -> Result<(), IndexError> {
+        FjallIndex::remove(&dir(state))?;
+        let renamed = fs::rename(successor_dir(state), dir(state));
+        renamed.and_then(|()| File::open(state)?.sync_all()).map_err(Into::into)
+    }
+
     fn at(dir: PathBuf, config: &Config) -> Self {
         let options = IndexOptions {
             cache_bytes: config.index_cache_bytes.0,
@@ -44,6 +70,11 @@ impl EmbeddedIndex {
 /// Where the index of a state directory lies.
 pub(crate) fn dir(state: &Path) -> PathBuf {
     state.join("index")
+}
+
+/// Where an index lies that is not complete yet.
+fn successor_dir(state: &Path) -> PathBuf {
+    state.join("index.new")
 }
 
 impl IndexFactory for EmbeddedIndex {

@@ -35,17 +35,28 @@ pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
     runtime.block_on(async {
         let mut deployment = Deployment::open(&config, Begin::Never).await?;
         deployment.store.index_snapshot_restore = !wish.without_snapshot;
-        if wish.verify { verify(deployment, &config).await } else { rebuild(deployment).await }
+        if wish.verify { verify(deployment, &config).await } else { rebuild(deployment, &config).await }
     })
 }
 
-async fn rebuild(deployment: Deployment) -> Result<(), Failure> {
-    let Deployment { state, targets, store, index, .. } = deployment;
+/// Beside the one that is there, which stays until the other is complete.
+async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure> {
+    let Deployment { state, targets, store, .. } = deployment;
+    let index = EmbeddedIndex::successor(&state.dir, config);
     let bar = Arc::new(Bar::new());
     let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;
     let rebuilt = Store::rebuild_index(store, targets, Box::new(index), deployment::env(), progress).await;
     bar.0.finish_and_clear();
-    let report = rebuilt.map_err(deployment::not_opened)?;
+    let report = rebuilt.map_err(|error| {
+        // What there is of it takes room, and is of no use to anybody.
+        if let Err(error) = EmbeddedIndex::give_up(&state.dir) {
+            tracing::debug!(%error, "the index that was begun is not deleted");
+        }
+        deployment::not_opened(error)
+    })?;
+    EmbeddedIndex::succeed(&state.dir).map_err(|error| {
+        Failure::failed(format!("the new index is complete, and can not take the place of the old one: {error}"))
+    })?;
     drop(state);
     warn(&report.open);
     output::print(&format!(

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use gabion_platform::{Entropy, StateLock};
+use gabion_platform::{DirLock, Entropy};
 use gabion_server::credentials::{Credentials, SecretKey};
 use gabion_types::DeploymentId;
 
@@ -16,8 +16,7 @@ use crate::exit::Failure;
 pub(crate) struct State {
     /// The directory.
     pub(crate) dir: PathBuf,
-    /// Its own, and those of the targets.
-    _lock: StateLock,
+    _lock: DirLock,
 }
 
 /// Where the root credentials came from.
@@ -59,7 +58,7 @@ impl State {
             // Not every directory above ours may be opened.
             tracing::debug!(%error, dir = %dir.display(), "the name of the state directory is not synced");
         }
-        let lock = StateLock::acquire(&dir.join("gabion.lock")).map_err(|error| match error.kind() {
+        let lock = DirLock::acquire(&dir.join("gabion.lock")).map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => {
                 Failure::held(format!("{error}: a server is running on this state directory; stop it first"))
             }

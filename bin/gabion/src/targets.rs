@@ -1,10 +1,11 @@
 //! From paths to targets: directories made at the first start, disks opened, the deployment's geometry found.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use futures::future::BoxFuture;
-use gabion_platform::{Disk, DriverChoice, DriverOptions, StateLock, open_disk};
+use gabion_platform::{DirLock, DriverChoice, DriverOptions, open_disk};
 use gabion_segment::LogTarget;
 use gabion_server::admin::OpenTarget;
 use gabion_types::{DeploymentId, Geometry};
@@ -52,7 +53,7 @@ impl Membership {
 
 const LOCK_FILE: &str = "gabion.lock";
 const MEMBERSHIP_FILE: &str = "gabion.json";
-const MEMBERSHIP_BYTES_MAX: usize = 1 << 20;
+const MEMBERSHIP_BYTES_MAX: u64 = 1 << 20;
 
 /// Whether a new deployment may begin in targets of which none is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
             make(path)?;
         }
     }
-    let locks: Vec<Option<StateLock>> = paths.iter().map(|path| lock_at_start(path)).collect::<Result<_, _>>()?;
+    let locks: Vec<Option<DirLock>> = paths.iter().map(|path| lock_at_start(path)).collect::<Result<_, _>>()?;
     let mut opened =
         Targets { targets: Vec::new(), stored_geometry: None, described: Vec::new(), first_is_member: true };
     let mut memberships = Vec::new();
@@ -115,10 +116,7 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
             }
             Err(error) => return Err(Failure::targets(format!("target {name} can not be opened: {error}"))),
         };
-        let membership = match &disk {
-            Some(disk) => membership(disk.as_ref()).await,
-            None => None,
-        };
+        let membership = disk.as_ref().and_then(|_| membership_at(path));
         let geometry = membership.as_ref().and_then(|membership| membership.geometry.parse().ok());
         memberships.extend(membership);
         if index == 0 {
@@ -127,12 +125,12 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
         opened.stored_geometry = opened.stored_geometry.or(geometry);
         opened.targets.push(LogTarget { name, disk, failure_domain: config.label(path).to_owned() });
     }
-    open_remembered(&mut opened, paths, driver, &memberships).await?;
+    open_remembered(&mut opened, paths, driver, &memberships)?;
     Ok(opened)
 }
 
 /// Opens the members that were added while a server ran and are not on the command line yet, where the others remember them.
-async fn open_remembered(
+fn open_remembered(
     opened: &mut Targets,
     given: &[PathBuf],
     driver: DriverChoice,
@@ -142,12 +140,11 @@ async fn open_remembered(
     for (id, path) in newest.places() {
         let is_given = given.iter().any(|given| given == path) || memberships.iter().any(|known| known.target == id);
         // Another directory may lie at the path by now.
-        let open = |lock| open_disk(path, driver, DriverOptions::default(), lock).ok();
-        let Some(disk) = open(None) else { continue };
-        if is_given || membership(disk.disk.as_ref()).await.is_none_or(|found| found.target != id) {
+        if is_given || membership_at(path).is_none_or(|found| found.target != id) {
             continue;
         }
-        let Some(disk) = open(lock_at_start(path)?) else { continue };
+        let lock = lock_at_start(path)?;
+        let Ok(disk) = open_disk(path, driver, DriverOptions::default(), lock) else { continue };
         let name = path.display().to_string();
         tracing::info!(target_dir = %name, "this target is a member and was not given: name it at the next start");
         opened.described.push(format!("{name} ({}, {}, remembered)", disk.file_system, disk.driver));
@@ -221,7 +218,7 @@ impl OpenTarget for Opener {
 ///
 /// # Errors
 /// When somebody has it.
-fn lock_at_start(path: &Path) -> Result<Option<StateLock>, Failure> {
+fn lock_at_start(path: &Path) -> Result<Option<DirLock>, Failure> {
     lock(path).map_err(|error| {
         Failure::held(format!("{error}: a server is using the target {}; stop it first", path.display()))
     })
@@ -232,8 +229,8 @@ fn lock_at_start(path: &Path) -> Result<Option<StateLock>, Failure> {
 ///
 /// # Errors
 /// `ResourceBusy`.
-fn lock(path: &Path) -> io::Result<Option<StateLock>> {
-    match StateLock::acquire(&path.join(LOCK_FILE)) {
+fn lock(path: &Path) -> io::Result<Option<DirLock>> {
+    match DirLock::acquire(&path.join(LOCK_FILE)) {
         Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(error),
         Err(error) => {
@@ -244,9 +241,11 @@ fn lock(path: &Path) -> io::Result<Option<StateLock>> {
 }
 
 /// What can not be read here is for the log to report.
-async fn membership(disk: &dyn Disk) -> Option<Membership> {
-    let bytes = disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await.ok()?;
-    serde_json::from_slice(&bytes).ok()
+fn membership_at(path: &Path) -> Option<Membership> {
+    let mut text = Vec::new();
+    let file = File::open(path.join(MEMBERSHIP_FILE)).ok()?;
+    file.take(MEMBERSHIP_BYTES_MAX).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 fn make(path: &Path) -> Result<(), Failure> {

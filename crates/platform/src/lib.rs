@@ -7,7 +7,7 @@
 //!
 //! Nothing is assumed of a target but positioned reads and writes, append by one writer, sync that is honest,
 //! rename, unlink and listing (DESIGN.md §6): no extended attributes, no shared mmap, no coherent page cache
-//! between nodes. The one file lock, [`StateLock`], matters in the state
+//! between nodes. The one file lock, [`DirLock`], matters in the state
 //! directory, which is always local; targets are locked where their file systems have locks.
 //!
 //! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
@@ -43,7 +43,7 @@ pub use counted::{CountedDisk, IoCounters, IoCounts};
 pub use disk::{CachedWrite, DirEntry, Disk, DiskFile, Durable, IoFuture, Load, READ_BYTES_MAX, Space, Wanted};
 pub use entropy::{Dice, Entropy, OsEntropy, SeededEntropy};
 pub use error::is_exhausted;
-pub use lock::StateLock;
+pub use lock::DirLock;
 pub use memory::{Buffer, Buffers, Chunk};
 pub use open_files::raise_open_files_limit;
 pub use pages::{FilePlace, FilePlaces, PagePipe};

@@ -13,18 +13,18 @@ use crate::error::explain;
 
 /// Exclusive ownership of a directory, for as long as this lives.
 #[derive(Debug)]
-pub struct StateLock {
+pub struct DirLock {
     /// Holds the lock by being open.
     _file: File,
 }
 
-impl StateLock {
+impl DirLock {
     /// Takes the lock file `path` (created if missing, mode 0640) and writes this process' id into it.
     ///
     /// # Errors
     /// `ResourceBusy` if another process holds it, with that process' id in the text; any other if the file can not
     /// be used.
-    pub fn acquire(path: &Path) -> io::Result<StateLock> {
+    pub fn acquire(path: &Path) -> io::Result<DirLock> {
         let shown = path.display().to_string();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o640))
@@ -36,7 +36,7 @@ impl StateLock {
             Err(errno) => return Err(explain(errno, "lock", &shown)),
         }
         write_pid(&mut file).map_err(|error| explain(error, "write the lock file", &shown))?;
-        Ok(StateLock { _file: file })
+        Ok(DirLock { _file: file })
     }
 }
 
@@ -65,12 +65,12 @@ mod tests {
     fn a_second_owner_is_refused_and_told_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gabion.lock");
-        let lock = StateLock::acquire(&path).unwrap();
-        let error = StateLock::acquire(&path).unwrap_err();
+        let lock = DirLock::acquire(&path).unwrap();
+        let error = DirLock::acquire(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
         assert!(error.to_string().contains(&format!("id {}", std::process::id())), "{error}");
         drop(lock);
-        StateLock::acquire(&path).unwrap();
+        DirLock::acquire(&path).unwrap();
     }
 
     #[test]
@@ -78,7 +78,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gabion.lock");
         std::fs::write(&path, "999999999 and more text that an older owner left behind").unwrap();
-        let _lock = StateLock::acquire(&path).unwrap();
+        let _lock = DirLock::acquire(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::error::explain;
 use crate::host::{DataPath, HostDisk, Namespace, Writes};
-use crate::lock::StateLock;
+use crate::lock::DirLock;
 use crate::threads::Pool;
 use crate::uring::{Ring, Rings};
 
@@ -104,7 +104,7 @@ pub fn open_disk(
     root: &Path,
     choice: DriverChoice,
     options: DriverOptions,
-    lock: Option<StateLock>,
+    lock: Option<DirLock>,
 ) -> io::Result<OpenedDisk> {
     let namespace = Namespace::open_root(root, lock)?;
     let stat = rustix::fs::fstatfs(namespace.root())

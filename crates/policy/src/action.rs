@@ -4,7 +4,6 @@ use crate::error::PolicyError;
 use crate::json::Json;
 use crate::pattern::{Marks, Pattern};
 use crate::principal::texts;
-use crate::question::Question;
 use crate::request::Context;
 
 /// Patterns of actions, in lower case: actions are the same in any case.
@@ -32,21 +31,18 @@ impl Actions {
     }
 
     /// Whether an action, in lower case, is among them.
-    pub(crate) fn matches(&self, action: &str) -> bool {
-        self.0.iter().any(|(_, pattern)| stands_for(pattern, action))
+    pub(crate) fn matches(&self, action: &str, context: &Context) -> bool {
+        self.0.iter().any(|(_, pattern)| pattern.matches(action, context) == Some(true))
     }
 
     /// Whether each of the patterns stands for an action of S3 at least.
     pub(crate) fn are_of_s3(&self) -> bool {
-        let is_known =
-            |pattern: &Pattern| ACTIONS.iter().any(|name| stands_for(pattern, &format!("s3:{}", name.to_lowercase())));
+        let empty = Context::default();
+        let is_known = |pattern: &Pattern| {
+            ACTIONS.iter().any(|name| pattern.matches(&format!("s3:{}", name.to_lowercase()), &empty) == Some(true))
+        };
         self.0.iter().all(|(_, pattern)| is_known(pattern))
     }
-}
-
-/// Whether a pattern of actions, which has no variables, stands for this one. Names of actions are short, and so is this.
-fn stands_for(pattern: &Pattern, action: &str) -> bool {
-    pattern.matches(action, &Question::new(&Context::default())) == Some(true)
 }
 
 /// What an action is done with.
@@ -60,10 +56,11 @@ impl Actions {
     /// Whether each of the patterns stands for an action that `may_be` about something that there is. `s3:PutObject` is not asked: Ceph's
     /// clients give it with the bucket alone, where it says nothing.
     pub(crate) fn all_apply(&self, may_be: impl Fn(About) -> bool) -> bool {
+        let empty = Context::default();
         let applies = |pattern: &Pattern| {
-            let is_one =
-                |name: &&str| may_be(about(name)) && stands_for(pattern, &format!("s3:{}", name.to_lowercase()));
-            ACTIONS.iter().any(is_one)
+            ACTIONS.iter().any(|name| {
+                may_be(about(name)) && pattern.matches(&format!("s3:{}", name.to_lowercase()), &empty) == Some(true)
+            })
         };
         self.0.iter().all(|(source, pattern)| source.eq_ignore_ascii_case("s3:PutObject") || applies(pattern))
     }

@@ -1,8 +1,8 @@
 //! Names of resources and principals: `arn:partition:service:region:account:resource`.
 
 use crate::error::PolicyError;
-use crate::pattern::{Marks, Pattern, Piece};
-use crate::question::Question;
+use crate::pattern::{Marks, Pattern, Piece, paid_for};
+use crate::request::Context;
 
 /// Number of segments; the last may hold colons.
 const SEGMENTS: usize = 6;
@@ -39,12 +39,12 @@ impl ArnPattern {
     }
 
     /// Whether `arn` looks like it; nothing when it has a variable that the request gives no value.
-    pub(crate) fn matches(&self, arn: &str, question: &Question<'_>) -> Option<bool> {
-        question.spend(self.segments.len())?;
+    pub(crate) fn matches(&self, arn: &str, context: &Context) -> Option<bool> {
+        context.spend(paid_for(arn.len()))?;
         let parts: Vec<&str> = arn.splitn(self.segments.len(), ':').collect();
         let mut all = parts.len() == self.segments.len();
         for (segment, part) in self.segments.iter().zip(parts) {
-            all &= segment.matches(part, question)?;
+            all &= segment.matches(part, context)?;
         }
         Some(all)
     }
@@ -97,7 +97,6 @@ fn segments(pattern: &Pattern) -> Vec<Pattern> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Context;
 
     #[test]
     fn arns_match_by_segment() {
@@ -119,7 +118,7 @@ mod tests {
         ];
         for (pattern, arn, expected) in table {
             let pattern = ArnPattern::parse(pattern, true).unwrap().unwrap();
-            assert_eq!(pattern.matches(arn, &Question::new(&context)), expected, "{} {arn}", pattern.source());
+            assert_eq!(pattern.matches(arn, &context), expected, "{} {arn}", pattern.source());
         }
         for none in ["", "b", "arn", "arn:aws:s3:::", "arn:aws:s3", "b/*", "urn:aws:s3:::b"] {
             let expected = none == "arn:aws:s3:::";

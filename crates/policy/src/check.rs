@@ -7,7 +7,6 @@ use crate::error::PolicyError;
 use crate::pattern::{Pattern, Piece};
 use crate::policy::Policy;
 use crate::principal::Principals;
-use crate::question::Question;
 use crate::request::Context;
 use crate::statement::{Effect, Named, Statement};
 
@@ -92,7 +91,8 @@ fn check_of_bucket(statement: &Statement, bucket: &str) -> Result<(), PolicyErro
     let lists = |condition: &Condition| LIST_KEYS.contains(&condition.key().as_str());
     if !statement.actions.negated && statement.conditions.iter().any(lists) {
         // They say something of lists alone.
-        let is_list = |action: &&str| statement.actions.what.matches(action);
+        let context = Context::default();
+        let is_list = |action: &&str| statement.actions.what.matches(action, &context);
         if !LIST_ACTIONS.iter().any(is_list) {
             let message = "Conditions do not apply to combination of actions and resources in statement";
             return Err(PolicyError::new(message));
@@ -165,8 +165,7 @@ fn may_be_a(resource: &ArnPattern, about: About) -> bool {
 
 /// Whether a pattern may name a bucket or something in it.
 fn may_be_of(resource: &ArnPattern, bucket: &str) -> bool {
-    let matches =
-        |pattern: &Pattern, text: &str| pattern.matches(text, &Question::new(&Context::default())).unwrap_or(true);
+    let matches = |pattern: &Pattern, text: &str| pattern.matches(text, &Context::default()).unwrap_or(true);
     resource.service().is_none_or(|service| matches(service, "s3"))
         && resource.resource().is_none_or(|pattern| begins_like(pattern.pieces(), bucket))
 }
@@ -188,5 +187,5 @@ fn begins_like(pieces: &[Piece], bucket: &str) -> bool {
         }
     }
     name.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
-    Pattern::from_pieces(name).matches(bucket, &Question::new(&Context::default())) == Some(true)
+    Pattern::from_pieces(name).matches(bucket, &Context::default()) == Some(true)
 }

@@ -4,7 +4,7 @@
 //! clock, knows no store and no HTTP. [`decide`] puts the policies together that one request is under; an explicit deny always wins.
 //!
 //! Nothing here panics on any document or request. Documents are bounded ([`limits`]), recursion is bounded by the parser of JSON, and
-//! so is the work that a policy takes for a request: one that would take more denies it.
+//! so is the work that all policies take for a request ([`Context`]): what would take more is denied.
 //!
 //! Source: AWS, "IAM JSON policy reference", "Policy evaluation logic", "Actions, resources, and condition keys for Amazon S3", "The meaning
 //! of 'public'".
@@ -23,7 +23,6 @@ mod pattern;
 mod policy;
 mod principal;
 mod public;
-mod question;
 mod request;
 mod statement;
 
@@ -31,4 +30,4 @@ pub use decide::{Layers, decide};
 pub use error::PolicyError;
 pub use policy::{Decision, Outcome, Policy};
 pub use principal::Reach;
-pub use request::{Context, Principal, Request};
+pub use request::{Context, Principal, Request, Work};

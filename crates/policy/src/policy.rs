@@ -6,7 +6,6 @@ use crate::error::{PolicyError, shown};
 use crate::json::Json;
 use crate::limits::BUCKET_POLICY_BYTES_MAX;
 use crate::principal::Reach;
-use crate::question::Question;
 use crate::request::Request;
 use crate::statement::{Effect, Statement};
 
@@ -104,15 +103,14 @@ impl Policy {
     }
 
     /// What it says to a request, and how far it reaches. An explicit deny wins over all that allow; the order of statements does not matter.
-    /// It denies what it could not answer with a bounded number of steps.
+    /// It denies when policies were asked for more than a request may take.
     #[must_use]
     pub fn outcome(&self, request: &Request<'_>) -> Outcome {
         let action = request.action.to_lowercase();
-        let question = Question::new(request.context);
         let mut allowed: Option<Reach> = None;
         for statement in &self.statements {
-            let reach = statement.applies(request, &action, &question);
-            if question.is_spent() {
+            let reach = statement.applies(request, &action);
+            if request.context.is_spent() {
                 return Outcome::Deny;
             }
             match (reach, statement.effect) {

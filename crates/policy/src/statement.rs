@@ -6,7 +6,6 @@ use crate::condition::Condition;
 use crate::error::{PolicyError, shown};
 use crate::json::Json;
 use crate::principal::{Principals, Reach, texts};
-use crate::question::Question;
 use crate::request::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,19 +92,19 @@ impl Statement {
     }
 
     /// How it reaches who asks; nothing when it is not about the request. `action` is the request's in lower case.
-    pub(crate) fn applies(&self, request: &Request<'_>, action: &str, question: &Question<'_>) -> Option<Reach> {
+    pub(crate) fn applies(&self, request: &Request<'_>, action: &str) -> Option<Reach> {
         let reach = match &self.principals {
             None => Reach::Direct,
             Some(Named { negated: false, what }) => what.reach(&request.principal)?,
             Some(Named { negated: true, what }) if what.name(&request.principal) => return None,
             Some(Named { negated: true, .. }) => Reach::Direct,
         };
-        if self.actions.what.matches(action) == self.actions.negated || !self.is_about(request.resource, question) {
+        if self.actions.what.matches(action, request.context) == self.actions.negated || !self.is_about(request) {
             return None;
         }
         // What can not be known does not allow, and does not keep from denying.
         let unknown = self.effect == Effect::Deny;
-        let holds = |condition: &Condition| condition.holds(question).unwrap_or(unknown);
+        let holds = |condition: &Condition| condition.holds(request.context).unwrap_or(unknown);
         self.conditions.iter().all(holds).then_some(reach)
     }
 
@@ -116,11 +115,11 @@ impl Statement {
     }
 
     /// Whether it is about the resource of the request.
-    fn is_about(&self, resource: &str, question: &Question<'_>) -> bool {
+    fn is_about(&self, request: &Request<'_>) -> bool {
         let Some(resources) = &self.resources else { return true };
         let mut unknown = false;
         for pattern in &resources.what {
-            match pattern.matches(resource, question) {
+            match pattern.matches(request.resource, request.context) {
                 Some(true) => return !resources.negated,
                 Some(false) => {}
                 None => unknown = true,

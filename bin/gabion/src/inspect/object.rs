@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gabion_metadata::rows::{ChecksumKind, Layout, ManifestPage, ObjectRow, Row};
 use gabion_metadata::{FjallIndex, Index, IndexError, IndexOptions, ScanRange, Table, keys};
-use gabion_platform::StateLock;
+use gabion_platform::DirLock;
 use gabion_store::ChecksumAlgorithm;
 use gabion_types::{BucketName, Extent, ManifestId, ObjectKey, Place};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(super) fn run(bucket: &str, key: &str, state: &Path, json: bool) -> Result<(
             state.display()
         )));
     }
-    let _lock = StateLock::acquire(&state.join("gabion.lock")).map_err(|error| match error.kind() {
+    let _lock = DirLock::acquire(&state.join("gabion.lock")).map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => Failure::held(format!("{error}: stop the server first, it owns the index")),
         _ => Failure::failed(error.to_string()),
     })?;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::{HostFile, Namespace, Writes};
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
+use crate::lock::DirLock;
 use crate::path;
 use crate::threads::{Pool, ThreadFile};
 use crate::uring::{Rings, UringFile};
@@ -20,8 +21,8 @@ pub(crate) struct DataPath {
 }
 
 impl DataPath {
-    fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>) -> Arc<dyn DiskFile> {
-        let file = HostFile::new(fd, path, pool, self.writes);
+    fn file(&self, fd: OwnedFd, path: &str, pool: Arc<Pool>, lock: Option<Arc<DirLock>>) -> Arc<dyn DiskFile> {
+        let file = HostFile::new(fd, path, pool, self.writes).under(lock);
         match &self.rings {
             None => Arc::new(ThreadFile::new(file)),
             Some(rings) => Arc::new(UringFile::new(file, rings.clone())),
@@ -61,7 +62,7 @@ impl HostDisk {
         let (path, pool, data_path) = (path.to_owned(), Arc::clone(&self.pool), self.data_path.clone());
         self.on_pool(move |names| {
             let fd = work(names, &path)?;
-            Ok(data_path.file(fd, &path, pool))
+            Ok(data_path.file(fd, &path, pool, names.lock()))
         })
     }
 

@@ -18,6 +18,7 @@ use rustix::pipe::{SpliceFlags, splice};
 use super::direct;
 use crate::disk::{BLOCK_BYTES, Durable};
 use crate::error::explain;
+use crate::lock::DirLock;
 use crate::parts::Parts;
 use crate::threads::Pool;
 
@@ -46,6 +47,8 @@ pub(crate) struct HostFile {
     /// Held by a sync. Of two at a time on an ext4 without a journal the later one may find that the earlier one has its metadata in hand, and return before that is written.
     /// Writes in place sync what they write without it: see [`crate::DiskFile::prewrite`].
     sync_turn: Mutex<()>,
+    /// Of the target.
+    _lock: Option<Arc<DirLock>>,
 }
 
 /// `cachestat`, which has this number on every architecture that we know.
@@ -91,7 +94,14 @@ impl HostFile {
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             sync_turn: Mutex::new(()),
+            _lock: None,
         }
+    }
+
+    /// The same, which keeps a lock as long as it lives.
+    pub(crate) fn under(mut self, lock: Option<Arc<DirLock>>) -> Self {
+        self._lock = lock;
+        self
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ use super::file;
 use crate::disk::{DirEntry, Space};
 use crate::entropy::{Entropy, OsEntropy};
 use crate::error::explain;
-use crate::lock::StateLock;
+use crate::lock::DirLock;
 use crate::parts::Parts;
 use crate::path;
 
@@ -41,16 +42,20 @@ pub(crate) struct Namespace {
     /// may have been made by a concurrent creator that has not synced it yet, or by a process that was killed
     /// before it did.
     durable_dirs: Mutex<HashSet<String>>,
-    /// Held as long as anything may be done here.
-    _lock: Option<StateLock>,
+    /// Held as long as anything may be done here: its open files hold it, too.
+    lock: Option<Arc<DirLock>>,
 }
 
 impl Namespace {
     /// Opens the directory `root`, which must exist.
-    pub(crate) fn open_root(root: &Path, lock: Option<StateLock>) -> io::Result<Self> {
+    pub(crate) fn open_root(root: &Path, lock: Option<DirLock>) -> io::Result<Self> {
         let fd = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
             .map_err(|errno| explain(errno, "open target", &root.display().to_string()))?;
-        Ok(Self { root: fd, durable_dirs: Mutex::default(), _lock: lock })
+        Ok(Self { root: fd, durable_dirs: Mutex::default(), lock: lock.map(Arc::new) })
+    }
+
+    pub(crate) fn lock(&self) -> Option<Arc<DirLock>> {
+        self.lock.clone()
     }
 
     pub(crate) fn root(&self) -> BorrowedFd<'_> {

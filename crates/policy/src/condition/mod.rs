@@ -7,8 +7,8 @@ mod operator;
 use crate::arn::ArnPattern;
 use crate::error::{PolicyError, shown};
 use crate::json::Json;
-use crate::pattern::{Marks, Pattern};
-use crate::question::Question;
+use crate::pattern::{LOOKUP_STEPS, Marks, Pattern, paid_for};
+use crate::request::Context;
 
 use network::Network;
 pub(crate) use operator::{Kind, Quantifier};
@@ -96,8 +96,9 @@ impl Condition {
     }
 
     /// Whether it holds; nothing when that depends on a variable that has no value.
-    pub(crate) fn holds(&self, question: &Question<'_>) -> Option<bool> {
-        let present = question.context.get(&self.key);
+    pub(crate) fn holds(&self, context: &Context) -> Option<bool> {
+        context.spend(LOOKUP_STEPS)?;
+        let present = context.get(&self.key);
         if self.operator.kind == Kind::Null {
             let absent = if present.is_none() { "true" } else { "false" };
             return Some(self.values.iter().any(|value| value.source.eq_ignore_ascii_case(absent)));
@@ -107,7 +108,7 @@ impl Condition {
             let any = self.operator.quantifier == Some(Quantifier::Any);
             return Some(self.operator.if_exists || all || self.operator.negated && !any);
         };
-        let one = |text: &String| self.holds_for(text, question);
+        let one = |text: &String| self.holds_for(text, context);
         match self.operator.quantifier {
             Some(Quantifier::All) => all(texts.iter().map(one)),
             Some(Quantifier::Any) => any(texts.iter().map(one)),
@@ -117,10 +118,10 @@ impl Condition {
         }
     }
 
-    fn holds_for(&self, text: &str, question: &Question<'_>) -> Option<bool> {
+    fn holds_for(&self, text: &str, context: &Context) -> Option<bool> {
         let mut unknown = false;
         for value in &self.values {
-            match self.compare(&value.read, text, question) {
+            match self.compare(&value.read, text, context) {
                 Some(true) => return Some(!self.operator.negated),
                 Some(false) => {}
                 None => unknown = true,
@@ -133,21 +134,24 @@ impl Condition {
     }
 
     /// Whether a text is as a value wants it, the operator's `Not` left aside.
-    fn compare(&self, value: &Read, text: &str, question: &Question<'_>) -> Option<bool> {
+    fn compare(&self, value: &Read, text: &str, context: &Context) -> Option<bool> {
         let pattern = match value {
             Read::Network(network) => return Some(network.contains(text)),
-            Read::Arn(arn) => return arn.matches(text, question),
+            Read::Arn(arn) => return arn.matches(text, context),
             Read::Pattern(pattern) => pattern,
         };
-        question.spend(text.len())?;
+        context.spend(paid_for(text.len()))?;
         Some(match self.operator.kind {
-            Kind::Equals | Kind::Like | Kind::Binary => pattern.matches(text, question)?,
-            Kind::EqualsIgnoringCase | Kind::Bool => pattern.expanded(question)?.to_lowercase() == text.to_lowercase(),
-            Kind::Number(order) => match (number(text), number(&pattern.expanded(question)?)) {
+            Kind::Equals | Kind::Like | Kind::Binary => pattern.matches(text, context)?,
+            Kind::EqualsIgnoringCase | Kind::Bool => {
+                context.spend(text.len())?;
+                pattern.expanded(context)?.to_lowercase() == text.to_lowercase()
+            }
+            Kind::Number(order) => match (number(text), number(&pattern.expanded(context)?)) {
                 (Some(text), Some(wanted)) => text.partial_cmp(&wanted).is_some_and(|found| order.is(found)),
                 _ => false,
             },
-            Kind::Date(order) => match (date::milliseconds(text), date::milliseconds(&pattern.expanded(question)?)) {
+            Kind::Date(order) => match (date::milliseconds(text), date::milliseconds(&pattern.expanded(context)?)) {
                 (Some(text), Some(wanted)) => order.is(text.cmp(&wanted)),
                 _ => false,
             },

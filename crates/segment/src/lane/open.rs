@@ -170,7 +170,8 @@ impl Core {
             match outcome {
                 Ok(file) => shards.push(file.zip(*slot).map(|(file, target)| ShardFile::new(file, target))),
                 Err((target, error)) => {
-                    if !is_exhausted(&error) {
+                    // One that has left meanwhile did not fail.
+                    if !is_exhausted(&error) && self.media.targets.at(target).disk().is_some() {
                         self.media.targets.failed(target, &error);
                     }
                     failed.push((target, error));

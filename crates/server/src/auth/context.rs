@@ -86,7 +86,7 @@ impl Names {
 /// What every request says about who asks, whence and when.
 pub(crate) fn of_caller(ops: &Ops, call: &Call, names: &Names) -> Context {
     let caller = call.caller();
-    let mut context = Context::default();
+    let mut context = Context::within(call.policy_work());
     let now_ms = ops.clock.now_ms();
     context.add("aws:CurrentTime", date::iso(now_ms).to_string());
     context.add("aws:EpochTime", (now_ms / 1000).to_string());

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
+use gabion_policy::Work;
 use gabion_store::VersionId;
 use gabion_types::{BucketName, ObjectKey, UploadId};
 use http::HeaderMap;
@@ -103,6 +104,8 @@ pub(crate) struct Call {
     pub(super) known: Option<Arc<Known>>,
     /// Once somebody has asked for them.
     settings: OnceLock<Arc<BucketSettings>>,
+    /// What policies may do for it, once one is asked.
+    policy_work: OnceLock<Work>,
 }
 
 impl Call {
@@ -119,7 +122,13 @@ impl Call {
         }
         let has = Has::among(&headers);
         let (form, is_charged, watch, known, settings) = (None, false, None, None, OnceLock::new());
-        Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, known, settings }
+        let policy_work = OnceLock::new();
+        Self { routed, caller, headers, has, body, trailers, form, is_charged, watch, known, settings, policy_work }
+    }
+
+    /// What all policies together may do for it, however often they are asked.
+    pub(crate) fn policy_work(&self) -> Work {
+        self.policy_work.get_or_init(Work::default).clone()
     }
 
     /// Takes all that an operation reads, and leaves what a refusal is told about.

@@ -24,7 +24,7 @@ use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
 
 const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
-pub(super) const WRITE_OFFSET: &str = "x-amz-write-offset-bytes";
+const WRITE_OFFSET: &str = "x-amz-write-offset-bytes";
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
@@ -271,6 +271,8 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     let bypass_governance = object_lock::asks_to_bypass(call)?;
     let mut objects = Vec::with_capacity(delete.objects.len());
     for object in delete.objects {
+        // Policies may take their time for each.
+        tokio::task::yield_now().await;
         let version = object.version_id.filter(|version| !version.is_empty());
         let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
         let parsed = version.as_deref().and_then(|version| version.parse().ok());

@@ -12,7 +12,6 @@ use s3s::dto::Tagging;
 
 use super::body;
 use super::call::Call;
-use super::objects::WRITE_OFFSET;
 use super::query::{Query, is_encoded};
 use super::xml::{Xml, parse_tagging};
 use super::{Operation, answer, notifications, versioning};
@@ -92,8 +91,7 @@ pub(crate) fn of_header(call: &Call) -> Result<Tags, S3Error> {
 /// As [`of_header`] and [`of_copy`].
 pub(crate) fn of_new(call: &Call) -> Result<Tags, S3Error> {
     match call.operation() {
-        Some(Operation::PutObject) if call.header(WRITE_OFFSET)?.is_none() => of_header(call),
-        Some(Operation::CreateMultipartUpload) => of_header(call),
+        Some(Operation::PutObject | Operation::PostObject | Operation::CreateMultipartUpload) => of_header(call),
         Some(Operation::CopyObject) => Ok(of_copy(call)?.unwrap_or_default()),
         _ => Ok(Tags::new()),
     }

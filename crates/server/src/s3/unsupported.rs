@@ -45,6 +45,10 @@ fn check_headers(headers: &HeaderMap, operation: Option<Operation>) -> Result<()
         if is_anothers || REFUSED.contains(&name) {
             return Err(S3Error::unsupported(name));
         }
+        // Who appends makes no object, or one that can be given tags on its own: no policy sees them otherwise.
+        if name == "x-amz-tagging" && headers.contains_key("x-amz-write-offset-bytes") {
+            return Err(S3Error::unsupported(name));
+        }
         if name == "x-amz-storage-class" && value != "STANDARD" {
             return Err(S3Code::InvalidStorageClass.into());
         }

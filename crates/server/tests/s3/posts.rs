@@ -87,6 +87,19 @@ async fn a_form_is_a_put() {
 }
 
 #[tokio::test]
+async fn policies_see_the_tags_of_a_form() {
+    let s3 = S3::with_bucket().await;
+    let policy = r#"{"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:PutObject",
+        "Resource":"arn:aws:s3:::bkt/*","Condition":{"StringEquals":{"s3:RequestObjectTag/t":"secret"}}}}"#;
+    s3.put("/bkt?policy").body(policy).send(&s3).await.expect(204);
+    for (value, status) in [("secret", 403), ("other", 204)] {
+        let tagging = format!("<Tagging><TagSet><Tag><Key>t</Key><Value>{value}</Value></Tag></TagSet></Tagging>");
+        let conditions = format!("{KEY},[\"starts-with\",\"$tagging\",\"\"]");
+        signed(&s3, &conditions, &[("key", "k"), ("tagging", &tagging), ("file", "x")]).await.expect(status);
+    }
+}
+
+#[tokio::test]
 async fn large_files_stream() {
     let s3 = S3::with_bucket().await;
     let file = "0123456789abcdef\r\n--".repeat(200_000);

@@ -101,10 +101,6 @@ pub(crate) async fn rebuild(
     env: Env,
     progress: Arc<dyn Progress>,
 ) -> Result<RebuildReport, StoreError> {
-    // Targets that are not there, or not enough of them, do not cost the index that is.
-    let log_env = gabion_segment::Env { clock: Arc::clone(&env.clock), entropy: Arc::clone(&env.entropy) };
-    let opened = Log::open(config.log.clone(), targets.clone(), Vec::new(), log_env).await;
-    drop(opened.map_err(|error| startup(&error))?);
     factory.destroy().map_err(|error| startup(&error))?;
     let (store, mut open) = open(config, targets, factory, env, progress).await?;
     open.index_rebuilt.get_or_insert_with(|| "asked for".into());

@@ -1,14 +1,12 @@
 //! Replay, rebuild, and what is lost.
 
-use std::sync::Arc;
-
 use gabion_metadata::{
     Index, Table, Write,
     rows::{LaneKind, SegmentState},
 };
 use gabion_platform::SimDisk;
 use gabion_segment::Durability;
-use gabion_store::{Silent, Store, StoreError};
+use gabion_store::StoreError;
 
 use crate::harness::{truth::check_counters, *};
 
@@ -424,24 +422,4 @@ async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
     store.checkpoint().await.unwrap();
     store.free_dead_segments().await.unwrap();
     assert!(!world.segment_rows().get(&large).is_some_and(|row| row.state != SegmentState::Freeing));
-}
-
-#[tokio::test]
-async fn an_index_is_not_thrown_away_where_it_can_not_be_rebuilt() {
-    let mut world = World::new(77, config(2, 1));
-    let store = world.open().await;
-    store.create_bucket(bucket("bucket"), None).await.unwrap();
-    put(&store, "bucket", "k", &bytes(1, 100)).await;
-    store.shutdown().await;
-    drop(store);
-    let before = world.rows();
-    let mut targets = world.targets();
-    for target in &mut targets[1..] {
-        target.disk = None;
-    }
-    let (config, factory, env) = (world.config.clone(), world.factory(), world.env());
-    Store::rebuild_index(config, targets, factory, env, Arc::new(Silent)).await.unwrap_err();
-    assert_eq!(world.rows(), before);
-    let store = world.open().await;
-    assert_eq!(get(&store, "bucket", "k").await.unwrap(), bytes(1, 100));
 }

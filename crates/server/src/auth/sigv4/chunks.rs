@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{ChunkSigning, SERVICE, from_hex};
+use crate::auth::EMPTY_SHA256;
 
 /// Longest line with a chunk's size, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
@@ -41,6 +42,8 @@ enum State {
     Break(usize),
     Trailers,
     Ended,
+    /// What came was told to be wrong; more of it is no better.
+    Failed,
 }
 
 /// A signed chunk.
@@ -138,6 +141,7 @@ impl Chunks {
                 }
                 // Nothing is asked for behind the end.
                 State::Ended => self.arrived = Bytes::new(),
+                State::Failed => return Err(BodyError::Incomplete),
             }
         }
     }
@@ -195,8 +199,11 @@ impl Chunks {
 
     /// The body has come to its end.
     fn end(&mut self) -> Result<(), BodyError> {
-        match mem::replace(&mut self.state, State::Ended) {
-            State::Ended => return Ok(()),
+        match mem::replace(&mut self.state, State::Failed) {
+            State::Ended => {
+                self.state = State::Ended;
+                return Ok(());
+            }
             State::Trailers => {}
             // The last, empty chunk is missing.
             _ => return Err(BodyError::Incomplete),
@@ -211,6 +218,7 @@ impl Chunks {
         } else if !lines.is_empty() {
             return Err(BodyError::Incomplete);
         }
+        self.state = State::Ended;
         Ok(())
     }
 
@@ -271,7 +279,7 @@ fn parse_size(line: &[u8]) -> Option<(usize, Option<[u8; 64]>)> {
 impl ChunkSigning {
     fn verify_chunk(&mut self, chunk: Signed) -> Result<(), BodyError> {
         // Of no headers, and of the bytes.
-        let (none, sha256) = (hex::encode(Sha256::digest([])), hex::encode(chunk.sha256.finalize()));
+        let (none, sha256) = (hex::encode(EMPTY_SHA256), hex::encode(chunk.sha256.finalize()));
         let (time, day, region) = (self.date.fmt_iso8601(), self.date.fmt_date(), &self.region);
         let previous = hex::encode(self.previous);
         let text = format!(
@@ -307,7 +315,7 @@ impl BodySource for Chunks {
                 Ok(Some(bytes)) => return Poll::Ready(Some(Ok(BodyPiece::Bytes(bytes)))),
                 Ok(None) => {}
                 Err(error) => {
-                    self.state = State::Ended;
+                    self.state = State::Failed;
                     return Poll::Ready(Some(Err(error)));
                 }
             }
