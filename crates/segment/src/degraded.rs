@@ -195,7 +195,8 @@ impl Media {
             .map(|shard| (shard, Bytes::from(vec![0; range.len()])))
             .collect();
         let mut failed = Vec::new();
-        let mut candidates = headers.iter().flatten().filter(|header| !blank(header.shard.into()));
+        let is_candidate = |shard: usize| shard != without && !blank(shard);
+        let mut candidates = headers.iter().flatten().filter(|header| is_candidate(header.shard.into()));
         while have.len() < needed {
             let wave: Vec<_> = candidates.by_ref().take(needed - have.len()).collect();
             if wave.is_empty() {

@@ -53,6 +53,8 @@ struct State {
     /// are more.
     postponed: HashMap<SegmentId, u64>,
     freed: u64,
+    /// Segments that could not be read to the end, which was told.
+    unreadable: HashSet<SegmentId>,
 }
 
 /// As long as it is there, no segment is looked at to be freed, and those that were are either going or staying.
@@ -88,6 +90,13 @@ impl Frees {
     }
 }
 
+impl State {
+    /// A segment is not looked at before another one was freed.
+    fn postpone(&mut self, segment: SegmentId) {
+        self.postponed.insert(segment, self.freed);
+    }
+}
+
 impl Settled<'_> {
     /// Whether the removal of a segment is under way.
     pub(crate) fn is_going(&self, segment: SegmentId) -> bool {
@@ -97,8 +106,12 @@ impl Settled<'_> {
 
 /// Whether a segment may go now.
 enum Verdict {
-    Free { carried: Vec<(Seq, Bytes)> },
+    Free {
+        carried: Vec<(Seq, Bytes)>,
+    },
     Postpone,
+    /// It can not be read to the end: what it took away is not known, and it stays.
+    Unreadable(LogError),
 }
 
 /// Deletes what can be deleted; returns how many segments have begun to go and are no more counted.
@@ -146,9 +159,18 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
     let carried = match judge(inner, segment).await? {
         Verdict::Free { carried } => carried,
         Verdict::Postpone => {
+            inner.frees.state.lock().postpone(segment);
+            return Ok(false);
+        }
+        Verdict::Unreadable(error) => {
             let mut state = inner.frees.state.lock();
-            let freed = state.freed;
-            state.postponed.insert(segment, freed);
+            if state.unreadable.insert(segment) {
+                tracing::warn!(%segment, %error, "a dead segment is kept, as nobody can tell what was deleted in it");
+            }
+            match error {
+                LogError::Corrupt { .. } => drop(state.postponed.insert(segment, u64::MAX)),
+                _ => state.postpone(segment),
+            }
             return Ok(false);
         }
     };
@@ -220,8 +242,18 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
         return Ok(Verdict::Free { carried });
     }
     let snapshot = inner.apply.snapshot_without(segment)?;
-    let mut stripes = inner.log.mutations(segment, 0).await?;
-    while let Some(stripe) = stripes.next().await? {
+    let mut stripes = match inner.log.mutations(segment, 0).await {
+        Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => return Ok(Verdict::Unreadable(error)),
+        stripes => stripes?,
+    };
+    loop {
+        let stripe = match stripes.next().await {
+            Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => {
+                return Ok(Verdict::Unreadable(error));
+            }
+            stripe => stripe?,
+        };
+        let Some(stripe) = stripe else { return Ok(Verdict::Free { carried }) };
         for record in &stripe.records {
             match taken_away(inner, segment, snapshot, record)? {
                 Needed::No => {}
@@ -236,7 +268,6 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
             }
         }
     }
-    Ok(Verdict::Free { carried })
 }
 
 /// What is still needed of a record of a dead segment.

@@ -168,7 +168,13 @@ impl Walk<'_> {
                 break false;
             }
             match self.step().await? {
-                Step::Stripe(shape) => self.pass(&shape).await?,
+                Step::Stripe(shape) => match self.pass(&shape).await {
+                    // What stands in it is lost, and what follows is not.
+                    Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => {
+                        self.damage = Some(error.to_string());
+                    }
+                    passed => passed?,
+                },
                 Step::Sealed(found) => seal = Some(found),
                 Step::End { voided } => break voided,
                 Step::Unclear(detail) => return Ok(Outcome::Unreadable(detail)),

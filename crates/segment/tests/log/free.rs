@@ -75,6 +75,29 @@ fn a_freed_segment_is_gone_and_what_was_carried_is_there() {
     });
 }
 
+#[test]
+fn a_damaged_record_of_a_deletion_does_not_keep_the_log_closed() {
+    let (mut world, book) = sealed_world("1+0", 5);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        free_first(&log, &book).await.unwrap();
+        put(&log, 9, 2000).await.unwrap();
+    });
+    world.kill();
+    let last = book.snapshot().records.values().last().unwrap().extents[0];
+    let begin = 4096_u64;
+    assert!(last.stripe_offset > begin, "the deletion was written before");
+    for stripe in (begin..last.stripe_offset).step_by(4096) {
+        let suffix = format!("{}.000", last.segment);
+        let (disk, path) = world.find(&suffix).unwrap();
+        (100..130).step_by(10).for_each(|at| disk.corrupt(&path, stripe + at));
+    }
+    life(async {
+        let (_, recovery) = world.open(Vec::new()).await.unwrap();
+        assert_eq!(recovery.unreadable.iter().map(|segment| segment.id).collect::<Vec<_>>(), [last.segment]);
+    });
+}
+
 async fn free_again(log: &Log, id: SegmentId) -> Result<gabion_segment::Freed, LogError> {
     log.free(id, vec![]).await
 }

@@ -127,6 +127,30 @@ fn rot_is_found_by_reading_and_healed() {
     });
 }
 
+/// A chunk is rebuilt piece by piece: those of its pieces that are whole are no sources of themselves.
+#[test]
+fn one_bad_block_of_a_long_chunk_is_healed() {
+    for bad in 0..3 {
+        let mut world = World::new("2+1", 20 + bad);
+        world.config.stripe_payload_bytes = 2 * 16 * 65_536;
+        let book = Arc::new(Book::default());
+        let extent = life(async {
+            let (log, _) = world.start(&book).await;
+            append(&log, 9, log.stripe_payload_bytes()).await.unwrap()
+        });
+        world.kill();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            world.rot(&extent, bad as usize, 4096 + 600_000);
+            let scrubbed = log.scrub_next(None).await.unwrap().unwrap();
+            assert_eq!((scrubbed.segment, scrubbed.bad_shards), (extent.segment, 1));
+            let pass = repair(&log).await;
+            assert_eq!((pass.shards_built, log.status().redundancy), (1, vec![1]));
+            assert_eq!(log.scrub_next(None).await.unwrap().unwrap().bad_shards, 0);
+        });
+    }
+}
+
 #[test]
 fn a_false_alarm_costs_a_read_and_no_write() {
     let (mut world, book) = written("2+1", 0, 3);

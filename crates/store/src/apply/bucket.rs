@@ -1,8 +1,8 @@
 //! Mutations of buckets.
 
 use gabion_metadata::{
-    Index, ScanRange, Table, keys,
-    rows::{BucketRow, Home},
+    Index, ScanRange, Table, Value, keys,
+    rows::{BucketRow, Home, ObjectRow, Row, UploadRow},
 };
 use gabion_types::BucketName;
 
@@ -57,21 +57,29 @@ pub(super) fn delete(overlay: &mut Overlay<'_>, at: &At<'_>, m: DeleteBucketMuta
         overlay.delete(Table::Bucket, key);
         overlay.config_changed(Some(name(&m.bucket)?));
     }
-    // There are none, but for one whose commit failed, as it seemed, and took effect at the next start after all.
-    let objects = keys::objects_with_prefix(&name(&m.bucket)?, "");
-    for (row_key, _) in overlay.rows_with_prefix(Table::Object, &objects)? {
+    let bucket = name(&m.bucket)?;
+    // There are none, but for one whose commit failed, as it seemed, and took effect at the next start after all. A deletion that comes again may find
+    // the bucket that was made in the meantime, with all that is in it.
+    let is_older = |row: &Value| Ok(ObjectRow::decode(row)?.seq < at.seq);
+    for (row_key, _) in overlay.rows_where(Table::Object, &keys::objects_with_prefix(&bucket, ""), is_older)? {
         let (_, key) = keys::decode_object(&row_key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let place = object::Place::new(overlay, &m.bucket, key)?;
         place.remove_older(overlay, Table::Object, row_key, at.seq)?;
     }
-    let versions = keys::versions_with_prefix(&name(&m.bucket)?, "");
-    for (row_key, _) in overlay.rows_with_prefix(Table::Version, &versions)? {
+    for (row_key, _) in overlay.rows_where(Table::Version, &keys::versions_with_prefix(&bucket, ""), is_older)? {
         let (_, key, _) = keys::decode_version(&row_key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let place = object::Place::new(overlay, &m.bucket, &key)?;
         place.remove_older(overlay, Table::Version, row_key, at.seq)?;
     }
-    config::end(overlay, at, &name(&m.bucket)?)?;
-    m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))
+    config::end(overlay, at, &bucket)?;
+    m.uploads.iter().try_for_each(|ended| upload::end(overlay, at, &m.bucket, &ended.key, ended.upload))?;
+    // As of objects: it names those that it knew.
+    let is_older = |row: &Value| Ok(UploadRow::decode(row)?.seq < at.seq);
+    for (row_key, _) in overlay.rows_where(Table::Upload, &keys::uploads_with_prefix(&bucket, ""), is_older)? {
+        let (_, key, id) = keys::decode_upload(&row_key).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        upload::end(overlay, at, &m.bucket, &key, id)?;
+    }
+    Ok(())
 }
 
 /// A bucket name that a mutation carries.

@@ -337,7 +337,9 @@ impl Apply {
 impl Applier for Apply {
     fn apply(&self, stripe: &AppliedStripe) -> Result<(), ApplyError> {
         self.commit(|overlay| {
-            stripe.records.iter().try_for_each(|record| apply_record(overlay, record))?;
+            // What is carried took effect before its segment was given up; only a replay that comes by it needs it.
+            let mut news = stripe.records.iter().filter(|record| !record.carried);
+            news.try_for_each(|record| apply_record(overlay, record))?;
             overlay.stripe_applied(stripe);
             Ok(())
         })

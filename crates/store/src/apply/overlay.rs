@@ -98,17 +98,33 @@ impl<'a> Overlay<'a> {
 
     /// All rows whose keys begin with `prefix`, in order.
     pub(crate) fn rows_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Rows, StoreError> {
+        self.rows_where(table, prefix, |_| Ok(true))
+    }
+
+    /// Those of them that are wanted, which may be few of many.
+    pub(crate) fn rows_where(
+        &self,
+        table: Table,
+        prefix: &[u8],
+        is_wanted: impl Fn(&Value) -> Result<bool, StoreError>,
+    ) -> Result<Rows, StoreError> {
+        let changed = &self.rows[table as usize];
         let mut found = BTreeMap::new();
         let mut pages = Pages::new(ScanRange::prefix(table, prefix), PAGE_ROWS);
         while let Some(page) = pages.next(|range, limit| self.index.scan(range, limit))? {
-            found.extend(page);
+            for (key, row) in page {
+                if !changed.contains_key(&key) && is_wanted(&row)? {
+                    found.insert(key, row);
+                }
+            }
         }
-        let changed = self.rows[table as usize].range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
-        for (key, row) in changed.take_while(|(key, _)| key.starts_with(prefix)) {
-            match row {
-                Some(row) => found.insert(key.clone(), row.clone()),
-                None => found.remove(key),
-            };
+        let here = changed.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        for (key, row) in here.take_while(|(key, _)| key.starts_with(prefix)) {
+            if let Some(row) = row
+                && is_wanted(row)?
+            {
+                found.insert(key.clone(), row.clone());
+            }
         }
         Ok(found.into_iter().collect())
     }

@@ -141,6 +141,21 @@ fn begin() -> Mutation {
     }))
 }
 
+fn create_bucket() -> Mutation {
+    Mutation::CreateBucket(CreateBucketMutation {
+        bucket: "bucket".into(),
+        created_ms: 1,
+        owner: "me".into(),
+        region: "here".into(),
+        configs: None,
+    })
+}
+
+/// Which names no uploads.
+fn delete_bucket() -> Mutation {
+    Mutation::DeleteBucket(DeleteBucketMutation { bucket: "bucket".into(), uploads: Vec::new(), had_configs: None })
+}
+
 fn end() -> Mutation {
     Mutation::EndUpload(EndUploadMutation { bucket: "bucket".into(), key: "key".into(), upload: UPLOAD })
 }
@@ -229,18 +244,7 @@ fn a_part_whose_upload_is_gone_goes_with_its_end() {
 #[test]
 fn a_bucket_takes_along_what_should_not_be_there() {
     let bench = Bench::new();
-    let create = Mutation::CreateBucket(CreateBucketMutation {
-        bucket: "bucket".into(),
-        created_ms: 1,
-        owner: "me".into(),
-        region: "here".into(),
-        configs: None,
-    });
-    let gone = Mutation::DeleteBucket(DeleteBucketMutation {
-        bucket: "bucket".into(),
-        uploads: Vec::new(),
-        had_configs: None,
-    });
+    let (create, gone) = (create_bucket(), delete_bucket());
     bench.apply(&[(10, create.clone()), (20, put())]);
     assert_eq!(bench.apply.buckets(), 1);
     bench.apply(&[(30, gone)]);
@@ -312,4 +316,22 @@ fn a_segment_is_dead_only_when_it_is_sealed_and_unreferenced() {
         assert!(!segments.may_create_before(SegmentId::new(9, 9), Seq::from_u64(10)));
         assert!(!segments.may_create_before(SEGMENT, Seq::from_u64(20)), "it goes itself");
     });
+}
+
+/// Of an upload whose beginning failed, as it seemed, the deletion of the bucket knows nothing.
+#[test]
+fn no_upload_outlives_its_bucket() {
+    let (create, gone) = (create_bucket(), delete_bucket());
+    let all = [(10, create.clone()), (20, begin()), (25, part(1)), (30, gone), (40, create)];
+    for batch in 1..=all.len() {
+        let bench = Bench::new();
+        all.chunks(batch).for_each(|records| bench.apply(records));
+        assert_eq!((bench.rows(Table::Upload), bench.rows(Table::Part), bench.live_bytes()), (0, 0, 100));
+    }
+    // A deletion that comes again ends nothing that was begun since.
+    let bench = Bench::new();
+    bench.apply(&all);
+    bench.apply(&[(50, begin()), (60, put())]);
+    bench.apply(&[(30, delete_bucket())]);
+    assert_eq!((bench.rows(Table::Upload), bench.rows(Table::Object)), (1, 1));
 }

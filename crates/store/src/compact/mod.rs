@@ -264,7 +264,7 @@ fn holes(inner: &Inner, is_short: bool) -> HashMap<SegmentId, u64> {
     }
     let now_ms = inner.env.clock.now_ms();
     let bytes = |id, segment: &Segment| match segment.row.state {
-        SegmentState::Sealed => {
+        SegmentState::Sealed if !inner.compaction.punching.rests(id, now_ms, is_short) => {
             punchable_bytes(inner, segment, is_short) + inner.compaction.punching.due_bytes(id, now_ms, is_short)
         }
         _ => 0,

@@ -38,6 +38,8 @@ pub(crate) struct Punching {
     unsupported: AtomicBool,
     /// What is noted as holes and is to be punched yet, by segment.
     left: Mutex<HashMap<SegmentId, Left>>,
+    /// Segments of which a target failed, and when.
+    failed_ms: Mutex<HashMap<SegmentId, u64>>,
 }
 
 /// What is still to be punched out of a segment.
@@ -59,6 +61,11 @@ impl Left {
 const AGAIN_SHORT_MS: u64 = 10_000;
 const AGAIN_MS: u64 = 600_000;
 
+/// Whether what was tried then is to be tried again.
+fn is_due(tried_ms: u64, now_ms: u64, is_short: bool) -> bool {
+    now_ms.saturating_sub(tried_ms) >= if is_short { AGAIN_SHORT_MS } else { AGAIN_MS }
+}
+
 impl Punching {
     pub(super) fn is_on(&self, inner: &Inner) -> bool {
         inner.config.compaction.punch_holes && !self.unsupported.load(Ordering::Relaxed)
@@ -66,10 +73,20 @@ impl Punching {
 
     /// The payload that was left of a segment, in bytes, if it is time to try again.
     pub(super) fn due_bytes(&self, segment: SegmentId, now_ms: u64, is_short: bool) -> u64 {
-        let again_ms = if is_short { AGAIN_SHORT_MS } else { AGAIN_MS };
         let left = self.left.lock();
-        let due = left.get(&segment).filter(|left| now_ms.saturating_sub(left.tried_ms) >= again_ms);
+        let due = left.get(&segment).filter(|left| is_due(left.tried_ms, now_ms, is_short));
         due.map_or(0, Left::bytes)
+    }
+
+    /// Whether a segment is let alone, as one of its targets failed lately.
+    pub(super) fn rests(&self, segment: SegmentId, now_ms: u64, is_short: bool) -> bool {
+        self.failed_ms.lock().get(&segment).is_some_and(|&failed_ms| !is_due(failed_ms, now_ms, is_short))
+    }
+
+    /// Its turn comes again; the others do not wait for it.
+    fn failed(&self, segment: SegmentId, now_ms: u64, error: &LogError) {
+        tracing::debug!(%segment, %error, "no holes can be punched in a segment for now");
+        self.failed_ms.lock().insert(segment, now_ms);
     }
 
     /// Stripes of a segment are to be punched.
@@ -106,6 +123,7 @@ impl Punching {
         inner.apply.with_segments(|segments| {
             let is_sealed = |segment: &Segment| segment.row.state == SegmentState::Sealed;
             self.left.lock().retain(|&id, _| segments.get(id).is_some_and(is_sealed));
+            self.failed_ms.lock().retain(|&id, _| segments.get(id).is_some_and(is_sealed));
         });
     }
 }
@@ -186,6 +204,10 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
                 continue;
             }
             Err(error) if is_going(&error) => continue,
+            Err(error) if is_of_targets(&error) => {
+                punching.failed(id, now_ms, &error);
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
         let before = inner.apply.punched(id, &dead)?;
@@ -199,6 +221,10 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
         inner.require_open()?;
         let left = match inner.log.punch(id, &dead).await {
             Err(error) if is_going(&error) => continue,
+            Err(error) if is_of_targets(&error) => {
+                punching.failed(id, now_ms, &error);
+                continue;
+            }
             left => left?,
         };
         let Some(left) = left else {
@@ -215,4 +241,12 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
 /// Whether the segment is deleted meanwhile: its space comes back that way.
 fn is_going(error: &LogError) -> bool {
     matches!(error, LogError::NotFound(_) | LogError::Invalid(_))
+}
+
+/// Whether what failed are targets of this segment, and not what all need.
+fn is_of_targets(error: &LogError) -> bool {
+    matches!(
+        error,
+        LogError::Unavailable(_) | LogError::Unreadable { .. } | LogError::Corrupt { .. } | LogError::Io { .. }
+    )
 }

@@ -502,6 +502,18 @@ async fn dead_stripes_are_punched_out_where_they_lie() {
 }
 
 #[tokio::test]
+async fn a_target_that_fails_does_not_end_a_round() {
+    let (world, store) = holed(33, (2, 1)).await;
+    world.disks[0].offline(true);
+    assert_eq!(store.compact().await.unwrap().punched_bytes, 0);
+    world.disks[0].offline(false);
+    assert_eq!(store.compact().await.unwrap().punched_bytes, 0, "they are let alone for a while");
+    world.clock.advance(std::time::Duration::from_secs(600));
+    assert!(store.compact().await.unwrap().punched_bytes > 30_000_000);
+    check_half_dead(&store, 1_500_000).await;
+}
+
+#[tokio::test]
 async fn what_a_copy_or_a_body_on_its_way_needs_is_not_punched_out() {
     let (mut world, mut store) = holed(33, (2, 1)).await;
     store.copy_object(copy_request("0", "copy")).await.unwrap();

@@ -1,5 +1,7 @@
 //! Space comes back, and what was deleted stays deleted.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use gabion_store::{DeleteObject, GetObject, ObjectBody, Store, StoreError};
 
@@ -359,4 +361,39 @@ async fn a_wait_for_memory_ends_with_busy() {
         other().await.unwrap();
     }
     assert_eq!(keys(&store, "bucket").await, ["other"]);
+}
+
+/// What was deleted in a segment that can not be read is not known, so that it stays; the others do not wait for it.
+#[tokio::test]
+async fn a_dead_segment_that_can_not_be_read_does_not_keep_the_others() {
+    let mut config = config(1, 0);
+    config.log.small_lanes = 1;
+    let mut world = World::new(91, config);
+    let mut store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let segments = |world: &World| -> BTreeSet<String> {
+        world.disks[0].paths().into_iter().filter(|path| path.starts_with("segments/")).collect()
+    };
+    let mut made = Vec::new();
+    for round in 0..3 {
+        let before = segments(&world);
+        for number in 0..20 {
+            put(&store, "bucket", &format!("{round}-{number}"), &bytes(number, 1000)).await;
+        }
+        made.push(segments(&world).difference(&before).next().unwrap_or_else(|| before.last().unwrap()).clone());
+        // The next start seals the segment.
+        store = world.restart(store).await;
+    }
+    // The first stays, so that what the others took away matters.
+    (4096 * 6 + 200..4096 * 6 + 400).for_each(|at| world.disks[0].corrupt(&made[1], at));
+    for round in 1..3 {
+        for number in 0..20 {
+            delete(&store, "bucket", &format!("{round}-{number}")).await;
+        }
+    }
+    store = world.restart(store).await;
+    store.free_dead_segments().await.unwrap();
+    let left = segments(&world);
+    assert_eq!(made.iter().map(|path| left.contains(path)).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(get(&store, "bucket", "0-7").await.unwrap(), bytes(7, 1000));
 }
