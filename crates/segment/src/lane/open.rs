@@ -59,6 +59,10 @@ pub(crate) struct OpenSegment {
     limit: u64,
     /// What is written ahead, where a client may wait for the sync of a short stripe.
     pub(crate) zeros: Option<Zeros>,
+    /// [`TargetSet::gained`] when targets were chosen for it, or last looked for.
+    ///
+    /// [`TargetSet::gained`]: crate::target::TargetSet::gained
+    pub(crate) gained: u64,
 }
 
 impl OpenSegment {
@@ -101,6 +105,7 @@ impl Core {
         let mut excluded: HashMap<usize, bool> = HashMap::new();
         // Each round ends, excludes a target, or found one that leaves since.
         loop {
+            let gained = self.media.targets.gained();
             let Candidates { with_room: mut candidates, full } = self.media.targets.candidates(wanted_bytes).await;
             candidates.retain(|candidate| !excluded.contains_key(&candidate.target));
             let (id, number) = self.next_segment();
@@ -125,7 +130,7 @@ impl Core {
                 slots.iter().map(|slot| slot.map_or(TargetId::NONE, |target| self.media.targets.at(target).id));
             let info = SegmentInfo { id, kind, geometry, targets: targets.collect(), former: Vec::new() };
             match self.create(info, &slots, shard_bytes, purpose).await {
-                Ok(open) => return Ok(open),
+                Ok(open) => return Ok(OpenSegment { gained, ..open }),
                 // Without descriptors no target would do any better.
                 Err(failed) if failed.iter().any(|(_, error)| is_exhausted(error)) => return Err(LogError::Busy),
                 Err(failed) => {
@@ -234,7 +239,7 @@ impl Core {
             && self.config.durability == Durability::Sync
             && self.config.prewrite_records_max > 0;
         let zeros = is_waited_for.then(|| Zeros::new(Arc::clone(&files), limit, self.config.prewrite_piece_bytes));
-        OpenSegment { segment, files, end, data_limit, limit, zeros }
+        OpenSegment { segment, files, end, data_limit, limit, zeros, gained: 0 }
     }
 
     /// What a segment keeps in each shard for records without data, in bytes, where an eighth of the shard is `share`.

@@ -1,6 +1,7 @@
 //! Where submitters meet the lanes: small records gather until a stripe is worth it, a full queue refuses what comes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use gabion_types::{Extent, Seq};
@@ -40,6 +41,8 @@ pub(crate) struct Lanes {
     budget: Arc<Semaphore>,
     budget_units: usize,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// How many targets had come when lanes last looked where they write.
+    gained: AtomicU64,
 }
 
 /// A record to be queued.
@@ -76,6 +79,7 @@ impl Lanes {
             budget: Arc::new(Semaphore::new(units)),
             budget_units: units,
             tasks: Mutex::default(),
+            gained: AtomicU64::new(0),
         }
     }
 
@@ -176,6 +180,14 @@ impl Lanes {
         self.budget.close();
         self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.close());
         self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.close());
+    }
+
+    /// Wakes lanes, if a target has come since: segments that lack a shard are to end.
+    pub(crate) fn look_again_if_gained(&self, core: &Core) {
+        let gained = core.media.targets.gained();
+        if self.gained.swap(gained, Ordering::Relaxed) != gained {
+            self.look_again();
+        }
     }
 
     /// Wakes the lanes: a target that they write to may be about to leave.

@@ -108,8 +108,8 @@ impl Writer {
         if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
             self.seal(SealReason::Degraded).await;
         }
-        let leaving = self.is_leaving();
-        if let Some(open) = self.open.as_ref().filter(|_| !leaving) {
+        let ends = self.is_to_end();
+        if let Some(open) = self.open.as_ref().filter(|_| !ends) {
             if open.fits(stored_bytes) {
                 return Position::At(place(open));
             }
@@ -131,8 +131,10 @@ impl Writer {
             }
             Err(refusal) => refusal,
         };
-        // Rather on a target that is about to leave than nowhere.
-        if let Some(open) = self.open.as_ref().filter(|open| leaving && open.fits(stored_bytes)) {
+        // Rather on a target that is about to leave, or with a shard too few, than nowhere.
+        let gained = self.core.media.targets.gained();
+        if let Some(open) = self.open.as_mut().filter(|open| ends && open.fits(stored_bytes)) {
+            open.gained = gained;
             return Position::At(place(open));
         }
         if has_data {
@@ -141,15 +143,20 @@ impl Writer {
         self.reserve_position(stored_bytes, whole_bytes, refusal).await
     }
 
-    /// Whether a target that the open segment lies on is about to leave.
-    fn is_leaving(&self) -> bool {
+    /// Whether the open segment is to go on no longer than it must: a target that it lies on is about to leave, or it has too few shards, and a target has come
+    /// since that one more could lie on. Repair builds those of segments that have ended.
+    fn is_to_end(&self) -> bool {
         let targets = &self.core.media.targets;
-        self.open.as_ref().is_some_and(|open| open.files.present().any(|(_, file)| targets.is_leaving(file.target)))
+        self.open.as_ref().is_some_and(|open| {
+            let lacks_some = open.files.present().count() < open.segment.info().geometry.shards();
+            lacks_some && open.gained != targets.gained()
+                || open.files.present().any(|(_, file)| targets.is_leaving(file.target))
+        })
     }
 
-    /// Ends a segment that lies on a target that is about to leave: a lane that has nothing to write must not keep it.
+    /// Ends a segment that is to go on no longer: a lane that has nothing to write must not keep it.
     pub(crate) async fn retire(&mut self) {
-        if self.is_leaving() {
+        if self.is_to_end() {
             self.seal(SealReason::Complete).await;
         }
     }

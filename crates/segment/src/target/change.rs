@@ -210,6 +210,8 @@ impl TargetSet {
         let LogTarget { name, disk, .. } = newcomer.target;
         let own = Own { epoch, ..Own::default() };
         targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, own, now_ns)));
+        drop(targets);
+        self.gain();
     }
 }
 

@@ -10,7 +10,7 @@ mod open;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -45,6 +45,8 @@ pub(crate) struct TargetSet {
     reprobe_ms: u64,
     /// Most targets that may be damaged at a time.
     parity: usize,
+    /// How often a target has come that takes writes: a new one, or one that took none for a while.
+    gained: AtomicU64,
 }
 
 /// The members of the deployment.
@@ -223,9 +225,19 @@ impl TargetSet {
             clock,
             reprobe_ms: config.reprobe_ms,
             parity: config.geometry.parity().max(newest.geometry.parity()),
+            gained: AtomicU64::new(0),
         };
         this.mark_draining();
         this
+    }
+
+    /// Grows with each target that takes writes and did not before: what was opened without it could be opened with it now.
+    pub(crate) fn gained(&self) -> u64 {
+        self.gained.load(Ordering::SeqCst)
+    }
+
+    fn gain(&self) {
+        self.gained.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The target at a place in the list.
@@ -522,6 +534,7 @@ impl TargetSet {
                 tracing::warn!(target_name = %target.name, "a failed target takes writes again");
                 health.state = TargetState::Online;
                 health.down_since_ns = None;
+                self.gain();
                 true
             }
             Err(error) => {
@@ -570,7 +583,10 @@ impl TargetSet {
         let members = self.roster.lock().members.clone();
         for target in self.targets.read().iter() {
             let member = members.iter().find(|member| member.id == target.id);
-            target.draining.store(member.is_some_and(|member| member.draining), Ordering::SeqCst);
+            let drains = member.is_some_and(|member| member.draining);
+            if target.draining.swap(drains, Ordering::SeqCst) && !drains && member.is_some() {
+                self.gain();
+            }
             if target.id != TargetId::NONE && member.is_none() {
                 target.leave();
             }

@@ -1,4 +1,4 @@
-//! What is missing at this moment, over all sealed segments: nothing of it is remembered, so nothing of it can be out of date.
+//! What is missing at this moment, over all segments: nothing of it is remembered, so nothing of it can be out of date.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use gabion_types::TargetId;
 
 use crate::core::Core;
 use crate::format::SEAL_BLOCK_BYTES;
-use crate::segment::Segment;
+use crate::segment::{Life, Segment};
 use crate::segment_info::Seal;
 use crate::status::RepairEntry;
 use crate::target::Standing;
@@ -71,8 +71,22 @@ impl Census {
         let mut this =
             Self { redundancy: Vec::new(), at_risk: 0, waiting: 0, needs: Vec::new(), shards_on: HashMap::new() };
         for segment in segments {
-            let Some(seal) = segment.settled_seal() else { continue };
             let info = segment.info();
+            let Some(seal) = segment.settled_seal() else {
+                // What a segment lacks that is written still is built when it has ended.
+                if segment.life() == Life::Open {
+                    let is_missing = |target: &&TargetId| {
+                        let standing = standings.entry(**target).or_insert_with(|| targets.standing(**target));
+                        matches!(standing, Standing::Gone | Standing::Down { .. })
+                    };
+                    let missing = info.targets.iter().filter(is_missing).count();
+                    if missing > 0 {
+                        this.count(missing, info.geometry.parity());
+                        this.waiting += missing;
+                    }
+                }
+                continue;
+            };
             let (mut missing, mut shards) = (0, Vec::new());
             for (shard, &target) in info.targets.iter().enumerate() {
                 *this.shards_on.entry(target).or_default() += 1;
@@ -92,11 +106,7 @@ impl Census {
                     shards.push(shard as u8);
                 }
             }
-            if this.redundancy.len() <= missing {
-                this.redundancy.resize(missing + 1, 0);
-            }
-            this.redundancy[missing] += 1;
-            this.at_risk += usize::from(missing > 0 && missing >= info.geometry.parity());
+            this.count(missing, info.geometry.parity());
             let has_stale = info.former.iter().any(|copy| targets.find(copy.target).is_some());
             if !shards.is_empty() || has_stale {
                 let spare = info.geometry.parity() as i64 - missing as i64;
@@ -105,6 +115,14 @@ impl Census {
         }
         this.needs.sort_by_key(|need| (need.shards.is_empty(), need.spare, need.segment.id));
         this
+    }
+
+    fn count(&mut self, missing: usize, parity: usize) {
+        if self.redundancy.len() <= missing {
+            self.redundancy.resize(missing + 1, 0);
+        }
+        self.redundancy[missing] += 1;
+        self.at_risk += usize::from(missing > 0 && missing >= parity);
     }
 
     /// Shards of sealed segments that lie on a target.

@@ -16,6 +16,7 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::recovery::list_target;
 use crate::segment::{Pin, Segment};
+use crate::status::RepairEntry;
 use crate::target::Standing;
 
 /// A segment that was read to its end.
@@ -95,6 +96,8 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
             Standing::Here | Standing::Leaving => present.push(shard),
         }
     }
+    // Only what was noted before it is read is known to be no damage when it is found to be whole.
+    let noted = core.media.repairs.snapshot();
     let room = core.upkeep_memory.room(present.len(), 0, &core.scrub_pace).await;
     let checks = present.into_iter().map(async |shard| {
         let checked = check_current(core, &info, seal, shard, &core.scrub_pace, &room).await;
@@ -117,6 +120,10 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
             Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => Some(error.to_string()),
             Err(error) => return Err(error),
         };
+        let entry = RepairEntry { segment: segment.id, shard: shard as u8 };
+        if damage.is_none() && noted.contains(&entry) && segment.info().targets[shard] == target {
+            core.media.repairs.remove(entry);
+        }
         // A shard that moved meanwhile was whole when it did.
         let Some(damage) = damage.filter(|_| segment.info().targets[shard] == target) else { continue };
         if !core.media.answers(target).await {

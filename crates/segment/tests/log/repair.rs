@@ -152,6 +152,33 @@ fn one_bad_block_of_a_long_chunk_is_healed() {
 }
 
 #[test]
+fn a_segment_that_was_opened_with_a_shard_too_few_ends_when_a_target_comes() {
+    let mut world = World::new("4+2", 41);
+    world.config.upkeep.repair_delay_ms = 0;
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        world.disks[2].offline(true);
+        put(&log, 0, 3000).await.unwrap();
+        assert_eq!(log.status().redundancy, [0, 1]);
+        log.repair(false).await.unwrap();
+        put(&log, 1, 3000).await.unwrap();
+        assert_eq!(book.known().len(), 1, "there is no reason to begin another one");
+        world.disks[2].offline(false);
+        world.clock.advance(std::time::Duration::from_millis(world.config.reprobe_ms));
+        for _ in 0..3 {
+            log.repair(false).await.unwrap();
+            steps(200).await;
+        }
+        assert_eq!(log.status().redundancy, [1]);
+        put(&log, 2, 3000).await.unwrap();
+        assert_eq!((log.status().redundancy, book.known().len()), (vec![1], 2));
+        check_redundancy(&world, &log, &book).await;
+    });
+    check_files(&world, &book);
+}
+
+#[test]
 fn a_false_alarm_costs_a_read_and_no_write() {
     let (mut world, book) = written("2+1", 0, 3);
     life(async {

@@ -292,6 +292,14 @@ impl Apply {
         Ok(before)
     }
 
+    /// Notes that stripes of a segment may be punched out.
+    pub(crate) fn may_be_punched(&self, segment: SegmentId, dead: &[DeadStripe]) -> Result<(), StoreError> {
+        self.commit(|overlay| {
+            overlay.segment_may_have_holes(segment, dead);
+            Ok(())
+        })
+    }
+
     /// Applies a batch of replayed records, and whatever `also` puts beside them, in one index commit.
     pub(crate) fn replay(
         &self,

@@ -301,8 +301,19 @@ impl<'a> Overlay<'a> {
     /// These stripes of a segment are punched out; returns the offsets of those that were before.
     pub(crate) fn segment_punched(&mut self, id: SegmentId, dead: &[DeadStripe]) -> Vec<u64> {
         let Some(segment) = self.segment(id) else { return Vec::new() };
-        segment.row.punched_bytes = Some(dead.iter().map(|stripe| stripe.payload_bytes).sum());
-        segment.row.punched.replace(dead.iter().map(|stripe| stripe.offset).collect()).unwrap_or_default()
+        let bytes = dead.iter().map(|stripe| stripe.payload_bytes).sum();
+        // Of what only may be holes nothing was given back, as far as is known.
+        let is_known = segment.row.punched_bytes.replace(bytes) != Some(0);
+        let before = segment.row.punched.replace(dead.iter().map(|stripe| stripe.offset).collect());
+        before.filter(|_| is_known).unwrap_or_default()
+    }
+
+    /// Stripes of a segment may be holes.
+    pub(crate) fn segment_may_have_holes(&mut self, id: SegmentId, dead: &[DeadStripe]) {
+        if let Some(segment) = self.segment(id) {
+            segment.row.punched = Some(dead.iter().map(|stripe| stripe.offset).collect());
+            segment.row.punched_bytes = Some(0);
+        }
     }
 
     /// A segment's removal is in the log: nothing in it counts any more.

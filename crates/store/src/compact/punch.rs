@@ -186,6 +186,33 @@ pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) 
     if dead_bytes < least_bytes { 0 } else { dead_bytes }
 }
 
+/// Has all that is dead in segments of large objects count as holes, where the index was built anew: some of it is, and nobody knows what. To whoever
+/// checks or rebuilds shards the holes would be damage. What it comes to is not counted: all of it is punched later.
+pub(crate) async fn note_holes(inner: &Inner) -> Result<(), StoreError> {
+    let may_have = |segment: &Segment| {
+        let row = &segment.row;
+        row.kind == LaneKind::Large
+            && row.state == SegmentState::Sealed
+            && row.punched.is_none()
+            && row.live_bytes.unsigned_abs() < row.written_bytes
+    };
+    let wanted = inner.apply.with_segments(|segments| {
+        let wanted = segments.iter().filter(|(_, segment)| may_have(segment));
+        wanted.map(|(id, _)| id).collect()
+    });
+    for (id, live) in live_stripes(inner, &wanted).await? {
+        match inner.log.dead_stripes(id, &live).await {
+            Ok(Some(dead)) if !dead.is_empty() => inner.apply.may_be_punched(id, &dead)?,
+            Ok(_) => {}
+            Err(error) if is_going(&error) => {}
+            Err(error) => {
+                tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read")
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
 pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
     let punching = &inner.compaction.punching;

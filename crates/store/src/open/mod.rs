@@ -20,6 +20,7 @@ use gabion_types::SegmentId;
 use crate::{
     Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError,
     apply::Apply,
+    compact::note_holes,
     holds::Holds,
     pages::Pages,
     snapshot::{self, Restored},
@@ -48,6 +49,9 @@ pub(crate) async fn open(
     log.set_liveness(Arc::clone(&apply) as Arc<dyn gabion_segment::Liveness>);
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
+    if report.index_rebuilt.is_some() {
+        note_holes(&store.inner).await?;
+    }
     Ok((store, report))
 }
 
