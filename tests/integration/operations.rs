@@ -111,6 +111,9 @@ async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serve
     assert!(text.contains("is no directory"), "{text}");
     fs::create_dir(&replacement).unwrap();
     fs::create_dir(&seventh).unwrap();
+    let (code, text) = target(&server, &["add", &spare.display().to_string()]).await;
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("is not empty, it holds"), "{text}");
     let (code, text) = gabion(&["target", "replace", &dead, &replacement, "--admin", server.admin()]).await;
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("admin token"), "{text}");

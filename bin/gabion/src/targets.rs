@@ -201,6 +201,7 @@ impl OpenTarget for Opener {
             if !directory.is_dir() {
                 return Err(format!("{path} is no directory: mount the drive there, or make it"));
             }
+            check_empty(&directory)?;
             let lock = lock(&directory).map_err(|error| {
                 let this = std::process::id();
                 format!("{path} is in use as a target: {error} (this server is {this})")
@@ -212,6 +213,29 @@ impl OpenTarget for Opener {
             Ok(LogTarget { name: path, disk: Some(opened.disk), failure_domain })
         })
     }
+}
+
+/// A directory that joins a deployment holds nothing, or what is left of a target: else it is a drive that is used for something else, or the one that
+/// others are mounted on. Snapshots and the like, whose names begin with a dot, do no harm.
+///
+/// # Errors
+/// With a sentence for the operator.
+fn check_empty(directory: &Path) -> Result<(), String> {
+    if directory.join(MEMBERSHIP_FILE).exists() {
+        return Ok(());
+    }
+    let shown = directory.display();
+    let entries = std::fs::read_dir(directory).map_err(|error| format!("{shown} can not be listed: {error}"))?;
+    for entry in entries {
+        let name = entry.map_err(|error| format!("{shown} can not be listed: {error}"))?.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with('.') && !matches!(&*name, LOCK_FILE | "lost+found") {
+            return Err(format!(
+                "{shown} is not empty, it holds {name}: is it the directory that was meant, and its drive mounted?"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Takes the lock of a target.

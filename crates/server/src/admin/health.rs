@@ -33,7 +33,7 @@ pub(super) async fn ready(State(admin): State<Admin>) -> Response {
 
 /// Why the store can not take writes safely, if it can not. A full target still serves reads and deletes, and to its
 /// writers the right answer is 507, not another server.
-fn unready(status: &StoreStatus) -> Option<String> {
+pub(crate) fn unready(status: &StoreStatus) -> Option<String> {
     if let Some(reason) = status.unavailable.as_ref().or(status.log.poisoned.as_ref()) {
         return Some(reason.clone());
     }

@@ -29,6 +29,7 @@ use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
 
 pub use changes::{Changes, OpenTarget};
+pub(crate) use health::unready;
 pub(crate) use status::target_state;
 
 /// How far the server is.

@@ -6,7 +6,7 @@ use gabion_store::{Store, StoreStatus, TargetState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Admin, Phase};
+use super::{Admin, Phase, unready};
 
 #[derive(Serialize)]
 struct Status {
@@ -26,6 +26,8 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 }
 
 fn of_store(store: &Store) -> Value {
+    let status = store.status();
+    let unavailable = unready(&status);
     let StoreStatus {
         log,
         index,
@@ -39,9 +41,8 @@ fn of_store(store: &Store) -> Value {
         holds_back,
         writers_waiting,
         scrub,
-        unavailable,
         ..
-    } = store.status();
+    } = status;
     json!({
         "log": log,
         "index": {

@@ -95,7 +95,12 @@ async fn a_serving_server_is_ready_as_long_as_a_quorum_is_up() {
     let (status, body) = get_page(&admin, "/health/ready").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
     assert!(body.contains("2 targets are up, 2+1 needs 3 to acknowledge a write"), "{body}");
-    assert!(get_page(&admin, "/metrics").await.1.contains("gabion_target_state{target=\"/t2\",state=\"absent\"} 1\n"));
+    let metrics = get_page(&admin, "/metrics").await.1;
+    for expected in ["gabion_target_state{target=\"/t2\",state=\"absent\"} 1\n", "gabion_store_available 0\n"] {
+        assert!(metrics.contains(expected), "{metrics}");
+    }
+    let (_, status) = get_page(&admin, "/status").await;
+    assert!(status.contains("\"unavailable\":\"2 targets are up"), "{status}");
     degraded.shutdown().await;
 }
 

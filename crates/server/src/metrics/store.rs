@@ -12,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet}
 use prometheus_client::metrics::MetricType;
 
 use super::{counter, figure};
+use crate::admin::unready;
 
 /// Gives the store while there is one.
 pub type StoreSource = Arc<dyn Fn() -> Option<Store> + Send + Sync>;
@@ -123,7 +124,7 @@ impl Collector for StoreFigures {
 }
 
 fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<(), fmt::Error> {
-    let available = status.unavailable.is_none() && status.log.poisoned.is_none();
+    let available = unready(status).is_none();
     let count = |count: usize| count as u64;
     let values: [u64; PLAIN.len()] = [
         u64::from(available),
