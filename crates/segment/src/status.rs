@@ -20,9 +20,9 @@ pub struct LogStatus {
     pub missing_members: Vec<TargetId>,
     /// Epoch of the list of members: it grows with every change.
     pub membership_epoch: u64,
-    /// Sealed segments by the number of shards that they lack: the first are whole.
+    /// Segments by the number of shards that they lack: the first are whole. Of those that are written still only the ones that lack some.
     pub redundancy: Vec<usize>,
-    /// Sealed segments that lack shards, and of which no further one may be lost.
+    /// Those that lack shards, and of which no further one may be lost.
     pub at_risk: usize,
     /// How far repair is.
     pub repair: RepairStatus,

@@ -87,7 +87,7 @@ impl Params {
             targets_fail: dice.below(4) > 0,
             small_lanes: 1 + dice.below(3) as usize,
             large_lanes: 1 + dice.below(2) as usize,
-            stripe_blocks: 1 + dice.below(3) as usize,
+            stripe_blocks: pick(&mut dice, &[1, 2, 3, 6]),
             segment_payload_bytes: (1 << 20) << dice.below(3),
             checkpoint_interval_ms: pick(&mut dice, &[5, 50, 500, 1 << 40]),
             checkpoint_bytes: pick(&mut dice, &[1 << 18, 1 << 22, u64::MAX]),

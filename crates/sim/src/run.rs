@@ -7,6 +7,7 @@ use std::{
 
 use gabion_metadata::rows::may_be_rebuilt_as;
 use gabion_platform::Dice;
+use gabion_store::TargetState;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -192,8 +193,47 @@ impl Run<'_> {
             return Err(format!("the index that was rebuilt differs: {difference}"));
         }
         self.machine.restart();
-        self.live(quiet).map(drop)
+        self.live(quiet)?;
+        self.heal()
     }
+
+    /// What was damaged, missing or left out on the way is whole again, when it has been read and repaired.
+    fn heal(&mut self) -> Result<(), String> {
+        self.machine.restart();
+        let runtime = runtime()?;
+        let healed = runtime.block_on(async {
+            self.machine.clock.begin();
+            let healed = healed(&self.machine).await;
+            self.machine.clock.freeze();
+            healed
+        });
+        drop(runtime);
+        healed.map_err(|what| format!("it does not heal: {what}"))
+    }
+}
+
+/// Reads and repairs everything, twice.
+async fn healed(machine: &Machine) -> Result<(), String> {
+    let (store, _) = machine.open().await.map_err(|error| error.to_string())?;
+    let mut bad_shards = 0;
+    for _ in 0..2 {
+        bad_shards = store.scrub_now().await.map_err(|error| format!("a scrub: {error}"))?.bad_shards;
+        store.repair_now().await.map_err(|error| format!("a repair: {error}"))?;
+    }
+    let log = store.status().log;
+    store.shutdown().await;
+    drop(store);
+    let has_all =
+        log.missing_members.is_empty() && log.targets.iter().all(|target| target.state == TargetState::Online);
+    let lacking: usize = log.redundancy.iter().skip(1).sum();
+    // Without a target there may be too few for all shards of a segment.
+    if has_all && (lacking > 0 || bad_shards > 0) {
+        return Err(format!(
+            "{bad_shards} bad shards in the second scrub, segments by shards that they lack: {:?}",
+            log.redundancy
+        ));
+    }
+    Ok(())
 }
 
 fn runtime() -> Result<Runtime, String> {
