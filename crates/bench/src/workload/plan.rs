@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn workers_read_other_objects_than_each_other() {
-        let load = Load::new(&Settings::for_tests(Operation::Get, &["-c", "64", "--objects", "10000000"]), Share::WHOLE);
+        let load =
+            Load::new(&Settings::for_tests(Operation::Get, &["-c", "64", "--objects", "10000000"]), Share::WHOLE);
         let run = Run::new(Goal::Any(Action::Get), Stamp::now(), End::Done);
         let mut key = String::new();
         let mut keys = BTreeSet::new();

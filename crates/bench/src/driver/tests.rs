@@ -1,0 +1,158 @@
+//! Whole runs against the least of a server.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+};
+
+use clap::Parser;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+
+use super::*;
+use crate::{cli::Program, xml::elements};
+
+/// The least of an S3 server: one bucket that exists, objects, and uploads of which no part is ever taken and that are not given up by key.
+#[derive(Default)]
+struct Bucket {
+    objects: BTreeMap<String, Bytes>,
+    uploads: BTreeSet<String>,
+    /// How often an upload is kept although it is given up.
+    stubborn: u32,
+}
+
+impl Bucket {
+    fn answer(&mut self, request: &Request<()>, body: Bytes) -> (u16, String, Bytes) {
+        let query = request.uri().query().unwrap_or_default();
+        let path = percent_decode_str(request.uri().path()).decode_utf8().unwrap();
+        let key = path.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
+        let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
+        let prefix = percent_decode_str(prefix).decode_utf8().unwrap();
+        let xml = |text: String| (200, text, Bytes::new());
+        match (request.method().as_str(), key.as_str()) {
+            ("HEAD", "") => xml(String::new()),
+            ("GET", "") if query.contains("uploads") => {
+                let uploads = self.uploads.iter().filter(|key| key.starts_with(&*prefix));
+                let show = |key| format!("<Upload><Key>{key}</Key><UploadId>1</UploadId></Upload>");
+                xml(uploads.map(show).collect())
+            }
+            ("GET", "") => {
+                let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
+                xml(keys.map(|key| format!("<Key>{key}</Key>")).collect())
+            }
+            ("POST", "") => {
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                elements(&body, "Key").for_each(|key| drop(self.objects.remove(key)));
+                xml(String::new())
+            }
+            ("POST", _) => {
+                self.uploads.insert(key);
+                xml("<UploadId>1</UploadId>".to_owned())
+            }
+            ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
+            ("PUT", _) => {
+                self.objects.insert(key, body);
+                xml(String::new())
+            }
+            ("GET", _) => match self.objects.get(&key) {
+                Some(body) => (200, String::new(), body.clone()),
+                None => (404, String::new(), Bytes::new()),
+            },
+            ("DELETE", _) if query.contains("uploadId") && self.stubborn > 0 => {
+                self.stubborn -= 1;
+                (503, String::new(), Bytes::new())
+            }
+            ("DELETE", _) if query.contains("uploadId") => {
+                self.uploads.remove(&key);
+                xml(String::new())
+            }
+            ("DELETE", _) => {
+                self.objects.remove(&key);
+                xml(String::new())
+            }
+            (method, _) => panic!("{method} {path}?{query}"),
+        }
+    }
+}
+
+/// Serves the bucket until the runtime is dropped; its address.
+fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let bucket = Arc::clone(bucket);
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let bucket = Arc::clone(&bucket);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let bucket = Arc::clone(&bucket);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
+                    let body = if text.is_empty() { bytes } else { text.into() };
+                    let response = Response::builder().status(status).body(Full::new(body)).unwrap();
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    (runtime, url)
+}
+
+fn bench(url: &str, words: &str) -> Result<(), BenchError> {
+    let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "--warmup", "0s", "-c", "2"];
+    let words = ["bench"].into_iter().chain(words.split(' ').map(|word| word.trim_matches('"')));
+    run(Program::parse_from(words.chain(common)).cli)
+}
+
+#[test]
+fn only_what_the_run_wrote_is_removed() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    let put = |key: &str| drop(bucket.lock().objects.insert(key.to_owned(), Bytes::from_static(b"mine")));
+    ["precious", "bench/precious", "bench/0000000000x", "w00000/0000000000x"].into_iter().for_each(put);
+    let keys = || bucket.lock().objects.keys().cloned().collect::<Vec<_>>();
+    let before = keys();
+    for prefix in ["", "bench/", "bench"] {
+        for load in ["put -n 20", "get -n 20 --objects 9", "mixed -n 50 --objects 9", "mdtest-hard -n 9"] {
+            // A pattern's stat finds the length of an empty answer to HEAD; that is not what is looked at here.
+            let _ = bench(&url, &format!("{load} --prefix \"{prefix}\""));
+            assert_eq!(keys(), before, "{load} below {prefix:?}");
+        }
+    }
+    bench(&url, "get -n 5 --objects 9 --keep").unwrap();
+    let kept = keys();
+    assert_eq!(kept.len(), before.len() + 9);
+    bench(&url, "get -n 5 --objects 9 --no-prepare").unwrap();
+    assert_eq!(keys(), kept, "an earlier run's objects are not this one's to remove");
+}
+
+#[test]
+fn uploads_that_were_left_are_given_up() {
+    let theirs = "bench/another/upload".to_owned();
+    let bucket = Bucket { stubborn: 2, uploads: BTreeSet::from([theirs.clone()]), ..Bucket::default() };
+    let bucket = Arc::new(Mutex::new(bucket));
+    let (_server, url) = serve(&bucket);
+    // Uploads begin, but none is completed.
+    let _ = bench(&url, "multipart -n 4 --size 1KiB");
+    assert_eq!(bucket.lock().stubborn, 0);
+    assert_eq!(bucket.lock().uploads, BTreeSet::from([theirs]));
+}
+
+#[test]
+fn runs_have_names_of_their_own_and_the_same_content() {
+    let load = || Load::new(&Settings { run: run_folder(), ..Settings::for_tests(Operation::Put, &[]) }, Share::WHOLE);
+    let (one, two) = (load(), load());
+    assert_ne!(one.prefix, two.prefix);
+    let content = |load: &Load| {
+        let key = format!("{}w00000/0000000000", load.prefix);
+        let mut content = load.content_of(&key);
+        content.next_slice().to_vec()
+    };
+    assert_eq!(content(&one), content(&two));
+}
