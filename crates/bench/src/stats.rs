@@ -42,6 +42,11 @@ impl Kind {
             Kind::CompleteUpload => "complete-upload",
         }
     }
+
+    /// Whether it is one request of an operation that is counted as a whole.
+    fn is_part_of_another(self) -> bool {
+        matches!(self, Kind::CreateUpload | Kind::Part | Kind::CompleteUpload)
+    }
 }
 
 /// What one operation moved.
@@ -216,7 +221,7 @@ pub(crate) struct Stats {
 }
 
 /// Longest measurement of which every second is kept; later seconds count to the last.
-const SECONDS_MAX: usize = 24 * 3600;
+pub(crate) const SECONDS_MAX: usize = 24 * 3600;
 
 /// Which of the seconds it is `elapsed` after the start.
 fn second_of(elapsed: Duration) -> usize {
@@ -309,15 +314,20 @@ impl Stats {
         self.window.filter(|_| self.whole).unwrap_or(self.last)
     }
 
+    /// What was asked for: an upload in parts is one, of which no part is any good without the others.
+    fn whole_operations(&self) -> impl Iterator<Item = &Series> {
+        self.series.iter().filter(|(kind, _)| !kind.is_part_of_another()).map(|(_, series)| series)
+    }
+
     /// Operations that succeeded, whenever they began, and those that failed.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let succeeded = self.series.values().map(|series| series.early + series.latency_ns.len()).sum();
-        (succeeded, self.series.values().map(Series::error_count).sum())
+        let succeeded = self.whole_operations().map(|series| series.early + series.latency_ns.len()).sum();
+        (succeeded, self.whole_operations().map(Series::error_count).sum())
     }
 
     /// Whether all that began in the measurement failed.
     pub(crate) fn is_in_vain(&self) -> bool {
-        self.counts().1 > 0 && self.series.values().all(|series| series.latency_ns.is_empty())
+        self.counts().1 > 0 && self.whole_operations().all(|series| series.latency_ns.is_empty())
     }
 
     /// Bytes moved, counted once where an operation is made of others.

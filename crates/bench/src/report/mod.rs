@@ -18,7 +18,7 @@ pub(crate) use machine::Machine;
 use crate::{
     cli::Settings,
     sign::civil_date,
-    stats::{Kind, Series, Stats, encode},
+    stats::{Kind, SECONDS_MAX, Second, Series, Stats, encode},
     threads::Outcome,
 };
 
@@ -95,6 +95,7 @@ pub(crate) struct Figures {
     /// Requests that were sent once more because the server had closed the connection; no errors, but in the latencies.
     #[serde(default)]
     pub(crate) retries: u64,
+    /// Every second up to `seconds`, also those in which nothing ended.
     pub(crate) per_second: Vec<PerSecond>,
     /// How many operations took up to so long, and longer than the row before says.
     pub(crate) latency_distribution: Vec<Bucket>,
@@ -164,10 +165,19 @@ fn distribution(ns: &Histogram<u64>) -> Vec<Bucket> {
     steps.into_iter().map(bucket).collect()
 }
 
+/// Seconds that had begun when so much time was over.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
+fn begun_seconds(seconds: f64) -> usize {
+    seconds.ceil() as usize
+}
+
 impl Figures {
     fn new(phase: &str, kind: Kind, series: &Series, seconds: f64) -> Self {
         let latency = &series.latency_ns;
-        let per_second = series.seconds.iter().enumerate().map(|(second, counts)| {
+        let (nothing, begun) = (Second::default(), begun_seconds(seconds));
+        let rows = series.seconds.iter().chain(std::iter::repeat(&nothing));
+        let rows = rows.take(begun.min(SECONDS_MAX).max(series.seconds.len()));
+        let per_second = rows.enumerate().map(|(second, counts)| {
             let ns = counts.latency_ns();
             PerSecond {
                 second,
@@ -297,7 +307,7 @@ pub(crate) fn utc(unix_seconds: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{cli::Operation, clock::Stamp, stats::Done};
+    use crate::{cli::Operation, clock::Stamp, stats::Done, workload::End};
 
     /// A report of two puts and a refusal.
     pub(crate) fn sample() -> Report {
@@ -342,6 +352,24 @@ pub(crate) mod tests {
         assert_eq!((&json["started"], &json["size_bytes"]), (&"1970-01-01 00:00:00 UTC".into(), &4096.into()));
         let again: Report = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(again).unwrap(), json);
+    }
+
+    #[test]
+    fn a_stall_at_the_end_is_seen() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(start, End::At(at(4500)));
+        stats.record(Kind::Put, at(0), at(500), Ok(Done::bytes(1)));
+        stats.record(Kind::Get, at(0), at(2500), Ok(Done::bytes(1)));
+        stats.reached_end();
+        let outcome = Outcome { stats: stats.finish(), client_cpu: Duration::ZERO, server_cpu: None };
+        let settings = Settings::for_tests(Operation::Put, &[]);
+        let report = Report::new(&settings, 1, 0, &[("", outcome)]);
+        for (figures, expected) in report.results.iter().zip([[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]]) {
+            let operations = figures.per_second.iter().map(|second| second.ops);
+            assert_eq!(operations.collect::<Vec<_>>(), expected);
+            assert_eq!(figures.whole_seconds().len(), 4);
+        }
     }
 
     #[test]
