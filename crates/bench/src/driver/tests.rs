@@ -105,9 +105,36 @@ fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
 }
 
 fn bench(url: &str, words: &str) -> Result<(), BenchError> {
-    let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "--warmup", "0s", "-c", "2"];
+    let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "-c", "2"];
+    let warmup = if words.contains("--warmup") { &[][..] } else { &["--warmup", "0s"] };
     let words = ["bench"].into_iter().chain(words.split(' ').map(|word| word.trim_matches('"')));
-    run(Program::parse_from(words.chain(common)).cli)
+    run(Program::parse_from(words.chain(common).chain(warmup.iter().copied())).cli)
+}
+
+/// The same; the report as well.
+fn report(url: &str, words: &str) -> (Result<(), BenchError>, Report) {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("report.json");
+    let outcome = bench(url, &format!("{words} --json {}", json.display()));
+    (outcome, Report::read(&json).unwrap())
+}
+
+#[test]
+fn no_more_is_done_than_was_asked_for() {
+    let (_server, url) = serve(&Arc::default());
+    // Of a signed body the hash takes longer than what is left of the warm-up.
+    let (outcome, report) = report(&url, "put -n 5 --size 4MiB --payload signed --warmup 20ms");
+    outcome.unwrap();
+    assert_eq!(report.results[0].operations, 5);
+}
+
+#[test]
+fn uploads_of_which_none_succeeded_are_no_measurement() {
+    let (_server, url) = serve(&Arc::default());
+    // They are begun, but no part is taken.
+    let (outcome, report) = report(&url, "multipart -n 4 --size 1KiB");
+    assert!(report.results.iter().any(|row| row.operation == "create-upload" && row.operations > 0));
+    assert!(matches!(outcome, Err(BenchError::Failed(error)) if error.to_string() == "no operation succeeded"));
 }
 
 #[test]

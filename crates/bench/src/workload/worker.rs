@@ -43,12 +43,18 @@ impl Worker {
     /// Runs until the phase ends.
     pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
         let mut plan = Plan::new(self.number, load, run);
-        while !plan.is_between_steps() || run.goes_on(Stamp::now()) {
+        loop {
+            let decided = Stamp::now();
+            if plan.is_between_steps() && !run.goes_on(decided) {
+                break;
+            }
             let Some(action) = plan.choose(load, run, &mut self.key) else {
                 run.exhaust();
                 break;
             };
             let (begin, outcome) = self.perform(load, action, stats).await;
+            // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
+            let begin = if decided < run.start { decided } else { begin };
             let succeeded = outcome.is_ok();
             {
                 let mut stats = stats.lock();
