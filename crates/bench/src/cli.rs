@@ -347,6 +347,18 @@ impl Settings {
         self.load.size.clone().unwrap_or_else(|| Sizes::fixed(self.operation.default_size()))
     }
 
+    /// Fewest entries of a whole listing, as far as that is known: others may have written below a prefix that was given.
+    pub(crate) fn listed_min(&self) -> u64 {
+        let objects = self.prepared_objects();
+        match (&self.delimiter, self.load.per_folder) {
+            // How many an earlier run left is not known unless it is said; but without any there is nothing to be listed.
+            _ if self.load.no_prepare && self.load.objects.is_none() => 1,
+            (None, _) => objects,
+            (Some(delimiter), per_folder) if delimiter == "/" => objects.div_ceil(per_folder.unwrap_or(1)),
+            (Some(_), _) => objects.min(1),
+        }
+    }
+
     /// Objects that exist before the measurement begins.
     pub(crate) fn prepared_objects(&self) -> u64 {
         match self.operation {

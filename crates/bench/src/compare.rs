@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 use crate::{
+    failure::all_of,
     html,
+    output::{Output, print},
     report::{Figures, Report},
 };
 
@@ -29,9 +31,6 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
             b.load
         );
     }
-    if let Some(path) = page {
-        std::fs::write(path, html::page(&[&a, &b])).with_context(|| format!("writing {}", path.display()))?;
-    }
     let heads = [(first, &a), (second, &b)].into_iter().zip(["A", "B"]).map(|((path, report), letter)| {
         let Report { load, size, concurrency, endpoint, started, .. } = report;
         format!(
@@ -39,7 +38,9 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
             path.display()
         )
     });
-    crate::driver::print(&(heads.collect::<String>() + &table(&comparisons) + caution(&a, &b)))
+    let printed = print(&(heads.collect::<String>() + &table(&comparisons) + caution(&a, &b)));
+    let written = page.map_or(Ok(()), |path| Output::open(path)?.write(&html::page(&[&a, &b])));
+    all_of([printed, written])
 }
 
 /// What a difference in rates means.

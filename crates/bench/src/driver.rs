@@ -2,30 +2,29 @@
 
 use std::{
     collections::hash_map::RandomState,
-    future::{Future, poll_fn},
+    future::poll_fn,
     hash::{BuildHasher, Hasher},
-    io::Write,
-    path::Path,
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
 };
 
 use crate::{
+    cleanup::Leftovers,
     cli::{Cli, Operation, Settings},
     clock::{Stamp, unix_seconds},
     factory::Factory,
-    failure::Failure,
+    failure::{Failure, all_of},
+    output::Outputs,
     processes::{self, Processes},
     progress::{Progress, Whole},
     report::Report,
-    s3::{Client, Listing},
     stats::Stats,
     threads::{Outcome, Threads},
     workload::{End, Load, Phase, STOP, Share, phases},
@@ -89,41 +88,63 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let settings = &settings;
     let args = &settings.load;
     let factory = Arc::new(Factory::new(&args.access, &args.endpoint, &args.bucket)?);
-    stop_when_asked(&[SignalKind::interrupt()])?;
+    stop_when_asked()?;
     if let Some((share, _)) = share {
         return processes::serve(settings, &factory, threads(settings), share);
     }
-    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
-    let mut client = factory.client(0);
-    let created = limited(&runtime, &factory, client.create_bucket())
-        .with_context(|| format!("preparing the bucket {:?} at {}", args.bucket, args.endpoint[0]))?;
-    let started = unix_seconds();
+    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
+    let created = make_bucket(&factory, &args.endpoint[0])?;
     let measured = measure(settings, &factory);
     let cleaned = match &*settings.run {
         "" => Ok(()),
         run => {
-            let uploads = match settings.operation {
-                // First: one whose end was not waited for may yet become an object.
-                Operation::Multipart => abort_uploads(&args.prefix, run, &runtime, &factory, &mut client),
-                _ => Ok(()),
-            };
-            uploads.and_then(|()| clean_up(&args.prefix, run, &runtime, &factory, &mut client, created))
+            let uploads = settings.operation == Operation::Multipart;
+            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, created }.remove()
         }
     };
-    let outcomes = measured?;
-    publish(settings, &Report::new(settings, threads(settings) * args.processes as usize, started, &outcomes))?;
-    cleaned.with_context(|| format!("removing what was written below {}{}", args.prefix, settings.run))?;
-    judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))
+    let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
+        let threads = threads(settings) * args.processes as usize;
+        let report = Report { interrupted, ..Report::new(settings, threads, started, &outcomes) };
+        let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
+        let stopped =
+            if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
+        all_of([published, stopped, judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))])
+    });
+    all_of([told, cleaned])
 }
 
-/// The first of these signals ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
+/// Makes the bucket; `false` when it was there.
+///
+/// # Errors
+/// When the endpoint can not be reached or refuses: nothing was written yet, so that this is tried once.
+pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    let mut client = factory.client(0);
+    let made = runtime.block_on(async { factory.limit().run(Stamp::now(), client.create_bucket()).await });
+    let hint = match &made {
+        // What was refused is not said in an answer to HEAD.
+        Err(Failure::Status { status: 401 | 403, .. }) => {
+            ": the access key or the secret key is wrong, or its owner has no right to this bucket"
+        }
+        _ => "",
+    };
+    made.with_context(|| format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))
+}
+
+/// Whether the run is to end early.
+pub(crate) fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The first SIGINT or SIGTERM ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
 ///
 /// # Errors
 /// When the signals can not be received.
-pub(crate) fn stop_when_asked(kinds: &[SignalKind]) -> anyhow::Result<()> {
+pub(crate) fn stop_when_asked() -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
     let entered = runtime.enter();
-    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<Result<Vec<_>, _>>();
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>();
     let mut signals = signals.context("listening to signals")?;
     drop(entered);
     std::thread::spawn(move || {
@@ -145,15 +166,6 @@ async fn any_of(signals: &mut [Signal]) {
     .await;
 }
 
-/// Runs one request within the time limit.
-pub(crate) fn limited<T>(
-    runtime: &Runtime,
-    factory: &Factory,
-    request: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    runtime.block_on(async { factory.limit().run(Stamp::now(), request).await })
-}
-
 /// Start and end of a phase for which all are ready at `ready`.
 pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp, End) {
     let args = &settings.load;
@@ -168,7 +180,17 @@ pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp,
     (start, end)
 }
 
-fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&'static str, Outcome)>> {
+/// What a run came to.
+struct Measured {
+    /// When the first phase began, in seconds since 1970.
+    started: u64,
+    /// Phases that began, with their names.
+    outcomes: Vec<(&'static str, Outcome)>,
+    /// It was stopped before its end.
+    interrupted: bool,
+}
+
+fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measured> {
     let args = &settings.load;
     let load = Arc::new(Load::new(settings, Share::WHOLE));
     let threads = Threads { factory, count: threads(settings), server_pids: &args.server_pid };
@@ -177,9 +199,16 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&
         threads.prepare(&load, &mut |tick| progress.tick(tick)).context("writing the objects that the load needs")?;
         progress.finish();
     }
+    if is_stopped() {
+        bail!("stopped before anything was measured");
+    }
     let mut processes = if args.processes > 1 { Some(Processes::start(settings)?) } else { None };
+    let started = unix_seconds();
     let mut outcomes = Vec::new();
     for (index, phase) in phases(settings.operation).iter().enumerate() {
+        if is_stopped() {
+            break;
+        }
         let name = if phase.name.is_empty() { settings.operation.name() } else { phase.name };
         let whole = match bounds(settings, *phase, Stamp::now()).1 {
             End::At(_) => Whole::Time(args.duration),
@@ -204,112 +233,24 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&
         progress.into_inner().finish();
         outcomes.push((phase.name, outcome));
     }
-    Ok(outcomes)
-}
-
-/// Gives up the uploads in parts below the run's own folder that were neither completed nor given up: a request of theirs was not answered in time.
-fn abort_uploads(
-    prefix: &str,
-    run: &str,
-    runtime: &Runtime,
-    factory: &Factory,
-    client: &mut Client,
-) -> Result<(), Failure> {
-    let mut before = Vec::new();
-    loop {
-        let uploads = limited(runtime, factory, client.list_uploads(&format!("{prefix}{run}")))?;
-        // Where those that were given up are listed on, there is nothing more to do.
-        if uploads.is_empty() || uploads == before {
-            return Ok(());
-        }
-        for (key, upload) in &uploads {
-            match limited(runtime, factory, client.abort_upload(key, upload)) {
-                Ok(()) | Err(Failure::Status { status: 404, .. }) => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        before = uploads;
-    }
-}
-
-/// Deletes what lies below the run's own folder, and the bucket if this run created it and nobody else uses it.
-///
-/// A prefix that was given may hold what others wrote: it is never deleted, whatever it is.
-pub(crate) fn clean_up(
-    prefix: &str,
-    run: &str,
-    runtime: &Runtime,
-    factory: &Factory,
-    client: &mut Client,
-    created: bool,
-) -> Result<(), Failure> {
-    assert!(run.len() > 1 && run.ends_with('/'), "only a folder of the run's own is emptied");
-    let prefix = format!("{prefix}{run}");
-    let listing = Listing { prefix: &prefix, delimiter: None, max_keys: 1000, token: None };
-    let mut progress = Progress::new("cleaning up", Whole::Unknown);
-    let mut tick = crate::threads::Tick::default();
-    loop {
-        limited(runtime, factory, client.list(listing))?;
-        // A server that lists what was not asked for deletes nothing of others.
-        let mut keys = client.listed_keys();
-        keys.retain(|key| key.starts_with(&prefix));
-        if keys.is_empty() {
-            break;
-        }
-        limited(runtime, factory, client.delete_keys(&keys))?;
-        tick.operations += keys.len() as u64;
-        progress.tick(tick);
-    }
-    progress.finish();
-    if !created {
-        return Ok(());
-    }
-    match limited(runtime, factory, client.delete_bucket()) {
-        // Another run has written to it.
-        Err(Failure::Status { status: 409, .. }) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-fn publish(settings: &Settings, report: &Report) -> anyhow::Result<()> {
-    let args = &settings.load;
-    let mut text = true;
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(report)? + "\n";
-        if path == Path::new("-") {
-            print(&json)?;
-            text = false;
-        } else {
-            std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
-        }
-    }
-    if let Some(path) = &args.html {
-        std::fs::write(path, crate::html::page(&[report])).with_context(|| format!("writing {}", path.display()))?;
-    }
-    if text { print(&report.text()) } else { Ok(()) }
-}
-
-/// Writes a text to the standard output.
-///
-/// # Errors
-/// When nobody reads it.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    Ok(Measured { started, outcomes, interrupted: is_stopped() })
 }
 
 /// A load that did nothing right, or read wrong bytes, is no measurement.
 pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
-    let (mut mismatches, mut succeeded, mut in_vain) = (0, 0, false);
+    let (mut mismatches, mut succeeded, mut in_vain, mut given_up) = (0, 0, false, 0);
     for stats in phases {
         let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
         mismatches += wrong.sum::<u64>();
         succeeded += stats.counts().0;
         in_vain |= stats.is_in_vain();
+        given_up += stats.given_up;
     }
     if mismatches > 0 {
         bail!("{mismatches} objects were not read as they were written");
+    }
+    if given_up > 0 {
+        bail!("{given_up} workers gave up before all was done, for nobody answered them");
     }
     if in_vain || succeeded == 0 {
         bail!("no operation succeeded");

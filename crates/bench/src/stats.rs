@@ -217,6 +217,8 @@ pub(crate) struct Stats {
     window: Option<Duration>,
     /// It went on until the window was over.
     whole: bool,
+    /// Workers that found nobody to answer them, and did not do what was left.
+    pub(crate) given_up: u64,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
@@ -231,7 +233,7 @@ fn second_of(elapsed: Duration) -> usize {
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
-        Self { start, last: Duration::ZERO, window: None, whole: false, series: BTreeMap::new() }
+        Self { start, last: Duration::ZERO, window: None, whole: false, given_up: 0, series: BTreeMap::new() }
     }
 
     /// Measures from `start` to `end`, if that is a moment.
@@ -243,6 +245,11 @@ impl Stats {
     /// The time was over before the work was.
     pub(crate) fn reached_end(&mut self) {
         self.whole = true;
+    }
+
+    /// A worker did not do what was left.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up += 1;
     }
 
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
@@ -304,6 +311,7 @@ impl Stats {
         self.last = self.last.max(other.last);
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
+        self.given_up += other.given_up;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
@@ -342,6 +350,7 @@ pub(crate) struct WireStats {
     last_ns: u64,
     window_ns: Option<u64>,
     whole: bool,
+    given_up: u64,
     series: BTreeMap<Kind, WireSeries>,
 }
 
@@ -390,7 +399,7 @@ impl WireStats {
         });
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let (last_ns, window_ns) = (ns(stats.last), stats.window.map(ns));
-        Self { last_ns, window_ns, whole: stats.whole, series: series.collect() }
+        Self { last_ns, window_ns, whole: stats.whole, given_up: stats.given_up, series: series.collect() }
     }
 
     /// The figures again.
@@ -402,6 +411,7 @@ impl WireStats {
             last: Duration::from_nanos(self.last_ns),
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
+            given_up: self.given_up,
             ..Stats::new(start)
         };
         for (kind, wire) in self.series {
@@ -446,12 +456,14 @@ mod tests {
         one.record_retries(Kind::Put, at(1000), 1);
         two.record_retries(Kind::Put, at(1100), 2);
         two.record_retries(Kind::Put, at(900), 4);
+        one.give_up();
+        two.give_up();
         (one.finish(), two.finish())
     }
 
     fn check(sum: &Stats) {
         assert_eq!(sum.elapsed(), Duration::from_millis(2400));
-        assert_eq!((sum.counts(), sum.bytes()), ((4, 1), 37));
+        assert_eq!((sum.counts(), sum.bytes(), sum.given_up), ((4, 1), 37, 2));
         let put = &sum.series[&Kind::Put];
         assert_eq!((put.latency_ns.len(), put.bytes, put.error_count(), put.retries), (3, 30, 1, 3));
         let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
@@ -550,7 +562,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
+        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

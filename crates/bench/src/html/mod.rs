@@ -79,7 +79,10 @@ fn parameters(letter: &str, report: &Report) -> String {
         ),
         ("endpoint", report.endpoint.clone()),
         ("begun", report.started.clone()),
-        ("measured", format!("{:.1} s", report.seconds)),
+        (
+            "measured",
+            format!("{:.1} s{}", report.seconds, if report.interrupted { ", interrupted before its end" } else { "" }),
+        ),
         ("payload", format!("{}, reads {}", report.payload, if report.verified { "verified" } else { "not verified" })),
         ("client CPU per request", format!("{:.1} µs", report.client_cpu_us_per_op)),
         ("server CPU per request", server),

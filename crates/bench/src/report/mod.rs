@@ -44,6 +44,9 @@ pub(crate) struct Report {
     pub(crate) verified: bool,
     /// All phases together.
     pub(crate) seconds: f64,
+    /// It was stopped before its end: the figures are of what was measured until then.
+    #[serde(default)]
+    pub(crate) interrupted: bool,
     /// CPU time of all client processes per request.
     pub(crate) client_cpu_us_per_op: f64,
     /// That of the server, if its processes are known.
@@ -61,6 +64,9 @@ pub(crate) struct PhaseCost {
     pub(crate) seconds: f64,
     /// Requests that CPU times are divided by: those that ended in the measurement, well or not, whenever they began.
     pub(crate) requests: u64,
+    /// Workers that found nobody to answer them, and did not do what was left.
+    #[serde(default)]
+    pub(crate) given_up: u64,
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpu_seconds: Option<f64>,
@@ -261,6 +267,7 @@ impl Report {
             phase: (*name).to_owned(),
             seconds: seconds_of(outcome),
             requests: requests(&outcome.stats),
+            given_up: outcome.stats.given_up,
             client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
             server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
         });
@@ -278,6 +285,7 @@ impl Report {
             payload: args.payload.name().to_owned(),
             verified: !args.no_verify,
             seconds: phases.iter().map(|(_, outcome)| seconds_of(outcome)).sum(),
+            interrupted: false,
             client_cpu_us_per_op: per_request(phases.iter().map(|(_, outcome)| outcome.client_cpu).sum()),
             server_cpu_us_per_op: server_cpu.map(per_request),
             phases: costs.collect(),
