@@ -39,7 +39,9 @@ struct Bucket {
 impl Bucket {
     fn keep_version(&mut self, key: &str) {
         let id = self.requests;
-        self.versions.iter_mut().for_each(|versions| drop(versions.insert((key.to_owned(), id))));
+        if let Some(versions) = &mut self.versions {
+            versions.insert((key.to_owned(), id));
+        }
     }
 
     fn delete(&mut self, key: &str) {
