@@ -48,8 +48,8 @@ impl From<anyhow::Error> for BenchError {
 /// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, or when a body read was not
-/// the one written.
+/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, when a body read was not
+/// the one written, when workers gave up or the run was stopped, and when something could not be removed or written: all that there is to say, a line each.
 pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
         if let Some(directory) = &cli.out {
@@ -95,13 +95,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
     let created = make_bucket(&factory, &args.endpoint[0])?;
     let measured = measure(settings, &factory);
-    let cleaned = match &*settings.run {
-        "" => Ok(()),
-        run => {
-            let uploads = settings.operation == Operation::Multipart;
-            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, created }.remove()
-        }
-    };
+    // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
         let threads = threads(settings) * args.processes as usize;
         let report = Report { interrupted, ..Report::new(settings, threads, started, &outcomes) };
@@ -110,6 +104,13 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
             if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
         all_of([published, stopped, judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))])
     });
+    let cleaned = match &*settings.run {
+        "" => Ok(()),
+        run => {
+            let uploads = settings.operation == Operation::Multipart;
+            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, created }.remove()
+        }
+    };
     all_of([told, cleaned])
 }
 

@@ -156,8 +156,8 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     let outputs = Outputs::open(args.json.as_deref(), None)?;
     let mut subjects = Vec::new();
     let measured = add_subjects(args, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
-    let cleaned: Vec<_> = subjects.iter_mut().map(|subject| subject.clean_up()).collect();
     let told = measured.and_then(|table| outputs.publish(&table, &table.text(), String::new));
+    let cleaned: Vec<_> = subjects.iter_mut().map(|subject| subject.clean_up()).collect();
     Ok(all_of([told].into_iter().chain(cleaned))?)
 }
 
