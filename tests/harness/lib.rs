@@ -16,4 +16,4 @@ pub use content::Content;
 pub use http::{Answer, exchange, get};
 pub use metrics::Metrics;
 pub use random::{seed, seeded};
-pub use server::{Server, Setup};
+pub use server::{Server, Setup, client_command};

@@ -307,14 +307,8 @@ impl Server {
     /// # Errors
     /// When it fails; the error holds what it said.
     pub async fn bench(&self, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
-        let output = clean_command()
-            .arg("bench")
-            .args(arguments)
-            .args(["--endpoint", &self.endpoint(), "--json", "-"])
-            .env("GABION_ACCESS_KEY", ACCESS_KEY)
-            .env("GABION_SECRET_KEY", SECRET_KEY)
-            .output()
-            .await?;
+        let mut command = client_command(&[&["bench"], arguments].concat());
+        let output = command.args(["--endpoint", &self.endpoint(), "--json", "-"]).output().await?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         anyhow::ensure!(output.status.success(), "gabion bench {arguments:?}: {said}\n{}", self.log_tail());
         Ok(serde_json::from_slice(&output.stdout)?)
@@ -325,9 +319,7 @@ impl Server {
     /// # Errors
     /// When it fails; the error holds its exit status and what it said.
     pub async fn gabion(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let mut command = clean_command();
-        command.args(arguments).env("GABION_ACCESS_KEY", ACCESS_KEY).env("GABION_SECRET_KEY", SECRET_KEY);
-        let output = command.output().await?;
+        let output = client_command(arguments).output().await?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         anyhow::ensure!(output.status.success(), "gabion {arguments:?}: {}: {said}", output.status);
         Ok(String::from_utf8(output.stdout)?)
@@ -411,6 +403,14 @@ impl Drop for Server {
 }
 
 /// The program, without settings of whoever runs the tests.
+/// `gabion ARGUMENTS…` with the credentials that every server here takes, to be started by who wants more than what it printed.
+#[must_use]
+pub fn client_command(arguments: &[&str]) -> Command {
+    let mut command = clean_command();
+    command.args(arguments).env("GABION_ACCESS_KEY", ACCESS_KEY).env("GABION_SECRET_KEY", SECRET_KEY);
+    command
+}
+
 fn clean_command() -> Command {
     let mut command = Command::new(Server::program());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("GABION_")) {

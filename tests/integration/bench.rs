@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
-use gabion_tests::{Server, Setup};
+use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+use gabion_tests::{Server, Setup, client_command};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -295,4 +296,73 @@ async fn floors_that_are_stopped_leave_nothing_behind() {
         assert!(ended.status.code() == Some(1) && said.contains("stopped before all was measured"), "{said}");
         assert_eq!(made(), 0, "{signal} {operation}");
     }
+}
+
+/// A load as a process of its own, stopped once the bucket has objects: how it ended, with what it printed and said.
+async fn stopped_load(server: &Server, arguments: &[&str], signal: &str) -> (Option<i32>, String, String) {
+    let load = client_command(&[&["bench"], arguments, &["--endpoint", &server.endpoint()]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    while objects(server).await.unwrap_or(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // It alone is told: its client processes learn it from it.
+    let pid = load.id().unwrap().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
+    let ended = load.wait_with_output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loads_that_are_stopped_report_what_they_have_and_leave_nothing_behind() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    for signal in ["-INT", "-TERM"] {
+        for processes in ["1", "3"] {
+            let load = ["mdtest-easy", "-d", "1h", "-c", "3", "--processes", processes, "--json", "-"];
+            let (code, printed, said) = stopped_load(&server, &load, signal).await;
+            assert!(code == Some(1) && said.contains("interrupted"), "{signal} {processes}: {code:?} {said}");
+            let report: Value = serde_json::from_str(&printed).unwrap();
+            assert_eq!(report["interrupted"], true);
+            assert!(figures(&report, "create", "put")["operations"].as_u64() > Some(0), "{report}");
+            assert_eq!(report["phases"].as_array().unwrap().len(), 1, "no phase follows: {report}");
+            assert_eq!(objects(&server).await, None, "{signal} {processes}");
+
+            // Nothing is measured on objects that are not there.
+            let load = ["get", "-d", "1h", "-c", "3", "--objects", "10000000", "--processes", processes];
+            let (code, printed, said) = stopped_load(&server, &load, signal).await;
+            assert!(code == Some(1) && said.contains("stopped before anything was measured"), "{code:?} {said}");
+            assert_eq!((&*printed, objects(&server).await), ("", None));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_floor_that_is_not_wholly_prepared_leaves_nothing_behind() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    // The second endpoint is not there: the first was prepared by then.
+    let endpoints = format!("{},http://127.0.0.1:1", server.endpoint());
+    let floor = ["bench", "floor", "--operation", "stat", "-c", "1", "--objects", "10", "--endpoint", &endpoints];
+    let error = server.gabion(&floor).await.unwrap_err().to_string();
+    assert!(error.contains("http://127.0.0.1:1") && error.contains("connection refused"), "{error}");
+    assert_eq!(objects(&server).await, None);
+    let floor = ["floor", "--operation", "stat", "-c", "1", "--objects", "10000000"];
+    let (code, printed, said) = stopped_load(&server, &floor, "-INT").await;
+    assert!(code == Some(1) && said.contains("stopped before all was measured"), "{code:?} {said}");
+    assert_eq!((&*printed, objects(&server).await), ("", None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_of_what_was_written_are_removed() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    let client = server.client();
+    client.create_bucket().bucket("gabion-bench").send().await.unwrap();
+    let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+    client.put_bucket_versioning().bucket("gabion-bench").versioning_configuration(enabled).send().await.unwrap();
+    assert_no_errors(&server.bench(&["mixed", "-n", "300", "--objects", "20", "-c", "2"]).await.unwrap());
+    let listed = client.list_object_versions().bucket("gabion-bench").send().await.unwrap();
+    assert_eq!((listed.versions().len(), listed.delete_markers().len()), (0, 0));
 }

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::{
+    cpu::of_processes,
     floor::FloorArgs,
     sizes::Sizes,
     units::{parse_bytes, parse_duration},
@@ -308,6 +309,36 @@ pub(crate) struct Settings {
     pub(crate) set_objects: u64,
 }
 
+/// Refuses a name that would be taken for a part of a path, and with it for an object.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub(crate) fn check_bucket(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains('/') {
+        return Err(format!("--bucket {name:?} is no name of a bucket: what comes before keys is --prefix"));
+    }
+    Ok(())
+}
+
+/// Refuses a measurement of no time.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub(crate) fn check_duration(duration: Duration) -> Result<(), String> {
+    if duration.is_zero() { Err("--duration must not be 0: give 500ms, 10s or 2m".to_owned()) } else { Ok(()) }
+}
+
+/// Refuses processes that there are not.
+///
+/// # Errors
+/// A sentence that names one.
+pub(crate) fn check_pids(pids: &[u32]) -> Result<(), String> {
+    match pids.iter().find(|&&pid| of_processes(&[pid]).is_none()) {
+        Some(pid) => Err(format!("--server-pid: there is no process {pid} that may be asked for its CPU time")),
+        None => Ok(()),
+    }
+}
+
 /// Most parts of one object in S3.
 const PARTS_MAX: u64 = 10_000;
 
@@ -327,6 +358,27 @@ impl Settings {
     /// # Errors
     /// A sentence that says what to do.
     pub(crate) fn check(&self) -> Result<(), String> {
+        let load = &self.load;
+        check_bucket(&load.bucket)?;
+        check_duration(load.duration)?;
+        check_pids(&load.server_pid)?;
+        if load.count == Some(0) {
+            return Err("--count must not be 0: there would be nothing to measure".to_owned());
+        }
+        let needs_objects = matches!(self.operation, Operation::Get | Operation::Stat | Operation::Delete);
+        if needs_objects && load.objects == Some(0) {
+            let name = self.operation.name();
+            return Err(format!("--objects must not be 0: {name} is of objects that exist"));
+        }
+        if load.endpoint.len() > load.concurrency as usize {
+            let (endpoints, workers) = (load.endpoint.len(), load.concurrency);
+            return Err(format!(
+                "--endpoint names {endpoints}, which is more than --concurrency {workers}: each needs a worker"
+            ));
+        }
+        if load.json.is_some() && load.json == load.html {
+            return Err("--json and --html name the same file: give each its own".to_owned());
+        }
         if self.load.processes > self.load.concurrency {
             let (processes, workers) = (self.load.processes, self.load.concurrency);
             return Err(format!("--processes {processes} is more than --concurrency {workers}: each needs a worker"));
@@ -345,6 +397,18 @@ impl Settings {
 
     pub(crate) fn sizes(&self) -> Sizes {
         self.load.size.clone().unwrap_or_else(|| Sizes::fixed(self.operation.default_size()))
+    }
+
+    /// Fewest entries of a whole listing, as far as that is known: others may have written below a prefix that was given.
+    pub(crate) fn listed_min(&self) -> u64 {
+        let objects = self.prepared_objects();
+        match (&self.delimiter, self.load.per_folder) {
+            // How many an earlier run left is not known unless it is said; but without any there is nothing to be listed.
+            _ if self.load.no_prepare && self.load.objects.is_none() => 1,
+            (None, _) => objects,
+            (Some(delimiter), per_folder) if delimiter == "/" => objects.div_ceil(per_folder.unwrap_or(1)),
+            (Some(_), _) => objects.min(1),
+        }
     }
 
     /// Objects that exist before the measurement begins.
@@ -440,6 +504,16 @@ mod tests {
         refuse(Operation::Put, &["-c", "2", "--processes", "3"], "--concurrency 2");
         refuse(Operation::Multipart, &["--size", "1TiB", "--part-size", "5MiB"], "larger --part-size");
         refuse(Operation::Multipart, &["--part-size", "0"], "must not be 0");
+        for bucket in ["", "abc1/b", "/"] {
+            refuse(Operation::Put, &["--bucket", bucket], "no name of a bucket");
+        }
+        refuse(Operation::Put, &["-d", "0"], "--duration must not be 0");
+        refuse(Operation::Put, &["-n", "0"], "--count must not be 0");
+        refuse(Operation::Get, &["--objects", "0"], "--objects must not be 0: get");
+        refuse(Operation::Put, &["-c", "1", "--endpoint", "http://a,http://b"], "names 2, which is more than");
+        refuse(Operation::Put, &["--json", "a", "--html", "a"], "the same file");
+        refuse(Operation::Put, &["--server-pid", &u32::MAX.to_string()], "there is no process 4294967295");
+        Settings::for_tests(Operation::Mixed, &["--objects", "0"]).check().unwrap();
         Settings::for_tests(Operation::Multipart, &[]).check().unwrap();
     }
 

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 
 use crate::{
+    failure::all_of,
     html,
-    report::{Figures, Report},
+    output::{Output, print},
+    report::{Figures, Latency, Report},
 };
 
 /// Fewest whole seconds that say something about how much a rate varies.
@@ -29,9 +31,6 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
             b.load
         );
     }
-    if let Some(path) = page {
-        std::fs::write(path, html::page(&[&a, &b])).with_context(|| format!("writing {}", path.display()))?;
-    }
     let heads = [(first, &a), (second, &b)].into_iter().zip(["A", "B"]).map(|((path, report), letter)| {
         let Report { load, size, concurrency, endpoint, started, .. } = report;
         format!(
@@ -39,7 +38,10 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
             path.display()
         )
     });
-    crate::driver::print(&(heads.collect::<String>() + &table(&comparisons) + caution(&a, &b)))
+    let cautions: String = cautions(&a, &b).iter().map(|caution| format!("{caution}\n")).collect();
+    let printed = print(&(heads.collect::<String>() + &table(&comparisons) + &cautions));
+    let written = page.map_or(Ok(()), |path| Output::open(path)?.write(&html::page(&[&a, &b])));
+    all_of([printed, written])
 }
 
 /// What a difference in rates means.
@@ -49,6 +51,11 @@ pub(crate) enum Verdict {
     Slower,
     WithinNoise,
     TooShort,
+    /// One of them, or both, came to no operation: there is nothing to compare.
+    Nothing {
+        a: bool,
+        b: bool,
+    },
 }
 
 impl Verdict {
@@ -58,6 +65,9 @@ impl Verdict {
             Verdict::Slower => "B is slower",
             Verdict::WithinNoise => "within noise",
             Verdict::TooShort => "too short to tell",
+            Verdict::Nothing { a: true, b: true } => "neither did anything",
+            Verdict::Nothing { a: true, .. } => "A did nothing",
+            Verdict::Nothing { .. } => "B did nothing",
         }
     }
 }
@@ -66,11 +76,28 @@ impl Verdict {
 pub(crate) struct Comparison<'a> {
     pub(crate) a: &'a Figures,
     pub(crate) b: &'a Figures,
-    /// Rate of B over rate of A.
-    pub(crate) ratio: f64,
+    /// Rate of B over rate of A, if both did anything.
+    pub(crate) ratio: Option<f64>,
     /// Half of the 95 % interval of the ratio, if there are seconds enough.
     pub(crate) half_width: Option<f64>,
     pub(crate) verdict: Verdict,
+}
+
+impl Comparison<'_> {
+    /// B's latency over A's, if both have one.
+    pub(crate) fn latency_ratio(&self, of: impl Fn(&Latency) -> f64) -> Option<f64> {
+        ratio(of(&self.a.latency_us), of(&self.b.latency_us))
+    }
+}
+
+/// Of nothing there is none.
+fn ratio(a: f64, b: f64) -> Option<f64> {
+    (a > 0.0 && b > 0.0).then(|| b / a)
+}
+
+/// A ratio for people.
+pub(crate) fn show_ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
 /// All operations that both reports have, in the order of the first.
@@ -83,7 +110,10 @@ pub(crate) fn compare<'a>(a: &'a Report, b: &'a Report) -> Vec<Comparison<'a>> {
 }
 
 fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
-    let ratio = b.ops_per_s / a.ops_per_s;
+    let Some(ratio) = ratio(a.ops_per_s, b.ops_per_s) else {
+        let verdict = Verdict::Nothing { a: a.ops_per_s <= 0.0, b: b.ops_per_s <= 0.0 };
+        return Comparison { a, b, ratio: None, half_width: None, verdict };
+    };
     let half_width = match (deviation(a), deviation(b)) {
         (Some((of_a, freedom_a)), Some((of_b, freedom_b))) => {
             Some(ratio * of_a.hypot(of_b) * t_of_95_percent(freedom_a.min(freedom_b)))
@@ -96,6 +126,7 @@ fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
         Some(_) if ratio > 1.0 => Verdict::Faster,
         Some(_) => Verdict::Slower,
     };
+    let ratio = Some(ratio);
     Comparison { a, b, ratio, half_width, verdict }
 }
 
@@ -117,13 +148,36 @@ fn t_of_95_percent(freedom: f64) -> f64 {
     1.96 + 2.37 / freedom + 2.82 / freedom.powi(2) + 2.56 / freedom.powi(3)
 }
 
-/// What is to be known of two reports that did not count alike; nothing of others.
-fn caution(a: &Report, b: &Report) -> &'static str {
-    let counts_early = |report: &Report| report.results.iter().all(|figures| figures.early_operations.is_some());
-    if counts_early(a) == counts_early(b) {
-        return "";
+/// Why two reports say less of each other than they seem to, a sentence each.
+pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
+    let mut cautions = Vec::new();
+    let asked = |report: &Report| {
+        [
+            ("load", report.load.clone()),
+            ("size", report.size.clone()),
+            ("workers", report.concurrency.to_string()),
+            ("payload", report.payload.clone()),
+            ("reads", if report.verified { "verified" } else { "not verified" }.to_owned()),
+        ]
+    };
+    let pairs = asked(a).into_iter().zip(asked(b)).filter(|(of_a, of_b)| of_a != of_b);
+    let differences: Vec<String> = pairs.map(|((what, of_a), (_, of_b))| format!("{what} {of_a} and {of_b}")).collect();
+    if !differences.is_empty() {
+        cautions.push(format!("A and B did not do the same: {}.", differences.join(", ")));
     }
-    "One report is of an older version, whose rates leave out what was under way when the measurement began: of long operations they are too low.\n"
+    for (letter, report) in [("A", a), ("B", b)] {
+        if report.interrupted {
+            cautions.push(format!("{letter} was interrupted before its end."));
+        }
+    }
+    let counts_early = |report: &Report| report.results.iter().all(|figures| figures.early_operations.is_some());
+    if counts_early(a) != counts_early(b) {
+        cautions.push(
+            "One report is of an older version, whose rates leave out what was under way when the measurement began: of long operations they are too low."
+                .to_owned(),
+        );
+    }
+    cautions
 }
 
 fn table(comparisons: &[Comparison<'_>]) -> String {
@@ -132,15 +186,14 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
         format!("{:<width$}    A ops/s    B ops/s    B/A         ±   p50 B/A   p99 B/A   errors A, B\n", "operation");
     for row in comparisons {
         let half_width = row.half_width.map_or_else(|| "?".to_owned(), |half_width| format!("{half_width:.3}"));
-        let (a, b) = (&row.a.latency_us, &row.b.latency_us);
         out += &format!(
-            "{:<width$} {:>10.1} {:>10.1} {:>6.3} {half_width:>9} {:>9.3} {:>9.3}   {}, {}   {}\n",
+            "{:<width$} {:>10.1} {:>10.1} {:>6} {half_width:>9} {:>9} {:>9}   {}, {}   {}\n",
             row.a.name(),
             row.a.ops_per_s,
             row.b.ops_per_s,
-            row.ratio,
-            b.p50 / a.p50,
-            b.p99 / a.p99,
+            show_ratio(row.ratio),
+            show_ratio(row.latency_ratio(|latency| latency.p50)),
+            show_ratio(row.latency_ratio(|latency| latency.p99)),
             row.a.error_count,
             row.b.error_count,
             row.verdict.words(),
@@ -192,10 +245,42 @@ mod tests {
         let (a, b) = (of_rates(&[10, 10, 10]), of_rates(&[20, 20, 20]));
         let text = table(&compare(&a, &b));
         assert!(text.contains("B is faster") && text.contains("2.000"), "{text}");
-        assert_eq!(caution(&a, &b), "");
+        assert!(cautions(&a, &b).is_empty());
         let mut old = serde_json::to_value(&a).unwrap();
         old["results"][0].as_object_mut().unwrap().remove("early_operations").unwrap();
         let old: Report = serde_json::from_value(old).unwrap();
-        assert!(caution(&old, &b).contains("too low"));
+        let old: String = cautions(&old, &b).concat();
+        assert!(old.contains("too low"), "{old}");
+    }
+
+    #[test]
+    fn of_nothing_there_is_no_ratio() {
+        let (dead, alive) = (of_rates(&[0, 0, 0]), of_rates(&[10, 10, 10]));
+        for (a, b, words) in
+            [(&dead, &alive, "A did nothing"), (&alive, &dead, "B did nothing"), (&dead, &dead, "neither did anything")]
+        {
+            let text = table(&compare(a, b));
+            assert!(text.contains(words) && text.contains('–'), "{text}");
+            assert!(!text.contains("inf") && !text.contains("NaN") && !text.contains("0.000"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_do_the_same_is_told() {
+        let a = of_rates(&[10, 10, 10]);
+        let size = Report { size: "1.0 MiB".to_owned(), payload: "signed".to_owned(), ..a.clone() };
+        assert_eq!(
+            cautions(&a, &size),
+            ["A and B did not do the same: size 4.0 KiB and 1.0 MiB, payload unsigned and signed."]
+        );
+        let other =
+            Report { load: "mixed".to_owned(), concurrency: 3, verified: false, interrupted: true, ..a.clone() };
+        assert_eq!(
+            cautions(&a, &other),
+            [
+                "A and B did not do the same: load put and mixed, workers 2 and 3, reads verified and not verified.",
+                "B was interrupted before its end."
+            ]
+        );
     }
 }

@@ -2,30 +2,29 @@
 
 use std::{
     collections::hash_map::RandomState,
-    future::{Future, poll_fn},
+    future::poll_fn,
     hash::{BuildHasher, Hasher},
-    io::Write,
-    path::Path,
     sync::{Arc, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
 };
 
 use crate::{
+    cleanup::Leftovers,
     cli::{Cli, Operation, Settings},
     clock::{Stamp, unix_seconds},
     factory::Factory,
-    failure::Failure,
+    failure::{Failure, all_of},
+    output::Outputs,
     processes::{self, Processes},
     progress::{Progress, Whole},
     report::Report,
-    s3::{Client, Listing},
     stats::Stats,
     threads::{Outcome, Threads},
     workload::{End, Load, Phase, STOP, Share, phases},
@@ -49,8 +48,8 @@ impl From<anyhow::Error> for BenchError {
 /// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, or when a body read was not
-/// the one written.
+/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, when a body read was not
+/// the one written, when workers gave up or the run was stopped, and when something could not be removed or written: all that there is to say, a line each.
 pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
         if let Some(directory) = &cli.out {
@@ -89,41 +88,64 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let settings = &settings;
     let args = &settings.load;
     let factory = Arc::new(Factory::new(&args.access, &args.endpoint, &args.bucket)?);
-    stop_when_asked(&[SignalKind::interrupt()])?;
+    stop_when_asked()?;
     if let Some((share, _)) = share {
         return processes::serve(settings, &factory, threads(settings), share);
     }
-    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
-    let mut client = factory.client(0);
-    let created = limited(&runtime, &factory, client.create_bucket())
-        .with_context(|| format!("preparing the bucket {:?} at {}", args.bucket, args.endpoint[0]))?;
-    let started = unix_seconds();
+    let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
+    let created = make_bucket(&factory, &args.endpoint[0])?;
     let measured = measure(settings, &factory);
+    // First: what is removed may take long, and whoever does not wait for that has the result.
+    let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
+        let threads = threads(settings) * args.processes as usize;
+        let report = Report { interrupted, ..Report::new(settings, threads, started, &outcomes) };
+        let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
+        let stopped =
+            if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
+        all_of([published, stopped, judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))])
+    });
     let cleaned = match &*settings.run {
         "" => Ok(()),
         run => {
-            let uploads = match settings.operation {
-                // First: one whose end was not waited for may yet become an object.
-                Operation::Multipart => abort_uploads(&args.prefix, run, &runtime, &factory, &mut client),
-                _ => Ok(()),
-            };
-            uploads.and_then(|()| clean_up(&args.prefix, run, &runtime, &factory, &mut client, created))
+            let uploads = settings.operation == Operation::Multipart;
+            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, created }.remove()
         }
     };
-    let outcomes = measured?;
-    publish(settings, &Report::new(settings, threads(settings) * args.processes as usize, started, &outcomes))?;
-    cleaned.with_context(|| format!("removing what was written below {}{}", args.prefix, settings.run))?;
-    judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))
+    all_of([told, cleaned])
 }
 
-/// The first of these signals ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
+/// Makes the bucket; `false` when it was there.
+///
+/// # Errors
+/// When the endpoint can not be reached or refuses: nothing was written yet, so that this is tried once.
+pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    let mut client = factory.client(0);
+    let made = runtime.block_on(async { factory.limit().run(Stamp::now(), client.create_bucket()).await });
+    let hint = match &made {
+        // What was refused is not said in an answer to HEAD.
+        Err(Failure::Status { status: 401 | 403, .. }) => {
+            ": the access key or the secret key is wrong, or its owner has no right to this bucket"
+        }
+        _ => "",
+    };
+    made.with_context(|| format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))
+}
+
+/// Whether the run is to end early.
+pub(crate) fn is_stopped() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The first SIGINT or SIGTERM ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
 ///
 /// # Errors
 /// When the signals can not be received.
-pub(crate) fn stop_when_asked(kinds: &[SignalKind]) -> anyhow::Result<()> {
+pub(crate) fn stop_when_asked() -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
     let entered = runtime.enter();
-    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<Result<Vec<_>, _>>();
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>();
     let mut signals = signals.context("listening to signals")?;
     drop(entered);
     std::thread::spawn(move || {
@@ -145,15 +167,6 @@ async fn any_of(signals: &mut [Signal]) {
     .await;
 }
 
-/// Runs one request within the time limit.
-pub(crate) fn limited<T>(
-    runtime: &Runtime,
-    factory: &Factory,
-    request: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    runtime.block_on(async { factory.limit().run(Stamp::now(), request).await })
-}
-
 /// Start and end of a phase for which all are ready at `ready`.
 pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp, End) {
     let args = &settings.load;
@@ -168,7 +181,17 @@ pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp,
     (start, end)
 }
 
-fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&'static str, Outcome)>> {
+/// What a run came to.
+struct Measured {
+    /// When the first phase began, in seconds since 1970.
+    started: u64,
+    /// Phases that began, with their names.
+    outcomes: Vec<(&'static str, Outcome)>,
+    /// It was stopped before its end.
+    interrupted: bool,
+}
+
+fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measured> {
     let args = &settings.load;
     let load = Arc::new(Load::new(settings, Share::WHOLE));
     let threads = Threads { factory, count: threads(settings), server_pids: &args.server_pid };
@@ -177,9 +200,16 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&
         threads.prepare(&load, &mut |tick| progress.tick(tick)).context("writing the objects that the load needs")?;
         progress.finish();
     }
+    if is_stopped() {
+        bail!("stopped before anything was measured");
+    }
     let mut processes = if args.processes > 1 { Some(Processes::start(settings)?) } else { None };
+    let started = unix_seconds();
     let mut outcomes = Vec::new();
     for (index, phase) in phases(settings.operation).iter().enumerate() {
+        if is_stopped() {
+            break;
+        }
         let name = if phase.name.is_empty() { settings.operation.name() } else { phase.name };
         let whole = match bounds(settings, *phase, Stamp::now()).1 {
             End::At(_) => Whole::Time(args.duration),
@@ -204,112 +234,24 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Vec<(&
         progress.into_inner().finish();
         outcomes.push((phase.name, outcome));
     }
-    Ok(outcomes)
-}
-
-/// Gives up the uploads in parts below the run's own folder that were neither completed nor given up: a request of theirs was not answered in time.
-fn abort_uploads(
-    prefix: &str,
-    run: &str,
-    runtime: &Runtime,
-    factory: &Factory,
-    client: &mut Client,
-) -> Result<(), Failure> {
-    let mut before = Vec::new();
-    loop {
-        let uploads = limited(runtime, factory, client.list_uploads(&format!("{prefix}{run}")))?;
-        // Where those that were given up are listed on, there is nothing more to do.
-        if uploads.is_empty() || uploads == before {
-            return Ok(());
-        }
-        for (key, upload) in &uploads {
-            match limited(runtime, factory, client.abort_upload(key, upload)) {
-                Ok(()) | Err(Failure::Status { status: 404, .. }) => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        before = uploads;
-    }
-}
-
-/// Deletes what lies below the run's own folder, and the bucket if this run created it and nobody else uses it.
-///
-/// A prefix that was given may hold what others wrote: it is never deleted, whatever it is.
-pub(crate) fn clean_up(
-    prefix: &str,
-    run: &str,
-    runtime: &Runtime,
-    factory: &Factory,
-    client: &mut Client,
-    created: bool,
-) -> Result<(), Failure> {
-    assert!(run.len() > 1 && run.ends_with('/'), "only a folder of the run's own is emptied");
-    let prefix = format!("{prefix}{run}");
-    let listing = Listing { prefix: &prefix, delimiter: None, max_keys: 1000, token: None };
-    let mut progress = Progress::new("cleaning up", Whole::Unknown);
-    let mut tick = crate::threads::Tick::default();
-    loop {
-        limited(runtime, factory, client.list(listing))?;
-        // A server that lists what was not asked for deletes nothing of others.
-        let mut keys = client.listed_keys();
-        keys.retain(|key| key.starts_with(&prefix));
-        if keys.is_empty() {
-            break;
-        }
-        limited(runtime, factory, client.delete_keys(&keys))?;
-        tick.operations += keys.len() as u64;
-        progress.tick(tick);
-    }
-    progress.finish();
-    if !created {
-        return Ok(());
-    }
-    match limited(runtime, factory, client.delete_bucket()) {
-        // Another run has written to it.
-        Err(Failure::Status { status: 409, .. }) => Ok(()),
-        outcome => outcome,
-    }
-}
-
-fn publish(settings: &Settings, report: &Report) -> anyhow::Result<()> {
-    let args = &settings.load;
-    let mut text = true;
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(report)? + "\n";
-        if path == Path::new("-") {
-            print(&json)?;
-            text = false;
-        } else {
-            std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
-        }
-    }
-    if let Some(path) = &args.html {
-        std::fs::write(path, crate::html::page(&[report])).with_context(|| format!("writing {}", path.display()))?;
-    }
-    if text { print(&report.text()) } else { Ok(()) }
-}
-
-/// Writes a text to the standard output.
-///
-/// # Errors
-/// When nobody reads it.
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    Ok(Measured { started, outcomes, interrupted: is_stopped() })
 }
 
 /// A load that did nothing right, or read wrong bytes, is no measurement.
 pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
-    let (mut mismatches, mut succeeded, mut in_vain) = (0, 0, false);
+    let (mut mismatches, mut succeeded, mut in_vain, mut given_up) = (0, 0, false, 0);
     for stats in phases {
         let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
         mismatches += wrong.sum::<u64>();
         succeeded += stats.counts().0;
         in_vain |= stats.is_in_vain();
+        given_up += stats.given_up;
     }
     if mismatches > 0 {
         bail!("{mismatches} objects were not read as they were written");
+    }
+    if given_up > 0 {
+        bail!("{given_up} workers gave up before all was done, for nobody answered them");
     }
     if in_vain || succeeded == 0 {
         bail!("no operation succeeded");
@@ -318,162 +260,4 @@ pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Resu
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        collections::{BTreeMap, BTreeSet},
-        convert::Infallible,
-    };
-
-    use clap::Parser;
-    use http_body_util::{BodyExt, Full};
-    use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
-    use hyper_util::rt::TokioIo;
-    use parking_lot::Mutex;
-    use percent_encoding::percent_decode_str;
-
-    use super::*;
-    use crate::{cli::Program, xml::elements};
-
-    /// The least of an S3 server: one bucket that exists, objects, and uploads of which no part is ever taken and that are not given up by key.
-    #[derive(Default)]
-    struct Bucket {
-        objects: BTreeMap<String, Bytes>,
-        uploads: BTreeSet<String>,
-        /// How often an upload is kept although it is given up.
-        stubborn: u32,
-    }
-
-    impl Bucket {
-        fn answer(&mut self, request: &Request<()>, body: Bytes) -> (u16, String, Bytes) {
-            let query = request.uri().query().unwrap_or_default();
-            let path = percent_decode_str(request.uri().path()).decode_utf8().unwrap();
-            let key = path.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
-            let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
-            let prefix = percent_decode_str(prefix).decode_utf8().unwrap();
-            let xml = |text: String| (200, text, Bytes::new());
-            match (request.method().as_str(), key.as_str()) {
-                ("HEAD", "") => xml(String::new()),
-                ("GET", "") if query.contains("uploads") => {
-                    let uploads = self.uploads.iter().filter(|key| key.starts_with(&*prefix));
-                    let show = |key| format!("<Upload><Key>{key}</Key><UploadId>1</UploadId></Upload>");
-                    xml(uploads.map(show).collect())
-                }
-                ("GET", "") => {
-                    let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
-                    xml(keys.map(|key| format!("<Key>{key}</Key>")).collect())
-                }
-                ("POST", "") => {
-                    let body = String::from_utf8(body.to_vec()).unwrap();
-                    elements(&body, "Key").for_each(|key| drop(self.objects.remove(key)));
-                    xml(String::new())
-                }
-                ("POST", _) => {
-                    self.uploads.insert(key);
-                    xml("<UploadId>1</UploadId>".to_owned())
-                }
-                ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
-                ("PUT", _) => {
-                    self.objects.insert(key, body);
-                    xml(String::new())
-                }
-                ("GET", _) => match self.objects.get(&key) {
-                    Some(body) => (200, String::new(), body.clone()),
-                    None => (404, String::new(), Bytes::new()),
-                },
-                ("DELETE", _) if query.contains("uploadId") && self.stubborn > 0 => {
-                    self.stubborn -= 1;
-                    (503, String::new(), Bytes::new())
-                }
-                ("DELETE", _) if query.contains("uploadId") => {
-                    self.uploads.remove(&key);
-                    xml(String::new())
-                }
-                ("DELETE", _) => {
-                    self.objects.remove(&key);
-                    xml(String::new())
-                }
-                (method, _) => panic!("{method} {path}?{query}"),
-            }
-        }
-    }
-
-    /// Serves the bucket until the runtime is dropped; its address.
-    fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let bucket = Arc::clone(bucket);
-        runtime.spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let bucket = Arc::clone(&bucket);
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let bucket = Arc::clone(&bucket);
-                    async move {
-                        let (head, body) = request.into_parts();
-                        let body = body.collect().await.unwrap().to_bytes();
-                        let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
-                        let body = if text.is_empty() { bytes } else { text.into() };
-                        let response = Response::builder().status(status).body(Full::new(body)).unwrap();
-                        Ok::<_, Infallible>(response)
-                    }
-                });
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-            }
-        });
-        (runtime, url)
-    }
-
-    fn bench(url: &str, words: &str) -> Result<(), BenchError> {
-        let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "--warmup", "0s", "-c", "2"];
-        let words = ["bench"].into_iter().chain(words.split(' ').map(|word| word.trim_matches('"')));
-        run(Program::parse_from(words.chain(common)).cli)
-    }
-
-    #[test]
-    fn only_what_the_run_wrote_is_removed() {
-        let bucket = Arc::new(Mutex::new(Bucket::default()));
-        let (_server, url) = serve(&bucket);
-        let put = |key: &str| drop(bucket.lock().objects.insert(key.to_owned(), Bytes::from_static(b"mine")));
-        ["precious", "bench/precious", "bench/0000000000x", "w00000/0000000000x"].into_iter().for_each(put);
-        let keys = || bucket.lock().objects.keys().cloned().collect::<Vec<_>>();
-        let before = keys();
-        for prefix in ["", "bench/", "bench"] {
-            for load in ["put -n 20", "get -n 20 --objects 9", "mixed -n 50 --objects 9", "mdtest-hard -n 9"] {
-                // A pattern's stat finds the length of an empty answer to HEAD; that is not what is looked at here.
-                let _ = bench(&url, &format!("{load} --prefix \"{prefix}\""));
-                assert_eq!(keys(), before, "{load} below {prefix:?}");
-            }
-        }
-        bench(&url, "get -n 5 --objects 9 --keep").unwrap();
-        let kept = keys();
-        assert_eq!(kept.len(), before.len() + 9);
-        bench(&url, "get -n 5 --objects 9 --no-prepare").unwrap();
-        assert_eq!(keys(), kept, "an earlier run's objects are not this one's to remove");
-    }
-
-    #[test]
-    fn uploads_that_were_left_are_given_up() {
-        let theirs = "bench/another/upload".to_owned();
-        let bucket = Bucket { stubborn: 2, uploads: BTreeSet::from([theirs.clone()]), ..Bucket::default() };
-        let bucket = Arc::new(Mutex::new(bucket));
-        let (_server, url) = serve(&bucket);
-        // Uploads begin, but none is completed.
-        let _ = bench(&url, "multipart -n 4 --size 1KiB");
-        assert_eq!(bucket.lock().stubborn, 0);
-        assert_eq!(bucket.lock().uploads, BTreeSet::from([theirs]));
-    }
-
-    #[test]
-    fn runs_have_names_of_their_own_and_the_same_content() {
-        let load =
-            || Load::new(&Settings { run: run_folder(), ..Settings::for_tests(Operation::Put, &[]) }, Share::WHOLE);
-        let (one, two) = (load(), load());
-        assert_ne!(one.prefix, two.prefix);
-        let content = |load: &Load| {
-            let key = format!("{}w00000/0000000000", load.prefix);
-            let mut content = load.content_of(&key);
-            content.next_slice().to_vec()
-        };
-        assert_eq!(content(&one), content(&two));
-    }
-}
+mod tests;

@@ -67,6 +67,14 @@ impl Factory {
         Client::new(Connection::new(endpoint, self.tls.clone()), self.identity.clone(), &self.bucket)
     }
 
+    pub(crate) fn endpoint_count(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    pub(crate) fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
     pub(crate) fn limit(&self) -> Limit {
         Limit::new(self.timeout)
     }

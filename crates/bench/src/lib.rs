@@ -7,6 +7,7 @@
 //! Measuring time is the purpose of this crate: `clock` reads the wall clock, and nothing else does.
 #![forbid(unsafe_code)]
 
+mod cleanup;
 mod cli;
 mod clock;
 mod compare;
@@ -19,6 +20,8 @@ mod floor;
 mod html;
 mod http;
 mod limit;
+mod output;
+mod patience;
 mod processes;
 mod progress;
 mod report;

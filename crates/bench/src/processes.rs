@@ -17,7 +17,7 @@ use crate::{
     cli::Settings,
     clock::{Stamp, unix_ns},
     cpu::Meter,
-    driver::bounds,
+    driver::{bounds, is_stopped},
     factory::Factory,
     stats::{Stats, WireStats},
     threads::{Outcome, Threads, Tick},
@@ -233,6 +233,10 @@ impl Processes {
         let mut ended = vec![false; self.clients.len()];
         // All tick alike: what one says is read while the others wait a moment in their pipes.
         while ended.contains(&false) {
+            if is_stopped() {
+                // That ends what they are at, whether the signal came to them as well or not; no phase follows.
+                self.clients.iter_mut().for_each(|client| client.orders = None);
+            }
             for (index, client) in self.clients.iter_mut().enumerate() {
                 if ended[index] {
                     continue;

@@ -90,6 +90,13 @@ impl Progress {
 
     /// Takes the line away.
     pub(crate) fn finish(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Progress {
+    /// Where what is shown fails, its line is not to stand before the error.
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -38,6 +38,20 @@ pub(crate) struct Listing<'a> {
     pub(crate) token: Option<&'a str>,
 }
 
+/// An object, or one version of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ObjectName {
+    pub(crate) key: String,
+    version: Option<String>,
+}
+
+impl ObjectName {
+    /// What the key stands for.
+    pub(crate) fn newest(key: String) -> Self {
+        Self { key, version: None }
+    }
+}
+
 /// An S3 client for one bucket, used by one worker.
 pub(crate) struct Client {
     connection: Connection,
@@ -188,11 +202,29 @@ impl Client {
         self.text().map(|text| elements(text, "Key").map(unescape).collect()).unwrap_or_default()
     }
 
-    /// Deletes up to 1000 keys with one request.
-    pub(crate) async fn delete_keys(&mut self, keys: &[String]) -> Result<(), Failure> {
+    /// Up to 1000 versions, delete markers among them, of keys that begin with `prefix`.
+    pub(crate) async fn list_versions(&mut self, prefix: &str) -> Result<Vec<ObjectName>, Failure> {
+        let mut query = String::from("max-keys=1000&prefix=");
+        encode_query(&mut query, prefix);
+        query += "&versions=";
+        self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
+        let text = self.text()?;
+        let versions = elements(text, "Version").chain(elements(text, "DeleteMarker")).filter_map(|version| {
+            let text = |name| elements(version, name).next().map(unescape);
+            Some(ObjectName { key: text("Key")?, version: Some(text("VersionId")?) })
+        });
+        Ok(versions.collect())
+    }
+
+    /// Deletes up to 1000 objects or versions with one request.
+    pub(crate) async fn delete_objects(&mut self, names: &[ObjectName]) -> Result<(), Failure> {
         let mut xml = String::from("<Delete><Quiet>true</Quiet>");
-        for key in keys {
-            xml += &format!("<Object><Key>{}</Key></Object>", escape(key));
+        for ObjectName { key, version } in names {
+            xml += &format!("<Object><Key>{}</Key>", escape(key));
+            if let Some(version) = version {
+                xml += &format!("<VersionId>{}</VersionId>", escape(version));
+            }
+            xml += "</Object>";
         }
         xml += "</Delete>";
         let hash = sha256_hex(xml.as_bytes());

@@ -42,6 +42,11 @@ impl Kind {
             Kind::CompleteUpload => "complete-upload",
         }
     }
+
+    /// Whether it is one request of an operation that is counted as a whole.
+    fn is_part_of_another(self) -> bool {
+        matches!(self, Kind::CreateUpload | Kind::Part | Kind::CompleteUpload)
+    }
 }
 
 /// What one operation moved.
@@ -212,11 +217,13 @@ pub(crate) struct Stats {
     window: Option<Duration>,
     /// It went on until the window was over.
     whole: bool,
+    /// Workers that found nobody to answer them, and did not do what was left.
+    pub(crate) given_up: u64,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
 /// Longest measurement of which every second is kept; later seconds count to the last.
-const SECONDS_MAX: usize = 24 * 3600;
+pub(crate) const SECONDS_MAX: usize = 24 * 3600;
 
 /// Which of the seconds it is `elapsed` after the start.
 fn second_of(elapsed: Duration) -> usize {
@@ -226,7 +233,7 @@ fn second_of(elapsed: Duration) -> usize {
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
-        Self { start, last: Duration::ZERO, window: None, whole: false, series: BTreeMap::new() }
+        Self { start, last: Duration::ZERO, window: None, whole: false, given_up: 0, series: BTreeMap::new() }
     }
 
     /// Measures from `start` to `end`, if that is a moment.
@@ -238,6 +245,11 @@ impl Stats {
     /// The time was over before the work was.
     pub(crate) fn reached_end(&mut self) {
         self.whole = true;
+    }
+
+    /// A worker did not do what was left.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up += 1;
     }
 
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
@@ -299,6 +311,7 @@ impl Stats {
         self.last = self.last.max(other.last);
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
+        self.given_up += other.given_up;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
@@ -309,15 +322,20 @@ impl Stats {
         self.window.filter(|_| self.whole).unwrap_or(self.last)
     }
 
+    /// What was asked for: an upload in parts is one, of which no part is any good without the others.
+    fn whole_operations(&self) -> impl Iterator<Item = &Series> {
+        self.series.iter().filter(|(kind, _)| !kind.is_part_of_another()).map(|(_, series)| series)
+    }
+
     /// Operations that succeeded, whenever they began, and those that failed.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        let succeeded = self.series.values().map(|series| series.early + series.latency_ns.len()).sum();
-        (succeeded, self.series.values().map(Series::error_count).sum())
+        let succeeded = self.whole_operations().map(|series| series.early + series.latency_ns.len()).sum();
+        (succeeded, self.whole_operations().map(Series::error_count).sum())
     }
 
     /// Whether all that began in the measurement failed.
     pub(crate) fn is_in_vain(&self) -> bool {
-        self.counts().1 > 0 && self.series.values().all(|series| series.latency_ns.is_empty())
+        self.counts().1 > 0 && self.whole_operations().all(|series| series.latency_ns.is_empty())
     }
 
     /// Bytes moved, counted once where an operation is made of others.
@@ -332,6 +350,7 @@ pub(crate) struct WireStats {
     last_ns: u64,
     window_ns: Option<u64>,
     whole: bool,
+    given_up: u64,
     series: BTreeMap<Kind, WireSeries>,
 }
 
@@ -380,7 +399,7 @@ impl WireStats {
         });
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let (last_ns, window_ns) = (ns(stats.last), stats.window.map(ns));
-        Self { last_ns, window_ns, whole: stats.whole, series: series.collect() }
+        Self { last_ns, window_ns, whole: stats.whole, given_up: stats.given_up, series: series.collect() }
     }
 
     /// The figures again.
@@ -392,6 +411,7 @@ impl WireStats {
             last: Duration::from_nanos(self.last_ns),
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
+            given_up: self.given_up,
             ..Stats::new(start)
         };
         for (kind, wire) in self.series {
@@ -436,12 +456,14 @@ mod tests {
         one.record_retries(Kind::Put, at(1000), 1);
         two.record_retries(Kind::Put, at(1100), 2);
         two.record_retries(Kind::Put, at(900), 4);
+        one.give_up();
+        two.give_up();
         (one.finish(), two.finish())
     }
 
     fn check(sum: &Stats) {
         assert_eq!(sum.elapsed(), Duration::from_millis(2400));
-        assert_eq!((sum.counts(), sum.bytes()), ((4, 1), 37));
+        assert_eq!((sum.counts(), sum.bytes(), sum.given_up), ((4, 1), 37, 2));
         let put = &sum.series[&Kind::Put];
         assert_eq!((put.latency_ns.len(), put.bytes, put.error_count(), put.retries), (3, 30, 1, 3));
         let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
@@ -540,7 +562,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "series": {"put":
+        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

@@ -24,6 +24,7 @@ use crate::{
     clock::Stamp,
     cpu::{Meter, Spent},
     factory::Factory,
+    patience::Patience,
     stats::Stats,
     workload::{End, Load, Name, Phase, Run, STOP},
 };
@@ -146,7 +147,7 @@ impl Threads<'_> {
     /// Writes the objects that a load needs, with as many workers as it has.
     ///
     /// # Errors
-    /// That of the first object that could not be written.
+    /// That of the first object that could not be written, however often it was tried.
     pub(crate) fn prepare(&self, load: &Arc<Load>, tick: &mut dyn FnMut(Tick)) -> anyhow::Result<()> {
         let workers = load.workers.min(usize::try_from(load.prepared).unwrap_or(usize::MAX));
         let count = self.count.clamp(1, workers.max(1));
@@ -250,7 +251,10 @@ async fn write_prepared(
                     return anyhow::Ok(());
                 }
                 load.write_key(&mut key, Name::Prepared(index));
-                worker.put(&load, &key).await.with_context(|| format!("put {key}"))?;
+                let mut patience = Patience::default();
+                while let Err(failure) = worker.put(&load, &key).await {
+                    patience.after(failure).await.with_context(|| format!("put {key}"))?;
+                }
             }
         });
     }

@@ -23,20 +23,24 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"))
 }
 
+/// Longest duration: clocks do not go on for ever, and nobody waits for that.
+const DURATION_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Parses `500ms`, `10s`, `2m`, `1h`, or plain seconds.
 ///
 /// # Errors
-/// When the number or the unit is not understood.
+/// When the number or the unit is not understood, or it is more than ten years.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration: write 500ms, 10s or 2m"))?;
-    match unit {
-        "ms" => Ok(Duration::from_millis(number)),
-        "" | "s" => Ok(Duration::from_secs(number)),
-        "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        "h" => Ok(Duration::from_secs(number.saturating_mul(3600))),
-        other => Err(format!("{other:?} is no unit of time: use ms, s, m or h")),
-    }
+    let duration = match unit {
+        "ms" => Duration::from_millis(number),
+        "" | "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        "h" => Duration::from_secs(number.saturating_mul(3600)),
+        other => return Err(format!("{other:?} is no unit of time: use ms, s, m or h")),
+    };
+    if duration > DURATION_MAX { Err(format!("{text:?} is more than ten years")) } else { Ok(duration) }
 }
 
 fn split(text: &str) -> (&str, &str) {
@@ -106,7 +110,8 @@ mod tests {
         for (text, ms) in [("500ms", 500), ("10s", 10_000), ("10", 10_000), ("2m", 120_000), ("1h", 3_600_000)] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["", "s", "1d", "-1s"] {
+        assert_eq!(parse_duration("87600h"), Ok(DURATION_MAX));
+        for text in ["", "s", "1d", "-1s", "87601h", "18446744073709551615", "18446744073709551615h"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

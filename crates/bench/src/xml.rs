@@ -15,18 +15,55 @@ pub(crate) fn elements<'a>(xml: &'a str, name: &str) -> impl Iterator<Item = &'a
 
 /// A text as the content of an element.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // As they are, a parser takes line ends for others, and most of the rest for no XML.
+            c if c.is_ascii_control() => out.push_str(&format!("&#{};", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// What an element's text means.
 pub(crate) fn unescape(text: &str) -> String {
-    text.replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&#34;", "\"")
-        .replace("&apos;", "'")
-        .replace("&#39;", "'")
-        .replace("&amp;", "&")
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find('&') {
+        out.push_str(&rest[..begin]);
+        rest = &rest[begin..];
+        // What is no reference stands for itself.
+        let (c, len) = reference(rest).unwrap_or(('&', 1));
+        out.push(c);
+        rest = &rest[len..];
+    }
+    out + rest
+}
+
+/// The character that a text begins with a reference to, and the length of that.
+fn reference(text: &str) -> Option<(char, usize)> {
+    let end = text.find(';')?;
+    let c = match &text[1..end] {
+        "lt" => '<',
+        "gt" => '>',
+        "amp" => '&',
+        "quot" => '"',
+        "apos" => '\'',
+        name => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix('x') {
+                Some(hex) => u32::from_str_radix(hex, 16),
+                None => number.parse(),
+            };
+            char::from_u32(code.ok()?)?
+        }
+    };
+    Some((c, end + 1))
 }
 
 #[cfg(test)]
@@ -45,8 +82,10 @@ mod tests {
 
     #[test]
     fn names_survive_xml() {
-        for key in ["plain", "a&b<c>d", "&amp;", "&lt;", "\"quoted\""] {
+        for key in ["plain", "a&b<c>d", "&amp;", "&lt;", "\"quoted\"", "a\rb\nc\u{1}d", "&#13;", "a & b; ä"] {
             assert_eq!(unescape(&escape(key)), key);
         }
+        let text = "&#13;&#xD;&#39;&apos;&#x1F980; &#xD800; &unknown; &";
+        assert_eq!(unescape(text), "\r\r''🦀 &#xD800; &unknown; &");
     }
 }

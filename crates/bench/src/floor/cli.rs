@@ -7,7 +7,7 @@ use gabion_segment::Durability;
 use gabion_types::Geometry;
 
 use crate::{
-    cli::AccessArgs,
+    cli::{AccessArgs, check_bucket, check_duration, check_pids},
     units::{parse_bytes, parse_duration},
     workload::Action,
 };
@@ -114,9 +114,9 @@ impl FloorArgs {
                 self.endpoint.len()
             ));
         }
-        if let Some(pid) = self.server_pid.iter().find(|&&pid| crate::cpu::of_processes(&[pid]).is_none()) {
-            return Err(format!("--server-pid: there is no process {pid} that may be asked for its CPU time"));
-        }
+        check_pids(&self.server_pid)?;
+        check_bucket(&self.bucket)?;
+        check_duration(self.duration)?;
         if let Some(missing) = self.targets.iter().find(|target| !target.is_dir()) {
             return Err(format!("--targets: {} is no directory; make it first", missing.display()));
         }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use gabion_segment::Durability;
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, stopped};
 use crate::{
+    cleanup::Leftovers,
     cli::Payload,
     clock::Stamp,
     content::Content,
-    driver::{clean_up, judge, limited, run_folder},
+    driver::{is_stopped, judge, make_bucket, run_folder},
     factory::Factory,
     sizes::Sizes,
     threads::Threads,
@@ -23,7 +24,7 @@ const SEED: u64 = 1;
 
 /// An endpoint and the load on it.
 pub(super) struct Endpoint {
-    name: String,
+    url: String,
     durability: Durability,
     factory: Arc<Factory>,
     threads: usize,
@@ -53,13 +54,21 @@ fn load(args: &FloorArgs, run: &str, verify: bool) -> Load {
 }
 
 impl Endpoint {
-    fn new(args: &FloorArgs, durability: Durability, url: &str, server_pid: Option<u32>) -> anyhow::Result<Self> {
+    /// Of a server, which nothing is asked of yet.
+    ///
+    /// # Errors
+    /// When the address is none, or credentials are missing.
+    pub(super) fn new(
+        args: &FloorArgs,
+        durability: Durability,
+        url: &str,
+        server_pid: Option<u32>,
+    ) -> anyhow::Result<Self> {
         let factory = Factory::new(&args.access, &[url.to_owned()], &args.bucket)?;
         let run = run_folder();
-        let name = format!("{url} ({durability})");
         let threads = args.threads();
         Ok(Self {
-            name,
+            url: url.to_owned(),
             durability,
             factory: Arc::new(factory),
             threads,
@@ -82,27 +91,6 @@ impl Endpoint {
         Self::new(&args, Durability::Sync, url, Some(server_pid))
     }
 
-    /// Makes the bucket and writes the objects that are read.
-    ///
-    /// # Errors
-    /// When the endpoint can not be reached or refuses.
-    pub(super) fn prepare(
-        args: &FloorArgs,
-        durability: Durability,
-        url: &str,
-        server_pid: Option<u32>,
-    ) -> anyhow::Result<Self> {
-        let mut this = Self::new(args, durability, url, server_pid)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut client = this.factory.client(0);
-        let created = limited(&runtime, &this.factory, client.create_bucket())
-            .with_context(|| format!("preparing the bucket {:?} at {url}", args.bucket))?;
-        this.created = Some(created);
-        this.threads().prepare(&this.load, &mut |_| {}).context("writing the objects that are read")?;
-        this.check(args)?;
-        Ok(this)
-    }
-
     /// Reads as many objects as there are, and compares them with what was written. The measurement does not: what the floor answers with was never
     /// written, and the client is to do as much with an endpoint's answers, and no more.
     fn check(&self, args: &FloorArgs) -> anyhow::Result<()> {
@@ -110,7 +98,10 @@ impl Endpoint {
         let phase = Phase { name: "", goal: Goal::Any(Action::Get), timed: true };
         let begin = || Ok((Stamp::now(), End::After(load.prepared)));
         let stats = self.threads().run(&load, phase, begin, &mut |_| {})?.stats;
-        judge([&stats].into_iter()).with_context(|| format!("reading what was written to {}", self.name))
+        if is_stopped() {
+            return Err(stopped());
+        }
+        judge([&stats].into_iter()).with_context(|| format!("reading what was written to {}", self.name()))
     }
 
     fn threads(&self) -> Threads<'_> {
@@ -120,11 +111,21 @@ impl Endpoint {
 
 impl Subject for Endpoint {
     fn name(&self) -> String {
-        self.name.clone()
+        format!("{} ({})", self.url, self.durability)
     }
 
     fn layer(&self) -> Layer {
         Layer::Endpoint(self.durability)
+    }
+
+    /// Makes the bucket and writes the objects that are read.
+    fn prepare(&mut self, args: &FloorArgs) -> anyhow::Result<()> {
+        self.created = Some(make_bucket(&self.factory, &self.url)?);
+        self.threads().prepare(&self.load, &mut |_| {}).context("writing the objects that are read")?;
+        if is_stopped() {
+            return Err(stopped());
+        }
+        self.check(args)
     }
 
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
@@ -143,7 +144,7 @@ impl Subject for Endpoint {
 
     fn clean_up(&mut self) -> anyhow::Result<()> {
         let Some(created) = self.created else { return Ok(()) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(clean_up(PREFIX, &self.run, &runtime, &self.factory, &mut self.factory.client(0), created)?)
+        let left = Leftovers { factory: &self.factory, prefix: PREFIX, run: &self.run, uploads: false, created };
+        left.remove().with_context(|| self.name())
     }
 }

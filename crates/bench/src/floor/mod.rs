@@ -14,21 +14,23 @@ mod log;
 mod place;
 mod table;
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use gabion_platform::{sync_file_systems, touch_memory};
 use gabion_segment::Durability;
-use tokio::{runtime::Runtime, signal::unix::SignalKind};
+use tokio::runtime::Runtime;
 
 pub(crate) use cli::FloorArgs;
 
 use crate::{
     clock::{Stamp, unix_seconds},
-    driver::{BenchError, print, stop_when_asked},
+    driver::{BenchError, is_stopped, stop_when_asked},
+    failure::all_of,
+    output::Outputs,
     progress::{Progress, Whole},
     stats::{Kind, Stats},
-    workload::{Action, STOP},
+    workload::Action,
 };
 use behind::Behind;
 use table::{Row, Table};
@@ -82,7 +84,7 @@ struct Measurement {
 
 /// Whether an operation that begins now belongs to a measurement that is over at `end`.
 fn goes_on(end: Stamp) -> bool {
-    !STOP.load(Ordering::Relaxed) && Stamp::now() < end
+    !is_stopped() && Stamp::now() < end
 }
 
 /// What one subject came to in one round.
@@ -105,16 +107,24 @@ trait Subject {
 
     fn layer(&self) -> Layer;
 
+    /// Writes what it reads.
+    ///
+    /// # Errors
+    /// When that fails, or it was stopped before.
+    fn prepare(&mut self, _: &FloorArgs) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     /// The figures of one round; nothing where the operation does not come by.
     ///
     /// # Errors
     /// When it can not be measured.
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>>;
 
-    /// Removes what it wrote.
+    /// Removes what it wrote, also where it was not wholly prepared.
     ///
     /// # Errors
-    /// When that fails.
+    /// With what stays.
     fn clean_up(&mut self) -> anyhow::Result<()> {
         Ok(())
     }
@@ -142,21 +152,18 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     if http::was_server(args)? {
         return Ok(());
     }
-    stop_when_asked(&[SignalKind::interrupt(), SignalKind::terminate()])?;
-    let table = measure_all(args)?;
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&table).context("writing the report")? + "\n";
-        if path.as_os_str() == "-" {
-            return Ok(print(&json)?);
-        }
-        std::fs::write(path, json).with_context(|| format!("writing {}", path.display()))?;
-    }
-    Ok(print(&table.text())?)
+    stop_when_asked()?;
+    let outputs = Outputs::open(args.json.as_deref(), None)?;
+    let mut subjects = Vec::new();
+    let measured = add_subjects(args, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
+    let told = measured.and_then(|table| outputs.publish(&table, &table.text(), String::new));
+    let cleaned: Vec<_> = subjects.iter_mut().map(|subject| subject.clean_up()).collect();
+    Ok(all_of([told].into_iter().chain(cleaned))?)
 }
 
-fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
-    let started = unix_seconds();
-    let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(http::HttpFloor::new(args, Behind::One)?)];
+/// Makes all that is measured and prepares it. What was begun is added, so that it is removed whatever comes.
+fn add_subjects(args: &FloorArgs, subjects: &mut Vec<Box<dyn Subject>>) -> anyhow::Result<()> {
+    subjects.push(Box::new(http::HttpFloor::new(args, Behind::One)?));
     if args.operation.contains(&cli::FloorOperation::Get) {
         subjects.push(Box::new(http::HttpFloor::new(args, Behind::Each)?));
     }
@@ -173,23 +180,34 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
     }
     for (index, (durability, url)) in args.endpoints().enumerate() {
         let server_pid = args.server_pid.get(index).copied();
-        subjects.push(Box::new(endpoint::Endpoint::prepare(args, durability, url, server_pid)?));
+        subjects.push(Box::new(endpoint::Endpoint::new(args, durability, url, server_pid)?));
     }
+    for subject in subjects {
+        subject.prepare(args)?;
+    }
+    Ok(())
+}
+
+/// What is left of a run that is stopped.
+fn stopped() -> anyhow::Error {
+    anyhow!("stopped before all was measured")
+}
+
+fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<Table> {
+    let started = unix_seconds();
     let mut rounds: Vec<Vec<Round>> = Vec::new();
     let actions: Vec<Action> = args.operation.iter().map(|operation| operation.action()).collect();
     let width = subjects.len();
     rounds.resize_with(actions.len() * width, Vec::new);
     let progress = Progress::new("measuring", Whole::Operations(u64::from(args.rounds) * rounds.len() as u64));
-    let mut measured = Ok(());
-    'rounds: for round in 0..args.rounds as usize {
+    for round in 0..args.rounds as usize {
         for (row, action) in actions.iter().enumerate() {
             for turn in 0..width {
                 // Every other round goes backwards: what one leaves behind (caches, writes under way) is not always met by the same one.
                 let column = if round.is_multiple_of(2) { turn } else { width - 1 - turn };
                 let subject = &mut subjects[column];
-                if STOP.load(Ordering::Relaxed) {
-                    measured = Err(anyhow!("stopped before all was measured; what was written is removed"));
-                    break 'rounds;
+                if is_stopped() {
+                    return Err(stopped());
                 }
                 let measurement = Measurement {
                     action: *action,
@@ -199,25 +217,16 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
                     duration: args.duration,
                 };
                 let name = subject.name();
-                let measured_now = settle(args).and_then(|()| subject.measure(measurement));
-                match measured_now.with_context(|| format!("measuring {name}")) {
-                    Ok(figures) => rounds[row * width + column].extend(figures),
-                    Err(error) => {
-                        measured = Err(error);
-                        break 'rounds;
-                    }
-                }
+                let figures = settle(args).and_then(|()| subject.measure(measurement));
+                rounds[row * width + column].extend(figures.with_context(|| format!("measuring {name}"))?);
                 progress.step();
             }
         }
     }
     progress.finish();
-    let mut cleaned = Ok(());
-    for subject in &mut subjects {
-        let name = subject.name();
-        cleaned = cleaned.and(subject.clean_up().with_context(|| format!("removing what {name} wrote")));
+    if is_stopped() {
+        return Err(stopped());
     }
-    measured?;
     let mut rows = Vec::new();
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
@@ -225,6 +234,5 @@ fn measure_all(args: &FloorArgs) -> anyhow::Result<Table> {
             rows.extend(Row::new(Kind::from(*action), subject.name(), subject.layer(), figures));
         }
     }
-    cleaned?;
     Ok(Table::new(args, started, rows))
 }

@@ -8,7 +8,7 @@ use chart::{Chart, Line};
 use scale::Scale;
 
 use crate::{
-    compare::{Verdict, compare},
+    compare::{Verdict, cautions, compare, show_ratio},
     report::{Figures, PerSecond, Report},
     units::{show_bytes, show_count, show_us},
     xml::escape,
@@ -79,7 +79,10 @@ fn parameters(letter: &str, report: &Report) -> String {
         ),
         ("endpoint", report.endpoint.clone()),
         ("begun", report.started.clone()),
-        ("measured", format!("{:.1} s", report.seconds)),
+        (
+            "measured",
+            format!("{:.1} s{}", report.seconds, if report.interrupted { ", interrupted before its end" } else { "" }),
+        ),
         ("payload", format!("{}, reads {}", report.payload, if report.verified { "verified" } else { "not verified" })),
         ("client CPU per request", format!("{:.1} µs", report.client_cpu_us_per_op)),
         ("server CPU per request", server),
@@ -136,22 +139,26 @@ fn comparison(a: &Report, b: &Report) -> String {
         let class = match row.verdict {
             Verdict::Faster => "good",
             Verdict::Slower => "bad",
-            Verdict::WithinNoise | Verdict::TooShort => "",
+            Verdict::WithinNoise | Verdict::TooShort | Verdict::Nothing { .. } => "",
         };
         out += &format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.3}</td><td>{interval}</td><td>{:.3}</td><td>{:.3}</td>\
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td>\
              <td class=\"{class}\">{}</td></tr>\n",
             escape(&row.a.name()),
             show_count(row.a.ops_per_s),
             show_count(row.b.ops_per_s),
-            row.ratio,
-            row.b.latency_us.p50 / row.a.latency_us.p50,
-            row.b.latency_us.p99 / row.a.latency_us.p99,
+            show_ratio(row.ratio),
+            show_ratio(row.latency_ratio(|latency| latency.p50)),
+            show_ratio(row.latency_ratio(|latency| latency.p99)),
             row.verdict.words(),
         );
     }
-    out + "</tbody></table><p>The interval is by how much each rate varies from second to second within its run; what differs between runs of \
-           one and the same program is not in it.</p>\n"
+    out += "</tbody></table><p>The interval is by how much each rate varies from second to second within its run; what differs between runs of \
+            one and the same program is not in it.</p>\n";
+    out + &cautions(a, b)
+        .iter()
+        .map(|caution| format!("<p class=\"bad\">{}</p>\n", escape(caution)))
+        .collect::<String>()
 }
 
 /// The charts of one operation.

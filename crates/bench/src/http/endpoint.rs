@@ -31,7 +31,15 @@ impl Endpoint {
         }
         let authority = uri.authority().with_context(|| format!("the endpoint {url:?} has no host"))?;
         let host = authority.host();
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        // The parser takes what is no number of a port, and says that there is none.
+        let whole = authority.as_str();
+        let after_user = whole.rsplit_once('@').map_or(whole, |(_, rest)| rest);
+        let port = match (authority.port_u16(), after_user.strip_prefix(host)) {
+            (Some(port), _) if port > 0 => port,
+            (None, Some("")) if tls => 443,
+            (None, Some("")) => 80,
+            _ => bail!("the endpoint {url:?} has no valid port: give one of 1 to 65535 after the last colon"),
+        };
         let tls_name = if tls {
             let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
             Some(ServerName::try_from(name).with_context(|| format!("the endpoint {url:?} has no usable host"))?)
@@ -58,5 +66,10 @@ mod tests {
         for url in ["ftp://localhost", "localhost:9000", "http://localhost/bucket", "http://"] {
             assert!(Endpoint::parse(url).is_err(), "{url}");
         }
+        for url in ["http://127.0.0.1:99999", "http://localhost:0", "http://localhost:", "https://[::1]:65536"] {
+            let error = Endpoint::parse(url).unwrap_err().to_string();
+            assert!(error.contains("no valid port"), "{error}");
+        }
+        assert_eq!(Endpoint::parse("http://me@[::1]:81").unwrap().address, "[::1]:81");
     }
 }

@@ -18,7 +18,7 @@ pub(crate) use machine::Machine;
 use crate::{
     cli::Settings,
     sign::civil_date,
-    stats::{Kind, Series, Stats, encode},
+    stats::{Kind, SECONDS_MAX, Second, Series, Stats, encode},
     threads::Outcome,
 };
 
@@ -44,6 +44,9 @@ pub(crate) struct Report {
     pub(crate) verified: bool,
     /// All phases together.
     pub(crate) seconds: f64,
+    /// It was stopped before its end: the figures are of what was measured until then.
+    #[serde(default)]
+    pub(crate) interrupted: bool,
     /// CPU time of all client processes per request.
     pub(crate) client_cpu_us_per_op: f64,
     /// That of the server, if its processes are known.
@@ -61,6 +64,9 @@ pub(crate) struct PhaseCost {
     pub(crate) seconds: f64,
     /// Requests that CPU times are divided by: those that ended in the measurement, well or not, whenever they began.
     pub(crate) requests: u64,
+    /// Workers that found nobody to answer them, and did not do what was left.
+    #[serde(default)]
+    pub(crate) given_up: u64,
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpu_seconds: Option<f64>,
@@ -95,6 +101,7 @@ pub(crate) struct Figures {
     /// Requests that were sent once more because the server had closed the connection; no errors, but in the latencies.
     #[serde(default)]
     pub(crate) retries: u64,
+    /// Every second up to `seconds`, also those in which nothing ended.
     pub(crate) per_second: Vec<PerSecond>,
     /// How many operations took up to so long, and longer than the row before says.
     pub(crate) latency_distribution: Vec<Bucket>,
@@ -164,10 +171,19 @@ fn distribution(ns: &Histogram<u64>) -> Vec<Bucket> {
     steps.into_iter().map(bucket).collect()
 }
 
+/// Seconds that had begun when so much time was over.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
+fn begun_seconds(seconds: f64) -> usize {
+    seconds.ceil() as usize
+}
+
 impl Figures {
     fn new(phase: &str, kind: Kind, series: &Series, seconds: f64) -> Self {
         let latency = &series.latency_ns;
-        let per_second = series.seconds.iter().enumerate().map(|(second, counts)| {
+        let (nothing, begun) = (Second::default(), begun_seconds(seconds));
+        let rows = series.seconds.iter().chain(std::iter::repeat(&nothing));
+        let rows = rows.take(begun.min(SECONDS_MAX).max(series.seconds.len()));
+        let per_second = rows.enumerate().map(|(second, counts)| {
             let ns = counts.latency_ns();
             PerSecond {
                 second,
@@ -251,6 +267,7 @@ impl Report {
             phase: (*name).to_owned(),
             seconds: seconds_of(outcome),
             requests: requests(&outcome.stats),
+            given_up: outcome.stats.given_up,
             client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
             server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
         });
@@ -268,6 +285,7 @@ impl Report {
             payload: args.payload.name().to_owned(),
             verified: !args.no_verify,
             seconds: phases.iter().map(|(_, outcome)| seconds_of(outcome)).sum(),
+            interrupted: false,
             client_cpu_us_per_op: per_request(phases.iter().map(|(_, outcome)| outcome.client_cpu).sum()),
             server_cpu_us_per_op: server_cpu.map(per_request),
             phases: costs.collect(),
@@ -297,7 +315,7 @@ pub(crate) fn utc(unix_seconds: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{cli::Operation, clock::Stamp, stats::Done};
+    use crate::{cli::Operation, clock::Stamp, stats::Done, workload::End};
 
     /// A report of two puts and a refusal.
     pub(crate) fn sample() -> Report {
@@ -342,6 +360,24 @@ pub(crate) mod tests {
         assert_eq!((&json["started"], &json["size_bytes"]), (&"1970-01-01 00:00:00 UTC".into(), &4096.into()));
         let again: Report = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(again).unwrap(), json);
+    }
+
+    #[test]
+    fn a_stall_at_the_end_is_seen() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(start, End::At(at(4500)));
+        stats.record(Kind::Put, at(0), at(500), Ok(Done::bytes(1)));
+        stats.record(Kind::Get, at(0), at(2500), Ok(Done::bytes(1)));
+        stats.reached_end();
+        let outcome = Outcome { stats: stats.finish(), client_cpu: Duration::ZERO, server_cpu: None };
+        let settings = Settings::for_tests(Operation::Put, &[]);
+        let report = Report::new(&settings, 1, 0, &[("", outcome)]);
+        for (figures, expected) in report.results.iter().zip([[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]]) {
+            let operations = figures.per_second.iter().map(|second| second.ops);
+            assert_eq!(operations.collect::<Vec<_>>(), expected);
+            assert_eq!(figures.whole_seconds().len(), 4);
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ impl Report {
             "{} of {} with {} workers{processes} against {}, {:.1} s\n",
             self.load, self.size, self.concurrency, self.endpoint, self.seconds
         );
+        if self.interrupted {
+            out += "interrupted: figures are of what was measured until then\n";
+        }
         let width = self.results.iter().map(|row| row.name().len()).max().unwrap_or(0).max(9);
         out += &format!(
             "{:<width$}      ops/s       bytes/s    p50 µs    p90 µs    p99 µs  p99.9 µs    max µs  errors\n",
@@ -40,6 +43,10 @@ impl Report {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
         }
+        for phase in self.phases.iter().filter(|phase| phase.given_up > 0) {
+            let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
+            out += &format!("{name}: {} workers gave up, for nobody answered them\n", phase.given_up);
+        }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
         if let Some(server) = self.server_cpu_us_per_op {
             out += &format!(", server {server:.1} µs");
@@ -50,7 +57,13 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::tests::sample;
+    use crate::report::{Report, tests::sample};
+
+    #[test]
+    fn an_interrupted_run_says_so() {
+        assert!(!sample().text().contains("interrupted"));
+        assert!(Report { interrupted: true, ..sample() }.text().contains("\ninterrupted: "));
+    }
 
     #[test]
     fn errors_and_costs_are_told() {

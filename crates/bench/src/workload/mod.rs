@@ -129,6 +129,8 @@ pub(crate) struct Load {
     pub(crate) per_folder: Option<u64>,
     pub(crate) delimiter: Option<String>,
     pub(crate) max_keys: u32,
+    /// Fewest entries that all pages of a listing have together.
+    pub(crate) listed_min: u64,
     pub(crate) part_bytes: u64,
     /// Sets of each worker.
     pub(crate) sets: u64,
@@ -174,6 +176,7 @@ impl Load {
             per_folder: None,
             delimiter: None,
             max_keys: 1000,
+            listed_min: 0,
             part_bytes: 1,
             sets: 1,
             set_objects: 1,
@@ -199,6 +202,7 @@ impl Load {
             per_folder: args.per_folder,
             delimiter: settings.delimiter.clone(),
             max_keys: settings.max_keys,
+            listed_min: settings.listed_min(),
             part_bytes: settings.part_bytes,
             sets: u64::from(settings.sets),
             set_objects: settings.set_objects,
@@ -299,6 +303,11 @@ impl Run {
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.
     pub(crate) fn reached_end(&self) -> bool {
         self.reached_end.load(Ordering::Relaxed)
+    }
+
+    /// Whether time ends it, if nothing else does.
+    pub(crate) fn ends_at_a_moment(&self) -> bool {
+        matches!(self.end, End::At(_))
     }
 
     /// There is nothing left to do.

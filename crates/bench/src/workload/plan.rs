@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Goal, Load, Name, Run};
-use crate::content::Random;
+use crate::content::{Random, mix};
 
 /// One operation of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,8 @@ impl Plan {
             Goal::Mixed => (worker as u64..load.prepared).step_by(load.workers).map(Name::Prepared).collect(),
             _ => Vec::new(),
         };
-        let random = Random::new(load.seed ^ (worker as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // Generators go from number to number by one step: seeds a few steps apart would give all workers the same sequence, a little shifted.
+        let random = Random::new(mix(load.seed ^ mix(worker as u64 + 1)));
         let next = match run.goal {
             Goal::Write | Goal::Upload | Goal::TurnSets => load.progress[worker].load(Ordering::Relaxed),
             _ => 0,
@@ -238,6 +239,24 @@ mod tests {
             let found = count(&played[0], action);
             assert!(found.abs_diff(percent * 400) < 1000, "{action:?}: {found} of 40000");
         }
+    }
+
+    #[test]
+    fn workers_read_other_objects_than_each_other() {
+        let load =
+            Load::new(&Settings::for_tests(Operation::Get, &["-c", "64", "--objects", "10000000"]), Share::WHOLE);
+        let run = Run::new(Goal::Any(Action::Get), Stamp::now(), End::Done);
+        let mut key = String::new();
+        let mut keys = BTreeSet::new();
+        for worker in load.own_workers() {
+            let mut plan = Plan::new(worker, &load, &run);
+            for _ in 0..1000 {
+                plan.choose(&load, &run, &mut key).unwrap();
+                keys.insert(key.clone());
+            }
+        }
+        // Of 64 000 that are drawn from 10 M some 200 are drawn twice.
+        assert!(keys.len() > 63_600, "{}", keys.len());
     }
 
     #[test]

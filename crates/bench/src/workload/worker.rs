@@ -23,39 +23,79 @@ pub(crate) struct Worker {
     key: String,
     /// Where its listing goes on.
     token: Option<String>,
+    /// Entries on the pages of that listing until there.
+    listed: u64,
 }
 
 /// How long a worker waits after a failure, so that an endpoint that is down is not asked in a busy loop.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(10);
 
+/// Failures in a row after which a worker gives a phase up that would last until all is done: a second or more in which nobody answers, or only says that it can not.
+const FAILURES_MAX: u32 = 100;
+/// The same of requests that were not answered in time, each of which takes so long.
+const TIMEOUTS_MAX: u32 = 3;
+
+/// Failures in a row that say nothing of the object, but that the endpoint is not there.
+#[derive(Default)]
+struct Silence {
+    failures: u32,
+    timeouts: u32,
+}
+
+impl Silence {
+    /// Whether it has lasted too long, with this operation.
+    fn is_too_long(&mut self, outcome: &Result<Done, Failure>) -> bool {
+        match outcome {
+            Err(failure) if failure.may_pass() => {
+                self.failures += 1;
+                self.timeouts += u32::from(*failure == Failure::Timeout);
+            }
+            _ => *self = Self::default(),
+        }
+        self.failures >= FAILURES_MAX || self.timeouts >= TIMEOUTS_MAX
+    }
+}
+
 impl Worker {
     pub(crate) fn new(number: usize, client: Client, limit: Limit) -> Self {
-        Self { number, client, limit, key: String::new(), token: None }
+        Self { number, client, limit, key: String::new(), token: None, listed: 0 }
     }
 
     /// Connects ahead of the phase; if that fails, the first request will say why.
     pub(crate) async fn connect(&mut self) {
         let client = &mut self.client;
-        let connecting = async { client.connect().await.map_err(|error| Failure::Connection(error.to_string())) };
+        let connecting = async { client.connect().await.map_err(Failure::from) };
         let _ = self.limit.run(Stamp::now(), connecting).await;
     }
 
     /// Runs until the phase ends.
     pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
         let mut plan = Plan::new(self.number, load, run);
-        while !plan.is_between_steps() || run.goes_on(Stamp::now()) {
+        let mut silence = Silence::default();
+        loop {
+            let decided = Stamp::now();
+            if plan.is_between_steps() && !run.goes_on(decided) {
+                break;
+            }
             let Some(action) = plan.choose(load, run, &mut self.key) else {
                 run.exhaust();
                 break;
             };
             let (begin, outcome) = self.perform(load, action, stats).await;
+            // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
+            let begin = if decided < run.start { decided } else { begin };
             let succeeded = outcome.is_ok();
+            let gives_up = silence.is_too_long(&outcome) && !run.ends_at_a_moment();
             {
                 let mut stats = stats.lock();
                 stats.record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
                 stats.record_retries(action.into(), begin, self.client.take_retries());
             }
             plan.done(load, run, action, succeeded);
+            if gives_up {
+                stats.lock().give_up();
+                break;
+            }
             if !succeeded {
                 tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
@@ -108,6 +148,9 @@ impl Worker {
 
     async fn list(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
         let token = self.token.take();
+        if token.is_none() {
+            self.listed = 0;
+        }
         let listing = Listing {
             prefix: &load.prefix,
             delimiter: load.delimiter.as_deref(),
@@ -116,9 +159,14 @@ impl Worker {
         };
         let begin = Stamp::now();
         let page = self.limit.run(begin, self.client.list(listing)).await;
-        let outcome = page.map(|page| {
+        let outcome = page.and_then(|page| {
             self.token = page.next;
-            Done { bytes: page.bytes, entries: page.entries }
+            self.listed += page.entries;
+            // A page may hold less than was asked for; that all of them do is known at the last.
+            if self.token.is_none() && self.listed < load.listed_min {
+                return Err(Failure::Incomplete);
+            }
+            Ok(Done { bytes: page.bytes, entries: page.entries })
         });
         (begin, outcome)
     }
@@ -168,4 +216,28 @@ impl Worker {
 /// The hash of a body that is to be signed.
 fn signed(load: &Load, content: Window<'_>) -> Option<String> {
     (load.payload == Payload::Signed).then(|| payload_hash(content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_is_gone_is_not_asked_for_ever() {
+        let tries = |failure: &Failure| {
+            let (mut silence, mut tries) = (Silence::default(), 1);
+            while !silence.is_too_long(&Err(failure.clone())) && tries < 1000 {
+                tries += 1;
+            }
+            tries
+        };
+        let status = |status| Failure::Status { status, code: String::new() };
+        assert_eq!((tries(&Failure::Timeout), tries(&status(503))), (TIMEOUTS_MAX, FAILURES_MAX));
+        assert_eq!((tries(&status(404)), tries(&Failure::Mismatch)), (1000, 1000), "it answers");
+        let mut silence = Silence::default();
+        for _ in 0..1000 {
+            assert!(!silence.is_too_long(&Err(Failure::Timeout)));
+            assert!(!silence.is_too_long(&Ok(Done::default())));
+        }
+    }
 }

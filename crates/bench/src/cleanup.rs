@@ -1,0 +1,183 @@
+//! Removes what a run wrote, by whichever of its endpoints answers.
+//!
+//! Only what lies below a folder that no other run has is touched. A prefix that was given may hold what others wrote: it is never deleted, whatever it is.
+
+use std::io::{Write, stderr};
+
+use anyhow::Context;
+use tokio::runtime::Builder;
+
+use crate::{
+    clock::Stamp,
+    factory::Factory,
+    failure::Failure,
+    patience::Patience,
+    progress::{Progress, Whole},
+    s3::{Client, Listing, ObjectName},
+    threads::Tick,
+};
+
+/// What a run left behind.
+pub(crate) struct Leftovers<'a> {
+    pub(crate) factory: &'a Factory,
+    pub(crate) prefix: &'a str,
+    /// The run's own name, which follows.
+    pub(crate) run: &'a str,
+    /// Uploads in parts may be among it.
+    pub(crate) uploads: bool,
+    /// The bucket was made by this run.
+    pub(crate) created: bool,
+}
+
+impl Leftovers<'_> {
+    /// Deletes what lies below the run's own folder, and the bucket if this run created it and nobody else uses it.
+    ///
+    /// # Errors
+    /// With what stays and where, when something does.
+    pub(crate) fn remove(&self) -> anyhow::Result<()> {
+        assert!(self.run.len() > 1 && self.run.ends_with('/'), "only a folder of the run's own is emptied");
+        let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+        let clients = (0..self.factory.endpoint_count()).map(|number| self.factory.client(number)).collect();
+        let mut remover = Remover {
+            factory: self.factory,
+            clients,
+            asked: 0,
+            folder: format!("{}{}", self.prefix, self.run),
+            progress: Progress::new("cleaning up", Whole::Unknown),
+            removed: 0,
+        };
+        let outcome = runtime.block_on(remover.remove(self));
+        let Remover { progress, folder, .. } = remover;
+        progress.finish();
+        match outcome {
+            // Another run that made the bucket was the last to leave it.
+            Err(Failure::Status { status: 404, code }) if code == "NoSuchBucket" => Ok(()),
+            outcome => outcome.with_context(|| {
+                let bucket = self.factory.bucket();
+                format!("removing what was written: what lies below {folder:?} in the bucket {bucket:?} stays")
+            }),
+        }
+    }
+}
+
+struct Remover<'a> {
+    factory: &'a Factory,
+    /// One for each endpoint.
+    clients: Vec<Client>,
+    /// Which of them is asked: the next one when it does not answer.
+    asked: usize,
+    folder: String,
+    progress: Progress,
+    removed: u64,
+}
+
+impl Remover<'_> {
+    async fn remove(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
+        if leftovers.uploads {
+            // First: one whose end was not waited for may yet become an object.
+            self.abort_uploads().await?;
+        }
+        self.remove_objects().await?;
+        self.remove_versions().await?;
+        if !leftovers.created {
+            return Ok(());
+        }
+        match self.ask(async |client| client.delete_bucket().await).await {
+            // Another run has written to it.
+            Err(Failure::Status { status: 409, .. }) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Sends one request, as often and to as many endpoints as it takes.
+    async fn ask<T>(&mut self, request: impl AsyncFn(&mut Client) -> Result<T, Failure>) -> Result<T, Failure> {
+        let mut patience = Patience::default();
+        loop {
+            let client = &mut self.clients[self.asked];
+            match self.factory.limit().run(Stamp::now(), request(client)).await {
+                Err(failure) => patience.after(failure).await?,
+                answer => return answer,
+            }
+            self.asked = (self.asked + 1) % self.clients.len();
+        }
+    }
+
+    /// Gives up the uploads in parts that were neither completed nor given up: a request of theirs was not answered in time.
+    async fn abort_uploads(&mut self) -> Result<(), Failure> {
+        let (folder, mut before) = (self.folder.clone(), Vec::new());
+        loop {
+            let uploads = self.ask(async |client| client.list_uploads(&folder).await).await?;
+            // Where those that were given up are listed on, there is nothing more to do.
+            if uploads.is_empty() || uploads == before {
+                return Ok(());
+            }
+            for (key, upload) in &uploads {
+                match self.ask(async |client| client.abort_upload(key, upload).await).await {
+                    Ok(()) | Err(Failure::Status { status: 404, .. }) => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
+            before = uploads;
+        }
+    }
+
+    async fn remove_objects(&mut self) -> Result<(), Failure> {
+        let folder = self.folder.clone();
+        let listing = Listing { prefix: &folder, delimiter: None, max_keys: 1000, token: None };
+        loop {
+            let page = async |client: &mut Client| {
+                client.list(listing).await?;
+                Ok(client.listed_keys().into_iter().map(ObjectName::newest).collect())
+            };
+            let listed = self.ask(page).await?;
+            if !self.delete(listed).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where a bucket keeps versions, deleting by key only adds one.
+    async fn remove_versions(&mut self) -> Result<(), Failure> {
+        let (folder, mut before) = (self.folder.clone(), Vec::new());
+        loop {
+            let versions = match self.ask(async |client| client.list_versions(&folder).await).await {
+                // There are none where nobody knows of them.
+                Err(Failure::Status { status: 405 | 501, .. }) => return Ok(()),
+                Err(Failure::Status { status: 403, .. }) => {
+                    // All else is removed. The program ends well without this being read.
+                    let _ = writeln!(
+                        stderr(),
+                        "gabion: these keys have no right to list versions: if the bucket {:?} keeps them, those below {folder:?} stay",
+                        self.factory.bucket(),
+                    );
+                    return Ok(());
+                }
+                outcome => outcome?,
+            };
+            if !versions.is_empty() && versions == before {
+                return Err(Failure::Malformed("versions are listed on that were deleted".to_owned()));
+            }
+            if !self.delete(versions.clone()).await? {
+                return Ok(());
+            }
+            before = versions;
+        }
+    }
+
+    /// Deletes a page of what was listed; `false` if there was nothing on it.
+    async fn delete(&mut self, listed: Vec<ObjectName>) -> Result<bool, Failure> {
+        if listed.is_empty() {
+            return Ok(false);
+        }
+        // A server that lists what was not asked for deletes nothing of others.
+        let mut own = listed;
+        own.retain(|name| name.key.starts_with(&self.folder));
+        if own.is_empty() {
+            return Err(Failure::Malformed("only keys are listed that were not asked for".to_owned()));
+        }
+        self.ask(async |client| client.delete_objects(&own).await).await?;
+        self.removed += own.len() as u64;
+        self.progress.tick(Tick { operations: self.removed, ..Tick::default() });
+        Ok(true)
+    }
+}

@@ -1,0 +1,334 @@
+//! Whole runs against the least of a server.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+};
+
+use clap::Parser;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::{cli::Program, xml::elements};
+
+/// The least of an S3 server: one bucket that exists, objects, and uploads of which no part is ever taken.
+#[derive(Default)]
+struct Bucket {
+    /// Requests that came.
+    requests: u32,
+    /// Every other request to write, list or remove is refused for the moment.
+    unsteady: bool,
+    /// What is refused for good, as `METHOD ` or `METHOD key`, in how it begins: with this status.
+    refused: Option<(&'static str, u16, &'static str)>,
+    /// Objects that are written before nothing is answered any more but that it can not.
+    lives_for: Option<usize>,
+    /// All versions, of a bucket that keeps them.
+    versions: Option<BTreeSet<(String, u32)>>,
+    objects: BTreeMap<String, Bytes>,
+    uploads: BTreeSet<String>,
+    /// How often an upload is kept although it is given up.
+    stubborn: u32,
+}
+
+impl Bucket {
+    fn keep_version(&mut self, key: &str) {
+        let id = self.requests;
+        if let Some(versions) = &mut self.versions {
+            versions.insert((key.to_owned(), id));
+        }
+    }
+
+    fn delete(&mut self, key: &str) {
+        self.keep_version(key);
+        self.objects.remove(key);
+    }
+
+    fn answer(&mut self, request: &Request<()>, body: Bytes) -> (u16, String, Bytes) {
+        let query = request.uri().query().unwrap_or_default();
+        let path = percent_decode_str(request.uri().path()).decode_utf8().unwrap();
+        let key = path.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
+        let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
+        let prefix = percent_decode_str(prefix).decode_utf8().unwrap();
+        let xml = |text: String| (200, text, Bytes::new());
+        self.requests += 1;
+        let is_measured = request.method() == "GET" && !key.is_empty() || request.method() == "HEAD";
+        let is_dead = self.lives_for.is_some_and(|count| self.objects.len() >= count);
+        if is_dead || self.unsteady && !is_measured && self.requests % 2 == 1 {
+            return (503, String::new(), Bytes::new());
+        }
+        if let Some((begin, status, code)) = self.refused
+            && format!("{} {key}", request.method()).starts_with(begin)
+        {
+            return (status, format!("<Code>{code}</Code>"), Bytes::new());
+        }
+        match (request.method().as_str(), key.as_str()) {
+            ("HEAD", "") => xml(String::new()),
+            ("GET", "") if query.contains("uploads") => {
+                let uploads = self.uploads.iter().filter(|key| key.starts_with(&*prefix));
+                let show = |key| format!("<Upload><Key>{key}</Key><UploadId>1</UploadId></Upload>");
+                xml(uploads.map(show).collect())
+            }
+            ("GET", "") if query.contains("versions") => {
+                let versions = self.versions.iter().flatten().filter(|(key, _)| key.starts_with(&*prefix));
+                let show = |(key, id): &(String, u32)| {
+                    format!("<Version><Key>{key}</Key><VersionId>{id}</VersionId></Version>")
+                };
+                xml(versions.take(7).map(show).collect())
+            }
+            ("GET", "") => {
+                let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
+                xml(keys.map(|key| format!("<Key>{key}</Key>")).collect())
+            }
+            ("POST", "") => {
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                for object in elements(&body, "Object") {
+                    let key = elements(object, "Key").next().unwrap();
+                    match elements(object, "VersionId").next() {
+                        Some(id) => {
+                            self.versions.as_mut().unwrap().remove(&(key.to_owned(), id.parse().unwrap()));
+                        }
+                        None => self.delete(key),
+                    }
+                }
+                xml(String::new())
+            }
+            ("POST", _) => {
+                self.uploads.insert(key);
+                xml("<UploadId>1</UploadId>".to_owned())
+            }
+            ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
+            ("PUT", _) => {
+                self.keep_version(&key);
+                self.objects.insert(key, body);
+                xml(String::new())
+            }
+            ("GET" | "HEAD", _) => match self.objects.get(&key) {
+                Some(body) => (200, String::new(), body.clone()),
+                None => (404, String::new(), Bytes::new()),
+            },
+            ("DELETE", _) if query.contains("uploadId") && self.stubborn > 0 => {
+                self.stubborn -= 1;
+                (503, String::new(), Bytes::new())
+            }
+            ("DELETE", _) if query.contains("uploadId") => {
+                self.uploads.remove(&key);
+                xml(String::new())
+            }
+            ("DELETE", _) => {
+                self.delete(&key);
+                xml(String::new())
+            }
+            (method, _) => panic!("{method} {path}?{query}"),
+        }
+    }
+}
+
+/// Serves the bucket until the runtime is dropped; its address.
+fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let bucket = Arc::clone(bucket);
+    runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let bucket = Arc::clone(&bucket);
+            let service = service_fn(move |request: Request<Incoming>| {
+                let bucket = Arc::clone(&bucket);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect().await.unwrap().to_bytes();
+                    let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
+                    let body = if text.is_empty() { bytes } else { text.into() };
+                    let response = Response::builder().status(status).body(Full::new(body)).unwrap();
+                    Ok::<_, Infallible>(response)
+                }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    (runtime, url)
+}
+
+fn bench(url: &str, words: &str) -> Result<(), BenchError> {
+    let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "-c", "2"];
+    let warmup = if words.contains("--warmup") { &[][..] } else { &["--warmup", "0s"] };
+    let words = ["bench"].into_iter().chain(words.split(' ').map(|word| word.trim_matches('"')));
+    run(Program::parse_from(words.chain(common).chain(warmup.iter().copied())).cli)
+}
+
+/// The same; the report as well.
+fn report(url: &str, words: &str) -> (Result<(), BenchError>, Report) {
+    let place = tempfile::tempdir().unwrap();
+    let json = place.path().join("report.json");
+    let outcome = bench(url, &format!("{words} --json {}", json.display()));
+    (outcome, Report::read(&json).unwrap())
+}
+
+#[test]
+fn no_more_is_done_than_was_asked_for() {
+    let (_server, url) = serve(&Arc::default());
+    // Of a signed body the hash takes longer than what is left of the warm-up.
+    let (outcome, report) = report(&url, "put -n 3 --size 8MiB --payload signed --warmup 4ms");
+    outcome.unwrap();
+    assert_eq!(report.results[0].operations, 3);
+}
+
+#[test]
+fn uploads_of_which_none_succeeded_are_no_measurement() {
+    let (_server, url) = serve(&Arc::default());
+    // They are begun, but no part is taken.
+    let (outcome, report) = report(&url, "multipart -n 4 --size 1KiB");
+    assert!(report.results.iter().any(|row| row.operation == "create-upload" && row.operations > 0));
+    assert!(matches!(outcome, Err(BenchError::Failed(error)) if error.to_string() == "no operation succeeded"));
+}
+
+#[test]
+fn only_what_the_run_wrote_is_removed() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    let put = |key: &str| drop(bucket.lock().objects.insert(key.to_owned(), Bytes::from_static(b"mine")));
+    ["precious", "bench/precious", "bench/0000000000x", "w00000/0000000000x"].into_iter().for_each(put);
+    let keys = || bucket.lock().objects.keys().cloned().collect::<Vec<_>>();
+    let before = keys();
+    for prefix in ["", "bench/", "bench"] {
+        for load in ["put -n 20", "get -n 20 --objects 9", "mixed -n 50 --objects 9", "mdtest-hard -n 9"] {
+            bench(&url, &format!("{load} --prefix \"{prefix}\"")).unwrap();
+            assert_eq!(keys(), before, "{load} below {prefix:?}");
+        }
+    }
+    bench(&url, "get -n 5 --objects 9 --keep").unwrap();
+    let kept = keys();
+    assert_eq!(kept.len(), before.len() + 9);
+    bench(&url, "get -n 5 --objects 9 --no-prepare").unwrap();
+    assert_eq!(keys(), kept, "an earlier run's objects are not this one's to remove");
+}
+
+#[test]
+fn uploads_that_were_left_are_given_up() {
+    let theirs = "bench/another/upload".to_owned();
+    let bucket = Bucket { stubborn: 2, uploads: BTreeSet::from([theirs.clone()]), ..Bucket::default() };
+    let bucket = Arc::new(Mutex::new(bucket));
+    let (_server, url) = serve(&bucket);
+    // Uploads begin, but none is completed.
+    let _ = bench(&url, "multipart -n 4 --size 1KiB");
+    assert_eq!(bucket.lock().stubborn, 0);
+    assert_eq!(bucket.lock().uploads, BTreeSet::from([theirs]));
+}
+
+#[test]
+fn runs_have_names_of_their_own_and_the_same_content() {
+    let load = || Load::new(&Settings { run: run_folder(), ..Settings::for_tests(Operation::Put, &[]) }, Share::WHOLE);
+    let (one, two) = (load(), load());
+    assert_ne!(one.prefix, two.prefix);
+    let content = |load: &Load| {
+        let key = format!("{}w00000/0000000000", load.prefix);
+        let mut content = load.content_of(&key);
+        content.next_slice().to_vec()
+    };
+    assert_eq!(content(&one), content(&two));
+}
+
+/// What a run that failed says.
+fn said(outcome: Result<(), BenchError>) -> String {
+    match outcome {
+        Err(BenchError::Failed(error)) => format!("{error:#}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_server_that_can_not_for_the_moment_ends_neither_preparation_nor_removal() {
+    let bucket = Arc::new(Mutex::new(Bucket { unsteady: true, ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    bench(&url, "get -n 5 --objects 3").unwrap();
+    assert!(bucket.lock().objects.is_empty());
+}
+
+#[test]
+fn nothing_is_measured_for_a_file_that_can_not_be_written() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    for flag in ["--json", "--html"] {
+        let error = said(bench(&url, &format!("put -n 3 {flag} /nowhere/report")));
+        assert!(error.contains("/nowhere/report"), "{error}");
+    }
+    assert_eq!(bucket.lock().requests, 0);
+}
+
+#[test]
+fn what_stays_is_told_beside_what_failed_before() {
+    let bucket = Arc::new(Mutex::new(Bucket { refused: Some(("POST ", 403, "AccessDenied")), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    // Neither can uploads be begun, nor objects be deleted.
+    let error = said(bench(&url, "multipart -n 4 --size 1KiB"));
+    assert_eq!(error, "no operation succeeded");
+    let error = said(bench(&url, "put -n 3"));
+    assert!(error.contains("in the bucket \"gabion-bench\" stays: 403 AccessDenied"), "{error}");
+    bucket.lock().refused = Some(("GET ", 403, "AccessDenied"));
+    let error = said(bench(&url, "get -n 3 --objects 3"));
+    let lines: Vec<_> = error.lines().collect();
+    assert!(lines.len() == 2 && lines[0] == "no operation succeeded", "{error}");
+    assert!(lines[1].contains("what lies below \"bench/") && lines[1].contains("stays"), "{error}");
+}
+
+#[test]
+fn keys_that_are_refused_are_said_to_be() {
+    let bucket = Arc::new(Mutex::new(Bucket { refused: Some(("HEAD ", 403, "")), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let error = said(bench(&url, "put -n 3"));
+    assert!(error.contains("secret key is wrong, or its owner has no right to this bucket: 403"), "{error}");
+}
+
+#[test]
+fn what_another_endpoint_does_not_answer_is_removed() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    bucket.lock().objects.insert("bench/run/1".to_owned(), Bytes::new());
+    let settings = Settings::for_tests(Operation::Put, &["--access-key", "a", "--secret-key", "s"]);
+    // Nobody listens at the first.
+    let endpoints = ["http://127.0.0.1:1".to_owned(), url];
+    let factory = Factory::new(&settings.load.access, &endpoints, "b").unwrap();
+    let left = Leftovers { factory: &factory, prefix: "bench/", run: "run/", uploads: true, created: false };
+    left.remove().unwrap();
+    assert!(bucket.lock().objects.is_empty());
+    // Another run has removed the bucket: there is nothing left to be done.
+    bucket.lock().refused = Some(("GET ", 404, "NoSuchBucket"));
+    left.remove().unwrap();
+}
+
+#[test]
+fn versions_are_removed_as_well() {
+    let theirs = BTreeSet::from([("bench/theirs".to_owned(), 1)]);
+    let bucket = Arc::new(Mutex::new(Bucket { versions: Some(theirs.clone()), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    bench(&url, "put -n 20").unwrap();
+    assert_eq!(bucket.lock().versions, Some(theirs));
+}
+
+#[test]
+fn a_listing_without_the_objects_that_there_are_is_an_error() {
+    let (_server, url) = serve(&Arc::default());
+    bench(&url, "list -n 4 --objects 7").unwrap();
+    // The server lists seven and says that there are no more.
+    for words in ["list -n 4 --objects 8", "list -n 4 --no-prepare --prefix none/"] {
+        let (outcome, report) = report(&url, words);
+        assert_eq!(said(outcome), "no operation succeeded");
+        assert_eq!(report.results[0].errors["listing without all keys"], 4);
+    }
+}
+
+#[test]
+fn a_server_that_dies_ends_a_phase() {
+    let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(260), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let (outcome, report) = report(&url, "ior-hard -n 260 --size 1");
+    assert!(said(outcome).contains("2 workers gave up before all was done"));
+    assert_eq!(report.phases.iter().map(|phase| phase.given_up).collect::<Vec<_>>(), [0, 2]);
+    assert!(report.text().contains("read: 2 workers gave up"));
+}

@@ -1,0 +1,51 @@
+//! Once more: for requests that prepare a measurement or remove what it wrote. Those that are measured are sent once, and a failure is counted.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+
+/// How often a request is sent once more: a server that is started again, or told to slow down, is back by then.
+const RETRIES: u32 = 4;
+/// How long is waited before the first of them; twice as long before each that follows.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is left of it for one request.
+#[derive(Default, Debug)]
+pub(crate) struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    /// Waits until the request may be sent once more.
+    ///
+    /// # Errors
+    /// The failure, if it will not pass by itself or was met too often.
+    pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
+        if self.failures == RETRIES || !failure.may_pass() {
+            return Err(failure);
+        }
+        tokio::time::sleep(FIRST_PAUSE * 2_u32.pow(self.failures)).await;
+        self.failures += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_may_pass_is_tried_again_and_not_for_ever() {
+        let status = |status, code: &str| Failure::Status { status, code: code.to_owned() };
+        for failure in [Failure::Timeout, status(503, ""), status(200, "SlowDown")] {
+            let (mut patience, mut tries) = (Patience::default(), 0);
+            while patience.after(failure.clone()).await.is_ok() {
+                tries += 1;
+            }
+            assert_eq!(tries, RETRIES, "{failure}");
+        }
+        for failure in [Failure::Mismatch, status(403, "AccessDenied"), status(200, "AccessDenied")] {
+            assert_eq!(Patience::default().after(failure.clone()).await, Err(failure));
+        }
+    }
+}
