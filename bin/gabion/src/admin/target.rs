@@ -175,21 +175,15 @@ impl Plan {
     }
 
     fn text(&self, target: &str) -> String {
-        let mut out = String::new();
-        let done = match (self.applied, self.fits) {
-            (true, _) => "done",
-            (false, true) => "would be done",
-            (false, false) => "would be refused",
+        let done = if self.applied { "done" } else { "would be done" };
+        let mut out = if self.is_refused() {
+            format!("{} {target}: would be refused\n", self.action)
+        } else {
+            let segments = count(self.segments, "segment");
+            format!("{} {target}: {done}; {segments} with {} to move or rebuild\n", self.action, bytes(self.bytes))
         };
-        // Writing to a String can not fail.
-        let _ = writeln!(
-            out,
-            "{} {target}: {done}; {} with {} to move or rebuild",
-            self.action,
-            count(self.segments, "segment"),
-            bytes(self.bytes)
-        );
         for warning in &self.warnings {
+            // Writing to a String can not fail.
             let _ = writeln!(out, "! {warning}");
         }
         if self.applied && self.segments > 0 {
@@ -214,10 +208,7 @@ mod tests {
             warnings: vec!["hm".into()],
             applied: false,
         };
-        assert_eq!(
-            plan.text("/mnt/a"),
-            "drain /mnt/a: would be refused; 1 segment with 2.0 KiB to move or rebuild\n! hm\n"
-        );
+        assert_eq!(plan.text("/mnt/a"), "drain /mnt/a: would be refused\n! hm\n");
         assert!(plan.is_refused());
         let fits = Plan { fits: true, ..plan };
         assert!(fits.text("7").starts_with("drain 7: would be done; 1 segment") && !fits.is_refused());
