@@ -126,7 +126,8 @@ settings! {
     "encryption.master_key" => encryption_master_key: Option<String> = "",
         "The key for SSE-S3, of the file or of Vault. By default the first of the file.";
     "encryption.kms_key" => encryption_kms_key: Option<String> = "",
-        "The key for SSE-KMS where neither request nor bucket names one. By default such a request is refused.";
+        "The key for SSE-KMS where neither request nor bucket names one. By default such a request is refused; without any keys, of the file or of Vault, the site's own \
+         serves.";
     "encryption.default" => encryption_default: DefaultEncryption = "none",
         "How objects are encrypted in buckets without an encryption of their own.";
     "encryption.customer_keys" => encryption_customer_keys: CustomerKeysChoice = "local",
