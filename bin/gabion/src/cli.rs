@@ -61,7 +61,7 @@ pub(crate) enum Action {
     Target(TargetCommand),
     /// Have a running server read and check everything it stores now, and repair what is wrong.
     ///
-    /// It does so by itself every scrub.interval. With --wait it ends with code 5 when something was found.
+    /// It does so by itself every scrub.interval_hours. With --wait it ends with code 5 when something was found.
     Scrub {
         /// Wait until it is complete.
         #[arg(long)]

@@ -9,8 +9,8 @@ mod values;
 
 pub(crate) use check::report;
 pub(crate) use layers::{ENVIRONMENT_PREFIX, Layers, Problem};
-pub(crate) use settings::{Config, SETTINGS, Setting};
-pub(crate) use values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat};
+pub(crate) use settings::{Config, SETTINGS, Setting, place};
+pub(crate) use values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, Scalar};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use gabion_platform::{OsEntropy, SystemClock, raise_open_files_limit};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{CompactionConfig, Env, StoreConfig, StoreError};
 
-use crate::config::{ByteCount, Config};
+use crate::config::{ByteCount, Config, place};
 use crate::exit::Failure;
 use crate::index::EmbeddedIndex;
 use crate::state::{self, State};
@@ -46,6 +46,9 @@ impl Deployment {
         check_state(config)?;
         let opened = targets::open(config, remembered, begin).await?;
         let geometry = targets::geometry(opened.stored_geometry, config.geometry, opened.targets.len())?;
+        if let Some(broken) = config.broken_with(geometry) {
+            return Err(Failure::config(broken));
+        }
         let state = match &config.state {
             Some(dir) => dir.clone(),
             None if opened.first_is_member => default_state(config)?,
@@ -68,8 +71,7 @@ impl Deployment {
 /// # Errors
 /// When the state directory is a target: each has a lock of the same name.
 fn check_state(config: &Config) -> Result<(), Failure> {
-    let place = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-    let state = config.state.as_ref().map(place);
+    let state = config.state.as_deref().map(place);
     match config.targets.iter().find(|target| Some(place(target)) == state) {
         None => Ok(()),
         Some(target) => Err(Failure::config(format!(

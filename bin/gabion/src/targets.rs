@@ -139,8 +139,12 @@ fn open_remembered(
     let Some(newest) = memberships.iter().max_by_key(|membership| membership.epoch) else { return Ok(()) };
     for (id, path) in newest.places() {
         let is_given = given.iter().any(|given| given == path) || memberships.iter().any(|known| known.target == id);
+        if is_given {
+            continue;
+        }
         // Another directory may lie at the path by now.
-        if is_given || membership_at(path).is_none_or(|found| found.target != id) {
+        if membership_at(path).is_none_or(|found| found.target != id) {
+            tracing::info!(target_dir = %path.display(), id, "this target is a member and was not given, and it is not where it was");
             continue;
         }
         let lock = lock_at_start(path)?;

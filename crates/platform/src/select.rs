@@ -1,12 +1,13 @@
 //! Which driver a target gets: by the type of its file system and by what the kernel allows, unless the admin says.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::disk::Disk;
 use crate::error::explain;
@@ -149,13 +150,19 @@ fn loads_in_order(namespace: &Namespace, root: &Path) -> bool {
         Some((setting, kib)) => refusal(&setting, kib),
         None => Some("nothing in /sys/dev/block says how far the kernel reads ahead on the device".to_owned()),
     };
-    if let Some(refusal) = &refusal {
+    if let Some(refusal) = refusal.as_ref().filter(|refusal| is_news(refusal)) {
         tracing::info!(
             root = %root.display(),
             "large objects take more CPU time to read than they need, as they are not loaded in large pages: {refusal}"
         );
     }
     refusal.is_none()
+}
+
+/// Whether this was not said yet: targets that share a device have the same to say.
+fn is_news(refusal: &str) -> bool {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(refusal.to_owned())
 }
 
 /// Why nothing is loaded in order where the kernel reads `kib` ahead, as `setting` says.
@@ -293,6 +300,12 @@ mod tests {
             let refusal = refusal(setting, kib).unwrap();
             assert!(refusal.contains(&format!("read_ahead_kb is {kib}, not 16 to 512")), "{refusal}");
         }
+    }
+
+    #[test]
+    fn what_targets_have_in_common_is_said_once() {
+        assert!(is_news("one device") && is_news("another device"));
+        assert!(!is_news("one device"));
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl AdminArgs {
         }
         Err(Failure::failed(match serde_json::from_slice::<Refusal>(&body) {
             Ok(Refusal { error }) => error,
+            // XML is what S3 answers, HTML what others do.
+            Err(_) if body.starts_with(b"<") => format!(
+                "the server at {} answered {status} to {path}: this is no admin port; give --admin the address of its --admin-listen",
+                self.admin
+            ),
             Err(_) => format!("the server at {} answered {status} to {path}", self.admin),
         }))
     }

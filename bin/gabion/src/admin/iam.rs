@@ -2,19 +2,28 @@
 
 use std::path::PathBuf;
 
+use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::client::{AdminArgs, TokenArgs};
+use crate::config::{ByteCount, Scalar};
 use crate::exit::Failure;
 use crate::output;
 
-/// What every one of these commands takes.
+/// What every one of these commands takes that is about something in an account.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Id, canonical id or address of the account; by default the deployment's own.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
+    #[command(flatten)]
+    site: Site,
+}
+
+/// What every one of these commands takes.
+#[derive(Debug, Args)]
+pub(crate) struct Site {
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -41,11 +50,14 @@ pub(crate) enum AccountCommand {
         /// Its address, by which ACLs may name it.
         #[arg(long)]
         email: Option<String>,
+        /// Names an account that is there in the other commands: here it would be passed over.
+        #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--id"))]
+        account: Option<String>,
         #[command(flatten)]
-        common: Common,
+        site: Site,
     },
     /// List all accounts.
-    List(Common),
+    List(Site),
     /// Show an account and what is in it.
     Show(Common),
     /// Change what an account is called.
@@ -67,17 +79,44 @@ pub(crate) enum AccountCommand {
         #[command(flatten)]
         common: Common,
     },
-    /// Limit what the buckets of an account may hold together; what is not given is not limited.
+    /// Limit what the buckets of an account may hold together; what is not given is not limited. `gabion quota show` shows it.
     Quota {
-        /// Most bytes of objects.
-        #[arg(long)]
-        bytes: Option<u64>,
-        /// Most objects.
-        #[arg(long)]
-        objects: Option<u64>,
+        #[command(flatten)]
+        limits: AccountLimits,
         #[command(flatten)]
         common: Common,
     },
+}
+
+/// How much is allowed. Without any of these nothing would be limited any more, which is asked for by name.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Limits {
+    /// Most bytes of objects, with a unit if you like: 64KiB, 16MiB, 1GiB, 1TiB.
+    #[arg(long, value_parser = byte_count)]
+    bytes: Option<u64>,
+    /// Most objects.
+    #[arg(long)]
+    objects: Option<u64>,
+}
+
+/// The same of an account, or that there are none.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct AccountLimits {
+    /// Most bytes of objects, with a unit if you like: 64KiB, 16MiB, 1GiB, 1TiB.
+    #[arg(long, value_parser = byte_count)]
+    bytes: Option<u64>,
+    /// Most objects.
+    #[arg(long)]
+    objects: Option<u64>,
+    /// Limit it no more.
+    #[arg(long, conflicts_with_all = ["bytes", "objects"])]
+    clear: bool,
+}
+
+fn byte_count(text: &str) -> Result<u64, String> {
+    ByteCount::read(text).map(|count| count.0)
 }
 
 /// Users of an account.
@@ -254,12 +293,8 @@ pub(crate) enum QuotaCommand {
     Set {
         #[command(flatten)]
         of: Limited,
-        /// Most bytes of objects.
-        #[arg(long)]
-        bytes: Option<u64>,
-        /// Most objects.
-        #[arg(long)]
-        objects: Option<u64>,
+        #[command(flatten)]
+        limits: Limits,
         #[command(flatten)]
         common: Common,
     },
@@ -285,7 +320,7 @@ pub(crate) enum QuotaCommand {
 /// See [`account`].
 pub(crate) fn quota(command: QuotaCommand) -> Result<(), Failure> {
     match command {
-        QuotaCommand::Set { of, bytes, objects, common } => common.ask("quota/set", of.with(bytes, objects)),
+        QuotaCommand::Set { of, limits, common } => common.ask("quota/set", of.with(limits.bytes, limits.objects)),
         QuotaCommand::Clear { of, common } => common.ask("quota/clear", of.with(None, None)),
         QuotaCommand::Show { of, common } => common.ask("quota/show", of.with(None, None)),
     }
@@ -297,19 +332,19 @@ pub(crate) fn quota(command: QuotaCommand) -> Result<(), Failure> {
 /// When the server can not be asked, or refuses.
 pub(crate) fn account(command: AccountCommand) -> Result<(), Failure> {
     match command {
-        AccountCommand::Create { id, canonical_id, display_name, email, common } => {
+        AccountCommand::Create { id, canonical_id, display_name, email, account: _, site } => {
             let fields =
                 json!({ "id": id, "canonical_id": canonical_id, "display_name": display_name, "email": email });
-            common.ask("account/create", fields)
+            site.ask("account/create", fields)
         }
-        AccountCommand::List(common) => common.ask("account/list", json!({})),
+        AccountCommand::List(site) => site.ask("account/list", json!({})),
         AccountCommand::Show(common) => common.ask("account/show", json!({})),
         AccountCommand::Update { display_name, email, common } => {
             common.ask("account/update", json!({ "display_name": display_name, "email": email }))
         }
         AccountCommand::Delete { force, common } => common.ask("account/delete", json!({ "force": force })),
-        AccountCommand::Quota { bytes, objects, common } => {
-            common.ask("account/quota", json!({ "bytes": bytes, "objects": objects }))
+        AccountCommand::Quota { limits, common } => {
+            common.ask("account/quota", json!({ "bytes": limits.bytes, "objects": limits.objects }))
         }
     }
 }
@@ -378,12 +413,18 @@ fn read(path: PathBuf) -> Result<String, Failure> {
 }
 
 impl Common {
+    fn ask(&self, action: &str, mut fields: Value) -> Result<(), Failure> {
+        fields["account"] = json!(self.account);
+        self.site.ask(action, fields)
+    }
+}
+
+impl Site {
     fn ask(&self, action: &str, fields: Value) -> Result<(), Failure> {
         let mut fields = match fields {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
-        fields.insert("account".to_owned(), json!(self.account));
         fields.retain(|_, value| !value.is_null());
         let answer = self.admin.post(&format!("/iam/{action}"), &self.token, &Value::Object(fields))?;
         let answer: Value = serde_json::from_slice(&answer)
@@ -428,6 +469,7 @@ fn plain(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        Value::Object(fields) if fields.is_empty() => "-".to_owned(),
         Value::Object(fields) => {
             fields.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect::<Vec<_>>().join(",")
         }
@@ -437,7 +479,50 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Action, Cli};
+
+    fn parsed(line: &str) -> Result<Action, String> {
+        let words = ["gabion"].into_iter().chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.command).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_quota_is_lifted_by_name_only() {
+        for line in ["account quota", "account quota --account 123456789012", "quota set b"] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.contains("--bytes") && error.contains("--objects"), "{line}: {error}");
+        }
+        for line in [
+            "account quota --clear",
+            "account quota --bytes 1GiB --objects 5",
+            "quota set b --objects 5",
+            "quota clear b",
+        ] {
+            parsed(line).unwrap();
+        }
+        assert!(parsed("account quota --clear --bytes 1GiB").is_err());
+    }
+
+    #[test]
+    fn quotas_have_units() {
+        let Ok(Action::Quota(QuotaCommand::Set { limits, .. })) = parsed("quota set b --bytes 1MiB") else {
+            panic!("it is a quota")
+        };
+        assert_eq!((limits.bytes, limits.objects), (Some(1 << 20), None));
+        let error = parsed("quota set b --bytes 1mib").unwrap_err();
+        assert!(error.contains("no unit of bytes"), "{error}");
+    }
+
+    #[test]
+    fn an_account_that_is_made_or_listed_is_not_chosen() {
+        let error = parsed("account create --account 123456789012").unwrap_err();
+        assert!(error.contains("unexpected argument '--account") && error.contains("'--id'"), "{error}");
+        assert!(parsed("account list --account 123456789012").is_err());
+        assert!(parsed("account show --account 123456789012").is_ok());
+    }
 
     #[test]
     fn answers_are_names_and_values_or_tables() {

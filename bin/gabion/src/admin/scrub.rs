@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::client::{AdminArgs, TokenArgs};
+use super::status::count;
 use crate::exit::Failure;
 use crate::output;
 
@@ -30,6 +31,8 @@ struct Report {
     segments: u64,
     bad_shards: u64,
     unread_shards: u64,
+    #[serde(default)]
+    shards_repaired: u64,
     cross_check: Option<CrossCheck>,
 }
 
@@ -53,15 +56,33 @@ impl CrossCheck {
     /// What is wrong, in words; nothing where all is well.
     fn differences(&self) -> String {
         let found = [
-            (self.rows_without_segment, "rows name segments that are not there"),
-            (self.rows_past_end, "rows name bytes behind the end of their segment"),
-            (self.segments_without_row, "segments are not in the index"),
-            (self.segment_rows_without_log, "segments of the index are not in the log"),
-            (self.strays.unknown_files, "files are of no segment"),
-            (self.strays.misplaced_files, "files are of segments that have no shard there"),
+            (self.rows_without_segment, "row names", "rows name", "a segment that is not there"),
+            (self.rows_past_end, "row names", "rows name", "bytes behind the end of a segment"),
+            (self.segments_without_row, "segment is", "segments are", "not in the index"),
+            (self.segment_rows_without_log, "segment of the index is", "segments of the index are", "not in the log"),
+            (self.strays.unknown_files, "file is", "files are", "of no segment"),
+            (self.strays.misplaced_files, "file is", "files are", "of a segment that has no shard there"),
         ];
-        let words = found.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let words = found.into_iter().filter(|(number, ..)| *number > 0).map(|(number, one, many, what)| {
+            let subject = if number == 1 { one } else { many };
+            format!("{number} {subject} {what}")
+        });
         words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Report {
+    /// What was damaged, and what became of it; nothing where all was well.
+    fn damage(&self) -> Option<String> {
+        let bad = count(self.bad_shards, "bad shard");
+        match self.shards_repaired {
+            _ if self.bad_shards == 0 => None,
+            0 => Some(format!("{bad} found, being repaired")),
+            built if built < self.bad_shards => {
+                Some(format!("{bad} found, {built} of them built anew, the rest being repaired"))
+            }
+            _ => Some(format!("{bad} found and built anew")),
+        }
     }
 }
 
@@ -103,24 +124,24 @@ fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
 /// What to say of a scrub that ended.
 fn outcome(progress: &Progress) -> Result<(), Failure> {
     if let Some(error) = &progress.error {
-        return Err(Failure::failed(format!("the scrub stopped after {} segments: {error}", progress.segments_done)));
+        let done = count(progress.segments_done, "segment");
+        return Err(Failure::failed(format!("the scrub stopped after {done}: {error}")));
     }
     let Some(last) = &progress.last else {
         return Err(Failure::failed("the server says nothing of a scrub that ended"));
     };
-    let mut found = Vec::new();
-    if last.bad_shards > 0 {
-        found.push(format!("{} bad shards found, which are being repaired", last.bad_shards));
-    }
+    let mut found: Vec<String> = last.damage().into_iter().collect();
     if last.unread_shards > 0 {
-        found.push(format!("{} shards could not be read, for their targets do not answer", last.unread_shards));
+        let unread = count(last.unread_shards, "shard");
+        found.push(format!("{unread} could not be read, because targets do not answer"));
     }
     if let Some(differences) = last.cross_check.as_ref().map(CrossCheck::differences).filter(|text| !text.is_empty()) {
         found.push(format!("index and log do not agree: {differences}"));
     }
+    let read = count(last.segments, "segment");
     match found.is_empty() {
-        true => output::print(&format!("{} segments read, nothing is wrong\n", last.segments)),
-        false => Err(Failure::impaired(format!("{} segments read; {}", last.segments, found.join("; ")))),
+        true => output::print(&format!("{read} read, nothing is wrong\n")),
+        false => Err(Failure::impaired(format!("{read} read; {}", found.join("; ")))),
     }
 }
 
@@ -143,16 +164,33 @@ mod tests {
         assert!(outcome(&said(Value::Null, 0, 0, 0)).is_ok());
         let table = [
             (said(json!("busy"), 0, 0, 0), "stopped after 3 segments: busy"),
-            (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of their segment"),
+            (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of a segment"),
+            (said(Value::Null, 0, 0, 1), "1 row names bytes behind the end of a segment"),
             (said(Value::Null, 0, 5, 0), "5 shards could not be read"),
             (
                 said(Value::Null, 7, 0, 2),
-                "7 bad shards found, which are being repaired; index and log do not agree: 2 rows",
+                "4 segments read; 7 bad shards found, being repaired; index and log do not agree: 2 rows",
             ),
         ];
         for (progress, expected) in table {
             let sentence = outcome(&progress).unwrap_err().to_string();
             assert!(sentence.contains(expected), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn what_was_built_anew_is_not_being_repaired() {
+        let table = [
+            (1, 0, "1 bad shard found, being repaired"),
+            (7, 2, "7 bad shards found, 2 of them built anew, the rest being repaired"),
+            (1, 1, "1 bad shard found and built anew"),
+            (1, 2, "1 bad shard found and built anew"),
+        ];
+        for (bad, repaired, expected) in table {
+            let mut progress = said(Value::Null, bad, 0, 0);
+            progress.last.as_mut().unwrap().shards_repaired = repaired;
+            let sentence = outcome(&progress).unwrap_err().to_string();
+            assert_eq!(sentence, format!("4 segments read; {expected}"));
         }
     }
 }

@@ -142,10 +142,12 @@ pub(crate) fn run(command: TargetCommand) -> Result<(), Failure> {
     let plan: Plan = serde_json::from_slice(&answer)
         .map_err(|error| Failure::failed(format!("the server's answer makes no sense: {error}")))?;
     if change.output.json {
-        output::print_json(&plan)
+        output::print_json(&plan)?;
     } else {
-        output::print(&plan.text(plan.subject(&request.target)))
+        output::print(&plan.text(plan.subject(&request.target)))?;
     }
+    // The same code as without --dry-run: scripts ask first.
+    if plan.is_refused() { Err(Failure::failed(format!("{action} would be refused"))) } else { Ok(()) }
 }
 
 fn list(admin: &AdminArgs, json: bool) -> Result<(), Failure> {
@@ -167,19 +169,21 @@ impl Plan {
         if self.action == "rebalance" { "the targets" } else { target }
     }
 
+    /// Whether the server would not do it; the warnings say why.
+    fn is_refused(&self) -> bool {
+        !self.applied && !self.fits
+    }
+
     fn text(&self, target: &str) -> String {
-        let mut out = String::new();
         let done = if self.applied { "done" } else { "would be done" };
-        let fits = if self.fits { "" } else { "; there is no room for them" };
-        // Writing to a String can not fail.
-        let _ = writeln!(
-            out,
-            "{} {target}: {done}; {} with {} to move or rebuild{fits}",
-            self.action,
-            count(self.segments, "segment"),
-            bytes(self.bytes)
-        );
+        let mut out = if self.is_refused() {
+            format!("{} {target}: would be refused\n", self.action)
+        } else {
+            let segments = count(self.segments, "segment");
+            format!("{} {target}: {done}; {segments} with {} to move or rebuild\n", self.action, bytes(self.bytes))
+        };
         for warning in &self.warnings {
+            // Writing to a String can not fail.
             let _ = writeln!(out, "! {warning}");
         }
         if self.applied && self.segments > 0 {
@@ -204,11 +208,11 @@ mod tests {
             warnings: vec!["hm".into()],
             applied: false,
         };
-        assert_eq!(
-            plan.text("/mnt/a"),
-            "drain /mnt/a: would be done; 1 segment with 2.0 KiB to move or rebuild; there is no room for them\n! hm\n"
-        );
-        let applied = Plan { applied: true, fits: true, warnings: vec![], ..plan };
+        assert_eq!(plan.text("/mnt/a"), "drain /mnt/a: would be refused\n! hm\n");
+        assert!(plan.is_refused());
+        let fits = Plan { fits: true, ..plan };
+        assert!(fits.text("7").starts_with("drain 7: would be done; 1 segment") && !fits.is_refused());
+        let applied = Plan { applied: true, warnings: vec![], ..fits };
         assert!(applied.text("7").starts_with("drain 7: done;") && applied.text("7").ends_with("how far it is\n"));
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gabion_platform::DriverChoice;
-use gabion_segment::Durability;
+use gabion_segment::{Durability, LogConfig};
 use gabion_server::s3::Ownership;
 use gabion_store::EtagKind;
 use gabion_types::Geometry;
+use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_MAX};
 
 use super::layers::{Problem, Resolved};
 use super::values::{
@@ -125,7 +126,8 @@ settings! {
     "encryption.master_key" => encryption_master_key: Option<String> = "",
         "The key for SSE-S3, of the file or of Vault. By default the first of the file.";
     "encryption.kms_key" => encryption_kms_key: Option<String> = "",
-        "The key for SSE-KMS where neither request nor bucket names one. By default such a request is refused.";
+        "The key for SSE-KMS where neither request nor bucket names one. By default such a request is refused; without any keys, of the file or of Vault, the site's own \
+         serves.";
     "encryption.default" => encryption_default: DefaultEncryption = "none",
         "How objects are encrypted in buckets without an encryption of their own.";
     "encryption.customer_keys" => encryption_customer_keys: CustomerKeysChoice = "local",
@@ -305,6 +307,44 @@ impl Config {
         labels.filter(|(path, _)| target == Path::new(path)).map(|(_, label)| label).next_back().unwrap_or_default()
     }
 
+    /// Why these settings do not go with a geometry: segments and memory hold whole stripes, stripes whole blocks for each data shard.
+    pub(crate) fn broken_with(&self, geometry: Geometry) -> Option<String> {
+        let k = geometry.data();
+        let stripe = match self.segment_stripe_bytes {
+            Some(stripe) => stripe.in_memory(),
+            None => LogConfig::new(geometry).stripe_payload_bytes,
+        };
+        let (block, most) = (k * BLOCK_BYTES, k * CHUNK_PAYLOAD_BYTES_MAX);
+        let shown = |bytes: usize| ByteCount(bytes as u64).to_string();
+        if stripe == 0 || !stripe.is_multiple_of(block) || stripe > most || u32::try_from(stripe).is_err() {
+            return Some(format!(
+                "segment.stripe_bytes is {}: with geometry {geometry} it must be a multiple of {}, {} at most",
+                shown(stripe),
+                shown(block),
+                shown(most.min(u32::MAX as usize / block * block))
+            ));
+        }
+        // A chunk of a stripe has up to two pages more than its payload.
+        let segment = stripe + k * 2 * CHUNK_ALIGN_BYTES;
+        if self.segment_payload_bytes.0 < segment as u64 {
+            return Some(format!(
+                "segment.payload_bytes is {}: with geometry {geometry} and stripes of {} (segment.stripe_bytes) it must be {} at least",
+                self.segment_payload_bytes,
+                shown(stripe),
+                shown(segment)
+            ));
+        }
+        let memory = stripe / k * geometry.shards();
+        (self.memory_stripe_bytes.0 < memory as u64).then(|| {
+            format!(
+                "memory.stripe_bytes is {}: with geometry {geometry} a stripe of {} (segment.stripe_bytes) takes {} with its parity",
+                self.memory_stripe_bytes,
+                shown(stripe),
+                shown(memory)
+            )
+        })
+    }
+
     /// Rules between values, as sentences for those that are broken.
     fn broken_rules(&self) -> Vec<String> {
         let rules = [
@@ -383,18 +423,43 @@ impl Config {
                 None => broken.push(format!("labels: {label} is not PATH=LABEL")),
             }
         }
+        let places: Vec<PathBuf> = self.targets.iter().map(|target| place(target)).collect();
         for (index, target) in self.targets.iter().enumerate() {
-            if self.targets[..index].contains(target) {
-                broken.push(format!("the target {} is given twice", target.display()));
-            }
+            let Some(first) = places[..index].iter().position(|place| *place == places[index]) else { continue };
+            let (shown, first) = (target.display(), &self.targets[first]);
+            broken.push(match first == target {
+                true => format!("the target {shown} is given twice"),
+                false => format!("the target {shown} is given twice: it is the same directory as {}", first.display()),
+            });
         }
         if let Some(geometry) = self.geometry
             && !self.targets.is_empty()
             && self.targets.len() < geometry.shards()
         {
             let (needed, given) = (geometry.shards(), self.targets.len());
-            broken.push(format!("geometry {geometry} needs {needed} targets, but {given} are given"));
+            let are = if given == 1 { "is" } else { "are" };
+            broken.push(format!("geometry {geometry} needs {needed} targets, but {given} {are} given"));
+        }
+        match self.geometry {
+            Some(geometry) => broken.extend(self.broken_with(geometry)),
+            // The geometry stands on the targets, or follows from their number; of this much there is a multiple in each.
+            None if self.segment_stripe_bytes.is_some_and(|stripe| !stripe.in_memory().is_multiple_of(BLOCK_BYTES)) => {
+                broken.push("segment.stripe_bytes must be a multiple of 64KiB for each data shard".to_owned());
+            }
+            None => {}
         }
         broken
+    }
+}
+
+/// Where a directory lies, however it is spelled; one that is still to be made lies where its parent does.
+pub(crate) fn place(path: &Path) -> PathBuf {
+    if let Ok(place) = path.canonicalize() {
+        return place;
+    }
+    let parent = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+    match (parent.and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
     }
 }

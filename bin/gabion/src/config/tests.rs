@@ -152,10 +152,26 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
             "limits.idle_timeout (from file gabion.toml): the unit is missing: write 30s or 30ms",
         ),
         (layers(&[], &[], "listen = 'localhost'"), "has no port: write localhost:9000"),
+        (layers(&[("listen", "9410")], &[], ""), "write 127.0.0.1:9410, or 0.0.0.0:9410 for all"),
+        (layers(&[("admin_listen", "off")], &[], ""), "\"off\" is not understood: write none to switch it off"),
         (layers(&[], &[], "listen = []"), "listen must name at least one address"),
         (layers(&[], &[], "[tls]\ncert = '/c'"), "tls.cert and tls.key must be given together"),
         (layers(&[], &[], "targets = ['/a', '/a']"), "the target /a is given twice"),
         (layers(&[], &[], "targets = ['/a', '/b']\ngeometry = '2+1'"), "geometry 2+1 needs 3 targets, but 2 are given"),
+        (layers(&[], &[], "targets = ['/a']\ngeometry = '2+1'"), "geometry 2+1 needs 3 targets, but 1 is given"),
+        (layers(&[("segment.stripe_bytes", "100KiB")], &[], ""), "segment.stripe_bytes must be a multiple of 64KiB"),
+        (
+            layers(&[("segment.stripe_bytes", "64KiB")], &[], "geometry = '2+1'"),
+            "segment.stripe_bytes is 64KiB: with geometry 2+1 it must be a multiple of 128KiB, 16MiB at most",
+        ),
+        (
+            layers(&[("segment.payload_bytes", "4MiB")], &[], "geometry = '4+2'"),
+            "segment.payload_bytes is 4MiB: with geometry 4+2 and stripes of 8MiB (segment.stripe_bytes) it must be",
+        ),
+        (
+            layers(&[("memory.stripe_bytes", "8MiB")], &[], "geometry = '4+2'"),
+            "memory.stripe_bytes is 8MiB: with geometry 4+2 a stripe of 8MiB (segment.stripe_bytes) takes 12MiB",
+        ),
         (layers(&[], &[], "[lanes]\nsmall = 0"), "lanes.small must be from 1 to 256"),
         (layers(&[], &[], "region = ['a', 'b']"), "one value is needed, not 2"),
         (layers(&[], &[], "[notifications]\ntargets = ['hook']"), "\"hook\" is not NAME=URL"),
@@ -178,6 +194,21 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
     }
     let both = problems(layers(&[], &[], "sigv2 = 'x'\ndriver = 'y'"));
     assert_eq!(both.lines().count(), 2, "all that is wrong is named at once: {both}");
+}
+
+#[test]
+fn a_directory_is_one_target_however_it_is_spelled() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().file_name().unwrap().to_str().unwrap();
+    // One that is there, and one that is still to be made.
+    std::fs::create_dir(dir.path().join("a")).unwrap();
+    for target in ["a", "b"] {
+        let (one, other) = (dir.path().join(target), dir.path().join("..").join(name).join(target));
+        let given = |paths: [&PathBuf; 2]| layers(&[], &[], &format!("targets = {paths:?}"));
+        let found = problems(given([&one, &other]));
+        assert!(found.contains(&format!("is given twice: it is the same directory as {}", one.display())), "{found}");
+        resolve(given([&one, &dir.path().join("c")]));
+    }
 }
 
 #[test]

@@ -76,6 +76,9 @@ impl<T: Scalar> Value for OptionalList<T> {
     fn parse(texts: &[String]) -> Result<Self, String> {
         match texts {
             [text] if text == "none" => Ok(Self(Vec::new())),
+            [text] if ["off", "no", "false"].contains(&text.as_str()) => {
+                Err(format!("{text:?} is not understood: write none to switch it off"))
+            }
             _ => <Vec<T> as Value>::parse(texts).map(Self),
         }
     }
@@ -281,7 +284,12 @@ impl Scalar for ListenAddress {
     const UNIT: &'static str = "address:port, e.g. 127.0.0.1:9000, 0.0.0.0:9000, [::]:9000";
 
     fn read(text: &str) -> Result<Self, String> {
-        let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("{text:?} has no port: write {text}:9000"))?;
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return Err(match text.parse::<u16>() {
+                Ok(port) => format!("{text:?} has no address: write 127.0.0.1:{port}, or 0.0.0.0:{port} for all"),
+                Err(_) => format!("{text:?} has no port: write {text}:9000"),
+            });
+        };
         if port.parse::<u16>().is_err() {
             return Err(format!("{port:?} is no port: it must be a number from 0 to 65535"));
         }

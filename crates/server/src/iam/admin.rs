@@ -356,8 +356,7 @@ impl Iam {
             |key: &&Arc<Key>| key.doc.account == tenant.doc.id && (request.user.is_none() || key.doc.user == wanted);
         let mut keys: Vec<&Arc<Key>> = state.keys.values().filter(is_meant).collect();
         keys.sort_by(|one, other| one.doc.access_key.cmp(&other.doc.access_key));
-        let name = |key: &Key| tenant.user_by_id(key.doc.user.as_deref()?).map(|user| user.named.name.clone());
-        let keys: Vec<Value> = keys.into_iter().map(|key| key_json(&key.doc, name(key).as_deref())).collect();
+        let keys: Vec<Value> = keys.into_iter().map(|key| key_json(&key.doc, user_name(tenant, &key.doc))).collect();
         Ok(json!({ "account": tenant.doc.id, "access_keys": keys }))
     }
 
@@ -367,7 +366,7 @@ impl Iam {
             let key = draft.state.keys.get(access_key.as_str()).cloned();
             let key = key.ok_or_else(|| IamError::no_entity("access key", &access_key))?;
             let doc = KeyDoc { active, ..key.doc.clone() };
-            let shown = key_json(&doc, None);
+            let shown = key_json(&doc, user_name(draft.state.tenant(&doc.account)?, &doc));
             draft.put_key(doc, key.secret.clone());
             Ok(shown)
         })
@@ -516,6 +515,11 @@ fn user_json(tenant: &Tenant, state: &State, user: &User) -> Value {
         "quota": user.quota,
         "access_keys": keys.iter().map(|key| key.doc.access_key.clone()).collect::<Vec<_>>(),
     })
+}
+
+/// What the user is called whose key it is; nothing for the account's own.
+fn user_name<'a>(tenant: &'a Tenant, doc: &KeyDoc) -> Option<&'a str> {
+    tenant.user_by_id(doc.user.as_deref()?).map(|user| user.named.name.as_str())
 }
 
 fn key_json(doc: &KeyDoc, user: Option<&str>) -> Value {

@@ -41,7 +41,7 @@ pub struct KeySources {
     pub site: Option<SecretKey>,
     /// The key of SSE-S3; the first of the file, if none is named.
     pub master: Option<String>,
-    /// The key of SSE-KMS where a request names none; without it such a request is refused.
+    /// The key of SSE-KMS where a request names none; without it such a request is refused, unless there is no key but the site's own.
     pub usual: Option<String>,
 }
 
@@ -50,6 +50,12 @@ impl KeySources {
     #[must_use]
     pub fn has_none(&self) -> bool {
         self.file.first().is_none() && self.transit.is_none()
+    }
+
+    /// Whether a key is at hand, or may be that of a transit engine, or the site's own.
+    #[must_use]
+    pub fn may_have(&self, id: &str) -> bool {
+        self.transit.is_some() || self.file.get(bare(id)).is_some() || bare(id) == site::ID
     }
 }
 

@@ -284,7 +284,8 @@ async fn who_is_not_known_learns_nothing() {
             ask("key/delete", serde_json::json!({ "access_key": "DELETED" })).await.unwrap();
         }
     }
-    ask("key/disable", serde_json::json!({ "access_key": "DISABLED" })).await.unwrap();
+    let disabled = ask("key/disable", serde_json::json!({ "access_key": "DISABLED" })).await.unwrap();
+    assert_eq!((&disabled["user"], &disabled["active"]), (&"ann".into(), &false.into()));
     let shape = |text: &str| {
         let names = text.split('<').skip(1).filter_map(|tag| tag.split(['>', ' ']).next()).map(str::to_owned);
         names.collect::<Vec<_>>()
