@@ -379,6 +379,18 @@ impl Log {
         repair::pass(&self.handle.core, if at_once { Patience::None } else { Patience::Delay }).await
     }
 
+    /// Segments of which a shard could not be built: it is tried again after a while.
+    #[must_use]
+    pub fn repair_put_off(&self) -> BTreeSet<SegmentId> {
+        self.handle.core.repair.put_off_segments()
+    }
+
+    /// What could not be built of a segment may be built now.
+    pub fn repair_again(&self, segment: SegmentId) {
+        self.handle.core.repair.again(segment);
+        self.handle.core.media.repair_wanted.notify_one();
+    }
+
     /// Builds one shard of a sealed segment on the target `onto`, which may be the one that it lies on; false if it is whole there.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! A pass looks at what is missing now, works at some of it, and looks again; nothing is remembered between two passes but figures.
 //! So it may be stopped anywhere and begun again, and what is lost meanwhile is found as soon as the segments at hand are done.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -94,6 +94,16 @@ impl Repair {
     fn put_off(&self, core: &Core, entry: RepairEntry, for_ms: u64) {
         let until_ns = core.media.clock.monotonic_ns().saturating_add(for_ms.saturating_mul(1_000_000));
         self.later.lock().insert(entry, until_ns);
+    }
+
+    /// Segments with shards that are put off.
+    pub(crate) fn put_off_segments(&self) -> BTreeSet<SegmentId> {
+        self.later.lock().keys().map(|entry| entry.segment).collect()
+    }
+
+    /// Nothing of a segment is put off any more.
+    pub(crate) fn again(&self, segment: SegmentId) {
+        self.later.lock().retain(|entry, _| entry.segment != segment);
     }
 
     /// Takes out of `needs` what is put off.

@@ -312,7 +312,7 @@ impl<'a> Overlay<'a> {
     pub(crate) fn segment_may_have_holes(&mut self, id: SegmentId, dead: &[DeadStripe]) {
         if let Some(segment) = self.segment(id) {
             segment.row.punched = Some(dead.iter().map(|stripe| stripe.offset).collect());
-            segment.row.punched_bytes = Some(0);
+            segment.row.punched_bytes.get_or_insert(0);
         }
     }
 

@@ -43,7 +43,7 @@ use crate::{
     free,
     store::Inner,
 };
-pub(crate) use punch::{live_stripes, note_holes};
+pub(crate) use punch::{live_stripes, note_all_holes, note_needless};
 
 /// Unit of the memory that rows in flight take, in bytes.
 const UNIT_BYTES: u64 = 1024;

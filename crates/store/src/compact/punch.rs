@@ -40,6 +40,8 @@ pub(crate) struct Punching {
     left: Mutex<HashMap<SegmentId, Left>>,
     /// Segments of which a target failed, and when.
     failed_ms: Mutex<HashMap<SegmentId, u64>>,
+    /// Segments that repair has put off, and of which it was looked whether something needs what is lost.
+    looked_at: Mutex<HashSet<SegmentId>>,
 }
 
 /// What is still to be punched out of a segment.
@@ -188,7 +190,7 @@ pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) 
 
 /// Has all that is dead in segments of large objects count as holes, where the index was built anew: some of it is, and nobody knows what. To whoever
 /// checks or rebuilds shards the holes would be damage. What it comes to is not counted: all of it is punched later.
-pub(crate) async fn note_holes(inner: &Inner) -> Result<(), StoreError> {
+pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
     let may_have = |segment: &Segment| {
         let row = &segment.row;
         row.kind == LaneKind::Large
@@ -200,17 +202,43 @@ pub(crate) async fn note_holes(inner: &Inner) -> Result<(), StoreError> {
         let wanted = segments.iter().filter(|(_, segment)| may_have(segment));
         wanted.map(|(id, _)| id).collect()
     });
-    for (id, live) in live_stripes(inner, &wanted).await? {
+    note_holes(inner, &wanted).await.map(drop)
+}
+
+/// The same for segments of which a shard could not be built anew: what is lost may be what nothing needs, as a power cut leaves it of what was not
+/// acknowledged, or not durably. Each is looked at once. They are tried again if there is any such.
+pub(crate) async fn note_needless(inner: &Inner) -> Result<(), StoreError> {
+    let put_off = inner.log.repair_put_off();
+    let wanted: HashSet<SegmentId> = {
+        let mut looked_at = inner.compaction.punching.looked_at.lock();
+        looked_at.retain(|id| put_off.contains(id));
+        put_off.into_iter().filter(|id| looked_at.insert(*id)).collect()
+    };
+    for id in note_holes(inner, &wanted).await? {
+        inner.log.repair_again(id);
+    }
+    Ok(())
+}
+
+/// Returns those in which there is something dead.
+async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<SegmentId>, StoreError> {
+    let mut noted = Vec::new();
+    // In an order, so that a simulation goes the same way each time.
+    let live: BTreeMap<_, _> = live_stripes(inner, wanted).await?.into_iter().collect();
+    for (id, live) in live {
         match inner.log.dead_stripes(id, &live).await {
-            Ok(Some(dead)) if !dead.is_empty() => inner.apply.may_be_punched(id, &dead)?,
+            Ok(Some(dead)) if !dead.is_empty() => {
+                inner.apply.may_be_punched(id, &dead)?;
+                noted.push(id);
+            }
             Ok(_) => {}
             Err(error) if is_going(&error) => {}
             Err(error) => {
-                tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read")
+                tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
             }
         }
     }
-    Ok(())
+    Ok(noted)
 }
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.

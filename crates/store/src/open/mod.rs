@@ -20,7 +20,7 @@ use gabion_types::SegmentId;
 use crate::{
     Env, IndexFactory, OpenReport, Progress, RebuildReport, Store, StoreConfig, StoreError,
     apply::Apply,
-    compact::note_holes,
+    compact::note_all_holes,
     holds::Holds,
     pages::Pages,
     snapshot::{self, Restored},
@@ -50,7 +50,7 @@ pub(crate) async fn open(
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
     if report.index_rebuilt.is_some() {
-        note_holes(&store.inner).await?;
+        note_all_holes(&store.inner).await?;
     }
     Ok((store, report))
 }

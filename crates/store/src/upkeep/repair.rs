@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::rebalance;
-use crate::{Store, StoreError, store::Inner, tasks::Told};
+use crate::{Store, StoreError, compact::note_needless, store::Inner, tasks::Told};
 
 /// Damage is often noted by many readers at once: it is looked at together, this long after the first.
 const GATHER_MS: u64 = 200;
@@ -45,8 +45,13 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
             () = stop.cancelled() => return,
             pass = log.repair(false) => pass,
         };
-        if let (Ok(_), Some(inner)) = (&pass, store.upgrade()) {
+        if let (Ok(pass), Some(inner)) = (&pass, store.upgrade()) {
             rebalance::settle(&inner);
+            if pass.shards_failed > 0
+                && let Err(error) = note_needless(&inner).await
+            {
+                tracing::warn!(%error, "whether anything needs what can not be repaired is not known");
+            }
         }
         match pass {
             Ok(pass) => {
@@ -72,7 +77,11 @@ impl Store {
     /// # Errors
     /// `Unavailable`; what could not be repaired is in the report.
     pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
-        let pass = self.inner.log.repair(true).await?;
+        let mut pass = self.inner.log.repair(true).await?;
+        if pass.shards_failed > 0 {
+            note_needless(&self.inner).await?;
+            pass = self.inner.log.repair(true).await?;
+        }
         rebalance::settle(&self.inner);
         Ok(pass)
     }
