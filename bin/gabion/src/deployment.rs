@@ -61,6 +61,9 @@ impl Deployment {
             }
         };
         let state = State::open(&state)?;
+        if let Err(error) = EmbeddedIndex::tidy(&state.dir) {
+            tracing::warn!(%error, "what an unfinished rebuild of the index has left is not deleted");
+        }
         let index = EmbeddedIndex::new(&state.dir, config);
         let mut store = store_config(config, geometry, raise_open_files_limit());
         store.log.expected_deployment = state::deployment(&state.dir)?;

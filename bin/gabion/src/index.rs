@@ -1,6 +1,7 @@
 //! The index in the state directory.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,24 +38,33 @@ impl EmbeddedIndex {
         Self::at(successor_dir(state), config)
     }
 
-    /// Deletes one that will not be completed.
+    /// Deletes what a rebuild has left that did not come to its end, and what it has replaced.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn give_up(state: &Path) -> Result<(), IndexError> {
-        let dir = successor_dir(state);
-        FjallIndex::remove(&dir)?;
-        fs::remove_dir(dir).map_err(Into::into)
+    pub(crate) fn tidy(state: &Path) -> Result<(), IndexError> {
+        for dir in [successor_dir(state), predecessor_dir(state)] {
+            match fs::remove_dir_all(dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
-    /// Puts it there. Nobody has either of them open. A crash between the two steps leaves no index, which the next start builds from the log.
+    /// Puts it there. Nobody has either of them open. A crash between the steps leaves no index, which the next start builds from the log.
     ///
     /// # Errors
     /// Those of the file system, and of the index.
     pub(crate) fn succeed(state: &Path) -> Result<(), IndexError> {
-        FjallIndex::remove(&dir(state))?;
+        // Before anything is deleted: the directory may be one that can not be renamed.
+        match fs::rename(dir(state), predecessor_dir(state)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         let renamed = fs::rename(successor_dir(state), dir(state));
-        renamed.and_then(|()| File::open(state)?.sync_all()).map_err(Into::into)
+        renamed.and_then(|()| File::open(state)?.sync_all())?;
+        Self::tidy(state)
     }
 
     fn at(dir: PathBuf, config: &Config) -> Self {
@@ -75,6 +85,11 @@ pub(crate) fn dir(state: &Path) -> PathBuf {
 /// Where an index lies that is not complete yet.
 fn successor_dir(state: &Path) -> PathBuf {
     state.join("index.new")
+}
+
+/// Where the one lies that is being replaced.
+fn predecessor_dir(state: &Path) -> PathBuf {
+    state.join("index.old")
 }
 
 impl IndexFactory for EmbeddedIndex {

@@ -49,7 +49,7 @@ async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure>
     bar.0.finish_and_clear();
     let report = rebuilt.map_err(|error| {
         // What there is of it takes room, and is of no use to anybody.
-        if let Err(error) = EmbeddedIndex::give_up(&state.dir) {
+        if let Err(error) = EmbeddedIndex::tidy(&state.dir) {
             tracing::debug!(%error, "the index that was begun is not deleted");
         }
         deployment::not_opened(error)

@@ -269,22 +269,22 @@ impl Store {
             late_md5s: Arc::default(),
             stop,
         };
-        let inner = Arc::new(inner);
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Begins what happens by itself.
+    pub(crate) fn begin(&self) {
+        let inner = &self.inner;
         inner.measure_index_room();
-        inner.background.spawn(tasks::checkpoints(
-            Arc::downgrade(&inner),
-            Arc::clone(&inner.apply),
-            inner.stop.clone(),
-        ));
-        inner.background.spawn(tasks::snapshots(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::checkpoints(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::snapshots(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
         let wanted = inner.log.repair_wanted();
-        inner.background.spawn(upkeep::scrubs(Arc::downgrade(&inner), inner.stop.clone()));
-        inner.background.spawn(upkeep::repairs(Arc::downgrade(&inner), wanted, inner.stop.clone()));
-        inner.background.spawn(tasks::frees(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
-        inner.background.spawn(tasks::forgets(Arc::downgrade(&inner), inner.stop.clone()));
-        inner.background.spawn(tasks::rooms(Arc::downgrade(&inner), Arc::clone(&inner.apply), inner.stop.clone()));
-        inner.background.spawn(tasks::compactions(Arc::downgrade(&inner), inner.stop.clone()));
-        Self { inner }
+        inner.background.spawn(upkeep::scrubs(Arc::downgrade(inner), inner.stop.clone()));
+        inner.background.spawn(upkeep::repairs(Arc::downgrade(inner), wanted, inner.stop.clone()));
+        inner.background.spawn(tasks::frees(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::forgets(Arc::downgrade(inner), inner.stop.clone()));
+        inner.background.spawn(tasks::rooms(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
+        inner.background.spawn(tasks::compactions(Arc::downgrade(inner), inner.stop.clone()));
     }
 
     /// The owner of what has no other.

@@ -27,6 +27,8 @@ use crate::together::together;
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
 
+/// How often a segment is ended for a target that has come: each of 2880 a day would be a small one.
+const ENDED_FOR_GAIN_NS: u64 = 600 * 1_000_000_000;
 /// Longest stripe that one thread writes to the page cache, in bytes on all shards: what takes much longer than to wake a thread is written side by side.
 pub const IN_A_ROW_BYTES_MAX: usize = 512 << 10;
 /// Longest time that it may take. The page cache makes writers wait when drives are behind, and several at a time wait no longer than one.
@@ -54,6 +56,8 @@ pub(crate) struct Writer {
     portion: Portion,
     /// What the last stripe took, in microseconds.
     write_us: u64,
+    /// When a segment was last ended for a target that had come, by the monotonic clock.
+    ended_for_gain_ns: Option<u64>,
 }
 
 /// Whether a stripe can be written.
@@ -86,6 +90,7 @@ impl Writer {
             side_by_side: 0,
             portion: Portion::All,
             write_us: 0,
+            ended_for_gain_ns: None,
         }
     }
 
@@ -145,13 +150,23 @@ impl Writer {
 
     /// Whether the open segment is to go on no longer than it must: a target that it lies on is about to leave, or it has too few shards, and a target has come
     /// since that one more could lie on. Repair builds those of segments that have ended.
-    fn is_to_end(&self) -> bool {
+    fn is_to_end(&mut self) -> bool {
         let targets = &self.core.media.targets;
-        self.open.as_ref().is_some_and(|open| {
-            let lacks_some = open.files.present().count() < open.segment.info().geometry.shards();
-            lacks_some && open.gained != targets.gained()
-                || open.files.present().any(|(_, file)| targets.is_leaving(file.target))
-        })
+        let Some(open) = &self.open else { return false };
+        if open.files.present().any(|(_, file)| targets.is_leaving(file.target)) {
+            return true;
+        }
+        let lacks_some = open.files.present().count() < open.segment.info().geometry.shards();
+        if !lacks_some || open.gained == targets.gained() {
+            return false;
+        }
+        // One that only seems to work comes again and again.
+        let now_ns = self.core.media.clock.monotonic_ns();
+        let ends = self.ended_for_gain_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= ENDED_FOR_GAIN_NS);
+        if ends {
+            self.ended_for_gain_ns = Some(now_ns);
+        }
+        ends
     }
 
     /// Ends a segment that is to go on no longer: a lane that has nothing to write must not keep it.

@@ -68,7 +68,8 @@ pub struct RepairPass {
 }
 
 impl RepairPass {
-    fn add(&mut self, other: &Self) {
+    /// Adds what another pass did.
+    pub fn add(&mut self, other: &Self) {
         self.shards_built += other.shards_built;
         self.bytes_built += other.bytes_built;
         self.shards_good += other.shards_good;

@@ -10,6 +10,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use futures::stream::{self, StreamExt};
 use gabion_metadata::{
     ScanRange, Table,
     rows::{LaneKind, SegmentState},
@@ -40,8 +41,8 @@ pub(crate) struct Punching {
     left: Mutex<HashMap<SegmentId, Left>>,
     /// Segments of which a target failed, and when.
     failed_ms: Mutex<HashMap<SegmentId, u64>>,
-    /// Segments that repair has put off, and of which it was looked whether something needs what is lost.
-    looked_at: Mutex<HashSet<SegmentId>>,
+    /// Segments that repair has put off, and when it was noted what of them nothing needs.
+    looked_at_ms: Mutex<HashMap<SegmentId, u64>>,
 }
 
 /// What is still to be punched out of a segment.
@@ -59,6 +60,10 @@ impl Left {
     }
 }
 
+/// Segments that are looked at side by side.
+const LOOKS_AT_ONCE: usize = 16;
+/// When it is looked again whether anything needs what can not be repaired of a segment, in ms.
+const NEEDLESS_AGAIN_MS: u64 = 3_600_000;
 /// How long what was left is let alone, since each try goes through the index: in ms, when space is short and else.
 const AGAIN_SHORT_MS: u64 = 10_000;
 const AGAIN_MS: u64 = 600_000;
@@ -142,6 +147,8 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
                 segment.row.kind == LaneKind::Large
                     && segment.row.state == SegmentState::Sealed
                     && inner.holds.is_free(*id, segment.sealed_epoch)
+                    // What can not be read at the moment may refer to it.
+                    && !inner.apply.is_kept(*id)
             })
         })
     };
@@ -195,7 +202,6 @@ pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
         let row = &segment.row;
         row.kind == LaneKind::Large
             && row.state == SegmentState::Sealed
-            && row.punched.is_none()
             && row.live_bytes.unsigned_abs() < row.written_bytes
     };
     let wanted = inner.apply.with_segments(|segments| {
@@ -206,32 +212,48 @@ pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
 }
 
 /// The same for segments of which a shard could not be built anew: what is lost may be what nothing needs, as a power cut leaves it of what was not
-/// acknowledged, or not durably. Each is looked at once. They are tried again if there is any such.
-pub(crate) async fn note_needless(inner: &Inner) -> Result<(), StoreError> {
-    let put_off = inner.log.repair_put_off();
-    let wanted: HashSet<SegmentId> = {
-        let mut looked_at = inner.compaction.punching.looked_at.lock();
-        looked_at.retain(|id| put_off.contains(id));
-        put_off.into_iter().filter(|id| looked_at.insert(*id)).collect()
-    };
-    for id in note_holes(inner, &wanted).await? {
-        inner.log.repair_again(id);
+/// acknowledged, or not durably. They are tried again if there is any such; returns whether there is.
+pub(crate) async fn note_needless(inner: &Inner) -> Result<bool, StoreError> {
+    let (now_ms, looked_at) = (inner.env.clock.now_ms(), &inner.compaction.punching.looked_at_ms);
+    let mut wanted: HashSet<SegmentId> = inner.log.repair_put_off().into_iter().collect();
+    {
+        let mut looked_at = looked_at.lock();
+        looked_at.retain(|id, &mut at_ms| wanted.contains(id) && now_ms.saturating_sub(at_ms) < NEEDLESS_AGAIN_MS);
+        wanted.retain(|id| !looked_at.contains_key(id));
     }
-    Ok(())
+    let mut has_dead = false;
+    for (id, is_dead) in note_holes(inner, &wanted).await? {
+        looked_at.lock().insert(id, now_ms);
+        if is_dead {
+            inner.log.repair_again(id);
+            has_dead = true;
+        }
+    }
+    Ok(has_dead)
 }
 
-/// Returns those in which there is something dead.
-async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<SegmentId>, StoreError> {
-    let mut noted = Vec::new();
+/// Returns those that were looked at, and whether there is something dead in them.
+async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, bool)>, StoreError> {
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live_stripes(inner, wanted).await?.into_iter().collect();
-    for (id, live) in live {
-        match inner.log.dead_stripes(id, &live).await {
-            Ok(Some(dead)) if !dead.is_empty() => {
-                inner.apply.may_be_punched(id, &dead)?;
-                noted.push(id);
+    let mut noted = Vec::new();
+    if live.is_empty() {
+        return Ok(noted);
+    }
+    // Only when it is durable that nothing needs them: what is built without them does not come back.
+    inner.checkpoint().await?;
+    let look = |(id, live): (SegmentId, BTreeSet<u64>)| async move { (id, inner.log.dead_stripes(id, &live).await) };
+    let mut looks = stream::iter(live).map(look).buffered(LOOKS_AT_ONCE);
+    while let Some((id, dead)) = looks.next().await {
+        match dead {
+            Ok(Some(dead)) => {
+                if !dead.is_empty() {
+                    inner.apply.may_be_punched(id, &dead)?;
+                }
+                noted.push((id, !dead.is_empty()));
             }
-            Ok(_) => {}
+            // Somebody reads it: its turn comes again, when it can not be repaired.
+            Ok(None) => {}
             Err(error) if is_going(&error) => {}
             Err(error) => {
                 tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");

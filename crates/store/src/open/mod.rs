@@ -50,8 +50,10 @@ pub(crate) async fn open(
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
     if report.index_rebuilt.is_some() {
+        // Before anybody checks or repairs.
         note_all_holes(&store.inner).await?;
     }
+    store.begin();
     Ok((store, report))
 }
 
@@ -183,13 +185,10 @@ async fn attempt(
         }
         Err(error) => return Err(startup(&error)),
     };
-    for segment in recovery.segments.iter().filter(|segment| state.unreadable.contains(&segment.info.id)) {
+    let returned = recovery.segments.iter().find(|segment| state.unreadable.contains(&segment.info.id));
+    if let Some(segment) = returned {
         let id = segment.info.id;
-        if can_be_read(&log, id).await? {
-            return Ok(Attempt::Distrusted(format!(
-                "segment {id} can be read again, which the index was built without"
-            )));
-        }
+        return Ok(Attempt::Distrusted(format!("segment {id} can be read again, which the index was built without")));
     }
     if state.replaying.is_some_and(|until| recovery.max_seq > until) {
         // Nothing is written to the log before a replay is done.
@@ -202,20 +201,6 @@ async fn attempt(
         return Ok(Attempt::Distrusted(format!("it is an old copy: segment {id}, which it needs, was freed since")));
     }
     Ok(Attempt::Opened(Box::new(Opened { index, log, apply, holds, recovery, state })))
-}
-
-/// Whether all mutations of a segment can be read: that it is there says nothing of what stands in it.
-async fn can_be_read(log: &Log, segment: SegmentId) -> Result<bool, StoreError> {
-    let read = async {
-        let mut stripes = log.mutations(segment, 0).await?;
-        while stripes.next().await?.is_some() {}
-        Ok(())
-    };
-    match read.await {
-        Ok(()) => Ok(true),
-        Err(LogError::Corrupt { .. } | LogError::Unreadable { .. } | LogError::NotFound(_)) => Ok(false),
-        Err(error) => Err(startup(&error)),
-    }
 }
 
 /// A segment that was freed although the index needs it. An index that only lost its last commits has none: before a segment is freed, it is
@@ -248,11 +233,6 @@ async fn catch_up(
     let mut unreadable = replayed.lost;
     let sentence = |segment: &UnreadableSegment| (segment.id, format!("segment {}: {}", segment.id, segment.detail));
     unreadable.extend(recovery.unreadable.iter().map(sentence));
-    // An earlier start found it.
-    for segment in recovery.segments.iter().filter(|segment| state.unreadable.contains(&segment.info.id)) {
-        let id = segment.info.id;
-        unreadable.entry(id).or_insert_with(|| format!("segment {id}: not all that stands in it can be read"));
-    }
     let report = OpenReport {
         index_rebuilt: rebuilt.distrust.or_else(|| was_lost.then(|| NO_INDEX.into())),
         rows_restored: rebuilt.rows_restored,

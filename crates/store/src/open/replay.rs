@@ -37,16 +37,13 @@ pub(super) async fn replay(
     progress: &dyn Progress,
 ) -> Result<Replayed, StoreError> {
     let state = begin(log, apply, recovery, &before)?;
-    let (mutations, lost, is_silent) = merge(log, apply, recovery, &before, &state, progress).await?;
+    let (mutations, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, replaying: None, ..state };
     done.unreadable.extend(lost.keys());
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
             // What could not be read stays unsealed: it is looked at again, and seen, when it can be.
-            let is_read = |segment: &&RecoveredSegment| {
-                !lost.contains_key(&segment.info.id) && !before.unreadable.contains(&segment.info.id)
-            };
-            for segment in recovery.segments.iter().filter(is_read) {
+            for segment in recovery.segments.iter().filter(|segment| !lost.contains_key(&segment.info.id)) {
                 overlay.segment_sealed(segment.info.id, &segment.seal, 0);
             }
             done.store(overlay);
@@ -108,7 +105,6 @@ async fn merge(
     log: &Log,
     apply: &Apply,
     recovery: &Recovery,
-    before: &State,
     state: &State,
     progress: &dyn Progress,
 ) -> Result<(u64, BTreeMap<SegmentId, String>, bool), StoreError> {
@@ -116,9 +112,7 @@ async fn merge(
         let is_open = apply.with_segments(|segments| {
             segments.get(segment.info.id).is_some_and(|segment| segment.row.state != SegmentState::Freeing)
         });
-        // The index was built with what could be read of those, and what came after them: they must not come again.
-        let is_behind = before.unreadable.contains(&segment.info.id);
-        segment.info.kind == LaneKind::Small && segment.applied_from < segment.seal.stripes && is_open && !is_behind
+        segment.info.kind == LaneKind::Small && segment.applied_from < segment.seal.stripes && is_open
     };
     let sources: Vec<Source> = recovery.segments.iter().filter(is_needed).map(source).collect();
     let bytes_total = sources.iter().map(|source| source.bytes).sum();

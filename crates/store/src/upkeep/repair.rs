@@ -78,9 +78,10 @@ impl Store {
     /// `Unavailable`; what could not be repaired is in the report.
     pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
         let mut pass = self.inner.log.repair(true).await?;
-        if pass.shards_failed > 0 {
-            note_needless(&self.inner).await?;
-            pass = self.inner.log.repair(true).await?;
+        if pass.shards_failed > 0 && note_needless(&self.inner).await? {
+            let again = self.inner.log.repair(true).await?;
+            pass = RepairPass { shards_failed: 0, ..pass };
+            pass.add(&again);
         }
         rebalance::settle(&self.inner);
         Ok(pass)

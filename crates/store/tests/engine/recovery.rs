@@ -361,25 +361,11 @@ async fn a_freed_segment_does_not_come_back_with_a_target() {
 
 #[tokio::test]
 async fn a_lost_stripe_does_not_take_those_behind_it() {
-    let mut world = World::with_a_lost_stripe(32).await;
+    let world = World::with_a_lost_stripe(32).await;
     let (store, report) = world.try_open().await.unwrap();
     // The operator is told, though all of the segment's files are there and only a replay reads what is in them.
     assert!(report.segments_unreadable == 1 && report.warnings.len() == 1, "{report:?}");
-    let mut expected: Vec<String> = (0..20).filter(|&i| i != 4).map(|i| format!("{i:02}")).collect();
-    assert_eq!(keys(&store, "bucket").await, expected);
-    // The next starts tell it as well, and do not build the index anew each time, nor bring back what was deleted since.
-    delete(&store, "bucket", "07").await;
-    expected.retain(|name| name != "07");
-    world.crash(store, usize::MAX).await;
-    for _ in 0..2 {
-        let (store, report) = world.try_open().await.unwrap();
-        assert!(report.segments_unreadable == 1 && report.index_rebuilt.is_none(), "{report:?}");
-        assert_eq!(keys(&store, "bucket").await, expected);
-        store.shutdown().await;
-    }
-    // Should the index be lost, the deletion is there.
-    world.lose_index();
-    let (store, _) = world.try_open().await.unwrap();
+    let expected: Vec<String> = (0..20).filter(|&i| i != 4).map(|i| format!("{i:02}")).collect();
     assert_eq!(keys(&store, "bucket").await, expected);
 }
 
@@ -416,6 +402,7 @@ async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
     world.disks[away].offline(true);
     world.lose_index();
     let store = world.open().await;
+    assert!(world.segment_rows()[&large].punched.is_none(), "nothing of it counts as a hole");
     store.create_bucket(bucket("other"), None).await.unwrap();
     put(&store, "other", "new", &bytes(2, 3 << 20)).await;
     delete(&store, "other", "new").await;
