@@ -96,7 +96,7 @@ impl Segment {
 
     /// Keeps the files until it is dropped; nothing if their removal has begun.
     pub(crate) fn pinned(&self) -> Option<Pinned<'_>> {
-        self.pin().then_some(Pinned(self))
+        self.pin().then(|| Pinned(self))
     }
 
     /// Keeps the files if nobody else does.
@@ -284,6 +284,9 @@ mod tests {
         drop(pins);
         removal.await.unwrap();
         assert_eq!(segment.life(), Life::Removing);
+        // A pin that there is not is not given back either.
+        assert!(segment.pinned().is_none());
+        assert!(!segment.pin());
         assert!(!segment.pin());
     }
 
