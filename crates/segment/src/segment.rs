@@ -287,7 +287,6 @@ mod tests {
         // A pin that there is not is not given back either.
         assert!(segment.pinned().is_none());
         assert!(!segment.pin());
-        assert!(!segment.pin());
     }
 
     #[test]
