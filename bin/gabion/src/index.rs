@@ -62,9 +62,16 @@ impl EmbeddedIndex {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let renamed = fs::rename(successor_dir(state), dir(state));
-        renamed.and_then(|()| File::open(state)?.sync_all())?;
-        Self::tidy(state)
+        if let Err(error) = fs::rename(successor_dir(state), dir(state)) {
+            // The one that was there is better than none.
+            let _ = fs::rename(predecessor_dir(state), dir(state));
+            return Err(error.into());
+        }
+        File::open(state)?.sync_all()?;
+        if let Err(error) = Self::tidy(state) {
+            tracing::warn!(%error, "the index that was replaced is not deleted");
+        }
+        Ok(())
     }
 
     fn at(dir: PathBuf, config: &Config) -> Self {

@@ -42,6 +42,9 @@ pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
 /// Beside the one that is there, which stays until the other is complete.
 async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure> {
     let Deployment { state, targets, store, .. } = deployment;
+    // Rather now than when all is built.
+    EmbeddedIndex::tidy(&state.dir)
+        .map_err(|error| Failure::failed(format!("what is left of an earlier rebuild can not be deleted: {error}")))?;
     let index = EmbeddedIndex::successor(&state.dir, config);
     let bar = Arc::new(Bar::new());
     let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;

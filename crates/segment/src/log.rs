@@ -375,7 +375,7 @@ impl Log {
     /// # Errors
     /// `Unavailable` when the log takes no writes; what fails for one segment is in the report.
     pub async fn repair(&self, at_once: bool) -> Result<RepairPass, LogError> {
-        self.handle.lanes.look_again_if_gained(&self.handle.core);
+        self.handle.lanes.look_again_if_short(&self.handle.core);
         repair::pass(&self.handle.core, if at_once { Patience::None } else { Patience::Delay }).await
     }
 

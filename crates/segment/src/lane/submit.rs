@@ -1,7 +1,6 @@
 //! Where submitters meet the lanes: small records gather until a stripe is worth it, a full queue refuses what comes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use gabion_types::{Extent, Seq};
@@ -21,6 +20,7 @@ use crate::error::LogError;
 use crate::format::record_bytes;
 use crate::format::{align, chunk_header_bytes};
 use crate::queue::{GATHER_BYTES, GATHER_ITEMS, Queue, Refusal};
+use crate::segment::ShardFiles;
 use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
@@ -41,8 +41,6 @@ pub(crate) struct Lanes {
     budget: Arc<Semaphore>,
     budget_units: usize,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// How many targets had come when lanes last looked where they write.
-    gained: AtomicU64,
 }
 
 /// A record to be queued.
@@ -79,7 +77,6 @@ impl Lanes {
             budget: Arc::new(Semaphore::new(units)),
             budget_units: units,
             tasks: Mutex::default(),
-            gained: AtomicU64::new(0),
         }
     }
 
@@ -182,10 +179,11 @@ impl Lanes {
         self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.close());
     }
 
-    /// Wakes lanes, if a target has come since: segments that lack a shard are to end.
-    pub(crate) fn look_again_if_gained(&self, core: &Core) {
-        let gained = core.media.targets.gained();
-        if self.gained.swap(gained, Ordering::Relaxed) != gained {
+    /// Wakes lanes, if one writes a segment that lacks a shard: it is to end when a target has come.
+    pub(crate) fn look_again_if_short(&self, core: &Core) {
+        let lacks_some = |files: &ShardFiles| files.present().count() < files.info.geometry.shards();
+        let is_short = core.writing.lock().values().any(|files| lacks_some(files));
+        if is_short {
             self.look_again();
         }
     }

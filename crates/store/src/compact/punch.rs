@@ -232,7 +232,7 @@ pub(crate) async fn note_needless(inner: &Inner) -> Result<bool, StoreError> {
     Ok(has_dead)
 }
 
-/// Returns those that were looked at, and whether there is something dead in them.
+/// Returns those that were looked at, and whether something dead was found in them.
 async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, bool)>, StoreError> {
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live_stripes(inner, wanted).await?.into_iter().collect();
@@ -245,6 +245,7 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
     let look = |(id, live): (SegmentId, BTreeSet<u64>)| async move { (id, inner.log.dead_stripes(id, &live).await) };
     let mut looks = stream::iter(live).map(look).buffered(LOOKS_AT_ONCE);
     while let Some((id, dead)) = looks.next().await {
+        inner.require_open()?;
         match dead {
             Ok(Some(dead)) => {
                 if !dead.is_empty() {
@@ -254,9 +255,11 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
             }
             // Somebody reads it: its turn comes again, when it can not be repaired.
             Ok(None) => {}
-            Err(error) if is_going(&error) => {}
             Err(error) => {
-                tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
+                if !is_going(&error) {
+                    tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
+                }
+                noted.push((id, false));
             }
         }
     }

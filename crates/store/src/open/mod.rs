@@ -50,8 +50,10 @@ pub(crate) async fn open(
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
     if report.index_rebuilt.is_some() {
-        // Before anybody checks or repairs.
-        note_all_holes(&store.inner).await?;
+        // Before anybody checks or repairs. What is not noted now is when it can not be repaired.
+        if let Err(error) = note_all_holes(&store.inner).await {
+            tracing::warn!(%error, "which stripes nothing needs is not known: their holes may be taken for damage");
+        }
     }
     store.begin();
     Ok((store, report))

@@ -47,7 +47,7 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
         };
         if let (Ok(pass), Some(inner)) = (&pass, store.upgrade()) {
             rebalance::settle(&inner);
-            if pass.shards_failed > 0
+            if lacks_some(pass)
                 && let Err(error) = note_needless(&inner).await
             {
                 tracing::warn!(%error, "whether anything needs what can not be repaired is not known");
@@ -71,6 +71,11 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
     }
 }
 
+/// Whether something could not be built, which perhaps nothing needs.
+fn lacks_some(pass: &RepairPass) -> bool {
+    pass.shards_failed > 0 || pass.lost_stripes > 0
+}
+
 impl Store {
     /// Repairs at once what can be repaired, without waiting for targets that may come back. Happens by itself in time.
     ///
@@ -78,9 +83,9 @@ impl Store {
     /// `Unavailable`; what could not be repaired is in the report.
     pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
         let mut pass = self.inner.log.repair(true).await?;
-        if pass.shards_failed > 0 && note_needless(&self.inner).await? {
+        if lacks_some(&pass) && note_needless(&self.inner).await? {
             let again = self.inner.log.repair(true).await?;
-            pass = RepairPass { shards_failed: 0, ..pass };
+            pass = RepairPass { shards_blocked: 0, shards_failed: 0, lost_stripes: 0, ..pass };
             pass.add(&again);
         }
         rebalance::settle(&self.inner);
