@@ -234,6 +234,11 @@ impl ShardFiles {
         Self { info, shards, unsynced_stripes: AtomicU64::new(0), synced_stripes: tokio::sync::Mutex::new(0) }
     }
 
+    /// Whether the segment was opened with a shard too few.
+    pub(crate) fn lack_some(&self) -> bool {
+        self.shards.iter().any(Option::is_none)
+    }
+
     /// Shards that are there and took every write.
     pub(crate) fn healthy(&self) -> impl Iterator<Item = (usize, &ShardFile)> {
         self.present().filter(|(_, file)| !file.is_poisoned())

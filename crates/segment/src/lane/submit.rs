@@ -20,7 +20,6 @@ use crate::error::LogError;
 use crate::format::record_bytes;
 use crate::format::{align, chunk_header_bytes};
 use crate::queue::{GATHER_BYTES, GATHER_ITEMS, Queue, Refusal};
-use crate::segment::ShardFiles;
 use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
@@ -181,8 +180,7 @@ impl Lanes {
 
     /// Wakes lanes, if one writes a segment that lacks a shard: it is to end when a target has come.
     pub(crate) fn look_again_if_short(&self, core: &Core) {
-        let lacks_some = |files: &ShardFiles| files.present().count() < files.info.geometry.shards();
-        let is_short = core.writing.lock().values().any(|files| lacks_some(files));
+        let is_short = core.writing.lock().values().any(|files| files.lack_some());
         if is_short {
             self.look_again();
         }

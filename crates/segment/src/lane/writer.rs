@@ -156,8 +156,7 @@ impl Writer {
         if open.files.present().any(|(_, file)| targets.is_leaving(file.target)) {
             return true;
         }
-        let lacks_some = open.files.present().count() < open.segment.info().geometry.shards();
-        if !lacks_some || open.gained == targets.gained() {
+        if !open.files.lack_some() || open.gained == targets.gained() {
             return false;
         }
         // One that only seems to work comes again and again.
