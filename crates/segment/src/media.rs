@@ -264,6 +264,12 @@ impl Media {
         }
         self.repair_wanted.notify_one();
     }
+
+    /// Queues a shard that failed while it was written: see [`RepairQueue`].
+    pub(crate) fn distrust(&self, segment: SegmentId, shard: usize) {
+        self.repairs.distrust(RepairEntry { segment, shard: shard as u8 });
+        self.repair_wanted.notify_one();
+    }
 }
 
 /// Decodes the header of the chunk that must lie at this very place.

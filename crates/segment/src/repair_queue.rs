@@ -1,7 +1,10 @@
 //! Shards that were found damaged or missing: a bounded set, so that a broken target can not grow the server. That there was more is remembered:
 //! a scrub finds it again.
+//!
+//! Of some it is known that they failed while they were written. The page cache may show what their medium lacks, so that no look at them proves anything: they are
+//! built anew, and nothing else takes them out. They are left out for want of room neither: there is one of each segment and target that failed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
@@ -11,7 +14,8 @@ use crate::status::RepairEntry;
 /// The set of shards that need repair.
 #[derive(Debug)]
 pub(crate) struct RepairQueue {
-    entries: Mutex<BTreeSet<RepairEntry>>,
+    /// Whether each is distrusted.
+    entries: Mutex<BTreeMap<RepairEntry, bool>>,
     max: usize,
     /// Something was left out since a scrub began.
     overflowed: AtomicBool,
@@ -25,22 +29,37 @@ impl RepairQueue {
     /// Adds a shard; false if there is no room for it.
     pub(crate) fn add(&self, entry: RepairEntry) -> bool {
         let mut entries = self.entries.lock();
-        if entries.len() >= self.max && !entries.contains(&entry) {
+        if entries.len() >= self.max && !entries.contains_key(&entry) {
             self.overflowed.store(true, Ordering::SeqCst);
             return false;
         }
-        entries.insert(entry);
+        entries.entry(entry).or_insert(false);
         true
     }
 
-    /// Takes out a shard that is whole again.
+    /// Adds a shard that failed while it was written.
+    pub(crate) fn distrust(&self, entry: RepairEntry) {
+        self.entries.lock().insert(entry, true);
+    }
+
+    /// Whether it has to be built anew, whatever is read of it.
+    pub(crate) fn is_distrusted(&self, entry: RepairEntry) -> bool {
+        self.entries.lock().get(&entry).is_some_and(|distrusted| *distrusted)
+    }
+
+    /// Takes out a shard that was built anew.
     pub(crate) fn remove(&self, entry: RepairEntry) {
         self.entries.lock().remove(&entry);
     }
 
+    /// Takes out a shard that was read and is whole.
+    pub(crate) fn remove_read(&self, entry: RepairEntry) {
+        self.entries.lock().retain(|other, distrusted| *other != entry || *distrusted);
+    }
+
     /// Drops the entries of a segment that is gone.
     pub(crate) fn forget(&self, segment: gabion_types::SegmentId) {
-        self.entries.lock().retain(|entry| entry.segment != segment);
+        self.entries.lock().retain(|entry, _| entry.segment != segment);
     }
 
     /// Whether there is damage that is not in the set.
@@ -59,7 +78,7 @@ impl RepairQueue {
     }
 
     pub(crate) fn snapshot(&self) -> Vec<RepairEntry> {
-        self.entries.lock().iter().copied().collect()
+        self.entries.lock().keys().copied().collect()
     }
 }
 
@@ -83,5 +102,19 @@ mod tests {
         assert!(queue.wants_scrub());
         queue.scrub_begins();
         assert!(!queue.wants_scrub());
+    }
+
+    #[test]
+    fn what_failed_while_it_was_written_stays_whatever_is_read() {
+        let queue = RepairQueue::new(1);
+        let entry = |shard| RepairEntry { segment: SegmentId::from_u128(1), shard };
+        queue.add(entry(0));
+        queue.distrust(entry(1));
+        queue.add(entry(1));
+        assert!(queue.is_distrusted(entry(1)) && !queue.is_distrusted(entry(0)));
+        (0..2).for_each(|shard| queue.remove_read(entry(shard)));
+        assert_eq!(queue.snapshot(), [entry(1)]);
+        queue.remove(entry(1));
+        assert!(queue.snapshot().is_empty() && !queue.is_distrusted(entry(1)));
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join_all;
-use gabion_platform::{CachedWriter, Durable};
+use gabion_platform::{CachedWriter, DiskFile, Durable};
 use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
@@ -373,6 +374,31 @@ fn place(open: &OpenSegment) -> StripePlace {
     StripePlace { info: open.segment.info(), stripe_index: open.end.stripes, stripe_offset: open.end.end_offset }
 }
 
+/// How long a shard file is that ends with a seal.
+pub(crate) fn sealed_len(seal: Seal) -> u64 {
+    seal.end_offset + SEAL_BLOCK_BYTES as u64
+}
+
+/// The same of one that failed while it was written: a block more, until it was built anew. What it shows may be in the page cache alone, which the next process
+/// would not know.
+pub(crate) fn distrusted_len(seal: Seal) -> u64 {
+    sealed_len(seal) + SEAL_BLOCK_BYTES as u64
+}
+
+/// Writes a seal durably, and gives back the room behind it.
+pub(crate) async fn write_seal(file: &dyn DiskFile, seal: Seal, block: Bytes, is_trusted: bool) -> io::Result<()> {
+    if !is_trusted {
+        // It is durable with the seal.
+        let _ = file.set_len(distrusted_len(seal)).await;
+    }
+    file.write_at(seal.end_offset, vec![block], Durable::Yes).await?;
+    if is_trusted {
+        // What was preallocated and is not needed; if this fails, only space is lost until the next start.
+        let _ = file.set_len(sealed_len(seal)).await;
+    }
+    Ok(())
+}
+
 impl Core {
     /// Notes that a shard of a segment that is being written failed: it is never trusted again.
     pub(super) fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
@@ -380,7 +406,7 @@ impl Core {
         file.poison();
         self.media.metrics.chunk_failures.add(1);
         self.media.targets.failed(file.target, error);
-        self.media.ask_repair(files.info.id, shard);
+        self.media.distrust(files.info.id, shard);
         tracing::warn!(segment = %files.info.id, shard, %error, "a shard failed and is written no more");
     }
 
@@ -469,7 +495,7 @@ impl Core {
     }
 
     /// Writes the seal to every shard that is there. On a poisoned shard, too: the end is decided, and each seal on the
-    /// media makes it more certain that recovery finds it; but such a one does not count.
+    /// media makes it more certain that recovery finds it; but such a one does not count, and its file says that it failed.
     async fn seal_files(&self, files: &ShardFiles, seal: Seal, reason: SealReason) {
         if self.config.durability == Durability::Relaxed && self.sync_files(files).await.is_err() {
             return;
@@ -478,12 +504,7 @@ impl Core {
         let block = self.media.seal_block(info, reason, seal);
         let outcomes = join_all(files.present().map(async |(shard, file)| {
             let trusted = !file.is_poisoned();
-            let outcome = file.file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes).await;
-            if outcome.is_ok() {
-                // What was preallocated and is not needed; if this fails, only space is lost until the next start.
-                let _ = file.file.set_len(seal.end_offset + SEAL_BLOCK_BYTES as u64).await;
-            }
-            (shard, trusted, outcome)
+            (shard, trusted, write_seal(&*file.file, seal, block.clone(), trusted).await)
         }))
         .await;
         let mut sealed = 0;

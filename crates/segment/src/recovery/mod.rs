@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::stream::{self, StreamExt};
-use gabion_platform::Durable;
 use gabion_types::{SegmentId, Seq, TargetId};
 
 use crate::core::{Core, Unseen};
 use crate::error::LogError;
-use crate::format::{SEAL_BLOCK_BYTES, SealReason};
+use crate::format::SealReason;
+use crate::lane::writer::{sealed_len, write_seal};
 use crate::segment::{Life, Segment};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 use copies::{has_strays, place, read_headers};
@@ -250,11 +250,10 @@ fn is_gone(core: &Core, listing: &Listing, known: &KnownSegment) -> bool {
 }
 
 /// Whether a shard that is there does not end with the seal: it was away when the segment was sealed, and what was written last
-/// may be torn on it; or its surplus was not given back.
+/// may be torn on it; or it failed while it was written; or its surplus was not given back.
 fn lacks_seal(info: &SegmentInfo, seal: Seal, found: &[Found]) -> bool {
-    let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
     let is_ours = |found: &Found| info.targets.get(usize::from(found.shard)) == Some(&found.target_id);
-    found.iter().any(|found| is_ours(found) && found.len != sealed_len)
+    found.iter().any(|found| is_ours(found) && found.len != sealed_len(seal))
 }
 
 /// A segment that the index knows to its end: only which shards are there is looked at.
@@ -296,22 +295,19 @@ fn unreadable(core: &Core, recovery: &mut Recovery, id: SegmentId, detail: Strin
     recovery.unreadable.push(UnreadableSegment { id, detail, gone: false });
 }
 
-/// Writes the seal durably to these shards, and gives back the room after it.
+/// Writes the seal durably to these shards, of which some may not be `trusted`.
 async fn write_seals(
     core: &Core,
     info: &SegmentInfo,
     seal: Seal,
     reason: SealReason,
-    shards: &[usize],
+    shards: impl Iterator<Item = (usize, bool)>,
 ) -> Vec<(usize, io::Result<()>)> {
     let block = core.media.seal_block(info, reason, seal);
-    futures::future::join_all(shards.iter().map(async |&shard| {
+    futures::future::join_all(shards.map(async |(shard, is_trusted)| {
         let outcome = async {
             let file = core.media.file(info, shard).await.map_err(io::Error::other)?;
-            file.write_at(seal.end_offset, vec![block.clone()], Durable::Yes).await?;
-            // If this fails, only space is lost, until the next start tries again.
-            let _ = file.set_len(seal.end_offset + SEAL_BLOCK_BYTES as u64).await;
-            Ok(())
+            write_seal(&*file, seal, block.clone(), is_trusted).await
         };
         (shard, outcome.await)
     }))

@@ -13,7 +13,8 @@ use super::{Outcome, Walked, write_seals};
 use crate::applier::RecordBody;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
-use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealReason, StripeShape, shard_header_bytes};
+use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
+use crate::lane::writer::{distrusted_len, sealed_len};
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
 use crate::segment_info::{KnownSegment, LaneKind, Seal};
@@ -45,6 +46,8 @@ struct Walk<'a> {
     last: Vec<Option<Arc<ChunkHeader>>>,
     /// The shard that showed the last header: in a sealed segment one is enough.
     favourite: usize,
+    /// Shards whose medium may lack what they show.
+    distrusted: Vec<bool>,
 }
 
 /// Recovers one segment that the index does not know as sealed and applied.
@@ -103,7 +106,7 @@ pub(super) async fn recover_segment(
         Some(known) if known.applied_stripes > 0 => (known.applied_stripes, known.next_offset),
         _ => (0, start),
     };
-    let last = vec![None; shards.files.len()];
+    let (last, distrusted) = (vec![None; shards.files.len()], vec![false; shards.files.len()]);
     let walk = Walk {
         core,
         shards,
@@ -114,6 +117,7 @@ pub(super) async fn recover_segment(
         last_shape: None,
         last,
         favourite: 0,
+        distrusted,
     };
     let outcome = walk.run(seal, replay_from).await?;
     let stripes = match &outcome {
@@ -314,7 +318,11 @@ impl Walk<'_> {
         let missing: Vec<usize> = (0..valid.len()).filter(|&at| valid[at].is_none() && !out_of_sight[at]).collect();
         for &shard in &missing {
             match rebuild_chunk(core, info, shape, &valid, shard).await {
-                Ok(header) => valid[shard] = Some(Arc::new(header)),
+                Ok(header) => {
+                    valid[shard] = Some(Arc::new(header));
+                    // What was before it is durable, but where writers do not wait for the drives.
+                    self.distrusted[shard] &= self.shards.relaxed;
+                }
                 Err(NotRebuilt::TooFew(failed)) => {
                     for (shard, error) in failed {
                         out_of_sight[shard] |= !matches!(error, ChunkError::Corrupt(_));
@@ -324,7 +332,7 @@ impl Walk<'_> {
                 }
                 Err(NotRebuilt::Failed(error)) => {
                     tracing::warn!(segment = %info.id, shard, %error, "a torn chunk could not be completed");
-                    core.media.ask_repair(info.id, shard);
+                    self.distrusted[shard] = true;
                 }
             }
         }
@@ -381,11 +389,12 @@ impl Walk<'_> {
     /// Completes the last stripe of a sealed segment on shards that were away when it was sealed: recovery may have completed it
     /// without them, and on them it may be torn.
     async fn complete_last(&mut self, seal: Seal) {
-        let sealed_len = seal.end_offset + SEAL_BLOCK_BYTES as u64;
-        let all_sealed = self.shards.files.iter().flatten().all(|&len| len == sealed_len);
+        let all_sealed = self.shards.files.iter().flatten().all(|&len| len == sealed_len(seal));
         if all_sealed || seal.stripes == 0 {
             return;
         }
+        // Until it is seen to.
+        self.distrusted = self.shards.files.iter().map(|&len| len == Some(distrusted_len(seal))).collect();
         if self.last_shape.is_none() {
             // The index knew the end, so nothing was walked: the last stripe is found from the front.
             let end_offset = shard_header_bytes(self.shards.files.len()) as u64;
@@ -403,7 +412,28 @@ impl Walk<'_> {
             return;
         }
         // It counts in any case: what is not completed now is repaired.
-        self.complete(&shape, valid, &mut out_of_sight).await;
+        self.complete(&shape, valid.clone(), &mut out_of_sight).await;
+        self.rewrite_last(seal, &valid).await;
+    }
+
+    /// Makes durable what shards show of the last stripe of a sealed segment that failed while it was written, or that no seal could be written to: it was read from
+    /// a page cache, perhaps. What was before that stripe is durable, but where writers do not wait for the drives.
+    async fn rewrite_last(&mut self, seal: Seal, valid: &[Option<Arc<ChunkHeader>>]) {
+        let (core, info) = (self.core, &self.shards.info);
+        let heads = self.shards.heads(core, seal.end_offset).await;
+        for (shard, head) in heads.iter().enumerate() {
+            let is_sealed = matches!(head, Head::Seal(_)) && !self.distrusted[shard];
+            if is_sealed || matches!(head, Head::OutOfSight) || self.shards.relaxed {
+                continue;
+            }
+            // What is not valid was completed just now, or could not be.
+            let Some(header) = &valid[shard] else { continue };
+            let outcome = rewrite_chunk(core, info, header).await;
+            self.distrusted[shard] = outcome.is_err();
+            if let Err(error) = outcome {
+                tracing::warn!(segment = %info.id, shard, %error, "a chunk could not be made durable");
+            }
+        }
     }
 
     /// The stripe at the position, from the shard that showed the last one, or else from any.
@@ -443,21 +473,20 @@ impl Walk<'_> {
     /// Makes durable what the walk relies on: it was read, but perhaps from a page cache.
     async fn make_durable(&mut self) -> Result<(), LogError> {
         let (core, info) = (self.core, &self.shards.info);
-        let mut durable = vec![true; self.shards.files.len()];
         // One chunk at a time: should power fail right now, at most one that was good is half written.
         for header in self.last.iter().flatten() {
             if let Err(error) = rewrite_chunk(core, info, header).await {
                 tracing::warn!(segment = %info.id, shard = header.shard, %error, "a chunk could not be made durable");
-                core.media.ask_repair(info.id, header.shard.into());
-                durable[usize::from(header.shard)] = false;
+                self.distrusted[usize::from(header.shard)] = true;
             }
         }
         let syncs = join_all(self.shards.present().map(async |shard| match core.media.file(info, shard).await {
-            Ok(file) => file.sync().await.is_ok() && durable[shard],
-            Err(_) => false,
+            Ok(file) => (shard, file.sync().await.is_ok()),
+            Err(_) => (shard, false),
         }))
         .await;
-        let synced = syncs.into_iter().filter(|synced| *synced).count();
+        syncs.iter().for_each(|&(shard, synced)| self.distrusted[shard] |= !synced);
+        let synced = syncs.iter().filter(|&&(shard, _)| !self.distrusted[shard]).count();
         if synced < info.geometry.data() {
             return Err(LogError::Unavailable(format!("segment {}: {synced} of its shards could be synced", info.id)));
         }
@@ -467,9 +496,12 @@ impl Walk<'_> {
     /// Writes the seal to all shards that are there; also where one is found, since it may be in the page cache only.
     async fn seal_all(&self, seal: Seal, voided: bool) -> Result<(), LogError> {
         let info = &self.shards.info;
-        let present: Vec<usize> = self.shards.present().collect();
+        let present: Vec<(usize, bool)> = self.shards.present().map(|shard| (shard, !self.distrusted[shard])).collect();
+        for &(shard, _) in present.iter().filter(|(_, is_trusted)| !is_trusted) {
+            self.core.media.distrust(info.id, shard);
+        }
         let reason = if voided { SealReason::Voided } else { SealReason::Recovered };
-        let outcomes = write_seals(self.core, info, seal, reason, &present).await;
+        let outcomes = write_seals(self.core, info, seal, reason, present.into_iter()).await;
         let mut failed = 0;
         for (shard, outcome) in outcomes {
             if let Err(error) = outcome {

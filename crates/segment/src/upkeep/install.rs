@@ -49,8 +49,10 @@ pub(crate) async fn install(
     let info = segment.info();
     let target = core.media.targets.at(place);
     let in_place = target.id == info.targets[shard];
-    if in_place && check_alone(core, &info, seal, shard, pace).await?.is_good() {
-        core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
+    let entry = RepairEntry { segment: info.id, shard: shard as u8 };
+    let may_be_good = in_place && !core.media.repairs.is_distrusted(entry);
+    if may_be_good && check_alone(core, &info, seal, shard, pace).await?.is_good() {
+        core.media.repairs.remove_read(entry);
         return Ok(Installed::WasGood);
     }
     let replaces_a_file = match core.media.file(&info, shard).await {
@@ -84,7 +86,7 @@ pub(crate) async fn install(
         remove_former(core, segment, Some(shard)).await?;
     }
     if built.lost_stripes == 0 {
-        core.media.repairs.remove(RepairEntry { segment: info.id, shard: shard as u8 });
+        core.media.repairs.remove(entry);
     } else {
         // It has holes: what could not be read may be read another time.
         core.media.ask_repair(info.id, shard);

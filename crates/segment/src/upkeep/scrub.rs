@@ -122,7 +122,7 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
         };
         let entry = RepairEntry { segment: segment.id, shard: shard as u8 };
         if damage.is_none() && noted.contains(&entry) && segment.info().targets[shard] == target {
-            core.media.repairs.remove(entry);
+            core.media.repairs.remove_read(entry);
         }
         // A shard that moved meanwhile was whole when it did.
         let Some(damage) = damage.filter(|_| segment.info().targets[shard] == target) else { continue };

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gabion_segment::{Demand, LogError, TargetState};
+use gabion_segment::{Demand, Durability, LogError, TargetState};
 use gabion_types::Geometry;
 
 use crate::book::{Book, Page};
@@ -102,6 +102,96 @@ fn an_acknowledged_quorum_survives_the_loss_of_the_other_parity() {
             rebuilt.verify(&log).await;
         });
     }
+}
+
+/// The page cache shows what the drive refused: neither repair, nor a scrub, nor the next start takes that for a whole shard. Whoever counts on it loses what was acknowledged
+/// when the others fail that parity is there for.
+#[test]
+fn a_shard_whose_sync_failed_is_not_trusted_until_it_was_written_anew() {
+    // How it is seen to: by repair, after a scrub, or by the next start, with or without its index.
+    for (seen_to, fault) in (0..4).flat_map(|way| [(way, Fault::Write), (way, Fault::Sync)]) {
+        let context = format!("way {seen_to}, {fault:?}");
+        let mut world = World::new("4+2", 70 + seen_to);
+        world.config.upkeep.repair_delay_ms = 0;
+        let book = Arc::new(Book::default());
+        let committed = life(async {
+            let (log, _) = world.start(&book).await;
+            put(&log, 1, 100).await.unwrap();
+            inject(&world, 2, fault);
+            let committed = put(&log, 2, 50_000).await.unwrap();
+            assert_eq!(log.status().redundancy, [0, 1], "{context}");
+            if seen_to < 2 {
+                world.clock.advance(Duration::from_secs(31));
+                if seen_to == 1 {
+                    log.scrub_next(None).await.unwrap();
+                    assert_eq!(log.status().redundancy, [0, 1], "{context}: reading proves nothing");
+                }
+                let pass = log.repair(false).await.unwrap();
+                assert_eq!((pass.shards_built, pass.shards_good), (1, 0), "{context}");
+                assert_eq!(log.status().redundancy, [1], "{context}");
+            }
+            committed
+        });
+        if seen_to >= 2 {
+            world.kill();
+            let book = if seen_to == 2 { Arc::clone(&book) } else { Arc::default() };
+            life(async {
+                let (log, _) = world.start(&book).await;
+                assert_eq!(log.status().redundancy, [1], "{context}");
+            });
+        }
+        world.crash(seen_to);
+        world.absent = vec![0, 5];
+        let rebuilt = Arc::new(Book::default());
+        life(async {
+            let (log, recovery) = world.start(&rebuilt).await;
+            assert!(recovery.unreadable.is_empty(), "{context}: {:?}", recovery.unreadable);
+            assert!(rebuilt.mutations().contains_key(&committed.seq), "{context}");
+            rebuilt.verify(&log).await;
+        });
+    }
+}
+
+/// What was relaxed may lack all that was written since the last sync.
+#[test]
+fn a_relaxed_shard_whose_sync_failed_is_built_anew_by_the_next_process() {
+    let mut world = World::new("4+2", 80);
+    world.config.durability = Durability::Relaxed;
+    world.config.upkeep.repair_delay_ms = 0;
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        for name in 0..4 {
+            put(&log, name, 5000).await.unwrap();
+        }
+        world.disks[2].fail_syncs(1, ErrorKind::Other);
+        log.sync().await.unwrap();
+        world.clock.advance(Duration::from_secs(31));
+        // The segment with the failed shard ends here.
+        put(&log, 4, 100).await.unwrap();
+        log.sync().await.unwrap();
+    });
+    for _ in 0..2 {
+        // Also after one that did not come to it.
+        world.kill();
+        life(async {
+            let (log, _) = world.start(&book).await;
+            assert_eq!(log.status().redundancy, [1, 1]);
+        });
+    }
+    life(async {
+        let (log, _) = world.start(&book).await;
+        assert_eq!(log.repair(false).await.unwrap().shards_built, 1);
+    });
+    world.crash(1);
+    world.absent = vec![0, 5];
+    let rebuilt = Arc::new(Book::default());
+    life(async {
+        let (log, recovery) = world.start(&rebuilt).await;
+        assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+        assert_eq!(rebuilt.mutations(), book.mutations());
+        rebuilt.verify(&log).await;
+    });
 }
 
 #[test]
