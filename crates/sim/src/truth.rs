@@ -1,6 +1,6 @@
 //! Counters as they must be, computed from the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gabion_metadata::{
     Index, MemoryIndex, ScanRange, Table,
@@ -21,10 +21,12 @@ struct Sums {
     usage: BTreeMap<Vec<u8>, UsageRow>,
     manifest_rows: usize,
     layouts: Vec<(Layout, u64)>,
+    /// Stripes that rows refer to.
+    stripes: BTreeSet<(SegmentId, u64)>,
 }
 
 /// Checks live bytes of every segment and the usage of every bucket against the rows, that every row's bytes lie in segments
-/// that are there, and that no manifest is left behind.
+/// that are there, in stripes that do not count as holes, and that no manifest is left behind.
 ///
 /// # Errors
 /// What is wrong.
@@ -92,6 +94,7 @@ fn add_up(index: &MemoryIndex) -> Result<Result<(), String>, RowError> {
         }
         for extent in extents {
             *sums.live.entry(extent.segment).or_default() += i64::from(extent.len);
+            sums.stripes.insert((extent.segment, extent.stripe_offset));
         }
     }
     sums.compare(index)
@@ -166,6 +169,12 @@ impl Sums {
             let live = self.live.remove(&id).unwrap_or(0);
             if row.live_bytes != live {
                 return Ok(Err(format!("segment {id} has {} live bytes, its rows have {live}", row.live_bytes)));
+            }
+            let is_live = |offset: &&u64| self.stripes.contains(&(id, **offset));
+            if let Some(offset) = row.punched.iter().flatten().find(is_live) {
+                return Ok(Err(format!(
+                    "the stripe at {offset} of segment {id} counts as a hole, and rows refer to it"
+                )));
             }
             if row.state == SegmentState::Freeing && live > 0 {
                 return Ok(Err(format!("segment {id} is freed, and rows refer to {live} bytes of it")));

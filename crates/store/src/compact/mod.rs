@@ -74,6 +74,21 @@ pub(crate) struct Compaction {
     assemblies: Assemblies,
 }
 
+/// While it is held no round runs.
+pub(crate) type NoRound<'a> = tokio::sync::MutexGuard<'a, ()>;
+
+impl Compaction {
+    /// Nothing while a round runs.
+    pub(crate) fn try_no_round(&self) -> Option<NoRound<'_>> {
+        self.run.try_lock().ok()
+    }
+
+    /// Waits for a round to end.
+    pub(crate) async fn no_round(&self) -> NoRound<'_> {
+        self.run.lock().await
+    }
+}
+
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {

@@ -19,6 +19,7 @@ use gabion_segment::{DeadStripe, LogError};
 use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
+use super::NoRound;
 use crate::{StoreError, apply::Segment, pages::Pages, references::References, store::Inner, tasks};
 
 /// Rows that one scan returns at most.
@@ -212,8 +213,9 @@ pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
 }
 
 /// The same for segments of which a shard could not be built anew: what is lost may be what nothing needs, as a power cut leaves it of what was not
-/// acknowledged, or not durably. They are tried again if there is any such; returns whether there is.
-pub(crate) async fn note_needless(inner: &Inner) -> Result<bool, StoreError> {
+/// acknowledged, or not durably. They are tried again if there is any such; returns whether there is. Not beside a round of compaction: it may share what it has moved with
+/// further rows, so that what is dead does not stay dead.
+pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Result<bool, StoreError> {
     let (now_ms, looked_at) = (inner.env.clock.now_ms(), &inner.compaction.punching.looked_at_ms);
     let mut wanted: HashSet<SegmentId> = inner.log.repair_put_off().into_iter().collect();
     {

@@ -47,8 +47,10 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
         };
         if let (Ok(pass), Some(inner)) = (&pass, store.upgrade()) {
             rebalance::settle(&inner);
+            // While a round of compaction runs, the next pass will do.
             if lacks_some(pass)
-                && let Err(error) = note_needless(&inner).await
+                && let Some(no_round) = inner.compaction.try_no_round()
+                && let Err(error) = note_needless(&inner, no_round).await
             {
                 tracing::warn!(%error, "whether anything needs what can not be repaired is not known");
             }
@@ -83,7 +85,7 @@ impl Store {
     /// `Unavailable`; what could not be repaired is in the report.
     pub async fn repair_now(&self) -> Result<RepairPass, StoreError> {
         let mut pass = self.inner.log.repair(true).await?;
-        if lacks_some(&pass) && note_needless(&self.inner).await? {
+        if lacks_some(&pass) && note_needless(&self.inner, self.inner.compaction.no_round().await).await? {
             let again = self.inner.log.repair(true).await?;
             pass = RepairPass { shards_blocked: 0, shards_failed: 0, lost_stripes: 0, ..pass };
             pass.add(&again);
