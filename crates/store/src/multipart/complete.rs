@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gabion_erasure::{Checksum, Md5, crc64_combine};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Md5, crc64_combine};
 use gabion_metadata::{
-    Table, keys,
+    IndexSnapshot, Table, keys,
     rows::{Attributes, ChecksumKind, Etag, ManifestPart, PartRow, PartTag, Row, UploadRow},
 };
 
@@ -172,27 +172,40 @@ impl Inner {
     }
 
     /// The MD5 of the parts' MD5s if all have one: then all of them were put by a server that computes them, whatever this one does. Else the
-    /// CRC of the whole, which the extents tell of parts that have an MD5. The caller holds the upload's lock: no part is moved meanwhile.
+    /// CRC of the whole, or the MD5 of the parts' tags where there is a part whose CRC is not known. The caller holds the upload's lock: no part is moved meanwhile.
     fn etag(&self, parts: &[(u16, PartRow)]) -> Result<Etag, StoreError> {
-        let md5s = parts.iter().map(|(_, part)| match part.tag {
-            PartTag::Md5(md5) => Some(md5),
-            PartTag::Crc64(_) => None,
-        });
-        if let Some(md5s) = md5s.collect::<Option<Vec<_>>>() {
-            let mut md5 = Md5::default();
-            md5.update(md5s.as_flattened());
-            return Ok(Etag::Multipart(md5.finish(), count(parts)));
+        let is_md5 = |part: &PartRow| matches!(part.tag, PartTag::Md5(_));
+        if !parts.iter().all(|(_, part)| is_md5(part)) {
+            let index = self.index.snapshot();
+            let mut whole = Some(0);
+            for (_, part) in parts {
+                let crc64 = part_crc64(&*index, part)?;
+                whole = whole.zip(crc64).map(|(whole, crc64)| crc64_combine(whole, crc64, part.size));
+            }
+            if let Some(crc64) = whole {
+                return Ok(Etag::Crc64 { crc64, parts: count(parts) });
+            }
         }
-        let index = self.index.snapshot();
-        let mut whole = 0;
+        let mut md5 = Md5::default();
         for (_, part) in parts {
-            let crc64 = match part.tag {
-                PartTag::Crc64(crc64) => crc64,
-                PartTag::Md5(_) => crc64_of(&extents_of(&*index, &part.layout)?),
-            };
-            whole = crc64_combine(whole, crc64, part.size);
+            match part.tag {
+                PartTag::Md5(tag) => md5.update(&tag),
+                PartTag::Crc64(crc64) => md5.update(&crc64.to_be_bytes()),
+            }
         }
-        Ok(Etag::Crc64 { crc64: whole, parts: count(parts) })
+        Ok(Etag::Multipart(md5.finish(), count(parts)))
+    }
+}
+
+/// The CRC of a part's bytes as clients know them. The extents tell it of a part that has an MD5, unless it is sealed: then its checksum does, if it is that.
+fn part_crc64(index: &dyn IndexSnapshot, part: &PartRow) -> Result<Option<u64>, StoreError> {
+    match part.tag {
+        PartTag::Crc64(crc64) => Ok(Some(crc64)),
+        PartTag::Md5(_) if part.salt.is_none() => Ok(Some(crc64_of(&extents_of(index, &part.layout)?))),
+        PartTag::Md5(_) => {
+            let checksum = checksum_of(&part.checksums, ChecksumAlgorithm::Crc64Nvme);
+            Ok(checksum.and_then(|checksum| checksum.as_bytes().try_into().ok()).map(u64::from_be_bytes))
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! Entity tags that are CRCs: of bodies, parts, uploads and copies, also when the setting changes; they stay what they are.
 
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
 use gabion_erasure::{Md5, crc64};
 use gabion_store::{
-    BodyError, ChecksumAlgorithm, CompleteUpload, CompletedPart, CopySource, CreateUpload, DigestKind, Etag, EtagKind,
-    EtagMatch, ListParts, ObjectBody, PartResult, PutResult, RangeRequest, ReadConditions, Store, StoreError,
-    UploadPart, UploadPartCopy, UploadRef, WriteConditions,
+    BodyError, Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CopySource, CreateUpload, DigestKind,
+    Encrypt, Encryption, EncryptionScheme, Etag, EtagKind, EtagMatch, KeyError, KeyKeeper, ListParts, ObjectBody,
+    PartResult, PutResult, RangeRequest, ReadConditions, SecretKey, Store, StoreError, UploadPart, UploadPartCopy,
+    UploadRef, WrappingKey, WriteConditions,
 };
 
 use super::compaction::{check_rebuild, fresh};
@@ -199,6 +203,109 @@ async fn a_completion_of_parts_with_both_kinds_of_tag_has_the_crc_of_the_whole()
     store = set(&mut world, store, EtagKind::Crc64Nvme).await;
     let md5s = [md5(&bodies[0]), md5(&bodies[1])].concat();
     assert_eq!(complete(&store, &target, &[&one, &two]).await.etag, Etag::Multipart(md5(&md5s), 2));
+}
+
+/// Has one key, the site's.
+struct OneKey;
+
+impl KeyKeeper for OneKey {
+    fn wrapping_key<'a>(
+        &'a self,
+        _: EncryptionScheme,
+        _: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<WrappingKey, KeyError>> {
+        let key = SecretKey::filled(|key| key.fill(1));
+        Box::pin(async { Ok(WrappingKey { id: "site".into(), key, service_key: Vec::new() }) })
+    }
+
+    fn key_of<'a>(&'a self, _: &'a Encryption) -> BoxFuture<'a, Result<SecretKey, KeyError>> {
+        Box::pin(async { Ok(SecretKey::filled(|key| key.fill(1))) })
+    }
+
+    fn is_same(&self, one: &str, other: &str) -> bool {
+        one == other
+    }
+}
+
+/// The CRC that the log has of sealed bytes is not that of the object's.
+#[tokio::test]
+async fn encrypted_parts_with_both_kinds_of_tag_have_the_crc_of_what_clients_know() {
+    let (mut world, mut store) = fresh(6, (2, 1)).await;
+    let bodies = [bytes(1, 2_500_000), bytes(2, 4096)];
+    let encrypt = Encrypt::by(EncryptionScheme::Master);
+    for checksum in [None, Some((ChecksumAlgorithm::Sha256, None))] {
+        for (first, second) in [(EtagKind::Md5, EtagKind::Crc64Nvme), (EtagKind::Crc64Nvme, EtagKind::Md5)] {
+            store = set(&mut world, store, first).await;
+            store.keep_keys(Arc::new(OneKey));
+            let (bucket, key) = (bucket("bucket"), key("k"));
+            let request =
+                CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes: Default::default(), checksum };
+            let upload = store.create_encrypted_upload(request, Some(&encrypt)).await.unwrap().upload;
+            let target = UploadRef { bucket, key, upload };
+            let compute: Vec<_> = checksum.iter().map(|(algorithm, _)| *algorithm).collect();
+            let mut parts = Vec::new();
+            let mut tags = Vec::new();
+            for (part_number, body) in (1_u16..).zip(&bodies) {
+                let part = UploadPart { target: target.clone(), part_number };
+                let body = ObjectBody { compute: compute.clone(), ..ObjectBody::from_bytes(body.clone()) };
+                let put = store.upload_part(part, body).await.unwrap();
+                match &put.etag {
+                    Etag::Md5(md5) => tags.extend_from_slice(md5),
+                    Etag::Crc64 { crc64, .. } => tags.extend_from_slice(&crc64.to_be_bytes()),
+                    other => panic!("{other}"),
+                }
+                let shown = put.checksums.iter().filter(|_| checksum.is_some());
+                let checksums = shown.filter_map(|it| Checksum::new(ChecksumAlgorithm::Sha256, &it.value).ok());
+                let (etag, checksums) = (put.etag.to_string(), checksums.collect());
+                parts.push(CompletedPart { part_number, etag, checksums });
+                store = set(&mut world, store, second).await;
+                store.keep_keys(Arc::new(OneKey));
+            }
+            let request = CompleteUpload {
+                target,
+                parts,
+                conditions: WriteConditions::default(),
+                expected_size: None,
+                checksum: None,
+                checksum_kind: None,
+            };
+            let done = store.complete_upload(request).await.unwrap();
+            let expected = match checksum {
+                None => Etag::Crc64 { crc64: crc64(&bodies.concat()), parts: 2 },
+                // Nobody knows it of the one that has an MD5.
+                Some(_) => Etag::Multipart(md5(&tags), 2),
+            };
+            assert_eq!(done.etag, expected, "{checksum:?} {first:?}");
+            assert_eq!(get(&store, "bucket", "k").await.unwrap(), bodies.concat());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_appended_to_renamed_and_kept_in_versions_has_a_crc() {
+    let (mut world, store) = fresh(7, (2, 1)).await;
+    let mut store = set(&mut world, store, EtagKind::Crc64Nvme).await;
+    let mut whole = bytes(1, 3000).to_vec();
+    put(&store, "bucket", "k", &whole.clone().into()).await;
+    for (count, size) in [(2, 10), (3, 1_400_000), (4, 0)] {
+        let more = bytes(size as u64, size);
+        let put = append(&store, "k", whole.len() as u64, &more).await.unwrap();
+        whole.extend_from_slice(&more);
+        assert_eq!(put.etag, Etag::Crc64 { crc64: crc64(&whole), parts: count });
+    }
+    let expected = Etag::Crc64 { crc64: crc64(&whole), parts: 4 };
+    store.rename_object(rename_request("k", "renamed")).await.unwrap();
+    assert_eq!(tags(&store).await, [("renamed".to_owned(), expected.clone())]);
+    store = check_rebuild(&mut world, store).await;
+    assert_eq!(tags(&store).await, [("renamed".to_owned(), expected)]);
+    assert_eq!(get(&store, "bucket", "renamed").await.unwrap(), whole);
+    // With an MD5 before, an append takes the tag that the setting says.
+    store = set(&mut world, store, EtagKind::Md5).await;
+    put(&store, "bucket", "md5", &bytes(1, 100)).await;
+    store = set(&mut world, store, EtagKind::Crc64Nvme).await;
+    let put = append(&store, "md5", 100, &bytes(2, 100)).await.unwrap();
+    let both = [bytes(1, 100), bytes(2, 100)].concat();
+    assert_eq!(put.etag, Etag::Crc64 { crc64: crc64(&both), parts: 2 });
 }
 
 #[tokio::test]
