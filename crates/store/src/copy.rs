@@ -115,16 +115,16 @@ impl Store {
         if full_checksum(source, algorithm).is_some() {
             return Ok(None);
         }
-        let digester = Digester::new(false, &[algorithm]);
-        Ok(self.digest(&request.source, source, digester, keys.source.clone()).await?.checksum(algorithm))
+        let digests = self.digest(&request.source, source, (false, algorithm), keys.source.clone()).await?;
+        Ok(digests.checksum(algorithm))
     }
 
-    /// Digests of an object, by reading it. What was read counts only if the object is still the same.
+    /// Digests of an object, MD5 and a checksum, by reading it. What was read counts only if the object is still the same.
     pub(crate) async fn digest(
         &self,
         source: &CopySource,
         row: &ObjectRow,
-        mut digester: Digester,
+        (wants_md5, algorithm): (bool, ChecksumAlgorithm),
         customer: Option<SecretKey>,
     ) -> Result<Digests, StoreError> {
         let mut read = self.get_object(GetObject { customer, ..whole(source) }).await?;
@@ -132,10 +132,20 @@ impl Store {
             // The commit sees the change and begins anew.
             return Ok(Digests::default());
         }
+        let mut digester = Digester::new(false, &[algorithm]);
+        let mut md5 = wants_md5.then(|| self.inner.md5s.begin());
         while let Some(bytes) = read.body.next().await {
-            digester.update(&bytes?);
+            let bytes = bytes?;
+            digester.update(&bytes);
+            if let Some(md5) = &mut md5 {
+                md5.update(&bytes).await;
+            }
         }
-        Ok(digester.finish())
+        let md5 = match md5 {
+            Some(md5) => Some(md5.finish().await),
+            None => None,
+        };
+        Ok(Digests { md5, ..digester.finish() })
     }
 
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them, and for one that is encrypted otherwise.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digests};
 use gabion_metadata::rows::{CountsFor, Encryption, Etag, ObjectRow, PartTag, Salt};
 use gabion_types::limits::PART_NUMBER_MAX;
 
@@ -136,7 +136,7 @@ impl Store {
             Some(checksum) if known_md5.is_some() == wants_md5 => {
                 Ok(Digests { md5: known_md5, checksums: vec![checksum] })
             }
-            _ => self.digest(source, row, Digester::new(wants_md5, &[algorithm]), None).await,
+            _ => self.digest(source, row, (wants_md5, algorithm), None).await,
         }
     }
 
