@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,6 +51,30 @@ impl EmbeddedIndex {
             }
         }
         Ok(())
+    }
+
+    /// Whether one can take the place of the present one, which goes by names: before hours are spent on it.
+    ///
+    /// # Errors
+    /// A sentence, if the present one is not an ordinary directory of the state directory; and those of the file system.
+    pub(crate) fn check_replaceable(state: &Path) -> io::Result<()> {
+        let place = dir(state);
+        let found = match fs::symlink_metadata(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found?,
+        };
+        let what = if found.is_symlink() {
+            "a symbolic link"
+        } else if found.dev() != fs::metadata(state)?.dev() {
+            "a mount point"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::other(format!(
+            "{place} is {what}, and another directory can not take its place; delete what is in it, and the next start builds the index there \
+             (or give another drive to the whole state directory)",
+            place = place.display()
+        )))
     }
 
     /// Puts it there. Nobody has either of them open. A crash between the steps leaves no index, which the next start builds from the log.

@@ -43,6 +43,8 @@ pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
 async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure> {
     let Deployment { state, targets, store, .. } = deployment;
     // Rather now than when all is built.
+    EmbeddedIndex::check_replaceable(&state.dir)
+        .map_err(|error| Failure::failed(format!("the index can not be rebuilt: {error}")))?;
     EmbeddedIndex::tidy(&state.dir)
         .map_err(|error| Failure::failed(format!("what is left of an earlier rebuild can not be deleted: {error}")))?;
     let index = EmbeddedIndex::successor(&state.dir, config);

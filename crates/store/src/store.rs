@@ -115,6 +115,8 @@ pub struct StoreStatus {
     pub live_bytes: u64,
     /// Payload bytes ever written to the segments that exist.
     pub written_bytes: u64,
+    /// Of these, what was given back where it lay.
+    pub punched_bytes: u64,
     /// Segments of which so little is live that they are to be compacted.
     pub compaction_segments: usize,
     /// What compacting them gives back, in bytes of payload.
@@ -389,6 +391,7 @@ impl Store {
             segments: 0,
             live_bytes: 0,
             written_bytes: 0,
+            punched_bytes: 0,
             dead_segments: 0,
             freeing_segments: 0,
             kept_segments: inner.apply.kept_segments(),
@@ -400,6 +403,7 @@ impl Store {
                 status.segments += 1;
                 status.live_bytes += u64::try_from(segment.row.live_bytes).unwrap_or(0);
                 status.written_bytes += segment.row.written_bytes;
+                status.punched_bytes += segment.row.punched_bytes.unwrap_or(0);
                 status.dead_segments += usize::from(segment.is_dead());
                 status.freeing_segments += usize::from(segment.row.state == SegmentState::Freeing);
             }

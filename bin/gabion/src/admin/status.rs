@@ -29,6 +29,8 @@ struct Store {
     index: Index,
     live_bytes: u64,
     written_bytes: u64,
+    #[serde(default)]
+    punched_bytes: u64,
     segments_to_free: u64,
     #[serde(default)]
     segments_kept: u64,
@@ -196,13 +198,15 @@ impl Store {
         let Self { log, index, .. } = self;
         let _ = writeln!(out, "deployment  {}, geometry {}", log.deployment, log.geometry);
         log.describe_targets(out);
-        let dead = self.written_bytes.saturating_sub(self.live_bytes);
+        // What was given back where it lay is dead and takes no room.
+        let kept = self.written_bytes.saturating_sub(self.punched_bytes);
+        let dead = kept.saturating_sub(self.live_bytes);
         let _ = writeln!(
             out,
-            "space       {} live of {} written ({} % dead), {} to free",
+            "space       {} live of {} kept ({} % dead), {} to free",
             bytes(self.live_bytes),
-            bytes(self.written_bytes),
-            percent(dead, self.written_bytes),
+            bytes(kept),
+            percent(dead, kept),
             count(self.segments_to_free, "segment"),
         );
         if let Some(compaction) = &self.compaction {
@@ -449,7 +453,7 @@ mod tests {
                 "log": { "deployment": "d", "geometry": "4+2", "targets": [target("online", 900_000)], "missing_members": [],
                     "open_segments": 1, "sealed_segments": 2, "unreadable_segments": 0, "lanes": [] },
                 "index": { "disk_bytes": 1, "journal_bytes": 1 },
-                "live_bytes": 50, "written_bytes": 200, "segments_to_free": 1, "unavailable": null,
+                "live_bytes": 50, "written_bytes": 1200, "punched_bytes": 1000, "segments_to_free": 1, "unavailable": null,
             },
         });
         change(&mut value);
@@ -461,7 +465,13 @@ mod tests {
         let status = status(|_| {});
         assert!(status.troubles().is_empty());
         let text = status.text(&[]);
-        for part in ["1 of 1 online", "878.9 KiB free of 976.6 KiB", "75 % dead", "1 segment to free", "all is well"] {
+        for part in [
+            "1 of 1 online",
+            "878.9 KiB free of 976.6 KiB",
+            "50 B live of 200 B kept (75 % dead)",
+            "1 segment to free",
+            "all is well",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

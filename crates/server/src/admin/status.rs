@@ -33,6 +33,7 @@ fn of_store(store: &Store) -> Value {
         index,
         live_bytes,
         written_bytes,
+        punched_bytes,
         dead_segments,
         freeing_segments,
         kept_segments,
@@ -56,6 +57,7 @@ fn of_store(store: &Store) -> Value {
         },
         "live_bytes": live_bytes,
         "written_bytes": written_bytes,
+        "punched_bytes": punched_bytes,
         "segments_to_free": dead_segments + freeing_segments,
         "segments_kept": kept_segments,
         "compaction": {
