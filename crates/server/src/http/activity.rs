@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::HttpLimits;
@@ -18,6 +19,8 @@ pub(super) enum Expired {
     Idle,
     /// A request's head takes too long.
     Header,
+    /// The client takes nothing of its answers.
+    Stalled,
 }
 
 #[derive(Debug)]
@@ -31,9 +34,19 @@ pub(super) struct Activity {
     idle_since_ms: AtomicU64,
     /// When the first byte after that came in, in ms after `accepted`; `NEVER` if none has.
     head_since_ms: AtomicU64,
+    /// Whether a write waits for the client, who has limits of his own for that.
+    is_writing: AtomicBool,
+    /// Bytes that were written to the client.
+    written: AtomicU64,
+    /// Pieces of HTTP/2 answers that were handed over and not written yet. What their client gives no window for waits where no write does.
+    unsent: AtomicU32,
+    /// Since when there is one, in ms after `accepted`.
+    unsent_since_ms: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
+/// As many times as long as a client of HTTP/1 may one of HTTP/2 take nothing: clients open their windows by a mebibyte at a time.
+const WINDOW_PATIENCE: u64 = 10;
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
@@ -45,6 +58,10 @@ impl Activity {
             idle_since_ms: AtomicU64::new(0),
             // The first head is due from the start on, so that a mute connection does not get the idle timeout.
             head_since_ms: AtomicU64::new(0),
+            is_writing: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            unsent: AtomicU32::new(0),
+            unsent_since_ms: AtomicU64::new(0),
         })
     }
 
@@ -68,21 +85,52 @@ impl Activity {
         }
     }
 
+    /// Bytes have gone out. What is left of an answer when nobody asks for more of it is no idleness.
+    pub(super) fn wrote(&self, bytes: u64) {
+        self.is_writing.store(false, Ordering::Relaxed);
+        self.written.store(self.written.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
+        if bytes > 0 && !self.is_busy() {
+            self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// The client has to take something before more can go out.
+    pub(super) fn waits_to_write(&self) {
+        self.is_writing.store(true, Ordering::Relaxed);
+    }
+
+    /// A piece of an answer that counts until it was written, on HTTP/2.
+    pub(super) fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
+        if piece.is_empty() || !self.http2.load(Ordering::Relaxed) {
+            return piece;
+        }
+        if self.unsent.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.unsent_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        }
+        Bytes::from_owner(Unsent { piece, activity: Arc::clone(self) })
+    }
+
     /// Resolves when the connection should be closed.
     pub(super) async fn watch(&self, limits: &HttpLimits) -> Expired {
+        let mut window = Unread::default();
         loop {
             let now_ms = self.now_ms();
+            if window.is_stalled(self, now_ms, limits) {
+                return Expired::Stalled;
+            }
             let check_ms = match self.deadline_ms(now_ms, limits) {
                 Due::At(at_ms, expired) if at_ms <= now_ms => return expired,
                 Due::At(at_ms, _) => at_ms.min(now_ms + millis(limits.header_timeout)),
-                Due::Busy => now_ms + millis(limits.header_timeout.min(limits.idle_timeout)),
+                Due::Busy => {
+                    now_ms + millis(limits.header_timeout.min(limits.idle_timeout).min(limits.progress_timeout))
+                }
             };
             tokio::time::sleep_until(self.accepted + Duration::from_millis(check_ms)).await;
         }
     }
 
     fn deadline_ms(&self, now_ms: u64, limits: &HttpLimits) -> Due {
-        if self.in_flight.load(Ordering::Acquire) > 0 {
+        if self.is_busy() || self.is_writing.load(Ordering::Relaxed) || self.unsent.load(Ordering::Acquire) > 0 {
             return Due::Busy;
         }
         let head_ms = self.head_since_ms.load(Ordering::Relaxed);
@@ -100,8 +148,48 @@ impl Activity {
     }
 }
 
+/// A piece of an answer that is handed over.
+struct Unsent {
+    piece: Bytes,
+    activity: Arc<Activity>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.piece
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.activity.unsent.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What has gone out since a moment at which pieces waited.
+#[derive(Default)]
+struct Unread {
+    since_ms: u64,
+    written: u64,
+}
+
+impl Unread {
+    /// Whether pieces wait, and too little has gone out for too long: for each as much as on a connection of its own.
+    fn is_stalled(&mut self, activity: &Activity, now_ms: u64, limits: &HttpLimits) -> bool {
+        let pieces = activity.unsent.load(Ordering::Acquire);
+        let written = activity.written.load(Ordering::Relaxed);
+        let wanted = limits.progress_bytes_min.max(1).saturating_mul(pieces.into());
+        let is_new = activity.unsent_since_ms.load(Ordering::Relaxed) > self.since_ms;
+        if pieces == 0 || is_new || written.wrapping_sub(self.written) >= wanted {
+            *self = Self { since_ms: now_ms, written };
+            return false;
+        }
+        now_ms.saturating_sub(self.since_ms) >= millis(limits.progress_timeout).saturating_mul(WINDOW_PATIENCE)
+    }
+}
+
 enum Due {
-    /// A request is in flight: its body and its answer have limits of their own.
+    /// A request is in flight, or an answer under way: bodies and answers have limits of their own.
     Busy,
     At(u64, Expired),
 }
@@ -113,6 +201,12 @@ fn millis(duration: Duration) -> u64 {
 /// A request in flight, until its answer has been sent or given up.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    pub(super) fn activity(&self) -> &Arc<Activity> {
+        &self.0
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {

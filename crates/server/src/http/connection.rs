@@ -227,6 +227,10 @@ fn closed_by(end: End, address: SocketAddr) -> Option<Closed> {
             tracing::debug!(%address, "closed: the head of a request took too long");
             Some(Closed::HeaderTimeout)
         }
+        End::Expired(Expired::Stalled) => {
+            tracing::debug!(%address, "closed: the client takes nothing of its answers");
+            Some(Closed::Stalled)
+        }
         End::Cut => Some(Closed::Cut),
         End::Closing => None,
     }

@@ -248,7 +248,11 @@ impl<B: Body<Data = Bytes>> Body for ObservedBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
-        let frame = std::task::ready!(this.inner.as_mut().poll_frame(cx));
+        let mut frame = std::task::ready!(this.inner.as_mut().poll_frame(cx));
+        if let Some(in_flight) = this.in_flight {
+            let activity = in_flight.activity();
+            frame = frame.map(|frame| frame.map(|frame| frame.map_data(|data| activity.unsent(data))));
+        }
         match &frame {
             Some(Ok(data)) => {
                 *this.sent_bytes += data.data_ref().map_or(0, |data| data.len() as u64);

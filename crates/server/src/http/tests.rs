@@ -577,6 +577,79 @@ async fn a_client_that_stops_taking_its_answer_is_cut() {
     }
 }
 
+/// Its last piece is handed over long before it is there.
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_gets_all_of_its_answer() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        send(&mut stream, "GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        until(&mut stream, "\r\n\r\n").await;
+        let (mut piece, mut bytes) = (vec![0; 128 << 10], 0);
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            match stream.read_exact(&mut piece).await {
+                Ok(read) => bytes += read,
+                Err(error) => break assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof),
+            }
+        }
+        assert_eq!(bytes, 16 << 20);
+    }
+}
+
+/// Its streams wait for windows, and the connection for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_client_of_http2_that_stops_taking_its_answers_is_cut() {
+    // Of the long ones the last piece is on its way, and nobody asks for more.
+    for path in ["/flood", "/big"] {
+        let server = start(limits(), None).await;
+        let io = TokioIo::new(server.connect().await);
+        let (mut client, connection) =
+            hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let request = |path: &str| Request::builder().uri(format!("http://x{path}")).body(Empty::new()).unwrap();
+        let untaken = client.send_request(request(path)).await.unwrap();
+        // One that is in flight says nothing of the other.
+        let held = tokio::spawn(client.send_request(request("/hold")));
+        server.paths.held.notified().await;
+        let began = Instant::now();
+        assert!(connection.await.unwrap().is_err());
+        assert!((200..=220).contains(&began.elapsed().as_secs()), "{path}: {:?}", began.elapsed());
+        let page = server.page();
+        assert!(page.contains("gabion_http_connections_closed_total{reason=\"stalled\"} 1"), "{page}");
+        assert!(page.contains("gabion_http_requests_in_flight 0"), "{page}");
+        assert!(held.await.unwrap().is_err());
+        drop(untaken);
+    }
+}
+
+/// Who takes little of many answers, but some, is served.
+#[tokio::test(start_paused = true)]
+async fn a_slow_client_of_http2_gets_all_of_its_answers() {
+    let server = start(limits(), None).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = || Request::builder().uri("http://x/big").body(Empty::new()).unwrap();
+    let mut bodies = Vec::new();
+    for _ in 0..2 {
+        bodies.push(client.send_request(request()).await.unwrap().into_body());
+    }
+    let mut bytes = 0;
+    while !bodies.is_empty() {
+        let mut body = bodies.remove(0);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        if let Some(frame) = body.frame().await {
+            bytes += frame.unwrap().data_ref().map_or(0, Bytes::len);
+            bodies.push(body);
+        }
+    }
+    assert_eq!(bytes, 32 << 20);
+    // All was sent long before: the server has closed the connection, perhaps.
+    connection.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn heads_are_bounded_in_bytes_and_fields() {
     let server = start(limits(), None).await;

@@ -96,11 +96,14 @@ impl Transport {
     ) -> Poll<io::Result<T>> {
         match outcome {
             Poll::Ready(Ok(done)) => {
-                self.writing.moved(bytes(&done));
+                let bytes = bytes(&done);
+                self.writing.moved(bytes);
+                self.activity.wrote(bytes);
                 Poll::Ready(Ok(done))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
+                self.activity.waits_to_write();
                 self.writing.poll_stalled(cx).map(|Stalled| Err(io::Error::new(io::ErrorKind::TimedOut, Stalled)))
             }
         }
