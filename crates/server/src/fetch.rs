@@ -39,6 +39,8 @@ impl Reach {
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 const METADATA_V6: [u16; 2] = [0xfd00, 0x0ec2];
+/// RFC 6052.
+const IPV4_BEHIND_V6: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
 fn is_near(address: IpAddr) -> bool {
     match address.to_canonical() {
@@ -46,6 +48,11 @@ fn is_near(address: IpAddr) -> bool {
             let is_this_network = v4.octets()[0] == 0;
             let is_no_server = v4.is_loopback() || v4.is_multicast() || v4.is_broadcast() || is_this_network;
             is_no_server || v4.is_link_local() || METADATA_V4.contains(&v4)
+        }
+        // What a gateway of IPv4 is behind is judged as itself.
+        IpAddr::V6(v6) if v6.segments().starts_with(&IPV4_BEHIND_V6) => {
+            let [.., high, low] = v6.segments();
+            is_near(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)).into())
         }
         IpAddr::V6(v6) => {
             let is_no_server = v6.is_loopback() || v6.is_multicast() || v6.is_unspecified();
@@ -91,7 +98,16 @@ async fn connect(host: &str, port: u16, reach: Reach) -> Result<TcpStream, Strin
     if addresses.is_empty() {
         return Err(format!("{host} has no address that may be asked: it is on this machine or its link"));
     }
-    TcpStream::connect(addresses.as_slice()).await.map_err(|error| error.to_string())
+    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| error.to_string())?;
+    // Whoever is asked from his own address is this machine, whatever the address.
+    let is_here = match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(there), Ok(here)) => there.ip() == here.ip(),
+        _ => true,
+    };
+    if reach == Reach::Foreign && is_here {
+        return Err(format!("{host} is this machine"));
+    }
+    Ok(stream)
 }
 
 /// Posts documents to one address, over a connection that is kept from one to the next.
@@ -287,6 +303,9 @@ mod tests {
             ("fd00:ec2::254", true),
             ("::ffff:127.0.0.1", true),
             ("::ffff:169.254.169.254", true),
+            ("64:ff9b::a9fe:a9fe", true),
+            ("64:ff9b::127.0.0.1", true),
+            ("64:ff9b::203.0.113.7", false),
             ("10.0.0.1", false),
             ("192.168.1.1", false),
             ("203.0.113.7", false),
@@ -312,5 +331,14 @@ mod tests {
             assert!(refused.contains("may be asked") || !refused.contains("answer"), "{host}: {refused}");
         }
         assert!(futures::FutureExt::now_or_never(listener.accept()).is_none(), "nobody came");
+        // Nor is this machine asked by another address of its own, if it has one.
+        let route = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if route.connect("192.0.2.1:9").is_ok() {
+            let own = route.local_addr().unwrap().ip();
+            let listener = tokio::net::TcpListener::bind((own, 0)).await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let refused = get(&url, 10, Duration::from_secs(10), Reach::Foreign).await.unwrap_err();
+            assert!(refused.contains("this machine"), "{refused}");
+        }
     }
 }

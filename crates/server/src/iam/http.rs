@@ -34,14 +34,17 @@ pub(crate) struct Front {
     pub(crate) nobody: Arc<Identity>,
 }
 
-/// Whether a request is one to IAM or STS: a form that is posted to the service itself.
+/// Whether a request is one to IAM or STS: a form that is posted to the service itself. So is a DeleteObjects of a bucket that its host names, if its client
+/// says of every document that it is a form.
 pub(crate) fn is_query(parts: &Parts) -> bool {
     const FORM: &[u8] = b"application/x-www-form-urlencoded";
     let is_form = |headers: &HeaderMap| {
         let value = headers.get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes().trim_ascii_start());
         value.get(..FORM.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORM))
     };
-    parts.method == Method::POST && parts.uri.path() == "/" && is_form(&parts.headers)
+    let deletes =
+        parts.uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "delete" | "delete=")));
+    parts.method == Method::POST && parts.uri.path() == "/" && !deletes && is_form(&parts.headers)
 }
 
 impl Front {
@@ -150,4 +153,31 @@ fn refusal(operation: &str, error: &IamError, request_id: &str) -> String {
         });
         xml.text("RequestId", request_id);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn forms_that_are_posted_to_the_service_itself_are_asked_of_it() {
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        for (method, target, content_type, expected) in [
+            ("POST", "/", form, true),
+            ("POST", "/?Action=ListUsers", form, true),
+            ("POST", "/", "Application/X-WWW-Form-Urlencoded", true),
+            ("POST", "/", "application/xml", false),
+            ("GET", "/", form, false),
+            ("POST", "/bucket", form, false),
+            // Of a bucket that the host names; curl says so of every document.
+            ("POST", "/?delete", form, false),
+            ("POST", "/?x-id=DeleteObjects&delete=", form, false),
+        ] {
+            let request = Request::builder().method(method).uri(target).header(CONTENT_TYPE, content_type);
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(is_query(&parts), expected, "{method} {target} {content_type}");
+        }
+    }
 }

@@ -145,8 +145,10 @@ pub(super) fn overrides(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>,
     }
     for (parameter, header) in OVERRIDES {
         if let Some(value) = query.get(parameter)? {
-            let value = HeaderValue::from_str(value)
-                .map_err(|_| S3Error::argument(parameter, value, "The value can be no header."))?;
+            let refused = |why: &'static str| S3Error::argument(parameter, value, why);
+            let latin_1 = value.chars().map(u8::try_from).collect::<Result<Vec<u8>, _>>();
+            let latin_1 = latin_1.map_err(|_| refused("Header value cannot be represented using ISO-8859-1."))?;
+            let value = HeaderValue::from_bytes(&latin_1).map_err(|_| refused("The value can be no header."))?;
             headers.push((header, value));
         }
     }
@@ -224,6 +226,13 @@ mod tests {
         let found = overrides(&query).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[0], (CONTENT_TYPE, HeaderValue::from_static("text/plain")));
-        assert!(overrides(&Query::parse("response-content-type=a%0d%0ax-evil:1").unwrap()).is_err());
+        let query = Query::parse("response-content-disposition=filename%3D%22r%C3%A9sum%C3%A9%22").unwrap();
+        assert_eq!(overrides(&query).unwrap()[0].1.as_bytes(), b"filename=\"r\xe9sum\xe9\"");
+        for refused in ["a%0d%0ax-evil:1", "%E2%82%AC"] {
+            assert!(
+                overrides(&Query::parse(&format!("response-content-type={refused}")).unwrap()).is_err(),
+                "{refused}"
+            );
+        }
     }
 }

@@ -316,14 +316,18 @@ impl Call {
         }
     }
 
-    /// A header that is a list, over all its lines; malformed ones are left out.
+    /// A header that is a list, over all its lines; nothing if nothing is in it.
     pub(super) fn list(&self, name: &str) -> Option<String> {
-        if !self.has.may_have(name) {
+        self.list_or_empty(name).filter(|list| !list.trim().is_empty())
+    }
+
+    /// The same where one with nothing in it is not one that is not there. What is no text matches none.
+    pub(super) fn list_or_empty(&self, name: &str) -> Option<String> {
+        if !self.has.may_have(name) || !self.headers.contains_key(name) {
             return None;
         }
-        let lines: Vec<&str> = self.headers.get_all(name).iter().filter_map(|line| line.to_str().ok()).collect();
-        let list = lines.join(",");
-        (!list.trim().is_empty()).then_some(list)
+        let lines = self.headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes()));
+        Some(lines.collect::<Vec<_>>().join(","))
     }
 
     /// The owned value of a header.

@@ -31,19 +31,21 @@ pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
             return Err(S3Error::unsupported(name));
         }
     }
-    let if_none_match = match call.list("if-none-match") {
-        Some(list) => Some(match EtagMatch::parse(&list) {
-            tags if tags.names_any() => EtagMatch::Any,
-            EtagMatch::OneOf(tags) if tags.is_empty() => {
-                return Err(S3Error::argument(
-                    "If-None-Match",
-                    &list,
-                    "The header must name an entity tag, or any by *.",
-                ));
-            }
-            tags => tags,
-        }),
-        None => None,
-    };
-    Ok(WriteConditions { if_none_match, if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)) })
+    let if_none_match = tags(call, "If-None-Match")?;
+    let if_none_match = if_none_match.map(|tags| if tags.names_any() { EtagMatch::Any } else { tags });
+    Ok(WriteConditions { if_none_match, if_match: tags(call, "If-Match")? })
+}
+
+/// The tags that a condition of a write or a deletion names: nobody overwrites by a slip.
+///
+/// # Errors
+/// `InvalidArgument` for a list without tags.
+pub(super) fn tags(call: &Call, header: &'static str) -> Result<Option<EtagMatch>, S3Error> {
+    let Some(list) = call.list_or_empty(&header.to_ascii_lowercase()) else { return Ok(None) };
+    match EtagMatch::parse(&list) {
+        EtagMatch::OneOf(tags) if tags.is_empty() => {
+            Err(S3Error::argument(header, &list, "The header must name an entity tag, or any by *."))
+        }
+        tags => Ok(Some(tags)),
+    }
 }

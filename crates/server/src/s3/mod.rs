@@ -182,7 +182,8 @@ struct Inner {
     /// Verifies and dispatches.
     s3s: s3s::service::S3Service,
     /// Verifies the operations that are asked for most.
-    verifier: Option<auth::sigv4::Verifier>,
+    verifier: auth::sigv4::Verifier,
+    fast_path: bool,
     dispatch: Dispatch,
     domains: Domains,
     /// Hosts of websites.
@@ -280,7 +281,8 @@ impl S3Service {
         builder.set_route(dispatch.clone());
         let inner = Inner {
             s3s: builder.build(),
-            verifier: options.fast_path.then_some(verifier),
+            verifier,
+            fast_path: options.fast_path,
             dispatch,
             domains,
             websites,
@@ -558,7 +560,10 @@ impl S3Service {
             return Ok((routed, Some(Verified { framing, caller })));
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
-        let verifier = self.inner.verifier.as_ref().filter(|_| frequent);
+        // s3s takes each POST of this type for an upload from a browser, whatever it is.
+        let verifies =
+            (frequent && self.inner.fast_path) || (parts.method == Method::POST && posts::is_form(&parts.headers));
+        let verifier = verifies.then_some(&self.inner.verifier);
         // Nothing hashes to nothing else, and objects alone come in chunks: that is for the check below to say.
         let may_be = |verified: &Verified| match verified.framing {
             Framing::Plain { sha256: Some(sha256), .. } => body_bytes != Some(0) || sha256 == auth::EMPTY_SHA256,

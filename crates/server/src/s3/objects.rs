@@ -241,7 +241,7 @@ fn time_of(text: &str) -> Result<u64, S3Error> {
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
     let delete = DeleteObject {
         version: call.version()?,
-        if_match: call.list("if-match").map(|list| EtagMatch::parse(&list)),
+        if_match: conditions::tags(call, "If-Match")?,
         if_size: call.header(IF_SIZE)?.map(size_of).transpose()?,
         if_modified_ms: call.header(IF_MODIFIED)?.map(time_of).transpose()?,
         bypass_governance: object_lock::bypasses(ops, call).await?,

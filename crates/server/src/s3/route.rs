@@ -360,7 +360,7 @@ fn hoisted(query: &Query) -> Result<Vec<(HeaderName, HeaderValue)>, S3Error> {
             }
             let invalid = || S3Error::argument(name, value, "The parameter stands for a header and can be none.");
             let name = HeaderName::from_bytes(lower.as_bytes()).map_err(|_| invalid())?;
-            headers.push((name, HeaderValue::from_str(value).map_err(|_| invalid())?));
+            headers.push((name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?));
         }
     }
     Ok(headers)
@@ -615,6 +615,9 @@ fn on_object(method: &Method, query: &Query, copies: bool) -> Result<Operation, 
         Method::GET if query.has("versions") => {
             Err(S3Error::request("There is no such thing as the ?versions sub-resource for a key"))
         }
+        // Else who asks for one of them would make or delete the object.
+        Method::PUT | Method::DELETE if query.has("uploads") => Err(not_allowed(method, resource_type("uploads"))),
+        Method::PUT | Method::DELETE if query.has("attributes") => Err(not_allowed(method, "OBJECT")),
         Method::GET if upload => Ok(Operation::ListParts),
         Method::GET => Ok(Operation::GetObject),
         Method::HEAD => Ok(Operation::HeadObject),

@@ -169,7 +169,7 @@ impl Chunks {
 
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), BodyError> {
         if self.line.len() + bytes.len() > LINE_BYTES_MAX {
-            return Err(BodyError::TooLarge);
+            return Err(BodyError::Incomplete);
         }
         self.line.extend_from_slice(bytes);
         Ok(())
