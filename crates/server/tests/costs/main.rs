@@ -89,6 +89,20 @@ fn allocations_per_request_are_bounded() {
         ("DeleteObject", each(&|number| s3.delete(&format!("/bkt/deleted/{number}"))), (101, 26_800)),
         // Nothing is logged.
         ("DeleteObject of none", same(s3.delete("/bkt/none")), (14, 7500)),
+        // In stripes.
+        (
+            "PutObject of 4 MiB, unsigned",
+            same(s3.put("/bkt/large").body(vec![7; 4 << 20]).payload(Payload::Unsigned)),
+            (3500, 9_600_000),
+        ),
+        ("GetObject of 4 MiB", same(s3.get("/bkt/large")), (102, 4_650_000)),
+        (
+            "GetObject, 4 KiB of 4 MiB",
+            same(s3.get("/bkt/large").header("range", "bytes=1000000-1004095")),
+            (38, 83_400),
+        ),
+        ("CopyObject of 4 MiB", same(s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/large")), (725, 87_200)),
+        ("ListObjectsV2 of 1 folder of 100 keys", same(s3.get("/bkt?list-type=2&prefix=l&delimiter=/")), (135, 20_900)),
         ("ListObjectsV2 of 100 keys", same(s3.get("/bkt?list-type=2&prefix=listed/")), (530, 150_000)),
     ];
     let mut over = Vec::new();
@@ -123,12 +137,14 @@ fn on_wire(call: Call) -> Vec<u8> {
     wire
 }
 
-/// Sends a request and reads an answer of a head alone.
-async fn exchange(stream: &mut TcpStream, wire: &[u8], answer: &mut [u8]) {
+/// Sends a request and reads an answer: its head, and so many bytes behind it.
+async fn exchange(stream: &mut TcpStream, wire: &[u8], answer: &mut [u8], body_bytes: usize) {
     stream.write_all(wire).await.unwrap();
-    let mut bytes = 0;
-    while !answer[..bytes].ends_with(b"\r\n\r\n") {
+    let (mut bytes, mut wanted) = (0, None);
+    while wanted != Some(bytes) {
         bytes += stream.read(&mut answer[bytes..]).await.unwrap();
+        let head = answer[..bytes].windows(4).position(|end| end == b"\r\n\r\n");
+        wanted = wanted.or(head.map(|at| at + 4 + body_bytes));
     }
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
 }
@@ -149,11 +165,14 @@ fn allocations_of_a_connection_are_bounded() {
         (s3, stream)
     });
     let put = s3.put("/bkt/key").body(vec![7; 4096]).payload(Payload::Unsigned);
-    for (name, call, most) in
-        [("HeadObject", s3.head("/bkt/key"), (9, 1000)), ("PutObject of 4 KiB, unsigned", put, (131, 34_700))]
-    {
-        let (wire, mut answer) = (on_wire(call), [0; 2048]);
-        let mut send = || (0..REQUESTS).for_each(|_| runtime.block_on(exchange(&mut stream, &wire, &mut answer)));
+    for (name, call, body_bytes, most) in [
+        ("HeadObject", s3.head("/bkt/key"), 0, (9, 1000)),
+        ("GetObject of 4 KiB", s3.get("/bkt/key"), 4096, (20, 8400)),
+        ("PutObject of 4 KiB, unsigned", put, 0, (131, 34_700)),
+    ] {
+        let (wire, mut answer) = (on_wire(call), [0; 8192]);
+        let mut send =
+            || (0..REQUESTS).for_each(|_| runtime.block_on(exchange(&mut stream, &wire, &mut answer, body_bytes)));
         send();
         let counted = allocation_counter::measure(send);
         let (count, bytes) = (counted.count_total / REQUESTS, counted.bytes_total / REQUESTS);

@@ -18,8 +18,15 @@ fn content() -> Vec<u8> {
     (0..9000).map(|i: u32| (i * 7 + i / 251) as u8).collect()
 }
 
-/// Requests that are in order, of all kinds that the fast path serves.
-fn good() -> Vec<(&'static str, Call)> {
+/// Begins an upload of `/bkt/k`.
+async fn begin_upload(s3: &S3) -> String {
+    s3.post("/bkt/k?uploads").send(s3).await.expect(200).element("UploadId").unwrap()
+}
+
+/// Requests that are in order, of all kinds that the fast path serves. The upload is one of `/bkt/k`.
+fn good(upload: &str) -> Vec<(&'static str, Call)> {
+    let part = |number: u16| Call::new("PUT", &format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(content());
+    let long = || (0..300_000_u32).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<u8>>();
     let put = |payload| Call::new("PUT", "/bkt/a%20key%2B").body(content()).payload(payload);
     let trailer = || ("x-amz-checksum-crc32", crc32(&content()));
     vec![
@@ -37,8 +44,20 @@ fn good() -> Vec<(&'static str, Call)> {
         ("missing", Call::new("GET", "/bkt/missing")),
         ("head", Call::new("HEAD", "/bkt/a%20key%2B")),
         ("head of missing", Call::new("HEAD", "/bkt/missing")),
-        ("part", Call::new("PUT", "/bkt/k?partNumber=1&uploadId=00000000000000000000000000000000").body("part")),
+        ("presigned head", Call::new("HEAD", "/bkt/a%20key%2B").sign(Sign::Query(60))),
+        ("part", part(1).payload(Payload::Unsigned)),
+        ("presigned part", part(2).sign(Sign::Query(60))),
+        ("part in signed chunks", part(3).payload(Payload::SignedChunks { chunk_bytes: 8192, trailer: None })),
+        (
+            "part of no upload",
+            Call::new("PUT", "/bkt/k?partNumber=1&uploadId=00000000000000000000000000000000").body("part"),
+        ),
+        ("only if there is none", put(Payload::Unsigned).header("if-none-match", "*")),
+        ("only if it is another", put(Payload::Unsigned).header("if-match", "\"00000000000000000000000000000000\"")),
+        ("tagged", put(Payload::Unsigned).header("x-amz-tagging", "a=b&c=d")),
+        ("long", Call::new("PUT", "/bkt/long").body(long()).payload(Payload::Unsigned)),
         ("delete", Call::new("DELETE", "/bkt/empty")),
+        ("presigned delete", Call::new("DELETE", "/bkt/long").sign(Sign::Query(60))),
     ]
 }
 
@@ -69,15 +88,21 @@ async fn ask(s3: &S3, request: Request<Vec<u8>>, frame_bytes: Option<usize>) -> 
     (parts.status.as_u16(), headers, text)
 }
 
-/// One with the fast path and one without; both with a bucket and an object.
-async fn pair() -> (S3, S3) {
+/// One with the fast path and one without; both with a bucket, an object, and an upload of the same id.
+async fn pair() -> (S3, S3, String) {
     let fast = S3::with(|options| options.fast_path = true).await;
     let slow = S3::with(|options| options.fast_path = false).await;
     for s3 in [&fast, &slow] {
         s3.put("/bkt").send(s3).await.expect(200);
         s3.put("/bkt/a%20key%2B").body(content()).send(s3).await.expect(200);
     }
-    (fast, slow)
+    // Ids come of the same seed, and of the time.
+    loop {
+        let (upload, other) = (begin_upload(&fast).await, begin_upload(&slow).await);
+        if upload == other {
+            return (fast, slow, upload);
+        }
+    }
 }
 
 /// All single changes to a request's head, and some to its body.
@@ -187,10 +212,10 @@ fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<
 
 #[tokio::test]
 async fn both_paths_answer_alike() {
-    let (fast, slow) = pair().await;
+    let (fast, slow, upload) = pair().await;
     let mut dice = Dice::new(1);
     let (mut asked, mut refused) = (0, 0);
-    for (kind, call) in good() {
+    for (kind, call) in good(&upload) {
         let request = call.build();
         let mut requests = changes(&request, &mut dice);
         requests.push(("unchanged".into(), request));
@@ -210,6 +235,10 @@ async fn both_paths_answer_alike() {
             assert_eq!(found, expected, "{kind}, {what}: {:?}", request.uri());
         }
     }
+    let parts = format!("/bkt/k?uploadId={upload}");
+    let listed = [&fast, &slow].map(async |s3| s3.get(&parts).send(s3).await.expect(200).elements("PartNumber"));
+    let [of_fast, of_slow] = futures::future::join_all(listed).await.try_into().unwrap();
+    assert_eq!((&of_fast[..], &of_slow), (&["1", "2", "3"].map(String::from)[..], &of_fast));
     assert!(asked > 4000 && refused > asked / 2, "{asked} {refused}");
 }
 
@@ -264,7 +293,8 @@ async fn what_is_in_order_takes_the_fast_path() {
             .unwrap();
     let s3 = S3 { service, store, disk, iam: None };
     s3.put("/bkt").send(&s3).await.expect(200);
-    for (kind, call) in good() {
+    let upload = begin_upload(&s3).await;
+    for (kind, call) in good(&upload) {
         let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
         call.send(&s3).await;
         let after = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));

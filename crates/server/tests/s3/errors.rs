@@ -62,13 +62,16 @@ async fn what_is_not_served_is_not_implemented() {
 #[tokio::test]
 async fn what_is_no_request_is_told_to_everybody() {
     let s3 = S3::with_bucket().await;
-    let table: [(&str, &str, &str, u16, &str); 11] = [
+    let table: [(&str, &str, &str, u16, &str); 14] = [
         ("POST", "/", "", 405, "MethodNotAllowed"),
         ("POST", "/bkt/k", "", 405, "MethodNotAllowed"),
         ("DELETE", "/bkt?location", "", 405, "MethodNotAllowed"),
         ("PUT", "/bkt?delete", "", 405, "MethodNotAllowed"),
         ("PUT", "/bkt/k?uploadId=x", "", 405, "MethodNotAllowed"),
         ("PUT", "/bkt/k?partNumber=1", "", 400, "InvalidArgument"),
+        ("DELETE", "/bkt/k?uploads", "", 405, "MethodNotAllowed"),
+        ("PUT", "/bkt/k?uploads", "", 405, "MethodNotAllowed"),
+        ("DELETE", "/bkt/k?attributes", "", 405, "MethodNotAllowed"),
         ("GET", "/bkt/k?uploads", "", 400, "InvalidRequest"),
         ("GET", "/bkt/k?versions", "", 400, "InvalidRequest"),
         ("GET", "/bkt/k", "bkt/other", 400, "InvalidArgument"),

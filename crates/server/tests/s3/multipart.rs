@@ -2,7 +2,7 @@
 
 use gabion_store::ChecksumAlgorithm;
 
-use crate::harness::{Answer, Call, S3, checksum};
+use crate::harness::{Answer, Call, S3, Sign, checksum};
 
 async fn begin(s3: &S3, call: Call) -> String {
     call.send(s3).await.expect(200).element("UploadId").unwrap()
@@ -271,4 +271,25 @@ async fn parts_are_copied() {
     );
     s3.post(&format!("/bkt/k?uploadId={upload}")).body(document).send(&s3).await.expect(200);
     assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).text(), "0123456789abcdef234");
+}
+
+/// What is posted is no form, whatever its type says.
+#[tokio::test]
+async fn objects_of_the_type_of_forms_are_uploaded_in_parts() {
+    let s3 = S3::with_bucket().await;
+    let form = ("content-type", "multipart/form-data; boundary=x");
+    let begin = s3.post("/bkt/k?uploads").header(form.0, form.1).send(&s3).await.expect(200);
+    let upload = begin.element("UploadId").unwrap();
+    let part = s3.put(&format!("/bkt/k?partNumber=1&uploadId={upload}")).body("part").send(&s3).await.expect(200);
+    let part = part.header("etag").unwrap().to_owned();
+    complete(&s3, &upload, &[(1, &part)]).header(form.0, form.1).send(&s3).await.expect(200);
+    assert_eq!(s3.get("/bkt/k").send(&s3).await.expect(200).header("content-type"), Some(form.1));
+    let document = "<Delete><Object><Key>k</Key></Object></Delete>";
+    s3.post("/bkt?delete").body(document).md5().header(form.0, form.1).send(&s3).await.expect(200);
+    s3.head("/bkt/k").send(&s3).await.expect(404);
+    // Nobody does it unsigned, or with a wrong signature.
+    let begin = || s3.post("/bkt/k?uploads").header(form.0, form.1);
+    for refused in [begin().sign(Sign::Not), begin().change(|call| call.secret_key = "wrong")] {
+        refused.send(&s3).await.refused(400, "MalformedPOSTRequest");
+    }
 }
