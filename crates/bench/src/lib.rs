@@ -29,6 +29,8 @@ mod s3;
 mod sign;
 mod sizes;
 mod stats;
+#[cfg(test)]
+mod test_server;
 mod threads;
 mod units;
 mod workload;

@@ -1,159 +1,16 @@
 //! Whole runs against the least of a server.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    convert::Infallible,
-};
+use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use clap::Parser;
-use http_body_util::{BodyExt, Full};
-use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use percent_encoding::percent_decode_str;
-
-use tokio::runtime::Runtime;
 
 use super::*;
-use crate::{cli::Program, xml::elements};
-
-/// The least of an S3 server: one bucket that exists, objects, and uploads of which no part is ever taken.
-#[derive(Default)]
-struct Bucket {
-    /// Requests that came.
-    requests: u32,
-    /// Every other request to write, list or remove is refused for the moment.
-    unsteady: bool,
-    /// What is refused for good, as `METHOD ` or `METHOD key`, in how it begins: with this status.
-    refused: Option<(&'static str, u16, &'static str)>,
-    /// Objects that are written before nothing is answered any more but that it can not.
-    lives_for: Option<usize>,
-    /// All versions, of a bucket that keeps them.
-    versions: Option<BTreeSet<(String, u32)>>,
-    objects: BTreeMap<String, Bytes>,
-    uploads: BTreeSet<String>,
-    /// How often an upload is kept although it is given up.
-    stubborn: u32,
-}
-
-impl Bucket {
-    fn keep_version(&mut self, key: &str) {
-        let id = self.requests;
-        if let Some(versions) = &mut self.versions {
-            versions.insert((key.to_owned(), id));
-        }
-    }
-
-    fn delete(&mut self, key: &str) {
-        self.keep_version(key);
-        self.objects.remove(key);
-    }
-
-    fn answer(&mut self, request: &Request<()>, body: Bytes) -> (u16, String, Bytes) {
-        let query = request.uri().query().unwrap_or_default();
-        let path = percent_decode_str(request.uri().path()).decode_utf8().unwrap();
-        let key = path.splitn(3, '/').nth(2).unwrap_or_default().to_owned();
-        let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
-        let prefix = percent_decode_str(prefix).decode_utf8().unwrap();
-        let xml = |text: String| (200, text, Bytes::new());
-        self.requests += 1;
-        let is_measured = request.method() == "GET" && !key.is_empty() || request.method() == "HEAD";
-        let is_dead = self.lives_for.is_some_and(|count| self.objects.len() >= count);
-        if is_dead || self.unsteady && !is_measured && self.requests % 2 == 1 {
-            return (503, String::new(), Bytes::new());
-        }
-        if let Some((begin, status, code)) = self.refused
-            && format!("{} {key}", request.method()).starts_with(begin)
-        {
-            return (status, format!("<Code>{code}</Code>"), Bytes::new());
-        }
-        match (request.method().as_str(), key.as_str()) {
-            ("HEAD", "") => xml(String::new()),
-            ("GET", "") if query.contains("uploads") => {
-                let uploads = self.uploads.iter().filter(|key| key.starts_with(&*prefix));
-                let show = |key| format!("<Upload><Key>{key}</Key><UploadId>1</UploadId></Upload>");
-                xml(uploads.map(show).collect())
-            }
-            ("GET", "") if query.contains("versions") => {
-                let versions = self.versions.iter().flatten().filter(|(key, _)| key.starts_with(&*prefix));
-                let show = |(key, id): &(String, u32)| {
-                    format!("<Version><Key>{key}</Key><VersionId>{id}</VersionId></Version>")
-                };
-                xml(versions.take(7).map(show).collect())
-            }
-            ("GET", "") => {
-                let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
-                xml(keys.map(|key| format!("<Key>{key}</Key>")).collect())
-            }
-            ("POST", "") => {
-                let body = String::from_utf8(body.to_vec()).unwrap();
-                for object in elements(&body, "Object") {
-                    let key = elements(object, "Key").next().unwrap();
-                    match elements(object, "VersionId").next() {
-                        Some(id) => {
-                            self.versions.as_mut().unwrap().remove(&(key.to_owned(), id.parse().unwrap()));
-                        }
-                        None => self.delete(key),
-                    }
-                }
-                xml(String::new())
-            }
-            ("POST", _) => {
-                self.uploads.insert(key);
-                xml("<UploadId>1</UploadId>".to_owned())
-            }
-            ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
-            ("PUT", _) => {
-                self.keep_version(&key);
-                self.objects.insert(key, body);
-                xml(String::new())
-            }
-            ("GET" | "HEAD", _) => match self.objects.get(&key) {
-                Some(body) => (200, String::new(), body.clone()),
-                None => (404, String::new(), Bytes::new()),
-            },
-            ("DELETE", _) if query.contains("uploadId") && self.stubborn > 0 => {
-                self.stubborn -= 1;
-                (503, String::new(), Bytes::new())
-            }
-            ("DELETE", _) if query.contains("uploadId") => {
-                self.uploads.remove(&key);
-                xml(String::new())
-            }
-            ("DELETE", _) => {
-                self.delete(&key);
-                xml(String::new())
-            }
-            (method, _) => panic!("{method} {path}?{query}"),
-        }
-    }
-}
-
-/// Serves the bucket until the runtime is dropped; its address.
-fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let bucket = Arc::clone(bucket);
-    runtime.spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let bucket = Arc::clone(&bucket);
-            let service = service_fn(move |request: Request<Incoming>| {
-                let bucket = Arc::clone(&bucket);
-                async move {
-                    let (head, body) = request.into_parts();
-                    let body = body.collect().await.unwrap().to_bytes();
-                    let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
-                    let body = if text.is_empty() { bytes } else { text.into() };
-                    let response = Response::builder().status(status).body(Full::new(body)).unwrap();
-                    Ok::<_, Infallible>(response)
-                }
-            });
-            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        }
-    });
-    (runtime, url)
-}
+use crate::{
+    cli::Program,
+    test_server::{Bucket, serve},
+};
 
 fn bench(url: &str, words: &str) -> Result<(), BenchError> {
     let common = ["--endpoint", url, "--access-key", "a", "--secret-key", "s", "-c", "2"];
