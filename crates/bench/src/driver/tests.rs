@@ -182,9 +182,9 @@ fn a_listing_without_the_objects_that_there_are_is_an_error() {
 
 #[test]
 fn a_server_that_dies_ends_a_phase() {
-    let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(260), ..Bucket::default() }));
+    let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(2000), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
-    let (outcome, report) = report(&url, "ior-hard -n 260 --size 1");
+    let (outcome, report) = report(&url, "ior-hard -n 2000 --size 1");
     assert!(said(outcome).contains("2 workers gave up before all was done"));
     assert_eq!(report.phases.iter().map(|phase| phase.given_up).collect::<Vec<_>>(), [0, 2]);
     assert!(report.text().contains("read: 2 workers gave up"));
