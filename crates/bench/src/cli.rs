@@ -130,6 +130,11 @@ impl Operation {
         }
     }
 
+    /// Whether it is of objects that exist before it begins.
+    pub(crate) fn has_prepared_objects(self) -> bool {
+        matches!(self, Operation::Get | Operation::Stat | Operation::List | Operation::Delete | Operation::Mixed)
+    }
+
     /// Size of its objects unless one is given, in bytes.
     fn default_size(self) -> u64 {
         match self {

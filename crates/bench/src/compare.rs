@@ -8,7 +8,7 @@ use crate::{
     failure::all_of,
     html,
     output::{Output, print},
-    report::{Figures, Latency, Report},
+    report::{Asked, Figures, Latency, Report},
 };
 
 /// Fewest whole seconds that say something about how much a rate varies.
@@ -151,19 +151,14 @@ fn t_of_95_percent(freedom: f64) -> f64 {
 /// Why two reports say less of each other than they seem to, a sentence each.
 pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
     let mut cautions = Vec::new();
-    let asked = |report: &Report| {
-        [
-            ("load", report.load.clone()),
-            ("size", report.size.clone()),
-            ("workers", report.concurrency.to_string()),
-            ("payload", report.payload.clone()),
-            ("reads", if report.verified { "verified" } else { "not verified" }.to_owned()),
-        ]
-    };
-    let pairs = asked(a).into_iter().zip(asked(b)).filter(|(of_a, of_b)| of_a != of_b);
-    let differences: Vec<String> = pairs.map(|((what, of_a), (_, of_b))| format!("{what} {of_a} and {of_b}")).collect();
+    let differences = differences(a, b);
     if !differences.is_empty() {
         cautions.push(format!("A and B did not do the same: {}.", differences.join(", ")));
+    }
+    // What varies of the memory's size from start to start is not to be seen in what is said of it.
+    let [of_a, of_b] = [a, b].map(|report| report.machine.to_string());
+    if of_a != of_b {
+        cautions.push(format!("The clients' machines differ: {of_a} and {of_b}."));
     }
     for (letter, report) in [("A", a), ("B", b)] {
         if report.interrupted {
@@ -178,6 +173,27 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         );
     }
     cautions
+}
+
+/// What was asked for in both, but not alike: what only one of them says may be the same in the other.
+fn differences(a: &Report, b: &Report) -> Vec<String> {
+    let asked = |report: &Report| {
+        let always = [
+            ("load", report.load.clone()),
+            ("size", report.size.clone()),
+            ("workers", report.concurrency.to_string()),
+            ("processes", report.processes.to_string()),
+            ("threads", report.threads.to_string()),
+            ("payload", report.payload.clone()),
+            ("reads", if report.verified { "verified" } else { "not verified" }.to_owned()),
+        ];
+        let always = always.map(|(what, value)| (what, Some(value)));
+        always.into_iter().chain(report.asked.iter().flat_map(Asked::words)).collect::<Vec<_>>()
+    };
+    let pairs = asked(a).into_iter().zip(asked(b));
+    let differing = pairs.filter_map(|((what, of_a), (_, of_b))| Some((what, of_a?, of_b?)));
+    let differing = differing.filter(|(_, of_a, of_b)| of_a != of_b);
+    differing.map(|(what, of_a, of_b)| format!("{what} {of_a} and {of_b}")).collect()
 }
 
 fn table(comparisons: &[Comparison<'_>]) -> String {
@@ -205,7 +221,10 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{PerSecond, tests::sample};
+    use crate::{
+        cli::{Operation, Settings},
+        report::{PerSecond, tests::sample},
+    };
 
     fn of_rates(rates: &[u64]) -> Report {
         let mut report = sample();
@@ -248,6 +267,7 @@ mod tests {
         assert!(cautions(&a, &b).is_empty());
         let mut old = serde_json::to_value(&a).unwrap();
         old["results"][0].as_object_mut().unwrap().remove("early_operations").unwrap();
+        old.as_object_mut().unwrap().remove("asked").unwrap();
         let old: Report = serde_json::from_value(old).unwrap();
         let old: String = cautions(&old, &b).concat();
         assert!(old.contains("too low"), "{old}");
@@ -282,5 +302,42 @@ mod tests {
                 "B was interrupted before its end."
             ]
         );
+    }
+
+    #[test]
+    fn what_was_asked_for_otherwise_is_told_where_both_say_it() {
+        let of = |flags: &[&str]| {
+            let settings = Settings::for_tests(Operation::Get, flags);
+            let Report { asked, .. } = Report::new(&settings, 1, 0, &[]);
+            Report { asked, ..of_rates(&[10, 10, 10]) }
+        };
+        let a = of(&[]);
+        for (flags, expected) in [
+            (&["-d", "20s"][..], "length 10 s and 20 s"),
+            (&["-n", "20"], "length 10 s and 20 operations"),
+            (&["--warmup", "2s"], "warm-up 1 s and 2 s"),
+            (&["--timeout", "1s"], "longest request 60 s and 1 s"),
+            (&["--seed", "2"], "seed 1 and 2"),
+            (&["--objects", "2000"], "objects 1000 and 2000"),
+            (&["--no-prepare"], "objects of this run and an earlier run"),
+            (&["--per-folder", "10"], "objects in a folder all and 10"),
+        ] {
+            assert_eq!(cautions(&a, &of(flags)), [format!("A and B did not do the same: {expected}.")]);
+        }
+        let older = Report { asked: None, ..a.clone() };
+        assert!(cautions(&a, &older).is_empty() && cautions(&older, &a).is_empty());
+        let list = Settings::for_tests(Operation::List, &["--delimiter", "/"]);
+        let Report { asked, .. } = Report::new(&list, 1, 0, &[]);
+        assert!(cautions(&a, &Report { asked, ..a.clone() }).is_empty(), "gets have no delimiter");
+    }
+
+    #[test]
+    fn clients_of_another_kind_are_told() {
+        let a = of_rates(&[10, 10, 10]);
+        let mut b = Report { processes: 2, threads: 8, ..a.clone() };
+        b.machine.cpus += 1;
+        let cautions = cautions(&a, &b);
+        assert_eq!(cautions[0], "A and B did not do the same: processes 1 and 2, threads 2 and 8.");
+        assert!(cautions.len() == 2 && cautions[1].starts_with("The clients' machines differ: "), "{cautions:?}");
     }
 }

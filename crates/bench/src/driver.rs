@@ -167,12 +167,15 @@ async fn any_of(signals: &mut [Signal]) {
     .await;
 }
 
+/// Whether an operation runs for a while before it is measured: what a delete or a phase of a pattern uses up or leaves behind belongs to the measurement.
+pub(crate) fn is_warmed_up(operation: Operation) -> bool {
+    phases(operation).len() == 1 && operation != Operation::Delete
+}
+
 /// Start and end of a phase for which all are ready at `ready`.
 pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp, End) {
     let args = &settings.load;
-    // What a delete or a phase of a pattern uses up or leaves behind belongs to the measurement.
-    let warm = phase.timed && phases(settings.operation).len() == 1 && settings.operation != Operation::Delete;
-    let start = ready.plus(if warm { args.warmup } else { Duration::ZERO });
+    let start = ready.plus(if is_warmed_up(settings.operation) { args.warmup } else { Duration::ZERO });
     let end = match (phase.timed, args.count) {
         (false, _) => End::Done,
         (true, Some(count)) => End::After(count),

@@ -9,7 +9,7 @@ use scale::Scale;
 
 use crate::{
     compare::{Verdict, cautions, compare, show_ratio},
-    report::{Figures, PerSecond, Report},
+    report::{Asked, Figures, PerSecond, Report},
     units::{show_bytes, show_count, show_us},
     xml::escape,
 };
@@ -67,9 +67,6 @@ fn names(reports: &[&Report]) -> Vec<String> {
 
 fn parameters(letter: &str, report: &Report) -> String {
     let server = report.server_cpu_us_per_op.map_or_else(|| "not measured".to_owned(), |us| format!("{us:.1} µs"));
-    let machine = &report.machine;
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
-    let memory = show_bytes(machine.memory_bytes as f64);
     let rows = [
         ("load", report.load.clone()),
         ("size", report.size.clone()),
@@ -86,10 +83,12 @@ fn parameters(letter: &str, report: &Report) -> String {
         ("payload", format!("{}, reads {}", report.payload, if report.verified { "verified" } else { "not verified" })),
         ("client CPU per request", format!("{:.1} µs", report.client_cpu_us_per_op)),
         ("server CPU per request", server),
-        ("client's machine", format!("{}, {} CPUs, {memory}, {}", machine.cpu, machine.cpus, machine.kernel)),
+        ("client's machine", report.machine.to_string()),
         ("gabion bench", report.version.clone()),
     ];
-    let rows = rows.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value)));
+    let asked = report.asked.iter().flat_map(Asked::words).filter_map(|(name, value)| Some((name, value?)));
+    let rows = rows.into_iter().chain(asked);
+    let rows = rows.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value)));
     let heading = if letter.is_empty() { String::new() } else { format!("<p><b>{letter}</b></p>") };
     format!("{heading}<dl>{}</dl>\n", rows.collect::<String>())
 }

@@ -4,6 +4,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::show_bytes;
+
 /// What figures are worth nothing without.
 #[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Machine {
@@ -29,6 +31,14 @@ impl Machine {
             memory_bytes: kib.unwrap_or(0) * 1024,
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         }
+    }
+}
+
+impl std::fmt::Display for Machine {
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { cpu, cpus, memory_bytes, kernel } = self;
+        write!(f, "{cpu}, {cpus} CPUs, {}, {kernel}", show_bytes(*memory_bytes as f64))
     }
 }
 

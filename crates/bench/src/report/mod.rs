@@ -2,6 +2,7 @@
 //!
 //! The JSON form is documented in docs/BENCHMARKS.md; fields are added, never changed.
 
+mod asked;
 mod machine;
 mod text;
 
@@ -13,6 +14,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use asked::Asked;
 pub(crate) use machine::Machine;
 
 use crate::{
@@ -42,6 +44,9 @@ pub(crate) struct Report {
     pub(crate) threads: u32,
     pub(crate) payload: String,
     pub(crate) verified: bool,
+    /// What else was asked for. Absent from reports that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked: Option<Asked>,
     /// All phases together.
     pub(crate) seconds: f64,
     /// It was stopped before its end: the figures are of what was measured until then.
@@ -284,6 +289,7 @@ impl Report {
             threads: u32::try_from(threads).unwrap_or(u32::MAX),
             payload: args.payload.name().to_owned(),
             verified: !args.no_verify,
+            asked: Some(Asked::new(settings)),
             seconds: phases.iter().map(|(_, outcome)| seconds_of(outcome)).sum(),
             interrupted: false,
             client_cpu_us_per_op: per_request(phases.iter().map(|(_, outcome)| outcome.client_cpu).sum()),
@@ -360,6 +366,9 @@ pub(crate) mod tests {
         assert_eq!((&json["started"], &json["size_bytes"]), (&"1970-01-01 00:00:00 UTC".into(), &4096.into()));
         let again: Report = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(again).unwrap(), json);
+        let asked =
+            serde_json::json!({"duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1});
+        assert_eq!(json["asked"], asked);
     }
 
     #[test]
