@@ -16,7 +16,7 @@ use crate::{
 /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
 /// at the end. All keys lie below PREFIX/RUN/, where RUN is a name that no other run has, and nothing else is ever removed; with --keep and --no-prepare
 /// they lie below the prefix itself, and stay. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
-/// AWS_SECRET_ACCESS_KEY.
+/// AWS_SECRET_ACCESS_KEY; the token of temporary ones from GABION_SESSION_TOKEN or AWS_SESSION_TOKEN, whichever belongs to the keys.
 #[derive(Args, Clone, Debug)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 #[command(subcommand_value_name = "OPERATION", subcommand_help_heading = "Operations")]
@@ -177,7 +177,11 @@ pub(crate) struct AccessArgs {
     #[arg(long, value_name = "KEY", hide_env_values = true)]
     pub(crate) secret_key: Option<String>,
 
-    /// Region to sign for.
+    /// Token of temporary credentials, better given in the environment as well: GABION_SESSION_TOKEN or AWS_SESSION_TOKEN, with keys from there.
+    #[arg(long, value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) session_token: Option<String>,
+
+    /// Region to sign for, and to create the bucket in.
     #[arg(long, default_value = "us-east-1")]
     pub(crate) region: String,
 

@@ -127,6 +127,9 @@ pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> 
         Err(Failure::Status { status: 401 | 403, .. }) => {
             ": the access key or the secret key is wrong, or its owner has no right to this bucket"
         }
+        Err(Failure::Status { status: 301 | 400, .. }) => {
+            ": --region may be none of the server's or not the bucket's, or the session token is wrong or has expired"
+        }
         _ => "",
     };
     made.with_context(|| format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))

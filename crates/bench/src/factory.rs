@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use tokio_rustls::TlsConnector;
 
 use crate::{
     cli::AccessArgs,
+    credentials::identity,
     http::{Connection, Endpoint, Trust},
     limit::Limit,
     s3::Client,
@@ -28,12 +28,6 @@ impl Factory {
     /// # Errors
     /// When an endpoint is no URL, credentials are missing, or there is nobody to trust.
     pub(crate) fn new(args: &AccessArgs, endpoints: &[String], bucket: &str) -> anyhow::Result<Self> {
-        let pick = |flag: &Option<String>, names: [&str; 2], what: &str, option: &str| {
-            let from_environment = || names.iter().find_map(|name| std::env::var(name).ok());
-            flag.clone().or_else(from_environment).with_context(|| {
-                format!("no {what}: set {} or {} in the environment, or give {option}", names[0], names[1])
-            })
-        };
         let endpoints =
             endpoints.iter().map(|url| Endpoint::parse(url).map(Arc::new)).collect::<anyhow::Result<Vec<_>>>()?;
         let secure = endpoints.iter().any(|endpoint| endpoint.tls_name.is_some());
@@ -42,21 +36,7 @@ impl Factory {
             tls: if secure { Some(trust.connector()?) } else { None },
             endpoints,
             timeout: args.timeout,
-            identity: Identity {
-                access_key: pick(
-                    &args.access_key,
-                    ["GABION_ACCESS_KEY", "AWS_ACCESS_KEY_ID"],
-                    "access key",
-                    "--access-key",
-                )?,
-                secret_key: pick(
-                    &args.secret_key,
-                    ["GABION_SECRET_KEY", "AWS_SECRET_ACCESS_KEY"],
-                    "secret key",
-                    "--secret-key",
-                )?,
-                region: args.region.clone(),
-            },
+            identity: identity(args)?,
             bucket: bucket.to_owned(),
         })
     }

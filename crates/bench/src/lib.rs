@@ -13,6 +13,7 @@ mod clock;
 mod compare;
 mod content;
 mod cpu;
+mod credentials;
 mod driver;
 mod factory;
 mod failure;

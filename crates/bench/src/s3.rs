@@ -19,6 +19,8 @@ use crate::{
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Most headers that are signed.
 const SIGNED_HEADERS_MAX: usize = 6;
+/// The region that a bucket is created in by a request that names none.
+const DEFAULT_REGION: &str = "us-east-1";
 
 /// One page of a listing.
 #[derive(Debug)]
@@ -56,6 +58,10 @@ impl ObjectName {
 pub(crate) struct Client {
     connection: Connection,
     signer: Signer,
+    /// Sent with each request, if there is one.
+    session_token: Option<String>,
+    /// What creates the bucket; empty for the region that is not named.
+    location: String,
     /// `/BUCKET`, encoded.
     root: String,
     /// The second that `date` shows.
@@ -86,11 +92,13 @@ impl<'a> Call<'a> {
 }
 
 impl Client {
-    pub(crate) fn new(connection: Connection, identity: Identity, bucket: &str) -> Self {
+    pub(crate) fn new(connection: Connection, mut identity: Identity, bucket: &str) -> Self {
         let mut root = String::from("/");
         encode_path(&mut root, bucket);
         Self {
             connection,
+            session_token: identity.session_token.take(),
+            location: location(&identity.region),
             signer: Signer::new(identity),
             root,
             second: 0,
@@ -121,7 +129,10 @@ impl Client {
             Err(Failure::Status { status: 404, .. }) => {}
             Err(error) => return Err(error),
         }
-        match self.finish(Call::new("PUT", "")).await {
+        let location = self.location.clone();
+        let hash = sha256_hex(location.as_bytes());
+        let body = Body::Bytes(location.as_bytes());
+        match self.finish(Call { body, payload_hash: &hash, ..Call::new("PUT", "") }).await {
             Ok(()) => Ok(true),
             Err(Failure::Status { status: 409, code }) if code == "BucketAlreadyOwnedByYou" => Ok(false),
             Err(error) => Err(error),
@@ -360,8 +371,13 @@ impl Client {
             ("x-amz-content-sha256", call.payload_hash),
             ("x-amz-date", self.date.as_str()),
         ]);
-        let count = 3 + call.headers.len();
-        headers[3..count].copy_from_slice(call.headers);
+        let mut count = 3;
+        if let Some(token) = &self.session_token {
+            headers[count] = ("x-amz-security-token", token);
+            count += 1;
+        }
+        headers[count..count + call.headers.len()].copy_from_slice(call.headers);
+        count += call.headers.len();
         let headers = &mut headers[..count];
         if !call.headers.is_empty() {
             headers.sort_unstable();
@@ -393,6 +409,17 @@ impl Client {
         self.signer.authorize(head, &self.date, &request);
         head.push_str("\r\n\r\n");
     }
+}
+
+/// The body of a request that creates a bucket in `region`; empty where AWS wants none.
+fn location(region: &str) -> String {
+    if region == DEFAULT_REGION {
+        return String::new();
+    }
+    format!(
+        "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><LocationConstraint>{}</LocationConstraint></CreateBucketConfiguration>",
+        escape(region)
+    )
 }
 
 /// Adds a number in decimal digits.

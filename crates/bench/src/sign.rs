@@ -19,11 +19,13 @@ pub(crate) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 /// SHA-256 of nothing.
 pub(crate) const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Who signs, for which region. The secret is not shown by `Debug`.
+/// Who signs, for which region. Neither the secret nor the token is shown by `Debug`.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) access_key: String,
     pub(crate) secret_key: String,
+    /// Goes with temporary keys, as a header that is signed.
+    pub(crate) session_token: Option<String>,
     pub(crate) region: String,
 }
 
@@ -211,6 +213,7 @@ mod tests {
         let identity = Identity {
             access_key: "AKIAIOSFODNN7EXAMPLE".into(),
             secret_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
+            session_token: None,
             region: "us-east-1".into(),
         };
         let date = "20130524T000000Z";

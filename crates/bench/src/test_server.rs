@@ -32,6 +32,14 @@ pub(crate) struct Bucket {
     pub(crate) uploads: BTreeSet<String>,
     /// How often an upload is kept although it is given up.
     pub(crate) stubborn: u32,
+    /// Bodies of the requests that created it.
+    pub(crate) created: Vec<Bytes>,
+    /// Session tokens that came, and whether they were signed.
+    pub(crate) tokens: BTreeSet<(Option<String>, bool)>,
+    /// How often each object was read.
+    pub(crate) reads: BTreeMap<String, u32>,
+    /// Answers to HEAD do not say how long an object is.
+    pub(crate) hides_lengths: bool,
 }
 
 impl Bucket {
@@ -55,6 +63,9 @@ impl Bucket {
         let prefix = percent_decode_str(prefix).decode_utf8().unwrap();
         let xml = |text: String| (200, text, Bytes::new());
         self.requests += 1;
+        let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        let is_signed = header("authorization").is_some_and(|value| value.contains(";x-amz-security-token,"));
+        self.tokens.insert((header("x-amz-security-token"), is_signed));
         let is_measured = request.method() == "GET" && !key.is_empty() || request.method() == "HEAD";
         let is_dead = self.lives_for.is_some_and(|count| self.objects.len() >= count);
         if is_dead || self.unsteady && !is_measured && self.requests % 2 == 1 {
@@ -100,6 +111,11 @@ impl Bucket {
                 self.uploads.insert(key);
                 xml("<UploadId>1</UploadId>".to_owned())
             }
+            ("PUT", "") => {
+                self.created.push(body);
+                xml(String::new())
+            }
+            ("DELETE", "") => xml(String::new()),
             ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
             ("PUT", _) => {
                 self.keep_version(&key);

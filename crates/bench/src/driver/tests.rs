@@ -140,6 +140,35 @@ fn keys_that_are_refused_are_said_to_be() {
     let (_server, url) = serve(&bucket);
     let error = said(bench(&url, "put -n 3"));
     assert!(error.contains("secret key is wrong, or its owner has no right to this bucket: 403"), "{error}");
+    // Servers answer so to who signs for another region.
+    bucket.lock().refused = Some(("HEAD ", 400, ""));
+    let error = said(bench(&url, "put -n 3"));
+    assert!(error.contains("--region may be none of the server's") && error.ends_with(": 400"), "{error}");
+}
+
+#[test]
+fn temporary_credentials_send_their_token_with_each_request() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    let tokens = || std::mem::take(&mut bucket.lock().tokens);
+    bench(&url, "mixed -n 30 --objects 9").unwrap();
+    assert_eq!(tokens(), BTreeSet::from([(None, false)]));
+    for load in ["mixed -n 30 --objects 9", "multipart -n 1 --size 1KiB"] {
+        let _ = bench(&url, &format!("{load} --session-token a/b+c=="));
+        assert_eq!(tokens(), BTreeSet::from([(Some("a/b+c==".to_owned()), true)]), "{load}");
+    }
+}
+
+#[test]
+fn a_bucket_is_created_in_the_region_that_is_signed_for() {
+    let bucket = Arc::new(Mutex::new(Bucket { refused: Some(("HEAD ", 404, "")), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    for region in ["us-east-1", "eu-lab"] {
+        bench(&url, &format!("put -n 1 --region {region}")).unwrap();
+    }
+    let created: Vec<_> = bucket.lock().created.iter().map(|body| String::from_utf8(body.to_vec()).unwrap()).collect();
+    assert_eq!(created[0], "");
+    assert!(created[1].contains("<LocationConstraint>eu-lab</LocationConstraint>"), "{created:?}");
 }
 
 #[test]
