@@ -175,9 +175,11 @@ impl Client {
         if bytes == length { Ok(bytes) } else { Err(Failure::Mismatch) }
     }
 
-    pub(crate) async fn stat(&mut self, key: &str, length: u64) -> Result<(), Failure> {
+    /// Asks for an object's head and checks the length there; with `verify` there must be one.
+    pub(crate) async fn stat(&mut self, key: &str, length: u64, verify: bool) -> Result<(), Failure> {
         let head = self.start(Call::new("HEAD", key)).await?;
-        if head.content_length.is_some_and(|found| found != length) { Err(Failure::Mismatch) } else { Ok(()) }
+        let is_right = head.content_length.map_or(!verify, |found| found == length);
+        if is_right { Ok(()) } else { Err(Failure::Mismatch) }
     }
 
     pub(crate) async fn delete(&mut self, key: &str) -> Result<(), Failure> {

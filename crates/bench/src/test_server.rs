@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::{Request, Response, body::Bytes, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -157,10 +157,12 @@ pub(crate) fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
                 async move {
                     let (head, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
+                    let hides_length = head.method == "HEAD" && bucket.lock().hides_lengths;
                     let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
-                    let body = if text.is_empty() { bytes } else { text.into() };
-                    let response = Response::builder().status(status).body(Full::new(body)).unwrap();
-                    Ok::<_, Infallible>(response)
+                    let body = Full::new(if text.is_empty() { bytes } else { text.into() });
+                    // What comes as a stream has no length that is known before.
+                    let body = if hides_length { StreamBody::new(body.into_stream()).boxed() } else { body.boxed() };
+                    Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
                 }
             });
             tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));

@@ -172,6 +172,15 @@ fn a_bucket_is_created_in_the_region_that_is_signed_for() {
 }
 
 #[test]
+fn a_head_without_a_length_verifies_nothing() {
+    let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { hides_lengths: true, ..Bucket::default() })));
+    let (outcome, report) = report(&url, "stat -n 4 --objects 3");
+    assert!(said(outcome).contains("not read as they were written"));
+    assert_eq!(report.results[0].error_count, 4);
+    bench(&url, "stat -n 4 --objects 3 --no-verify").unwrap();
+}
+
+#[test]
 fn what_another_endpoint_does_not_answer_is_removed() {
     let bucket = Arc::new(Mutex::new(Bucket::default()));
     let (_server, url) = serve(&bucket);

@@ -132,7 +132,8 @@ impl Worker {
             Action::Stat => {
                 let length = load.content_of(&self.key).remaining();
                 let begin = Stamp::now();
-                (begin, self.limit.run(begin, self.client.stat(&self.key, length)).await.map(|()| Done::default()))
+                let stat = self.client.stat(&self.key, length, load.verify);
+                (begin, self.limit.run(begin, stat).await.map(|()| Done::default()))
             }
             Action::Delete => {
                 let begin = Stamp::now();
