@@ -84,6 +84,12 @@ pub(crate) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
+    /// Entries per second of both and their ratio, of listings.
+    pub(crate) fn entries(&self) -> Option<(f64, f64, Option<f64>)> {
+        let (a, b) = (self.a.entries_per_s?, self.b.entries_per_s?);
+        Some((a, b, ratio(a, b)))
+    }
+
     /// B's latency over A's, if both have one.
     pub(crate) fn latency_ratio(&self, of: impl Fn(&Latency) -> f64) -> Option<f64> {
         ratio(of(&self.a.latency_us), of(&self.b.latency_us))
@@ -164,6 +170,7 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         if report.interrupted {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
+        cautions.extend(report.given_up().into_iter().map(|line| format!("{letter}, {line}.")));
     }
     let counts_early = |report: &Report| report.results.iter().all(|figures| figures.early_operations.is_some());
     if counts_early(a) != counts_early(b) {
@@ -214,6 +221,9 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
             row.b.error_count,
             row.verdict.words(),
         );
+        if let Some((a, b, ratio)) = row.entries() {
+            out += &format!("{:<width$} {a:>10.0} {b:>10.0} {:>6}   keys/s\n", "", show_ratio(ratio));
+        }
     }
     out + "± is half of the 95 % interval of B/A, by how much the rate varies from second to second within each run.\n"
 }
@@ -274,6 +284,16 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_listings_are_compared_as_well() {
+        let (mut a, mut b) = (of_rates(&[10, 10, 10]), of_rates(&[20, 20, 20]));
+        assert!(!table(&compare(&a, &b)).contains("keys/s"));
+        a.results[0].entries_per_s = Some(10_000.0);
+        b.results[0].entries_per_s = Some(5000.0);
+        let text = table(&compare(&a, &b));
+        assert!(text.contains("      10000       5000  0.500   keys/s\n"), "{text}");
+    }
+
+    #[test]
     fn of_nothing_there_is_no_ratio() {
         let (dead, alive) = (of_rates(&[0, 0, 0]), of_rates(&[10, 10, 10]));
         for (a, b, words) in
@@ -293,13 +313,15 @@ mod tests {
             cautions(&a, &size),
             ["A and B did not do the same: size 4.0 KiB and 1.0 MiB, payload unsigned and signed."]
         );
-        let other =
+        let mut other =
             Report { load: "mixed".to_owned(), concurrency: 3, verified: false, interrupted: true, ..a.clone() };
+        other.phases[0].given_up = 2;
         assert_eq!(
             cautions(&a, &other),
             [
                 "A and B did not do the same: load put and mixed, workers 2 and 3, reads verified and not verified.",
-                "B was interrupted before its end."
+                "B was interrupted before its end.",
+                "B, mixed: 2 workers gave up, for nobody answered."
             ]
         );
     }

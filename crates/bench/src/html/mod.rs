@@ -90,12 +90,13 @@ fn parameters(letter: &str, report: &Report) -> String {
     let rows = rows.into_iter().chain(asked);
     let rows = rows.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value)));
     let heading = if letter.is_empty() { String::new() } else { format!("<p><b>{letter}</b></p>") };
-    format!("{heading}<dl>{}</dl>\n", rows.collect::<String>())
+    let given_up = report.given_up().into_iter().map(|line| format!("<p class=\"bad\">{}</p>\n", escape(&line)));
+    format!("{heading}<dl>{}</dl>\n{}", rows.collect::<String>(), given_up.collect::<String>())
 }
 
 fn figures(reports: &[&Report]) -> String {
     let mut out = String::from(
-        "<table><thead><tr><th>operation</th><th>operations</th><th>per second</th><th>throughput</th><th>mean</th><th>p50</th>\
+        "<table><thead><tr><th>operation</th><th>operations</th><th>per second</th><th>keys per second</th><th>throughput</th><th>mean</th><th>p50</th>\
          <th>p90</th><th>p99</th><th>p99.9</th><th>max</th><th>errors</th></tr></thead><tbody>\n",
     );
     for (letter, report) in letters(reports) {
@@ -105,6 +106,7 @@ fn figures(reports: &[&Report]) -> String {
                 format!("{letter} {}", row.name()),
                 show_count(row.operations as f64),
                 show_count(row.ops_per_s),
+                row.entries_per_s.map_or_else(|| "–".to_owned(), show_count),
                 if row.bytes_per_s > 0.0 { format!("{}/s", show_bytes(row.bytes_per_s)) } else { "–".to_owned() },
                 show_us(latency.mean),
                 show_us(latency.p50),
@@ -151,6 +153,10 @@ fn comparison(a: &Report, b: &Report) -> String {
             show_ratio(row.latency_ratio(|latency| latency.p99)),
             row.verdict.words(),
         );
+        if let Some((a, b, ratio)) = row.entries() {
+            let (name, a, b) = (escape(&row.a.name()), show_count(a), show_count(b));
+            out += &format!("<tr><td>{name}, keys</td><td>{a}</td><td>{b}</td><td>{}</td></tr>\n", show_ratio(ratio));
+        }
     }
     out += "</tbody></table><p>The interval is by how much each rate varies from second to second within its run; what differs between runs of \
             one and the same program is not in it.</p>\n";
@@ -165,9 +171,15 @@ fn plots(name: &str, reports: &[&Report]) -> String {
     let of = |report: &'_ Report| report.results.iter().position(|row| row.name() == name);
     let rows: Vec<(&str, &Figures)> =
         letters(reports).filter_map(|(letter, report)| Some((letter, &report.results[of(report)?]))).collect();
-    let charts = [throughput(&rows), latencies(&rows), distributions(&rows)];
-    let charts: String = charts.iter().map(Chart::figure).collect();
-    format!("<h2>{}</h2><div class=\"plots\">\n{charts}</div>\n", escape(name))
+    let (short, long): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, figures)| figures.whole_seconds().is_empty());
+    let sentences = short.iter().map(|(letter, _)| {
+        let what = if letter.is_empty() { "It" } else { letter };
+        format!("<p>{what} lasted less than a second: there is nothing to be shown over time.</p>\n")
+    });
+    let over_time = if long.is_empty() { Vec::new() } else { vec![throughput(&rows), latencies(&rows)] };
+    let charts: String = over_time.iter().chain([&distributions(&rows)]).map(Chart::figure).collect();
+    let sentences: String = sentences.collect();
+    format!("<h2>{}</h2>{sentences}<div class=\"plots\">\n{charts}</div>\n", escape(name))
 }
 
 fn legend(letter: &str, what: &str) -> String {
@@ -304,6 +316,48 @@ mod tests {
             }
             assert!(page.contains("503 SlowDown") && !page.contains("NaN") && !page.contains("inf"));
         }
+    }
+
+    #[test]
+    fn keys_of_listings_and_workers_that_gave_up_are_shown() {
+        let mut report = sample();
+        assert!(!page(&[&report]).contains("gave up"));
+        report.results[0].entries_per_s = Some(7654.0);
+        report.phases[0].given_up = 2;
+        let other = report.clone();
+        for page in [page(&[&report]), page(&[&report, &other])] {
+            assert_well_formed(&page);
+            assert!(page.contains("<td>7654</td>") && page.contains("put: 2 workers gave up"), "{page}");
+        }
+        let compared = page(&[&report, &other]);
+        assert!(compared.contains("<td>put, keys</td><td>7654</td><td>7654</td><td>1.000</td>"), "{compared}");
+    }
+
+    #[test]
+    fn a_run_of_less_than_a_second_is_said_to_be_one() {
+        let long = sample();
+        let mut short = sample();
+        short.results[0].seconds = 0.5;
+        let (sentence, over_time) = ("lasted less than a second", "<b>Throughput</b>");
+        for (reports, expected) in [
+            (&[&long][..], (None, true)),
+            (&[&short], (Some("<p>It lasted"), false)),
+            (&[&long, &short], (Some("<p>B lasted"), true)),
+            (&[&short, &short], (Some("<p>A lasted"), false)),
+        ] {
+            let page = page(reports);
+            assert_well_formed(&page);
+            assert_eq!(page.contains(over_time), expected.1);
+            assert!(page.contains("<b>Distribution of latency</b>"));
+            assert_eq!(page.contains(sentence), expected.0.is_some());
+            assert!(expected.0.is_none_or(|begin| page.contains(&format!("{begin} less than a second"))), "{page}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_shown() {
+        let page = page(&[&sample()]);
+        assert!(page.contains("<dt>warm-up</dt><dd>1 s</dd>") && page.contains("<dt>seed</dt><dd>1</dd>"), "{page}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The report as a table for a terminal.
 
-use super::Report;
+use super::{PhaseCost, Report};
 use crate::units::show_bytes;
 
 impl Report {
@@ -43,15 +43,26 @@ impl Report {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
         }
-        for phase in self.phases.iter().filter(|phase| phase.given_up > 0) {
-            let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
-            out += &format!("{name}: {} workers gave up, for nobody answered them\n", phase.given_up);
+        for line in self.given_up() {
+            out += &format!("{line}\n");
         }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
         if let Some(server) = self.server_cpu_us_per_op {
             out += &format!(", server {server:.1} µs");
         }
         out + "\n"
+    }
+
+    /// How many workers gave a phase up, a line for each phase in which some did.
+    pub(crate) fn given_up(&self) -> Vec<String> {
+        let phases = self.phases.iter().filter(|phase| phase.given_up > 0);
+        let line = |phase: &PhaseCost| {
+            let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
+            let workers =
+                if phase.given_up == 1 { "1 worker".to_owned() } else { format!("{} workers", phase.given_up) };
+            format!("{name}: {workers} gave up, for nobody answered")
+        };
+        phases.map(line).collect()
     }
 }
 
@@ -63,6 +74,18 @@ mod tests {
     fn an_interrupted_run_says_so() {
         assert!(!sample().text().contains("interrupted"));
         assert!(Report { interrupted: true, ..sample() }.text().contains("\ninterrupted: "));
+    }
+
+    #[test]
+    fn workers_that_gave_up_are_counted() {
+        let mut report = sample();
+        assert!(report.given_up().is_empty());
+        report.phases.extend_from_within(..);
+        (report.phases[0].given_up, report.phases[1].given_up) = (1, 3);
+        report.phases[1].phase = "read".to_owned();
+        let told = ["put: 1 worker gave up, for nobody answered", "read: 3 workers gave up, for nobody answered"];
+        assert_eq!(report.given_up(), told);
+        assert!(report.text().contains(&told.join("\n")));
     }
 
     #[test]
