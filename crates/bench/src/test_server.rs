@@ -122,8 +122,11 @@ impl Bucket {
                 self.objects.insert(key, body);
                 xml(String::new())
             }
-            ("GET" | "HEAD", _) => match self.objects.get(&key) {
-                Some(body) => (200, String::new(), body.clone()),
+            (method @ ("GET" | "HEAD"), _) => match self.objects.get(&key) {
+                Some(body) => {
+                    *self.reads.entry(key).or_default() += u32::from(method == "GET");
+                    (200, String::new(), body.clone())
+                }
                 None => (404, String::new(), Bytes::new()),
             },
             ("DELETE", _) if query.contains("uploadId") && self.stubborn > 0 => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use gabion_segment::Durability;
 
 use super::{FloorArgs, Layer, Measurement, Round, Subject, stopped};
@@ -15,6 +15,7 @@ use crate::{
     driver::{is_stopped, judge, make_bucket, run_folder},
     factory::Factory,
     sizes::Sizes,
+    stats::Stats,
     threads::Threads,
     workload::{Action, End, Goal, Load, Phase, Share},
 };
@@ -94,22 +95,36 @@ impl Endpoint {
         Self::new(&args, Durability::Sync, url, Some(server_pid))
     }
 
-    /// Reads as many objects as there are, and compares them with what was written. The measurement does not: what the floor answers with was never
+    /// Reads each object once, and compares every byte with what was written. The measurement does not: what the floor answers with was never
     /// written, and the client is to do as much with an endpoint's answers, and no more.
     fn check(&self, args: &FloorArgs) -> anyhow::Result<()> {
         let load = Arc::new(load(args, &self.run, true));
-        let phase = Phase { name: "", goal: Goal::Any(Action::Get), timed: true };
-        let begin = || Ok((Stamp::now(), End::After(load.prepared)));
+        let phase = Phase { name: "", goal: Goal::EachPrepared(Action::Get), timed: false };
+        let begin = || Ok((Stamp::now(), End::Done));
         let stats = self.threads().run(&load, phase, begin, &mut |_| {})?.stats;
         if is_stopped() {
             return Err(stopped());
         }
-        judge([&stats].into_iter()).with_context(|| format!("reading what was written to {}", self.name()))
+        judge([&stats].into_iter())
+            .and_then(|()| each_was_read(&stats, load.prepared))
+            .with_context(|| format!("reading what was written to {}", self.name()))
     }
 
     fn threads(&self) -> Threads<'_> {
         Threads { factory: &self.factory, count: self.threads, server_pids: self.server_pid.as_slice() }
     }
+}
+
+/// Refuses to take some for all.
+///
+/// # Errors
+/// With what the others failed with.
+fn each_was_read(stats: &Stats, objects: u64) -> anyhow::Result<()> {
+    let read = stats.counts().0;
+    let errors = stats.series.values().flat_map(|series| &series.errors);
+    let errors: String = errors.map(|(kind, count)| format!(", {count} × {kind}")).collect();
+    ensure!(read == objects, "{read} of {objects} objects were read{errors}");
+    Ok(())
 }
 
 impl Subject for Endpoint {
@@ -149,5 +164,42 @@ impl Subject for Endpoint {
         let Some(created) = self.created else { return Ok(()) };
         let left = Leftovers { factory: &self.factory, prefix: PREFIX, run: &self.run, uploads: false, created };
         left.remove().with_context(|| self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::test_server::{Bucket, serve};
+
+    /// An endpoint of this server, and what was asked for.
+    fn endpoint(url: &str, flags: &[&str]) -> (Endpoint, FloorArgs) {
+        use clap::Parser;
+        let line = ["bench", "floor", "--access-key", "a", "--secret-key", "s", "-c", "3"].iter().chain(flags);
+        let args = *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err();
+        (Endpoint::new(&args, Durability::Sync, url, None).unwrap(), args)
+    }
+
+    #[test]
+    fn each_object_is_compared_once_before_anything_is_measured() {
+        let bucket = Arc::new(Mutex::new(Bucket::default()));
+        let (_server, url) = serve(&bucket);
+        let (mut endpoint, args) = endpoint(&url, &["--objects", "50"]);
+        endpoint.prepare(&args).unwrap();
+        let reads: Vec<u32> = bucket.lock().reads.values().copied().collect();
+        assert_eq!(reads, [1; 50]);
+        let objects: Vec<String> = bucket.lock().objects.keys().cloned().collect();
+        let refuse = |expected: &str| {
+            let error = format!("{:#}", endpoint.check(&args).unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        };
+        let was = bucket.lock().objects.insert(objects[7].clone(), Bytes::from_static(b"other"));
+        refuse("1 objects were not read as they were written");
+        bucket.lock().objects.insert(objects[7].clone(), was.unwrap());
+        bucket.lock().objects.remove(&objects[49]);
+        refuse("49 of 50 objects were read, 1 × 404");
     }
 }

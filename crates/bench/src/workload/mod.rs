@@ -37,8 +37,8 @@ pub(crate) enum Goal {
     Any(Action),
     /// The listing, page by page, over and over.
     List,
-    /// Every prepared object once.
-    DeletePrepared,
+    /// Every prepared object once, whoever does it.
+    EachPrepared(Action),
     Mixed,
     /// Every object that the first phase wrote, once: those of another worker.
     Each(Action),
@@ -61,7 +61,7 @@ pub(crate) fn phases(operation: Operation) -> &'static [Phase] {
         Operation::Get => const { &[phase("", Goal::Any(Action::Get), true)] },
         Operation::Stat => const { &[phase("", Goal::Any(Action::Stat), true)] },
         Operation::List => const { &[phase("", Goal::List, true)] },
-        Operation::Delete => const { &[phase("", Goal::DeletePrepared, true)] },
+        Operation::Delete => const { &[phase("", Goal::EachPrepared(Action::Delete), true)] },
         Operation::Mixed => const { &[phase("", Goal::Mixed, true)] },
         Operation::Multipart => const { &[phase("", Goal::Upload, true)] },
         Operation::MdtestEasy => {
@@ -285,8 +285,8 @@ pub(crate) struct Run {
     pub(crate) end: End,
     /// Operations begun, against [`End::After`].
     begun: AtomicU64,
-    /// Prepared objects that this process has begun to delete.
-    deleted: AtomicU64,
+    /// Prepared objects that workers of this process were dealt, each once.
+    dealt: AtomicU64,
     /// A worker found nothing left to do.
     exhausted: AtomicBool,
     /// A worker that had more to do found the time over.
@@ -295,9 +295,9 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
-        let (begun, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (begun, dealt) = (AtomicU64::new(0), AtomicU64::new(0));
         let (exhausted, reached_end) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { goal, start, end, begun, deleted, exhausted, reached_end }
+        Self { goal, start, end, begun, dealt, exhausted, reached_end }
     }
 
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.

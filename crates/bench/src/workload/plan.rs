@@ -64,13 +64,13 @@ impl Plan {
                 self.current = None;
                 return Some(Action::List);
             }
-            Goal::DeletePrepared => {
-                let turn = run.deleted.fetch_add(1, Ordering::Relaxed);
+            Goal::EachPrepared(action) => {
+                let turn = run.dealt.fetch_add(1, Ordering::Relaxed);
                 let index = turn * load.process.of as u64 + load.process.index as u64;
                 if index >= load.prepared {
                     return None;
                 }
-                (Action::Delete, Name::Prepared(index))
+                (action, Name::Prepared(index))
             }
             Goal::Mixed => self.choose_mixed(),
             Goal::Each(action) => {
