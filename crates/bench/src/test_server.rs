@@ -38,6 +38,9 @@ pub(crate) struct Bucket {
     pub(crate) tokens: BTreeSet<(Option<String>, bool)>,
     /// How often each object was read.
     pub(crate) reads: BTreeMap<String, u32>,
+    /// Objects that were deleted, and deletions of none.
+    pub(crate) deleted: u32,
+    pub(crate) missed: u32,
     /// Answers to HEAD do not say how long an object is.
     pub(crate) hides_lengths: bool,
 }
@@ -52,7 +55,10 @@ impl Bucket {
 
     fn delete(&mut self, key: &str) {
         self.keep_version(key);
-        self.objects.remove(key);
+        match self.objects.remove(key) {
+            Some(_) => self.deleted += 1,
+            None => self.missed += 1,
+        }
     }
 
     fn answer(&mut self, request: &Request<()>, body: Bytes) -> (u16, String, Bytes) {

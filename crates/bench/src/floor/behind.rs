@@ -4,11 +4,13 @@ use anyhow::Context;
 use bytes::Bytes;
 use gabion_erasure::Crc64;
 use gabion_segment::{Durability, Log, NewRecord, WHOLE_BYTES_MAX};
+use hyper::Uri;
 
 use super::{
     FloorArgs,
     files::Batches,
     log::{mutation, open_log},
+    page::page,
     place::Place,
 };
 use crate::workload::Action;
@@ -71,8 +73,12 @@ impl Behind {
 
 /// What the server has.
 pub(super) enum Storage {
-    /// Answers, at least one.
-    Memory(Vec<Bytes>),
+    Memory {
+        /// Answers, at least one.
+        bodies: Vec<Bytes>,
+        /// The answer to a listing.
+        page: Bytes,
+    },
     Log {
         log: Log,
         mutation: Bytes,
@@ -92,7 +98,8 @@ impl Storage {
                 let size = usize::try_from(args.size).context("a size beyond the memory of this machine")?;
                 let each = args.objects().min(BODIES_BYTES_MAX / args.size).max(1);
                 let count = if behind == Behind::Each { each } else { 1 };
-                Ok(Self::Memory((0..count).map(|_| Bytes::from(vec![0x5a; size])).collect()))
+                let bodies = (0..count).map(|_| Bytes::from(vec![0x5a; size])).collect();
+                Ok(Self::Memory { bodies, page: page(args) })
             }
             Behind::Log(durability) => {
                 let storage = Self::Log { log: open_log(args, durability, in_place()?).await?, mutation: mutation() };
@@ -118,7 +125,7 @@ impl Storage {
     /// When it can not be written.
     pub(super) async fn put(&self, body: Vec<Bytes>) -> anyhow::Result<()> {
         match self {
-            Self::Memory(_) => Ok(()),
+            Self::Memory { .. } => Ok(()),
             Self::Log { log, mutation } => {
                 let mut crc = Crc64::new();
                 body.iter().for_each(|part| crc.update(part));
@@ -130,13 +137,20 @@ impl Storage {
         }
     }
 
-    /// The body of the object that a request names: the one of its number, with which the keys of objects that are read end. Nothing where none is kept.
-    pub(super) fn body_of(&self, path: &str) -> Bytes {
+    /// What is answered to a get: the page of a listing, or the body of the object that is named, the one of its number, with which the keys of objects that are
+    /// read end. Nothing where none is kept.
+    pub(super) fn answer_to(&self, uri: &Uri) -> Bytes {
         match self {
-            Self::Memory(bodies) => bodies[number_of(path) % bodies.len()].clone(),
+            Self::Memory { page, .. } if uri.query().is_some_and(is_listing) => page.clone(),
+            Self::Memory { bodies, .. } => bodies[number_of(uri.path()) % bodies.len()].clone(),
             Self::Log { .. } | Self::Files(_) => Bytes::new(),
         }
     }
+}
+
+/// Whether a query asks for a listing.
+fn is_listing(query: &str) -> bool {
+    query.split('&').any(|pair| pair == "list-type=2")
 }
 
 /// The number that a path ends with.
@@ -155,6 +169,10 @@ mod tests {
         assert_eq!(Behind::ALL.map(stored), [false, false, true, true, true, true]);
         let rest = |behind: Behind| behind.has(Action::Get, 1) || behind.has(Action::Put, STORED_BYTES_MAX + 1);
         assert_eq!(Behind::ALL.map(rest), [true, true, false, false, false, false]);
+        for action in [Action::Stat, Action::Delete, Action::List] {
+            let bodiless = |behind: Behind| behind.has(action, 1);
+            assert_eq!(Behind::ALL.map(bodiless), [true, false, false, false, false, false]);
+        }
         let keys: std::collections::BTreeSet<_> = Behind::ALL.iter().map(|behind| behind.key()).collect();
         assert_eq!(keys.len(), Behind::ALL.len());
     }
@@ -162,14 +180,19 @@ mod tests {
     #[test]
     fn each_object_that_is_read_has_a_body_of_its_own() {
         let bodies: Vec<Bytes> = (0..20_u8).map(|number| Bytes::from(vec![number; 4])).collect();
-        let storage = Storage::Memory(bodies.clone());
+        let storage = Storage::Memory { bodies: bodies.clone(), page: Bytes::from_static(b"page") };
         for number in 0..20_u8 {
             let path = format!("/bucket/floor/run7/{number:010}");
-            assert_eq!(storage.body_of(&path), bodies[usize::from(number)]);
+            assert_eq!(storage.answer_to(&path.parse().unwrap()), bodies[usize::from(number)]);
         }
-        let there_may_be_more_objects = storage.body_of("/bucket/floor/run/0000000021");
+        let answer = |uri: &'static str| storage.answer_to(&Uri::from_static(uri));
+        let there_may_be_more_objects = answer("/bucket/floor/run/0000000021");
         assert_eq!(there_may_be_more_objects, bodies[1]);
-        assert_eq!(storage.body_of("/bucket"), bodies[0]);
-        assert_eq!(storage.body_of("/99999999999999999999999999"), bodies[0]);
+        assert_eq!(answer("/bucket"), bodies[0]);
+        assert_eq!(answer("/99999999999999999999999999"), bodies[0]);
+        for query in ["list-type=2&max-keys=1000&prefix=floor", "continuation-token=1&list-type=2"] {
+            assert_eq!(storage.answer_to(&format!("/bucket?{query}").parse().unwrap()), "page");
+        }
+        assert_eq!(answer("/bucket/1?list-type=22"), bodies[1]);
     }
 }

@@ -18,6 +18,9 @@ pub(crate) enum FloorOperation {
     Put,
     Get,
     Stat,
+    Delete,
+    /// Pages of 1000 keys.
+    List,
 }
 
 impl FloorOperation {
@@ -26,6 +29,8 @@ impl FloorOperation {
             FloorOperation::Put => Action::Put,
             FloorOperation::Get => Action::Get,
             FloorOperation::Stat => Action::Stat,
+            FloorOperation::Delete => Action::Delete,
+            FloorOperation::List => Action::List,
         }
     }
 }
@@ -85,9 +90,14 @@ pub(crate) struct FloorArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub(super) touch_memory: u64,
 
-    /// Objects that are read [default: 1000, at most 1 GiB]. One of the floors of HTTP has them in memory, up to a GiB.
+    /// Objects that are read and listed [default: 1000, at most 1 GiB]. One of the floors of HTTP has them in memory, up to a GiB.
     #[arg(long)]
     pub(super) objects: Option<u64>,
+
+    /// Objects that are written to an endpoint before each measurement of deletes, which ends when none are left [default: 1000 for each client, at most
+    /// 1 GiB].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) deletes: Option<u64>,
 
     /// Threads of the client [default: the number of cores, at most 4].
     #[arg(long)]
@@ -145,8 +155,39 @@ impl FloorArgs {
         self.objects.unwrap_or_else(|| ((1 << 30) / self.size).clamp(1, 1000)).max(1)
     }
 
+    /// Objects that are deleted in one measurement of an endpoint.
+    pub(super) fn deletes(&self) -> u64 {
+        let most = ((1 << 30) / self.size).max(1);
+        self.deletes.unwrap_or_else(|| (1000 * u64::from(self.concurrency)).min(most))
+    }
+
     pub(super) fn threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or(cores.min(4)).max(1)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// What a command line asks for.
+    pub(in crate::floor) fn args(line: &[&str]) -> FloorArgs {
+        use clap::Parser;
+        let line = ["bench", "floor"].iter().chain(line);
+        *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err()
+    }
+
+    #[test]
+    fn deletes_are_as_many_as_take_a_while_and_have_room() {
+        for (line, deletes) in [
+            (&["-c", "64"][..], 64_000),
+            (&["-c", "1000"], 262_144),
+            (&["-c", "16", "--size", "16MiB"], 64),
+            (&["--size", "2GiB"], 1),
+            (&["--size", "2GiB", "--deletes", "7"], 7),
+        ] {
+            assert_eq!(args(line).deletes(), deletes, "{line:?}");
+        }
     }
 }

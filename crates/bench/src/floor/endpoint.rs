@@ -1,11 +1,11 @@
 //! An endpoint as it is measured beside the floors: by the client and the workers of every other load.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use gabion_segment::Durability;
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, stopped};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, settle, stopped};
 use crate::{
     cleanup::Leftovers,
     cli::Payload,
@@ -17,20 +17,27 @@ use crate::{
     sizes::Sizes,
     stats::Stats,
     threads::Threads,
-    workload::{Action, End, Goal, Load, Phase, Share},
+    workload::{Action, End, Goal, LISTED_MAX, Load, Phase, Share},
 };
 
-/// What all keys begin with; the folder of the run follows.
-const PREFIX: &str = "floor/";
+/// What all keys begin with; the folder of the run follows, and one for each use: what is put is not listed, and what is deleted not read.
+pub(super) const PREFIX: &str = "floor/";
+pub(super) const READ_FOLDER: &str = "read/";
+const WRITE_FOLDER: &str = "write/";
+const DELETE_FOLDER: &str = "delete/";
 const SEED: u64 = 1;
 
-/// An endpoint and the load on it.
+/// An endpoint and the loads on it.
 pub(super) struct Endpoint {
+    args: FloorArgs,
     url: String,
     durability: Durability,
     factory: Arc<Factory>,
     threads: usize,
-    load: Arc<Load>,
+    /// Of gets, stats and listings.
+    read: Arc<Load>,
+    written: Arc<Load>,
+    deleted: Arc<Load>,
     run: String,
     /// The server's process, if it is known.
     server_pid: Option<u32>,
@@ -38,17 +45,17 @@ pub(super) struct Endpoint {
     created: Option<bool>,
 }
 
-/// The load of a run.
-fn load(args: &FloorArgs, run: &str, verify: bool) -> Load {
+/// The load of a run in one of its folders, on objects that are as many as are read.
+fn load(args: &FloorArgs, run: &str, folder: &str) -> Load {
     Load {
         content: Content::new(SEED),
-        prefix: format!("{PREFIX}{run}"),
-        run_len: run.len(),
+        prefix: format!("{PREFIX}{run}{folder}"),
+        run_len: run.len() + folder.len(),
         sizes: Sizes::fixed(args.size),
         seed: SEED,
         workers: args.concurrency as usize,
         payload: Payload::Unsigned,
-        verify,
+        verify: false,
         prepared: args.objects(),
         progress: (0..args.concurrency).map(|_| 0.into()).collect(),
         ..Load::empty(Share::WHOLE)
@@ -70,11 +77,14 @@ impl Endpoint {
         let run = run_folder();
         let threads = args.threads();
         Ok(Self {
+            args: args.clone(),
             url: url.to_owned(),
             durability,
             factory: Arc::new(factory),
             threads,
-            load: Arc::new(load(args, &run, false)),
+            read: Arc::new(Load { listed_min: args.objects().min(LISTED_MAX.into()), ..load(args, &run, READ_FOLDER) }),
+            written: Arc::new(load(args, &run, WRITE_FOLDER)),
+            deleted: Arc::new(Load { prepared: args.deletes(), ..load(args, &run, DELETE_FOLDER) }),
             run,
             server_pid,
             created: None,
@@ -97,8 +107,8 @@ impl Endpoint {
 
     /// Reads each object once, and compares every byte with what was written. The measurement does not: what the floor answers with was never
     /// written, and the client is to do as much with an endpoint's answers, and no more.
-    fn check(&self, args: &FloorArgs) -> anyhow::Result<()> {
-        let load = Arc::new(load(args, &self.run, true));
+    fn check(&self) -> anyhow::Result<()> {
+        let load = Arc::new(Load { verify: true, ..load(&self.args, &self.run, READ_FOLDER) });
         let phase = Phase { name: "", goal: Goal::EachPrepared(Action::Get), timed: false };
         let begin = || Ok((Stamp::now(), End::Done));
         let stats = self.threads().run(&load, phase, begin, &mut |_| {})?.stats;
@@ -108,6 +118,17 @@ impl Endpoint {
         judge([&stats].into_iter())
             .and_then(|()| each_was_read(&stats, load.prepared))
             .with_context(|| format!("reading what was written to {}", self.name()))
+    }
+
+    /// Whether it keeps what it is given: a floor, which does not, is not prepared.
+    fn stores(&self) -> bool {
+        self.created.is_some()
+    }
+
+    /// Writes the objects that a load needs.
+    fn write(&self, load: &Arc<Load>, what: &'static str) -> anyhow::Result<()> {
+        self.threads().prepare(load, &mut |_| {}).context(what)?;
+        if is_stopped() { Err(stopped()) } else { Ok(()) }
     }
 
     fn threads(&self) -> Threads<'_> {
@@ -137,26 +158,31 @@ impl Subject for Endpoint {
     }
 
     /// Makes the bucket and writes the objects that are read.
-    fn prepare(&mut self, args: &FloorArgs) -> anyhow::Result<()> {
+    fn prepare(&mut self) -> anyhow::Result<()> {
         self.created = Some(make_bucket(&self.factory, &self.url)?);
-        self.threads().prepare(&self.load, &mut |_| {}).context("writing the objects that are read")?;
-        if is_stopped() {
-            return Err(stopped());
-        }
-        self.check(args)
+        self.write(&self.read, "writing the objects that are read")?;
+        self.check()
     }
 
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
-        let goal = match measurement.action {
-            Action::Put => Goal::Write,
-            action => Goal::Any(action),
+        let (load, goal, warmup) = match measurement.action {
+            Action::Put => (&self.written, Goal::Write, measurement.warmup),
+            Action::List => (&self.read, Goal::List, measurement.warmup),
+            // What a warm-up deleted would not be there to be measured.
+            Action::Delete if self.stores() => (&self.deleted, Goal::EachPrepared(Action::Delete), Duration::ZERO),
+            action => (&self.read, Goal::Any(action), measurement.warmup),
         };
+        if goal == Goal::EachPrepared(Action::Delete) {
+            // Those that the round before left are written again.
+            self.write(load, "writing the objects that are deleted")?;
+            settle(&self.args)?;
+        }
         let begin = || {
-            let start = Stamp::now().plus(measurement.warmup);
+            let start = Stamp::now().plus(warmup);
             Ok((start, End::At(start.plus(measurement.duration))))
         };
         let phase = Phase { name: "", goal, timed: true };
-        let outcome = self.threads().run(&self.load, phase, begin, &mut |_| {})?;
+        let outcome = self.threads().run(load, phase, begin, &mut |_| {})?;
         Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu }))
     }
 
@@ -173,27 +199,33 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::test_server::{Bucket, serve};
+    use crate::{
+        floor::cli::tests::args,
+        test_server::{Bucket, serve},
+    };
 
-    /// An endpoint of this server, and what was asked for.
-    fn endpoint(url: &str, flags: &[&str]) -> (Endpoint, FloorArgs) {
-        use clap::Parser;
-        let line = ["bench", "floor", "--access-key", "a", "--secret-key", "s", "-c", "3"].iter().chain(flags);
-        let args = *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err();
-        (Endpoint::new(&args, Durability::Sync, url, None).unwrap(), args)
+    fn endpoint(url: &str, flags: &[&str]) -> Endpoint {
+        let args = args(&[&["--access-key", "a", "--secret-key", "s", "-c", "3"], flags].concat());
+        Endpoint::new(&args, Durability::Sync, url, None).unwrap()
+    }
+
+    fn measured(endpoint: &mut Endpoint, action: Action, duration: Duration) -> Stats {
+        let (warmup, size_bytes, concurrency) = (Duration::from_millis(1), 4096, 3);
+        let measurement = Measurement { action, size_bytes, concurrency, warmup, duration };
+        endpoint.measure(measurement).unwrap().unwrap().stats
     }
 
     #[test]
     fn each_object_is_compared_once_before_anything_is_measured() {
         let bucket = Arc::new(Mutex::new(Bucket::default()));
         let (_server, url) = serve(&bucket);
-        let (mut endpoint, args) = endpoint(&url, &["--objects", "50"]);
-        endpoint.prepare(&args).unwrap();
+        let mut endpoint = endpoint(&url, &["--objects", "50"]);
+        endpoint.prepare().unwrap();
         let reads: Vec<u32> = bucket.lock().reads.values().copied().collect();
         assert_eq!(reads, [1; 50]);
         let objects: Vec<String> = bucket.lock().objects.keys().cloned().collect();
         let refuse = |expected: &str| {
-            let error = format!("{:#}", endpoint.check(&args).unwrap_err());
+            let error = format!("{:#}", endpoint.check().unwrap_err());
             assert!(error.contains(expected), "{error}");
         };
         let was = bucket.lock().objects.insert(objects[7].clone(), Bytes::from_static(b"other"));
@@ -201,5 +233,39 @@ mod tests {
         bucket.lock().objects.insert(objects[7].clone(), was.unwrap());
         bucket.lock().objects.remove(&objects[49]);
         refuse("49 of 50 objects were read, 1 × 404");
+    }
+
+    #[test]
+    fn every_object_that_is_deleted_is_there() {
+        let bucket = Arc::new(Mutex::new(Bucket::default()));
+        let (_server, url) = serve(&bucket);
+        let mut endpoint = endpoint(&url, &["--objects", "5", "--deletes", "40"]);
+        endpoint.prepare().unwrap();
+        // Until all are deleted, until the time is over, and again until all are.
+        for duration in [60_000, 1, 60_000].map(Duration::from_millis) {
+            let (_, failed) = measured(&mut endpoint, Action::Delete, duration).counts();
+            assert_eq!(failed, 0);
+        }
+        assert_eq!(bucket.lock().missed, 0);
+        assert_eq!(bucket.lock().objects.len(), 5, "those that are read stay");
+        assert!(bucket.lock().deleted >= 80);
+    }
+
+    #[test]
+    fn what_is_put_is_not_listed() {
+        let bucket = Arc::new(Mutex::new(Bucket::default()));
+        let (_server, url) = serve(&bucket);
+        let mut endpoint = endpoint(&url, &["--objects", "5"]);
+        endpoint.prepare().unwrap();
+        let of = |stats: Stats, action: Action| {
+            assert_eq!(stats.counts().1, 0);
+            let series = &stats.series[&action.into()];
+            (series.operations(), series.entries)
+        };
+        let (puts, _) = of(measured(&mut endpoint, Action::Put, Duration::from_millis(20)), Action::Put);
+        let (pages, keys) = of(measured(&mut endpoint, Action::List, Duration::from_millis(20)), Action::List);
+        assert!(puts > 0 && pages > 0 && keys == 5 * pages, "{puts}, {pages} of {keys}");
+        bucket.lock().objects.clear();
+        assert_eq!(measured(&mut endpoint, Action::List, Duration::from_millis(1)).counts().0, 0, "none are there");
     }
 }

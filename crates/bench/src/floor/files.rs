@@ -151,7 +151,7 @@ impl Subject for FileFloor {
     }
 
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
-        if measurement.action == Action::Stat {
+        if !matches!(measurement.action, Action::Put | Action::Get) {
             return Ok(None);
         }
         if measurement.action == Action::Get && self.read_from.is_none() {
@@ -428,12 +428,7 @@ mod tests {
     use gabion_platform::{DriverChoice, DriverOptions, open_disk};
 
     use super::*;
-
-    fn args(line: &[&str]) -> FloorArgs {
-        use clap::Parser;
-        let line = ["bench", "floor"].iter().chain(line);
-        *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err()
-    }
+    use crate::floor::cli::tests::args;
 
     #[test]
     fn chunks_are_as_long_as_those_of_the_log() {

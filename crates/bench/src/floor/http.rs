@@ -178,11 +178,12 @@ async fn serve(listener: TcpListener, storage: Arc<Storage>) {
 async fn answer(request: Request<Incoming>, storage: &Storage) -> Result<Response<Full<Bytes>>, Infallible> {
     let mut response = Response::new(Full::default());
     match *request.method() {
-        Method::GET => *response.body_mut() = Full::new(storage.body_of(request.uri().path())),
+        Method::GET => *response.body_mut() = Full::new(storage.answer_to(request.uri())),
         Method::HEAD => {
-            let body = storage.body_of(request.uri().path());
+            let body = storage.answer_to(request.uri());
             response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
         }
+        Method::DELETE => *response.status_mut() = StatusCode::NO_CONTENT,
         _ => {
             // Of a body that does not come whole, the client's connection is gone.
             if let Some(body) = received(request.into_body(), storage.wants_bodies()).await
@@ -206,4 +207,32 @@ async fn received(mut body: Incoming, wanted: bool) -> Option<Vec<Bytes>> {
         parts.extend(frame.ok()?.into_data().ok().filter(|_| wanted));
     }
     Some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{floor::cli::tests::args, workload::Action};
+
+    #[test]
+    fn one_without_storage_has_all_operations() {
+        let args = args(&["--objects", "1500", "-c", "2"]);
+        let server = runtime(&args).unwrap();
+        let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let storage = server.block_on(Storage::make(&args, Behind::One, None)).unwrap();
+        server.spawn(serve(listener, Arc::new(storage)));
+        let mut client = Endpoint::of_floor(&args, &url, std::process::id()).unwrap();
+        for action in [Action::Put, Action::Get, Action::Stat, Action::Delete, Action::List] {
+            let (warmup, duration) = (Duration::ZERO, Duration::from_millis(20));
+            let measurement = Measurement { action, size_bytes: args.size, concurrency: 2, warmup, duration };
+            let stats = client.measure(measurement).unwrap().unwrap().stats;
+            let (succeeded, failed) = stats.counts();
+            assert!(succeeded > 0 && failed == 0, "{action:?}");
+            let series = &stats.series[&action.into()];
+            assert_eq!(series.entries, if action == Action::List { 1000 * series.operations() } else { 0 });
+        }
+    }
 }

@@ -152,7 +152,7 @@ impl Subject for LogFloor {
     }
 
     fn measure(&mut self, measurement: Measurement) -> anyhow::Result<Option<Round>> {
-        if measurement.action == Action::Stat {
+        if !matches!(measurement.action, Action::Put | Action::Get) {
             return Ok(None);
         }
         let Opened { log, runtime, work, .. } = self.opened(measurement.action)?;

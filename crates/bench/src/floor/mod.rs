@@ -11,6 +11,7 @@ mod endpoint;
 mod files;
 mod http;
 mod log;
+mod page;
 mod place;
 mod table;
 
@@ -111,7 +112,7 @@ trait Subject {
     ///
     /// # Errors
     /// When that fails, or it was stopped before.
-    fn prepare(&mut self, _: &FloorArgs) -> anyhow::Result<()> {
+    fn prepare(&mut self) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -183,7 +184,7 @@ fn add_subjects(args: &FloorArgs, subjects: &mut Vec<Box<dyn Subject>>) -> anyho
         subjects.push(Box::new(endpoint::Endpoint::new(args, durability, url, server_pid)?));
     }
     for subject in subjects {
-        subject.prepare(args)?;
+        subject.prepare()?;
     }
     Ok(())
 }

@@ -98,6 +98,9 @@ pub(crate) fn phases(operation: Operation) -> &'static [Phase] {
     }
 }
 
+/// Most keys of a page that S3 gives.
+pub(crate) const LISTED_MAX: u32 = 1000;
+
 /// An object's place in the order of its kind; its key follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
@@ -175,7 +178,7 @@ impl Load {
             prepared: 0,
             per_folder: None,
             delimiter: None,
-            max_keys: 1000,
+            max_keys: LISTED_MAX,
             listed_min: 0,
             part_bytes: 1,
             sets: 1,
