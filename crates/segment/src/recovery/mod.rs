@@ -89,7 +89,7 @@ pub struct UnreadableSegment {
 /// What became of one segment.
 enum Outcome {
     Recovered(Walked),
-    /// It was opened but holds nothing: its files can go.
+    /// It was opened but holds nothing, and each of its files says so: they can go, one by one.
     Empty,
     Unreadable(String),
 }

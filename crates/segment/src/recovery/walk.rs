@@ -143,6 +143,8 @@ fn without_files(core: &Core, listing: &Listing, known: &KnownSegment) -> Outcom
 ///
 /// Where no file has anything behind its header the opening was interrupted, also with targets absent: of a segment with an acknowledged stripe `k`
 /// shards show that stripe, or more are lost than it bears. Files that can not be read show nothing, and are no proof.
+///
+/// A seal of no stripes says the same of its shard, where no target is absent that may say otherwise: the removal of a voided segment was interrupted.
 async fn few_shards(
     core: &Core,
     shards: Shards,
@@ -151,8 +153,15 @@ async fn few_shards(
     is_applied: bool,
 ) -> Result<Outcome, LogError> {
     let heads = shards.heads(core, start).await;
-    let untouched = shards.present().all(|shard| matches!(heads[shard], Head::Nothing)) && seal.is_none();
-    if untouched && (shards.in_sight || (!is_applied && shards.present().next().is_some())) {
+    let heads: Vec<&Head> = shards.present().map(|shard| &heads[shard]).collect();
+    let untouched = seal.is_none() && heads.iter().all(|head| matches!(head, Head::Nothing));
+    let is_void = |head: &&Head| matches!(head, Head::Nothing | Head::Seal(Seal { stripes: 0, .. }));
+    let voided = seal.is_none_or(|seal| seal.stripes == 0) && heads.iter().all(is_void);
+    let is_empty = match shards.in_sight {
+        true => untouched || (voided && !is_applied),
+        false => untouched && !is_applied && !heads.is_empty(),
+    };
+    if is_empty {
         return Ok(Outcome::Empty);
     }
     Ok(Outcome::Unreadable(format!(
@@ -184,7 +193,7 @@ impl Walk<'_> {
                 Step::Unclear(detail) => return Ok(Outcome::Unreadable(detail)),
             }
         };
-        if self.at.stripes == 0 && seal.is_none() && self.shards.in_sight {
+        if self.at.stripes == 0 && seal.is_none() && self.shards.in_sight && self.void_first_stripe().await {
             return Ok(Outcome::Empty);
         }
         let at = match seal {
@@ -204,6 +213,15 @@ impl Walk<'_> {
             voided,
             damage: self.damage,
         }))
+    }
+
+    /// Writes the seal over what is left of a first stripe that was never acknowledged; whether all shards that may show it took that. The files are
+    /// removed one by one, and chunks on the last few of them would look like what is left of a segment that was lost.
+    async fn void_first_stripe(&self) -> bool {
+        let heads = self.shards.heads(self.core, self.at.end_offset).await;
+        let shown: Vec<usize> = self.shards.present().filter(|&shard| !matches!(heads[shard], Head::Nothing)).collect();
+        let outcomes = write_seals(self.core, &self.shards.info, self.at, SealReason::Voided, &shown).await;
+        outcomes.iter().all(|(_, outcome)| outcome.is_ok())
     }
 
     /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.

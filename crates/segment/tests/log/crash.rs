@@ -315,6 +315,58 @@ fn a_crash_in_recovery_is_recovered_from() {
     }
 }
 
+/// Power failed under the first stripe of a segment, and fails again while what is left of it is removed, file by file. The last few files are not taken
+/// for those of a segment that was lost.
+#[test]
+fn the_removal_of_a_voided_segment_can_be_cut_off() {
+    let mut few = 0;
+    for seed in 0..3 {
+        for step in 0.. {
+            let context = format!("seed {seed}, step {step}");
+            let mut world = World::new("4+2", seed);
+            let extent = life(async {
+                let (log, _) = world.start(&Arc::default()).await;
+                put(&log, 1, 5000).await.unwrap().extents[0]
+            });
+            world.kill();
+            // Nobody was told of it, let us say: half of its chunks are there.
+            for shard in [1, 2, 4] {
+                world.rot(&extent, shard, 0);
+            }
+            let is_cut = life(async {
+                let power = world.power().fails_after(step, seed * 7 + step);
+                tokio::select! {
+                    biased;
+                    opened = world.open(vec![]) => opened.map(|_| false).unwrap(),
+                    () = power => true,
+                }
+            });
+            if !is_cut {
+                break;
+            }
+            world.reopen();
+            let left = world.shard_files().len();
+            few += u64::from((1..4).contains(&left));
+            if seed == 1 {
+                // Nothing is decided for good while one of its targets is away.
+                world.absent = vec![step as usize % 6];
+                life(async { drop(world.start(&Arc::default()).await) });
+                world.kill();
+                world.absent.clear();
+            }
+            let book = Arc::new(Book::default());
+            life(async {
+                let (log, recovery) = world.start(&book).await;
+                assert!(recovery.unreadable.is_empty(), "{context}, {left} files: {:?}", recovery.unreadable);
+                assert!(book.mutations().is_empty(), "{context}");
+                put(&log, 2, 5000).await.unwrap();
+                book.verify(&log).await;
+            });
+        }
+    }
+    assert!(few > 5, "{few}: the test tests nothing");
+}
+
 #[test]
 fn a_recovery_that_was_cut_off_does_not_bind_the_next_one() {
     // The first recovery misses one target and is cut off, perhaps with a seal on one shard only; the second misses another
