@@ -78,6 +78,8 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     };
     let lost = recovery.unreadable.iter().map(|unreadable| unreadable.id);
     state.unreadable.extend(lost.filter(|id| !is_applied(id) && !recovery.freed.contains(id)));
+    // Now it is known that there was nothing in them.
+    state.unreadable.retain(|id| !recovery.removed.contains(id));
     // Those that are found get a row now, which says it from here on.
     state.forgotten.extend(recovery.freed.iter().filter(|id| !is_known(id)));
     let found = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);

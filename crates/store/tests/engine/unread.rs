@@ -70,3 +70,29 @@ async fn what_gives_errors_at_the_start_keeps_what_it_refers_to() {
     store.free_dead_segments().await.unwrap();
     assert!(world.segment_rows().get(&large).is_none_or(|row| row.state == SegmentState::Freeing));
 }
+
+/// Power failed under the first stripe of a segment; at the next start its files gave errors, and at the one after that they show that nothing is in them.
+/// Then nothing is missing: the index may be kept in the log again.
+#[tokio::test]
+async fn a_segment_that_holds_nothing_is_missed_no_more() {
+    let mut config = config(2, 1);
+    config.log.small_lanes = 1;
+    let mut world = World::new(52, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let store = world.restart(store).await;
+    put(&store, "bucket", "key", &bytes(1, 1000)).await;
+    let segment = *world.segment_rows().iter().find(|(_, row)| row.sealed_stripes.is_none()).unwrap().0;
+    world.crash(store, usize::MAX).await;
+    // As if nothing of the stripe had come to the media. It comes after the file's header of 4 KiB.
+    for disk in &world.disks {
+        let path = disk.paths().into_iter().find(|path| path.contains(&segment.to_string())).unwrap();
+        disk.corrupt(&path, 4096);
+    }
+    world.lose_index();
+    let store = open_sick(&world, segment, &Arc::new(AtomicBool::new(true))).await;
+    assert_eq!(store.status().log.unreadable_segments, 1);
+    let store = world.restart(store).await;
+    assert_eq!(store.status().log.unreadable_segments, 0);
+    assert!(store.snapshot_index().await.unwrap().is_some());
+}
