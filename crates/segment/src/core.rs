@@ -122,15 +122,20 @@ impl Core {
         Err(LogError::NotFound(id))
     }
 
+    /// Segments that could not be read when the log was opened, so that it is not known where they lie.
+    pub(crate) fn unplaced(&self) -> BTreeSet<SegmentId> {
+        let unreadable = self.unreadable.lock().clone();
+        let segments = self.segments.lock();
+        unreadable.into_iter().filter(|id| !segments.contains_key(id)).collect()
+    }
+
     /// The targets that segments have shards on.
     pub(crate) fn holders(&self) -> Holders {
         let segments: Vec<Arc<Segment>> = self.segments.lock().values().cloned().collect();
-        let is_placed = |id: &SegmentId| segments.binary_search_by_key(id, |segment| segment.id).is_ok();
-        let any_unplaced = self.unreadable.lock().iter().any(|id| !is_placed(id));
         Holders {
             named: segments.iter().flat_map(|segment| segment.info().targets.clone()).collect(),
             unlisted: self.unseen.get().map(|unseen| unseen.unlisted.clone()).unwrap_or_default(),
-            any_unplaced,
+            any_unplaced: !self.unplaced().is_empty(),
             any_unread: self.unseen.get().is_some_and(|unseen| unseen.any_unread),
         }
     }

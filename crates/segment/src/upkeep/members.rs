@@ -15,6 +15,7 @@ use crate::config::LogTarget;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::placement::{Candidate, spread};
+use crate::recovery::list_target;
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
@@ -161,6 +162,7 @@ async fn plan_removal(core: &Core, id: TargetId, lost: bool) -> Result<TargetPla
         if open {
             plan.refuse("a segment is being written to it: drain it first".to_owned());
         }
+        keep_unplaced(core, id, &mut plan).await;
     }
     let (geometry, staying) = (core.config.geometry, staying(core, id));
     let quorum = geometry.quorum();
@@ -294,6 +296,37 @@ fn segments_on(core: &Core, id: TargetId) -> Vec<(Arc<SegmentInfo>, Option<usize
     }
     found.sort_by_key(|(info, ..)| info.id);
     found
+}
+
+/// Refuses to let a target go that holds shards of segments that could not be read when the log was opened, or may: no drain moves them, and when others
+/// come back they may be needed.
+async fn keep_unplaced(core: &Core, id: TargetId, plan: &mut TargetPlan) {
+    let unplaced = core.unplaced();
+    if unplaced.is_empty() {
+        return;
+    }
+    let target = core.media.targets.find(id).map(|number| core.media.targets.at(number));
+    let listed = match target.and_then(|target| Some((target.disk()?, target))) {
+        Some((disk, target)) => list_target(&target, &disk).await.map_err(|error| error.to_string()),
+        None => Err("it is not there".to_owned()),
+    };
+    let held = listed.map(|files| {
+        let held: BTreeSet<SegmentId> = files.shards.into_iter().map(|(segment, ..)| segment).collect();
+        held.intersection(&unplaced).count()
+    });
+    let what = match held {
+        Ok(0) => return,
+        Ok(held) => {
+            format!("shards of {held} segments lie on it that could not be read at the start, and that no drain moves")
+        }
+        Err(why) => format!(
+            "{} segments could not be read at the start, and whether shards of them lie on it is not known ({why})",
+            unplaced.len()
+        ),
+    };
+    plan.refuse(format!(
+        "{what}: bring back the targets that are absent or give errors, and restart; or, if those are gone for good, remove it as lost"
+    ));
 }
 
 /// Whether a lane writes to a target.

@@ -430,6 +430,50 @@ fn the_last_copy_is_not_given_up_for_a_drive_that_failed() {
     });
 }
 
+/// A segment was opened a shard short, and lost another one; a third is away while a target with the fourth is drained. Nobody knows of that shard, so it
+/// does not move, and is needed when the one that is away comes back.
+#[test]
+fn a_target_with_shards_of_what_could_not_be_read_does_not_leave() {
+    let mut world = World::with_disks("4+2".parse().unwrap(), 7, 11);
+    world.config.upkeep.repair_delay_ms = 0;
+    life(async { drop(world.open(vec![]).await.unwrap()) });
+    world.kill();
+    world.absent = vec![5, 6];
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 20_000).await.unwrap();
+    });
+    world.kill();
+    world.absent = vec![0, 1];
+    let rebuilt = Arc::new(Book::default());
+    life(async {
+        let (log, recovery) = world.start(&rebuilt).await;
+        assert_eq!(recovery.unreadable.len(), 1, "{:?}", recovery.unreadable);
+        let drained = id_of(&log, 2);
+        log.target_drain(drained, TargetMode::Apply).await.unwrap();
+        log.repair(false).await.unwrap();
+        assert_eq!(log.status().targets[2].shards, 0);
+        assert!(!log.target_remove(drained, false, TargetMode::DryRun).await.unwrap().fits);
+        let sentence = refused(log.target_remove(drained, false, TargetMode::Apply).await);
+        assert!(sentence.contains("shards of 1 segments lie on it that could not be read"), "{sentence}");
+        // Of one that is away it is not known. One on which nothing lies may leave.
+        let plan = log.target_remove(id_of(&log, 1), false, TargetMode::DryRun).await.unwrap();
+        assert!(plan.warnings.iter().any(|warning| warning.contains("is not known (it is not there)")), "{plan:?}");
+        assert!(log.target_remove(id_of(&log, 6), false, TargetMode::DryRun).await.unwrap().fits);
+    });
+    world.kill();
+    world.absent = vec![0];
+    life(async {
+        let (log, recovery) = world.start(&book).await;
+        assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+        book.verify(&log).await;
+        log.repair(false).await.unwrap();
+        assert!(log.target_remove(id_of(&log, 2), false, TargetMode::Apply).await.unwrap().applied);
+        book.verify(&log).await;
+    });
+}
+
 #[test]
 fn a_lost_target_is_given_up_and_its_shards_spread() {
     let (mut world, book) = written("2+1", 4, 8);
