@@ -46,6 +46,7 @@ pub(crate) async fn free(
     let removed_at = left.is_empty().then(|| targets.written_epoch());
     // Before it is no segment any more: its files belong to something at every moment.
     core.leftovers.lock().insert(info.id, home, removed_at);
+    core.unreadable.lock().remove(&info.id);
     core.segments.lock().remove(&info.id);
     core.media.repairs.forget(info.id);
     if left.is_empty() {

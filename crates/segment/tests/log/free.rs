@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gabion_platform::Disk;
 use gabion_segment::{Log, LogError};
 use gabion_types::{Extent, SegmentId, Seq};
 
@@ -196,6 +197,28 @@ fn a_crash_at_any_step_leaves_it_whole_or_frees_it() {
         }
     }
     assert!(whole > 5 && freed > 5, "{whole} {freed}: the test tests nothing");
+}
+
+#[test]
+fn what_was_freed_is_not_unreadable_any_more() {
+    let (mut world, book) = sealed_world("2+1", 6);
+    let (id, _) = carried(&book);
+    life(async { drop(world.start(&book).await) });
+    world.kill();
+    life(async {
+        for shard in 0..2 {
+            let (disk, path) = world.find(&format!("{id}.{shard:03}")).unwrap();
+            disk.unlink(&path).await.unwrap();
+        }
+        let (log, recovery) = world.start(&book).await;
+        assert_eq!(recovery.unreadable.iter().map(|segment| segment.id).collect::<Vec<_>>(), [id]);
+        assert_eq!(log.status().unreadable_segments, 1);
+        let extent = book.snapshot().records.values().next().unwrap().extents[0];
+        free_first(&log, &book).await.unwrap();
+        assert_eq!(log.status().unreadable_segments, 0);
+        // Who reads it has a row of before: there is a newer one.
+        assert!(matches!(read(&log, &extent, 0..1).await, Err(LogError::NotFound(_))));
+    });
 }
 
 #[test]
