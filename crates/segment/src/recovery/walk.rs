@@ -219,8 +219,9 @@ impl Walk<'_> {
     /// removed one by one, and chunks on the last few of them would look like what is left of a segment that was lost.
     async fn void_first_stripe(&self) -> bool {
         let heads = self.shards.heads(self.core, self.at.end_offset).await;
-        let shown: Vec<usize> = self.shards.present().filter(|&shard| !matches!(heads[shard], Head::Nothing)).collect();
-        let outcomes = write_seals(self.core, &self.shards.info, self.at, SealReason::Voided, &shown).await;
+        let shown = self.shards.present().filter(|&shard| !matches!(heads[shard], Head::Nothing));
+        let shown = shown.map(|shard| (shard, true));
+        let outcomes = write_seals(self.core, &self.shards.info, self.at, SealReason::Voided, shown).await;
         outcomes.iter().all(|(_, outcome)| outcome.is_ok())
     }
 
