@@ -67,9 +67,7 @@ pub struct InventoryOptions {
 /// The last report of an inventory, as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Run {
-    /// The number of the day or week that it is of.
-    period: u64,
-    /// When it was begun, Unix time in milliseconds.
+    /// When it was begun, Unix time in milliseconds: of which day or week it is follows from the schedule, which may be another by now.
     begun_ms: u64,
     /// Whether it was delivered.
     is_done: bool,
@@ -245,15 +243,15 @@ impl Worker {
             return Ok(());
         }
         let now_ms = self.ops.clock.now_ms();
-        let period = task.inventory.schedule.period(now_ms, self.day_ms());
+        let period = |unix_ms| task.inventory.schedule.period(unix_ms, self.day_ms());
         let kept = configs.get(&format!("{INVENTORY_RUN}{}", task.inventory.id));
         let last = kept.and_then(|document| serde_json::from_slice::<Run>(document).ok());
         let run = match last {
             // A clock that was set back makes no second one.
-            Some(last) if last.is_done && last.period >= period => return Ok(()),
+            Some(last) if last.is_done && period(last.begun_ms) >= period(now_ms) => return Ok(()),
             // One that was cut off is made again under its names.
-            Some(last) if !last.is_done && last.period == period => last,
-            _ => Run { period, begun_ms: now_ms, is_done: false },
+            Some(last) if !last.is_done && period(last.begun_ms) == period(now_ms) => last,
+            _ => Run { begun_ms: now_ms, is_done: false },
         };
         let place = task.inventory.destination.place(task.bucket.as_str());
         self.require_destination(task, &format!("{place}{}/", task.inventory.id))?;

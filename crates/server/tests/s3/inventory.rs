@@ -282,6 +282,28 @@ async fn a_report_that_is_cut_off_is_made_again_under_its_names() {
 }
 
 #[tokio::test]
+async fn another_schedule_goes_on_from_the_last_report() {
+    const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+    let s3 = server().await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    put(&s3, "a", &[]).await.expect(200);
+    make(&s3).await;
+    let names = keys(&s3, "reports").await;
+    put(&s3, "a", &[("Daily", "Weekly")]).await.expect(200);
+    make(&s3).await;
+    assert_eq!(keys(&s3, "reports").await, names, "this week has one");
+    // As it is a week later.
+    let bucket = BucketName::new("bkt").unwrap();
+    let configs = s3.store.bucket_configs(&bucket).unwrap();
+    let mut run: serde_json::Value = serde_json::from_slice(configs.get("inventory-run/a").unwrap()).unwrap();
+    run["begun_ms"] = (run["begun_ms"].as_u64().unwrap() - WEEK_MS).into();
+    let scope = ConfigScope::Bucket(bucket);
+    s3.store.put_config(scope, "inventory-run/a", Bytes::from(run.to_string())).await.unwrap();
+    make(&s3).await;
+    assert!(keys(&s3, "reports").await.len() > names.len());
+}
+
+#[tokio::test]
 async fn a_report_comes_when_there_is_a_bucket_for_it() {
     let s3 = server().await;
     put(&s3, "a", &[]).await.expect(200);
