@@ -325,12 +325,46 @@ pub(crate) fn parse_versioning(document: &[u8]) -> Result<dto::VersioningConfigu
 /// Reads the document of PutObjectLockConfiguration.
 pub(crate) fn parse_lock(document: &[u8]) -> Result<dto::ObjectLockConfiguration, S3Error> {
     whole_numbers(document)?;
+    parse::<KnownLock>(document)?;
     parse(document)
+}
+
+/// As [`KnownNotifications`].
+struct KnownLock;
+
+impl<'xml> s3s::xml::Deserialize<'xml> for KnownLock {
+    fn deserialize(reader: &mut s3s::xml::Deserializer<'xml>) -> s3s::xml::DeResult<Self> {
+        reader.named_element("ObjectLockConfiguration", |reader| {
+            reader.for_each_element(|reader, name| match name {
+                b"ObjectLockEnabled" => reader.content::<dto::ObjectLockEnabled>().map(drop),
+                b"Rule" => reader.content::<dto::ObjectLockRule>().map(drop),
+                _ => Err(s3s::xml::DeError::UnexpectedTagName),
+            })
+        })?;
+        Ok(Self)
+    }
 }
 
 /// Reads the document of PutObjectRetention.
 pub(crate) fn parse_retention(document: &[u8]) -> Result<dto::ObjectLockRetention, S3Error> {
+    parse::<KnownRetention>(document)?;
     parse(document)
+}
+
+/// As [`KnownNotifications`].
+struct KnownRetention;
+
+impl<'xml> s3s::xml::Deserialize<'xml> for KnownRetention {
+    fn deserialize(reader: &mut s3s::xml::Deserializer<'xml>) -> s3s::xml::DeResult<Self> {
+        reader.named_element("Retention", |reader| {
+            reader.for_each_element(|reader, name| match name {
+                b"Mode" => reader.content::<dto::ObjectLockRetentionMode>().map(drop),
+                b"RetainUntilDate" => reader.timestamp(dto::TimestampFormat::DateTime).map(drop),
+                _ => Err(s3s::xml::DeError::UnexpectedTagName),
+            })
+        })?;
+        Ok(Self)
+    }
 }
 
 /// Reads the document of PutObjectLegalHold.

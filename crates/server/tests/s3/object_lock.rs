@@ -87,6 +87,33 @@ async fn a_bucket_gives_its_objects_a_time() {
     s3.delete(&format!("/bkt/copy?versionId={copy}")).send(&s3).await.refused(403, "AccessDenied");
 }
 
+/// What is taken for an empty document protects nothing.
+#[tokio::test]
+async fn documents_that_are_not_understood_change_nothing() {
+    let s3 = with_lock().await;
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule><DefaultRetention>\
+        <Mode>GOVERNANCE</Mode><Days>1</Days></DefaultRetention></Rule></ObjectLockConfiguration>";
+    s3.put("/bkt?object-lock").body(rule).send(&s3).await.expect(200);
+    put(&s3, &[]).await;
+    let documents = ["/bkt?object-lock", "/bkt/k?retention"];
+    let mut before = Vec::new();
+    for target in documents {
+        before.push(s3.get(target).send(&s3).await.expect(200).text());
+    }
+    let bare = rule.replace("<Rule>", "").replace("</Rule>", "");
+    s3.put("/bkt?object-lock").body(bare).send(&s3).await.refused(400, "MalformedXML");
+    let lower = format!("<Retention><mode>COMPLIANCE</mode><retainUntilDate>{FAR}</retainUntilDate></Retention>");
+    let put = s3.put("/bkt/k?retention").body(lower).header("x-amz-bypass-governance-retention", "true");
+    put.send(&s3).await.refused(400, "MalformedXML");
+    for (target, before) in documents.iter().zip(before) {
+        assert_eq!(s3.get(target).send(&s3).await.expect(200).text(), before);
+    }
+    // An empty one says that there is none.
+    let none = s3.put("/bkt/k?retention").body("<Retention/>").header("x-amz-bypass-governance-retention", "true");
+    none.send(&s3).await.expect(200);
+    s3.get("/bkt/k?retention").send(&s3).await.refused(404, "NoSuchObjectLockConfiguration");
+}
+
 #[tokio::test]
 async fn without_lock_there_is_none() {
     let s3 = S3::with_bucket().await;
