@@ -113,6 +113,21 @@ async fn requests_are_delivered_as_lines_of_26_fields() {
     assert_eq!(delivered(&s3).await.0, keys);
 }
 
+#[tokio::test]
+async fn logs_are_kept_by_the_rule_of_their_bucket() {
+    let s3 = S3::with_bucket().await;
+    s3.put("/logs").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    let rule = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled><Rule><DefaultRetention>\
+        <Mode>GOVERNANCE</Mode><Days>1</Days></DefaultRetention></Rule></ObjectLockConfiguration>";
+    s3.put("/logs?object-lock").body(rule).send(&s3).await.expect(200);
+    s3.put("/bkt?logging").body(status("logs", "log/", "")).send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let (keys, _) = delivered(&s3).await;
+    assert_eq!(keys.len(), 1);
+    let retention = s3.get(&format!("/logs/{}?retention", keys[0])).send(&s3).await.expect(200);
+    assert_eq!(retention.element("Mode").as_deref(), Some("GOVERNANCE"));
+}
+
 /// Each object of a multi-delete has a line, and so has the source of a copy in its bucket's log.
 #[tokio::test]
 async fn what_a_request_does_besides_has_lines_of_its_own() {

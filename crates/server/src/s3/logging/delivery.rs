@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::Logging;
 use super::config::Source;
 use super::record::{AlsoDone, Draft};
+use crate::error::S3Error;
 use crate::ops::Ops;
-use crate::s3::encryption;
+use crate::s3::{encryption, object_lock};
 
 /// A log object is at most about this long.
 const OBJECT_BYTES: usize = 1 << 20;
@@ -204,14 +205,15 @@ impl Deliveries {
         let now_ms = ops.clock.now_ms();
         let key = batch.logging.key(&of, batch.event_ms, now_ms, &self.unique(batch, now_ms));
         let key = ObjectKey::new(&key).map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
+        let unread = |error: S3Error| StoreError::Unavailable(error.message.into_owned());
+        let encrypt = encryption::by_default(ops, &batch.logging.target).map_err(unread)?;
+        let retention = object_lock::by_default(ops, &batch.logging.target).map_err(unread)?;
         let put = PutObject {
             bucket: batch.logging.target.clone(),
             key,
-            attributes: Attributes { content_type: Some("text/plain".into()), ..Attributes::default() },
+            attributes: Attributes { content_type: Some("text/plain".into()), retention, ..Attributes::default() },
             conditions: WriteConditions::default(),
         };
-        let encrypt = encryption::by_default(ops, &batch.logging.target)
-            .map_err(|error| StoreError::Unavailable(error.message.into_owned()))?;
         let mut body = ObjectBody::from_bytes(Bytes::copy_from_slice(batch.lines.as_bytes()));
         body.encrypt = encrypt.map(Box::new);
         ops.store.put_object(put, body).await.map(drop)
