@@ -245,7 +245,7 @@ pub(super) fn show(attributes: &Attributes, headers: &mut HeaderMap) {
 /// # Errors
 /// `AccessDenied` when it may not.
 pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
-    if !asks_to_bypass(call)? {
+    if !asks_to_bypass(ops, call)? {
         return Ok(false);
     }
     if may_bypass(ops, call, &call.key()?, call.version()?).await? {
@@ -260,8 +260,9 @@ pub(super) async fn bypasses(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
 ///
 /// # Errors
 /// For a header that is none.
-pub(super) fn asks_to_bypass(call: &Call) -> Result<bool, S3Error> {
-    Ok(call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true")))
+pub(super) fn asks_to_bypass(ops: &Ops, call: &Call) -> Result<bool, S3Error> {
+    let is_said = call.header(BYPASS)?.is_some_and(|flag| flag.eq_ignore_ascii_case("true"));
+    Ok(is_said && call.settings(ops)?.object_lock.is_some())
 }
 
 /// Whether who asks may do that to an object.

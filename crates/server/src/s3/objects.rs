@@ -268,7 +268,7 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
     // Before anything is asked about each of them.
     delete_object::check_count(delete.objects.len())?;
     let quiet = delete.quiet.unwrap_or(false);
-    let bypass_governance = object_lock::asks_to_bypass(call)?;
+    let bypass_governance = object_lock::asks_to_bypass(ops, call)?;
     let mut objects = Vec::with_capacity(delete.objects.len());
     for object in delete.objects {
         // Policies may take their time for each.

@@ -858,3 +858,16 @@ async fn governance_is_bypassed_only_where_that_is_allowed() {
     s3.head("/bkt/a").send(&s3).await.expect(404);
     s3.head("/bkt/b").send(&s3).await.expect(200);
 }
+
+#[tokio::test]
+async fn where_nothing_is_locked_there_is_nothing_to_bypass() {
+    let s3 = server().await;
+    put_policy(&s3, &allow(&user_arn("user"), "s3:DeleteObject", "bkt/*", "")).await.expect(204);
+    let bypassing = |call: Call| by(USER, call.header("x-amz-bypass-governance-retention", "true"));
+    bypassing(s3.delete("/bkt/k")).send(&s3).await.expect(204);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let many = s3.post("/bkt?delete").body("<Delete><Object><Key>k</Key></Object></Delete>").md5();
+    let deleted = bypassing(many).send(&s3).await.expect(200);
+    assert_eq!((deleted.elements("Key"), deleted.elements("Code")), (vec!["k".into()], vec![]));
+    s3.head("/bkt/k").send(&s3).await.expect(404);
+}
