@@ -24,7 +24,7 @@ use crate::ops::checksums::shown;
 use crate::ops::{Ops, delete_object, get_object, part_number, put_object};
 
 const PARTS_COUNT: HeaderName = HeaderName::from_static("x-amz-mp-parts-count");
-const WRITE_OFFSET: &str = "x-amz-write-offset-bytes";
+pub(super) const WRITE_OFFSET: &str = "x-amz-write-offset-bytes";
 const OBJECT_SIZE: HeaderName = HeaderName::from_static("x-amz-object-size");
 
 pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {

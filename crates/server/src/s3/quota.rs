@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use gabion_store::{Configs, Limit, Limits, QuotaKeeper, StoreError, UploadPart, UploadRef};
 
 use super::call::Call;
+use super::objects::WRITE_OFFSET;
 use super::route::Operation;
 use super::settings::BucketSettings;
 use crate::credentials::{CredentialStore, Identity, Principal};
@@ -69,6 +70,10 @@ pub(super) fn creator(caller: &Identity) -> Option<String> {
 /// `QuotaExceeded`; those of the store.
 pub(super) fn look(ops: &Ops, call: &Call, operation: Operation) -> Result<(), S3Error> {
     if !matches!(operation, Operation::PutObject | Operation::UploadPart) || !is_limited(ops, call)? {
+        return Ok(());
+    }
+    // What is appended counts for whose object it is: that is for the commit to say.
+    if call.header(WRITE_OFFSET)?.is_some() {
         return Ok(());
     }
     let number = |name| Ok::<_, S3Error>(call.header(name)?.and_then(|length| length.parse().ok()));

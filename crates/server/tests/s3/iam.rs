@@ -457,6 +457,31 @@ async fn users_have_quotas() {
     assert_eq!(shown["bytes"].as_u64(), Some(3141));
 }
 
+/// What is appended is his who made the object, and takes no object more.
+#[tokio::test]
+async fn an_append_counts_for_whose_object_it_is() {
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let (ann, ben) = (user(&s3, "ann").await, user(&s3, "ben").await);
+    for name in ["ann", "ben"] {
+        let policy = [("UserName", name), ("PolicyName", "p"), ("PolicyDocument", &*allow("s3:*"))];
+        Signer::root().iam(&s3, "PutUserPolicy", &policy).await.expect(200);
+    }
+    let quota = |user: &str, bytes: u64, objects: u64| {
+        let request = serde_json::json!({ "user": user, "bytes": bytes, "objects": objects });
+        operator(&s3, "quota/set", request)
+    };
+    quota("ann", 100, 1).await.unwrap();
+    quota("ben", 0, 0).await.unwrap();
+    let append = |offset: &str, bytes: usize| {
+        s3.put("/bkt/log").header("x-amz-write-offset-bytes", offset.to_owned()).body(vec![0; bytes])
+    };
+    ben.sign(append("0", 1)).send(&s3).await.refused(403, "QuotaExceeded");
+    ann.sign(append("0", 60)).send(&s3).await.expect(200);
+    ben.sign(append("60", 40)).send(&s3).await.expect(200);
+    ben.sign(append("100", 1)).send(&s3).await.refused(403, "QuotaExceeded");
+}
+
 /// What a request brings, and whom it is about, is for conditions to look at.
 #[tokio::test]
 async fn administrators_are_kept_within_bounds_by_conditions() {
