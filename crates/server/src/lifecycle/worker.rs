@@ -142,15 +142,19 @@ impl Worker {
         // What is not kept where no bucket has rules: nothing is written for the sake of a feature that is not in use.
         let mut done = None;
         loop {
-            let now_ms = self.ops.clock.now_ms();
-            let day = now_ms / self.pass_ms();
+            let today = self.ops.clock.now_ms() / self.pass_ms();
             let progress = self.progress().unwrap_or_default();
+            // One that was cut off stays that of its day: the buckets before had none today.
+            let day = if progress.bucket.is_some() { progress.day } else { today };
             if done != Some(day) && (progress.day < day || progress.bucket.is_some()) {
                 match self.pass(day, progress, &stop).await {
                     Ok(()) => {
                         done = Some(day);
                         self.figures.passes.inc();
                         self.figures.finished_s.set(i64::try_from(self.ops.clock.now_ms() / 1000).unwrap_or(i64::MAX));
+                        if day < today {
+                            continue;
+                        }
                     }
                     Err(Ended::Stopped) => return,
                     Err(Ended::Failed(error)) => {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use gabion_platform::{Clock, SystemClock};
 use gabion_server::lifecycle::{LifecycleFigures, LifecycleOptions};
+use gabion_store::ConfigScope;
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::S3;
 
@@ -122,6 +126,35 @@ async fn answers_say_when_an_object_ends() {
     let upload = begun.element("UploadId").unwrap();
     let parts = s3.get(&format!("/bkt/k?uploadId={upload}")).send(&s3).await.expect(200);
     assert_eq!(parts.header("x-amz-abort-date"), begun.header("x-amz-abort-date"));
+}
+
+/// A pass that was cut off goes on behind where it was, and counts for the day of its beginning.
+#[tokio::test]
+async fn a_pass_that_ends_on_another_day_is_followed_by_that_days() {
+    const PROGRESS: &str = "lifecycle/progress";
+    let s3 = S3::with_bucket().await;
+    put_rules(&s3, &[rule("past", "", "<Expiration><Date>2020-01-01T00:00:00Z</Date></Expiration>")]).await;
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let today = SystemClock.now_ms() / (24 * 60 * 60 * 1000);
+    let cut_off = serde_json::json!({ "day": today - 1, "bucket": "later", "key": null }).to_string();
+    s3.store.put_config(ConfigScope::Site, PROGRESS, Bytes::from(cut_off)).await.unwrap();
+    let stop = CancellationToken::new();
+    let worker = tokio::spawn({
+        let (service, stop) = (s3.service.clone(), stop.clone());
+        let options = LifecycleOptions { debug_day_ms: None, deletions_per_second: 1_000_000 };
+        async move { service.run_lifecycle(options, Arc::new(LifecycleFigures::default()), stop).await }
+    });
+    let is_done = || {
+        let progress = s3.store.site_config(PROGRESS).unwrap().unwrap();
+        let progress: serde_json::Value = serde_json::from_slice(&progress).unwrap();
+        progress["bucket"].is_null() && progress["day"].as_u64().unwrap() >= today
+    };
+    while !is_done() {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    worker.await.unwrap();
+    assert_eq!(keys(&s3).await, [""; 0]);
 }
 
 #[tokio::test]
