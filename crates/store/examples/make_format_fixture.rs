@@ -372,6 +372,7 @@ async fn copy(store: &Store, source: Line) -> Line {
             version: None,
             conditions: ReadConditions::default(),
         },
+        is_version_named: false,
         bucket: bucket(),
         key: key(&name),
         metadata: CopyMetadata::Copy { own: Box::default() },

@@ -371,9 +371,8 @@ fn check_self_copy(request: &CopyObject, source: &ObjectRow, keys: &CopyKeys) ->
         }
         _ => true,
     };
-    // A version that is copied to its own key becomes the current object again.
-    let is_version = request.source.version.is_some();
-    if !is_same || changes || keys.is_asked || request.tags.is_some() || is_encrypted_otherwise || is_version {
+    let is_asked = changes || keys.is_asked || request.tags.is_some() || request.is_version_named;
+    if !is_same || is_asked || is_encrypted_otherwise {
         return Ok(());
     }
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \

@@ -43,9 +43,12 @@ pub(super) async fn copy(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Err
         }
     };
     let ObjectAccess { owner, acl } = acl::of_new_object(ops, call)?;
-    let (source, from) = named(ops, source(ops, call)?).await?;
+    let source = source(ops, call)?;
+    let is_version_named = source.version.is_some();
+    let (source, from) = named(ops, source).await?;
     let request = CopyObject {
         source,
+        is_version_named,
         bucket: call.bucket()?,
         key: call.key()?,
         metadata,

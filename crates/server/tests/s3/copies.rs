@@ -55,6 +55,20 @@ async fn copies_are_refused_as_on_aws() {
 }
 
 #[tokio::test]
+async fn a_copy_onto_itself_changes_something_or_names_a_version() {
+    let s3 = S3::with_bucket().await;
+    let versioning = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    s3.put("/bkt?versioning").body(versioning).send(&s3).await.expect(200);
+    let put = s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let version = put.header("x-amz-version-id").unwrap();
+    let itself = |source: &str| s3.put("/bkt/k").header("x-amz-copy-source", source);
+    itself("/bkt/k").send(&s3).await.refused(400, "InvalidRequest");
+    assert_eq!(s3.head("/bkt/k").send(&s3).await.expect(200).header("x-amz-version-id"), Some(version));
+    itself("/bkt/k").header("x-amz-metadata-directive", "REPLACE").send(&s3).await.expect(200);
+    itself(&format!("/bkt/k?versionId={version}")).send(&s3).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_copy_can_have_another_checksum() {
     let s3 = S3::with_bucket().await;
     s3.put("/bkt/k").body("hello").send(&s3).await.expect(200);

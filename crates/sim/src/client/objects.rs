@@ -223,6 +223,7 @@ impl Client<'_> {
             let metadata = CopyMetadata::Copy { own: Box::default() };
             let request = CopyObject {
                 source: world.source(from),
+                is_version_named: false,
                 bucket,
                 key,
                 metadata,

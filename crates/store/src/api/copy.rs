@@ -36,6 +36,8 @@ pub enum CopyMetadata {
 pub struct CopyObject {
     /// What is copied.
     pub source: CopySource,
+    /// Whether who asks named the version that is copied: it may be one of the copy's own key then, and becomes the current object again.
+    pub is_version_named: bool,
     /// Bucket of the copy.
     pub bucket: BucketName,
     /// Key of the copy.

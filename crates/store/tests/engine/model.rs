@@ -383,6 +383,7 @@ impl Run {
     async fn copy(&mut self, from: (usize, usize), to: (usize, usize), tags: Option<u8>) {
         let request = CopyObject {
             source: copy_source(from),
+            is_version_named: false,
             bucket: bucket(BUCKETS[to.0]),
             key: key(KEYS[to.1]),
             metadata: CopyMetadata::Copy { own: Box::default() },

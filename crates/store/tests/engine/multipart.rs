@@ -174,6 +174,7 @@ async fn a_manifest_of_many_extents() {
     store.complete_upload(completion(&target, &named)).await.unwrap();
     let copy = CopyObject {
         source: big,
+        is_version_named: false,
         bucket: bucket("bucket"),
         key: key("copy"),
         metadata: CopyMetadata::Copy { own: Box::default() },

@@ -139,6 +139,7 @@ impl Run {
                     version: Some(version.id),
                     conditions: ReadConditions::default(),
                 };
+                request.is_version_named = true;
                 let copied = self.store.copy_object(request).await;
                 if version.content.is_none() {
                     assert!(matches!(copied.unwrap_err(), StoreError::InvalidRequest(_)));

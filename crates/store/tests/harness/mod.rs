@@ -284,6 +284,7 @@ pub fn copy_request(from: &str, to: &str) -> CopyObject {
             version: None,
             conditions: ReadConditions::default(),
         },
+        is_version_named: false,
         bucket: bucket("bucket"),
         key: key(to),
         metadata: CopyMetadata::Copy { own: Box::default() },
