@@ -52,7 +52,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get_object`], without those of reading.
     pub fn head_object(&self, request: &GetObject) -> Result<ObjectRead, StoreError> {
-        self.inner.resolve(request, &self.inner.find(request)?.known)
+        self.inner.anew(|| self.inner.resolve(request, &self.inner.find(request)?))
     }
 
     /// What is known about an object, with a page of its parts.
@@ -103,9 +103,14 @@ struct Pinned {
 impl Inner {
     /// What the answer to a read is, with what is left to be read for it.
     fn begin_read_anew(&self, request: &GetObject) -> Result<(ObjectRead, Option<Pinned>), StoreError> {
+        self.anew(|| self.begin_read(request))
+    }
+
+    /// What `attempt` comes to, which is begun anew as long as it says nothing.
+    fn anew<T>(&self, attempt: impl Fn() -> Result<Option<T>, StoreError>) -> Result<T, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.begin_read(request)? {
-                Some(begun) => return Ok(begun),
+            match attempt()? {
+                Some(done) => return Ok(done),
                 None => self.metrics.read_retries.add(1),
             }
         }
@@ -116,7 +121,7 @@ impl Inner {
     fn begin_read(&self, request: &GetObject) -> Result<Option<(ObjectRead, Option<Pinned>)>, StoreError> {
         let found = self.find(request)?;
         let row = &found.known.row;
-        let mut read = self.resolve(request, &found.known)?;
+        let Some(mut read) = self.resolve(request, &found)? else { return Ok(None) };
         let range = match (read.range, row.size, read.len) {
             (_, 0, _) | (_, _, 0) => return Ok(Some((read, None))),
             (Some(range), ..) => range,
@@ -162,9 +167,10 @@ impl Inner {
         Ok(Found { table: Table::Object, row_key, value, known })
     }
 
-    /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer.
-    fn resolve(&self, request: &GetObject, known: &Known) -> Result<ObjectRead, StoreError> {
-        let Known { row, info } = known;
+    /// Checks conditions, and finds the range that is meant; what the row says beside its bytes goes to the answer. Nothing when the object changed
+    /// meanwhile.
+    fn resolve(&self, request: &GetObject, found: &Found) -> Result<Option<ObjectRead>, StoreError> {
+        let Known { row, info } = &*found.known;
         request.conditions.check(&row.etag, row.modified_ms)?;
         if info.attributes.encryption.is_some() || request.customer.is_some() {
             self.check_customer(&info.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
@@ -176,13 +182,16 @@ impl Inner {
                 let message = "Cannot specify both Range header and partNumber query parameter";
                 return Err(StoreError::InvalidRequest(message.into()));
             }
-            let (start, len) = match self.manifest_part(row, part_number)? {
-                Some(part) => {
-                    let found = (part.start, part.size);
+            let (start, len) = match self.manifest_part(row, part_number) {
+                Ok(Some(part)) => {
+                    let place = (part.start, part.size);
                     read.part = Some(part_of(part));
-                    found
+                    place
                 }
-                None => (0, row.size),
+                Ok(None) => (0, row.size),
+                // What replaced it took its parts along.
+                Err(StoreError::InvalidPartNumber) if !self.is_there(found)? => return Ok(None),
+                Err(error) => return Err(error),
             };
             read.len = len;
             read.range = len.checked_sub(1).map(|last| ByteRange { first: start, last: start + last });
@@ -190,7 +199,7 @@ impl Inner {
             read.range = range.resolve(row.size)?;
             read.len = read.range.map_or(row.size, ByteRange::len);
         }
-        Ok(read)
+        Ok(Some(read))
     }
 
     /// The part of an object; nothing for part 1 of an object that has no parts, which is all of it.

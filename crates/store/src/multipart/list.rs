@@ -18,10 +18,12 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `NoSuchUpload`, `Unavailable`.
     pub async fn list_parts(&self, request: ListParts) -> Result<ListedParts, StoreError> {
-        let upload = self.inner.upload(&request.target)?;
+        // Upload and parts from one moment: whatever ends it in between takes the parts along.
+        let index = self.inner.index.snapshot();
+        let upload = self.inner.upload_as(&request.target, |row_key| index.get(Table::Upload, row_key))?;
         let id = request.target.upload;
         let range = ScanRange::prefix(Table::Part, &keys::parts_of(id)).after(&keys::part(id, request.after));
-        let mut rows = self.inner.index.scan(range, request.max.saturating_add(1))?;
+        let mut rows = index.scan(range, request.max.saturating_add(1))?;
         let truncated = rows.len() > request.max;
         rows.truncate(request.max);
         let parts = rows.iter().map(|(key, row)| part_summary(key, row)).collect::<Result<Vec<_>, _>>()?;

@@ -13,7 +13,7 @@ mod upload;
 pub(crate) use checksums::{Wanted, checksum_of};
 
 use gabion_metadata::{
-    Table, keys,
+    IndexError, Table, Value, keys,
     rows::{Row, UploadRow},
 };
 
@@ -22,8 +22,16 @@ use crate::{StoreError, UploadRef, store::Inner};
 impl Inner {
     /// The row of an upload; it must belong to the bucket and key that are named.
     pub(crate) fn upload(&self, target: &UploadRef) -> Result<UploadRow, StoreError> {
-        let key = keys::upload(&target.bucket, &target.key, target.upload);
-        match self.index.get(Table::Upload, &key)? {
+        self.upload_as(target, |row_key| self.index.get(Table::Upload, row_key))
+    }
+
+    /// The same, as `look` finds it.
+    fn upload_as(
+        &self,
+        target: &UploadRef,
+        look: impl FnOnce(&[u8]) -> Result<Option<Value>, IndexError>,
+    ) -> Result<UploadRow, StoreError> {
+        match look(&keys::upload(&target.bucket, &target.key, target.upload))? {
             Some(row) => Ok(UploadRow::decode(&row)?),
             None => {
                 self.require_bucket(&target.bucket)?;

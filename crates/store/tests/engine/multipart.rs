@@ -1,10 +1,11 @@
 //! Multipart uploads: checksums, manifests, what is refused.
 
 use gabion_erasure::{Digester, composite};
+use gabion_metadata::Table;
 use gabion_store::{
     Checksum, ChecksumAlgorithm, ChecksumKind, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource,
-    CreateUpload, GetAttributes, ObjectBody, PartResult, RangeRequest, ReadConditions, Store, StoreError, UploadPart,
-    UploadPartCopy, UploadRef, WriteConditions,
+    CreateUpload, GetAttributes, GetObject, ListParts, ObjectBody, PartResult, RangeRequest, ReadConditions, Store,
+    StoreError, UploadPart, UploadPartCopy, UploadRef, WriteConditions,
 };
 use gabion_types::UploadId;
 
@@ -223,4 +224,47 @@ async fn a_manifest_of_many_extents() {
     }
     check_counters(&world.index.current.lock());
     assert!(store.status().live_bytes < 1000, "only the bucket is left");
+}
+
+/// An upload of one part that waits to be completed.
+async fn uploaded(store: &Store, seed: u64) -> CompleteUpload {
+    let target = begin(store, None).await;
+    let one = part(store, &target, 1, ObjectBody::from_bytes(bytes(seed, 100))).await.unwrap();
+    completion(&target, &[(1, &one)])
+}
+
+/// Has an upload completed right before a table is read for the next time.
+fn completed_before(world: &World, table: Table, store: &Store, request: CompleteUpload) {
+    let (store, runtime) = (store.clone(), tokio::runtime::Handle::current());
+    world.index.interruption.before(table, move || {
+        // Who reads is in the runtime, and waits here.
+        let completing = std::thread::spawn(move || runtime.block_on(store.complete_upload(request)).unwrap());
+        completing.join().unwrap();
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_is_read_of_an_object_that_is_replaced_meanwhile() {
+    let (world, store) = fresh(7).await;
+    store.complete_upload(uploaded(&store, 1).await).await.unwrap();
+    let first = GetObject { part_number: Some(1), ..GetObject::whole(bucket("bucket"), key("key")) };
+    completed_before(&world, Table::Manifest, &store, uploaded(&store, 2).await);
+    assert_eq!(store.head_object(&first).unwrap().len, 100);
+    assert!(world.index.interruption.is_over());
+    completed_before(&world, Table::Manifest, &store, uploaded(&store, 3).await);
+    assert_eq!(read(&store, first.clone()).await.unwrap(), bytes(3, 100));
+    assert!(world.index.interruption.is_over());
+    let second = GetObject { part_number: Some(2), ..first };
+    assert!(matches!(store.head_object(&second), Err(StoreError::InvalidPartNumber)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_are_listed_of_an_upload_that_ends_meanwhile() {
+    let (world, store) = fresh(8).await;
+    let request = uploaded(&store, 1).await;
+    let list = ListParts { target: request.target.clone(), after: 0, max: 10 };
+    completed_before(&world, Table::Part, &store, request);
+    assert_eq!(store.list_parts(list.clone()).await.unwrap().parts.len(), 1);
+    assert!(world.index.interruption.is_over());
+    assert!(matches!(store.list_parts(list).await, Err(StoreError::NoSuchUpload)));
 }

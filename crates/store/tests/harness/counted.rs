@@ -1,4 +1,5 @@
-//! An index that counts the rows that scans of it return, what a listing costs, and the objects that are looked for by their keys.
+//! An index that counts the rows that scans of it return, what a listing costs, and the objects that are looked for by their keys; and in which
+//! something can be done between two reads.
 
 use std::sync::{
     Arc,
@@ -9,6 +10,7 @@ use gabion_metadata::{
     Index, IndexError, IndexSnapshot, IndexStats, Ingest, MemoryIndex, Precondition, Rows, ScanRange, Table, Value,
     Write,
 };
+use parking_lot::Mutex;
 
 /// Rows that scans returned.
 #[derive(Clone, Default)]
@@ -37,16 +39,44 @@ impl ObjectsAskedFor {
     }
 }
 
+/// What is done right before a table is read for the next time.
+#[derive(Clone, Default)]
+pub struct Interruption(Arc<Mutex<Option<(Table, Work)>>>);
+
+type Work = Box<dyn FnOnce() + Send>;
+
+impl Interruption {
+    /// Has `work` done once.
+    pub fn before(&self, table: Table, work: impl FnOnce() + Send + 'static) {
+        *self.0.lock() = Some((table, Box::new(work)));
+    }
+
+    /// Whether nothing is left to be done.
+    pub fn is_over(&self) -> bool {
+        self.0.lock().is_none()
+    }
+
+    fn reads(&self, table: Table) {
+        let due = self.0.lock().take_if(|(before, _)| *before == table);
+        // It reads, too.
+        if let Some((_, work)) = due {
+            work();
+        }
+    }
+}
+
 /// An index, counted, its snapshots included.
 pub struct CountedIndex {
     pub inner: MemoryIndex,
     pub scanned: ScannedRows,
     pub asked_for: ObjectsAskedFor,
+    pub interruption: Interruption,
 }
 
 struct CountedSnapshot {
     inner: Arc<dyn IndexSnapshot>,
     scanned: ScannedRows,
+    interruption: Interruption,
 }
 
 impl Index for CountedIndex {
@@ -54,15 +84,18 @@ impl Index for CountedIndex {
         if table == Table::Object {
             self.asked_for.0.fetch_add(1, Ordering::Relaxed);
         }
+        self.interruption.reads(table);
         self.inner.get(table, key)
     }
 
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
+        self.interruption.reads(range.table);
         Ok(self.scanned.counted(self.inner.scan(range, limit)?))
     }
 
     fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
-        Arc::new(CountedSnapshot { inner: self.inner.snapshot(), scanned: self.scanned.clone() })
+        let (scanned, interruption) = (self.scanned.clone(), self.interruption.clone());
+        Arc::new(CountedSnapshot { inner: self.inner.snapshot(), scanned, interruption })
     }
 
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
@@ -88,10 +121,12 @@ impl Index for CountedIndex {
 
 impl IndexSnapshot for CountedSnapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
+        self.interruption.reads(table);
         self.inner.get(table, key)
     }
 
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
+        self.interruption.reads(range.table);
         Ok(self.scanned.counted(self.inner.scan(range, limit)?))
     }
 }

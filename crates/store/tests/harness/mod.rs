@@ -21,7 +21,7 @@ use gabion_store::{
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
 
-use counted::{CountedIndex, ObjectsAskedFor, ScannedRows};
+use counted::{CountedIndex, Interruption, ObjectsAskedFor, ScannedRows};
 
 /// Time does not pass by itself; it begins here.
 pub const START_MS: u64 = 1_750_000_000_000;
@@ -45,6 +45,7 @@ pub struct SharedIndex {
     /// Rows that the stores which opened it scanned.
     pub scanned: ScannedRows,
     pub asked_for: ObjectsAskedFor,
+    pub interruption: Interruption,
 }
 
 struct Factory(Arc<SharedIndex>);
@@ -52,7 +53,8 @@ struct Factory(Arc<SharedIndex>);
 impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
         let (inner, held) = (self.0.current.lock().clone(), &self.0);
-        Ok(Arc::new(CountedIndex { inner, scanned: held.scanned.clone(), asked_for: held.asked_for.clone() }))
+        let (scanned, asked_for) = (held.scanned.clone(), held.asked_for.clone());
+        Ok(Arc::new(CountedIndex { inner, scanned, asked_for, interruption: held.interruption.clone() }))
     }
 
     fn destroy(&self) -> Result<(), IndexError> {
