@@ -137,6 +137,8 @@ struct Collector<'a> {
     is_late: bool,
     digester: Digester,
     wants_crc64: bool,
+    /// Whether nobody but the tag needs the CRC of a body that is sealed.
+    is_crc64_for_tag: bool,
     wants_md5_checksum: bool,
     pieces: Pieces,
     stripes: Option<Stripes<'a>>,
@@ -166,7 +168,8 @@ impl<'a> Collector<'a> {
         algorithms.retain(|algorithm| !matches!(algorithm, ChecksumAlgorithm::Crc64Nvme | ChecksumAlgorithm::Md5));
         // The log's is of what is stored: that of a sealed body has to be computed.
         let wants_crc64 = is_crc64_asked && seal.is_none();
-        if seal.is_some() && (is_crc64_asked || inner.config.etag == EtagKind::Crc64Nvme) {
+        let is_crc64_for_tag = seal.is_some() && !is_crc64_asked && inner.config.etag == EtagKind::Crc64Nvme;
+        if seal.is_some() && (is_crc64_asked || is_crc64_for_tag) {
             algorithms.push(ChecksumAlgorithm::Crc64Nvme);
         }
         let stored_length =
@@ -189,6 +192,7 @@ impl<'a> Collector<'a> {
             is_late,
             digester: Digester::new(false, &algorithms),
             wants_crc64,
+            is_crc64_for_tag,
             wants_md5_checksum,
             pieces: Pieces::default(),
             stripes: None,
@@ -295,6 +299,9 @@ impl<'a> Collector<'a> {
             (EtagKind::Md5, Some(md5)) => Some(PartTag::Md5(md5)),
             (EtagKind::Crc64Nvme, _) | (_, None) => Some(PartTag::Crc64(computed_crc64.unwrap_or(crc64))),
         };
+        if self.is_crc64_for_tag {
+            digests.checksums.retain(|checksum| checksum.algorithm() != ChecksumAlgorithm::Crc64Nvme);
+        }
         let mut of_record = [admitted, of_stripes];
         of_record.iter_mut().flatten().for_each(Admitted::spend);
         Ok(Collected {

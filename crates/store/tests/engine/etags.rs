@@ -281,6 +281,27 @@ async fn encrypted_parts_with_both_kinds_of_tag_have_the_crc_of_what_clients_kno
     }
 }
 
+/// The tag takes a CRC of what is encrypted that nobody asked for.
+#[tokio::test]
+async fn encrypted_bodies_have_the_checksums_that_were_asked_for() {
+    let (mut world, store) = fresh(8, (2, 1)).await;
+    let store = set(&mut world, store, EtagKind::Crc64Nvme).await;
+    store.keep_keys(Arc::new(OneKey));
+    let body = bytes(1, 1000);
+    for (compute, kept) in [
+        (vec![ChecksumAlgorithm::Sha256], vec![ChecksumAlgorithm::Sha256]),
+        (vec![], vec![ChecksumAlgorithm::Crc64Nvme]),
+        (vec![ChecksumAlgorithm::Crc64Nvme], vec![ChecksumAlgorithm::Crc64Nvme]),
+    ] {
+        let encrypt = Some(Box::new(Encrypt::by(EncryptionScheme::Master)));
+        let body = ObjectBody { compute, encrypt, ..ObjectBody::from_bytes(body.clone()) };
+        let put = store.put_object(put_request("bucket", "k"), body).await.unwrap();
+        let has: Vec<_> = put.checksums.iter().map(|it| it.algorithm).collect();
+        assert_eq!(has, kept.iter().map(|algorithm| algorithm.index()).collect::<Vec<_>>());
+        assert_eq!(put.etag, crc_tag(&bytes(1, 1000)));
+    }
+}
+
 #[tokio::test]
 async fn what_is_appended_to_renamed_and_kept_in_versions_has_a_crc() {
     let (mut world, store) = fresh(7, (2, 1)).await;
