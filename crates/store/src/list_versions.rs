@@ -169,7 +169,9 @@ impl<'a> Versions<'a> {
             }
         }
         let (prefix, delimiter) = (request.prefix.as_str(), request.delimiter.as_deref());
-        let is_listed = |found: &Waiting| found.key.starts_with(prefix);
+        // What a common prefix stands for is not told by itself.
+        let is_alone = |rest: &str| delimiter.is_none_or(|delimiter| delimiter.is_empty() || !rest.contains(delimiter));
+        let is_listed = |found: &Waiting| found.key.strip_prefix(prefix).is_some_and(is_alone);
         (first, null) = (first.filter(is_listed), null.filter(is_listed));
         let mut current =
             Walk::new(index, Objects { bucket: bucket.clone() }, prefix, delimiter, after_current, request.max);

@@ -7,6 +7,7 @@ use gabion_store::{
     Attributes, ConfigScope, CopySource, DeleteObject, GetObject, ListDetails, ListVersions, ReadConditions, Retention,
     RetentionMode, Store, StoreError, VERSIONING, VersionId, Versioning,
 };
+use gabion_types::Seq;
 use proptest::prelude::*;
 
 use crate::harness::{truth::check_counters, *};
@@ -383,5 +384,34 @@ async fn a_locked_version_stays() {
         }
         // A delete marker may come over it.
         run.store.delete_object(bucket("bucket"), DeleteObject::current(key("key"))).await.unwrap();
+    }
+}
+
+/// What a page goes on with below a delimiter was told by its common prefix.
+#[tokio::test]
+async fn a_page_that_begins_below_a_delimiter_tells_nothing_of_its_key() {
+    let world = World::new(9, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "a/b", &bytes(1, 10)).await;
+    let document = Versioning::Enabled.document().into();
+    store.put_config(ConfigScope::Bucket(bucket("bucket")), VERSIONING, document).await.unwrap();
+    let newest = put(&store, "bucket", "a/b", &bytes(2, 10)).await;
+    let above = VersionId::Of(Seq::from_u64(newest.seq.as_u64() + 1));
+    for (delimiter, version, count) in [
+        (None, newest.version.unwrap(), 1),
+        (None, above, 2),
+        (Some("/"), newest.version.unwrap(), 0),
+        (Some("/"), above, 0),
+    ] {
+        let request = ListVersions {
+            bucket: bucket("bucket"),
+            prefix: String::new(),
+            delimiter: delimiter.map(str::to_owned),
+            after: Some(("a/b".into(), Some(version))),
+            max: 10,
+        };
+        let page = store.list_versions(request).await.unwrap();
+        assert_eq!((page.entries.len(), page.common_prefixes.len()), (count, 0), "{delimiter:?} {version:?}");
     }
 }
