@@ -112,17 +112,11 @@ pub(super) fn header(parts: &Parts, query: &Query, authorization: &str, asked: &
     if algorithm != ALGORITHM {
         return Err(unusable(algorithm, "Unsupported Authorization Type"));
     }
-    let date = single(&parts.headers, &AMZ_DATE).ok_or_else(|| S3Error::with(S3Code::AccessDenied, DATE))?;
-    let signed_s = unix_seconds(date).ok_or_else(|| S3Error::with(S3Code::AccessDenied, DATE))?;
+    let date = single(&parts.headers, &AMZ_DATE).ok_or_else(no_date)?;
+    let signed_s = unix_seconds(date).ok_or_else(no_date)?;
     let [credential, signed_headers] = components(rest)?;
     let scope = Scope::parse(credential, asked.region, Place::Header)?;
-    let now_ms = i64::try_from(asked.now_ms).unwrap_or(i64::MAX);
-    if now_ms.abs_diff(signed_s.saturating_mul(1000)) > SKEW_MS_MAX {
-        return Err(S3Error::new(S3Code::RequestTimeTooSkewed)
-            .detail("RequestTime", date)
-            .detail("ServerTime", iso(asked.now_ms))
-            .detail("MaxAllowedSkewMilliseconds", SKEW_MS_MAX.to_string()));
-    }
+    check_skew(date, signed_s, asked)?;
     check_key(parts, query, scope.access_key, asked)?;
     if date.get(..DAY_BYTES) != Some(scope.day) {
         return Err(Place::Header.malformed("Invalid credential date. Date is not the same as X-Amz-Date."));
@@ -132,6 +126,23 @@ pub(super) fn header(parts: &Parts, query: &Query, authorization: &str, asked: &
         Some(value) => content(parts, value, asked)?,
     }
     all_is_signed(&parts.headers, signed_headers)
+}
+
+/// That the date by which a request is signed is missing, or none.
+pub(super) fn no_date() -> S3Error {
+    S3Error::with(S3Code::AccessDenied, DATE)
+}
+
+/// Whether a request that is signed in its header is signed at this time, by its date as it was sent and in Unix seconds.
+pub(super) fn check_skew(date: &str, signed_s: i64, asked: &Asked<'_>) -> Result<(), S3Error> {
+    let now_ms = i64::try_from(asked.now_ms).unwrap_or(i64::MAX);
+    if now_ms.abs_diff(signed_s.saturating_mul(1000)) <= SKEW_MS_MAX {
+        return Ok(());
+    }
+    Err(S3Error::new(S3Code::RequestTimeTooSkewed)
+        .detail("RequestTime", date)
+        .detail("ServerTime", iso(asked.now_ms))
+        .detail("MaxAllowedSkewMilliseconds", SKEW_MS_MAX.to_string()))
 }
 
 /// Credential and signed headers of an `Authorization` header.

@@ -109,8 +109,7 @@ pub(crate) use query::Query;
 use received::Received;
 pub(crate) use renames::renamed_key;
 use request_id::{RequestId, RequestIds};
-use route::Routed;
-pub(crate) use route::{Operation, decoded_path};
+pub(crate) use route::{Operation, Routed, decoded_path};
 pub(crate) use settings::BucketSettings;
 use website::Visit;
 pub(crate) use xml::Xml;
@@ -585,6 +584,9 @@ impl S3Service {
         };
         auth::check(parts, &routed.query, &asked)?;
         routed.check_version_2(parts)?;
+        if let Some(signed) = auth::version_2::verify(parts, &routed, &asked)? {
+            return Ok((routed, Some(signed)));
+        }
         let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query));
         Ok((routed, presigned))
     }

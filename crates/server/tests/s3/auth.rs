@@ -236,6 +236,31 @@ async fn signature_version_2_is_opt_in() {
         .refused(403, "RequestTimeTooSkewed");
 }
 
+/// As s3cmd writes them, and AWS's examples.
+#[tokio::test]
+async fn dates_of_version_2_may_have_a_zone_in_digits() {
+    let s3 = S3::with(|options| {
+        options.sigv2 = true;
+        options.domains = vec!["s3.test".into()];
+    })
+    .await;
+    for header in ["date", "x-amz-date"] {
+        let sign = Sign::Version2Dated(header, "");
+        s3.put("/bkt").sign(sign).send(&s3).await.expect(200);
+        s3.put("/bkt/k").body("x").sign(sign).send(&s3).await.expect(200);
+        assert_eq!(s3.get("/bkt/k").sign(sign).send(&s3).await.expect(200).text(), "x");
+        let wrong = s3.get("/").sign(sign).change(|call| call.secret_key = "wrong").send(&s3).await;
+        wrong.refused(403, "SignatureDoesNotMatch");
+        let late = s3.get("/").sign(sign).change(|call| call.clock_s = -1000).send(&s3).await;
+        late.refused(403, "RequestTimeTooSkewed");
+        let unknown = s3.get("/").sign(sign).change(|call| call.access_key = "AKNONE").send(&s3).await;
+        unknown.refused(403, "InvalidAccessKeyId");
+        let by_host = s3.get("/k").sign(Sign::Version2Dated(header, "/bkt"));
+        assert_eq!(by_host.change(|call| call.host = "bkt.s3.test").send(&s3).await.expect(200).text(), "x");
+    }
+    s3.get("/").sign(Sign::Not).header("authorization", "AWS AK:x").send(&s3).await.refused(403, "AccessDenied");
+}
+
 /// What Version 2 does not sign could have been added by anybody on the way: here the tests' signer does not sign any of it.
 #[tokio::test]
 async fn nothing_unsigned_makes_another_operation_of_a_request_in_version_2() {

@@ -187,6 +187,8 @@ pub(crate) enum Sign {
     Query(u64),
     /// Signature Version 2.
     Version2,
+    /// The same with `+0000` in its date, which is in this header, and what the host adds to the path (`/bucket`).
+    Version2Dated(&'static str, &'static str),
     Not,
 }
 
@@ -377,7 +379,8 @@ impl Call {
                 let signature = self.signature(&date, &scope, &names, "UNSIGNED-PAYLOAD");
                 self.query.push(("X-Amz-Signature".into(), signature));
             }
-            Sign::Version2 => self.sign_v2(now_s),
+            Sign::Version2 => self.sign_v2(now_s, "date", "GMT", ""),
+            Sign::Version2Dated(header, bucket) => self.sign_v2(now_s, header, "+0000", bucket),
             Sign::Not => {}
         }
         let mut body = self.frame(&seed, &date, &scope);
@@ -478,16 +481,18 @@ impl Call {
         framed
     }
 
-    fn sign_v2(&mut self, now_s: i64) {
+    fn sign_v2(&mut self, now_s: i64, header: &str, zone: &str, bucket: &str) {
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(u64::try_from(now_s).unwrap());
-        let date = httpdate::fmt_http_date(at);
+        let date = httpdate::fmt_http_date(at).replace("GMT", zone);
+        let dated = if header == "date" { format!("{date}\n") } else { format!("\n{header}:{date}\n") };
         // A bucket alone is signed with a slash behind it, sent or not.
-        let slash = if self.path.matches('/').count() == 1 && self.path.len() > 1 { "/" } else { "" };
-        let text = format!("{}\n\n\n{date}\n{}{slash}", self.method, self.path);
+        let is_bucket = bucket.is_empty() && self.path.matches('/').count() == 1 && self.path.len() > 1;
+        let slash = if is_bucket { "/" } else { "" };
+        let text = format!("{}\n\n\n{dated}{bucket}{}{slash}", self.method, self.path);
         let mut mac = Hmac::<sha1::Sha1>::new_from_slice(self.secret_key.as_bytes()).unwrap();
         mac.update(text.as_bytes());
         let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
-        self.headers.push(("date".into(), date));
+        self.headers.push((header.into(), date));
         self.headers.push(("authorization".into(), format!("AWS {}:{signature}", self.access_key)));
     }
 }
