@@ -42,6 +42,13 @@ impl RepairQueue {
         self.entries.lock().insert(entry, true);
     }
 
+    /// What failed of a shard lies where nothing is: reading it proves what it is.
+    pub(crate) fn trust(&self, entry: RepairEntry) {
+        if let Some(distrusted) = self.entries.lock().get_mut(&entry) {
+            *distrusted = false;
+        }
+    }
+
     /// Whether it has to be built anew, whatever is read of it.
     pub(crate) fn is_distrusted(&self, entry: RepairEntry) -> bool {
         self.entries.lock().get(&entry).is_some_and(|distrusted| *distrusted)
@@ -54,7 +61,10 @@ impl RepairQueue {
 
     /// Takes out a shard that was read and is whole.
     pub(crate) fn remove_read(&self, entry: RepairEntry) {
-        self.entries.lock().retain(|other, distrusted| *other != entry || *distrusted);
+        let mut entries = self.entries.lock();
+        if entries.get(&entry) == Some(&false) {
+            entries.remove(&entry);
+        }
     }
 
     /// Drops the entries of a segment that is gone.
@@ -116,5 +126,9 @@ mod tests {
         assert_eq!(queue.snapshot(), [entry(1)]);
         queue.remove(entry(1));
         assert!(queue.snapshot().is_empty() && !queue.is_distrusted(entry(1)));
+        queue.distrust(entry(1));
+        queue.trust(entry(1));
+        queue.remove_read(entry(1));
+        assert!(queue.snapshot().is_empty());
     }
 }

@@ -91,12 +91,15 @@ async fn within<T>(patience: Duration, exchange: impl Future<Output = Result<T, 
     }
 }
 
+/// What lets such servers be asked.
+const NEAR: &str = " (iam.near_providers lets such providers be asked)";
+
 /// Connects to one of the addresses of a host: to no other than those that were looked at.
 async fn connect(host: &str, port: u16, reach: Reach) -> Result<TcpStream, String> {
     let found = tokio::net::lookup_host((host, port)).await.map_err(|error| error.to_string())?;
     let addresses: Vec<SocketAddr> = found.filter(|address| reach.includes(address.ip())).collect();
     if addresses.is_empty() {
-        return Err(format!("{host} has no address that may be asked: it is on this machine or its link"));
+        return Err(format!("{host} has no address that may be asked: it is on this machine or its link{NEAR}"));
     }
     let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| error.to_string())?;
     // Whoever is asked from his own address is this machine, whatever the address.
@@ -105,7 +108,7 @@ async fn connect(host: &str, port: u16, reach: Reach) -> Result<TcpStream, Strin
         _ => true,
     };
     if reach == Reach::Foreign && is_here {
-        return Err(format!("{host} is this machine"));
+        return Err(format!("{host} is on this machine{NEAR}"));
     }
     Ok(stream)
 }
@@ -338,7 +341,7 @@ mod tests {
             let listener = tokio::net::TcpListener::bind((own, 0)).await.unwrap();
             let url = format!("http://{}/", listener.local_addr().unwrap());
             let refused = get(&url, 10, Duration::from_secs(10), Reach::Foreign).await.unwrap_err();
-            assert!(refused.contains("this machine"), "{refused}");
+            assert!(refused.contains("on this machine"), "{refused}");
         }
     }
 }

@@ -46,7 +46,15 @@ impl Store {
     pub async fn append_object(&self, mut request: AppendObject, body: ObjectBody) -> Result<PutResult, StoreError> {
         let inner = Arc::clone(&self.inner);
         let bucket = inner.same_bucket(&request.object.bucket, None)?;
-        let Some(seen) = inner.check_append(&request)? else {
+        let seen = inner.check_append(&request)?;
+        if let Some(length) = body.length {
+            // It counts for who made the object.
+            let (attributes, before) =
+                seen.as_ref().map_or((&request.object.attributes, 0), |seen| (&seen.attributes, seen.size));
+            let (bucket, key) = (&request.object.bucket, &request.object.key);
+            self.check_room(bucket, key, attributes.creator.as_deref(), before.saturating_add(length))?;
+        }
+        let Some(seen) = seen else {
             // What comes in between is not overwritten.
             let asked = request.object.conditions.if_none_match.replace(EtagMatch::Any);
             return match self.put_into(request.object.clone(), body, Some(bucket)).await {

@@ -187,7 +187,7 @@ settings! {
     "limits.idle_timeout" => limits_idle_timeout: Span = "75s",
         "Longest time that a connection stays open between two requests.";
     "limits.progress_timeout" => limits_progress_timeout: Span = "30s",
-        "A client that is waited for must send or take limits.progress_bytes_min in this time; how long a body takes as a whole is not limited.";
+        "A client that is waited for must send or take limits.progress_bytes_min in this time; how long a body takes as a whole is not limited. Clients of HTTP/2 have ten times as long to take something of their answers, as they open their windows seldom.";
     "limits.progress_bytes_min" => limits_progress_bytes_min: ByteCount = "4KiB",
         "Bytes that must move in every limits.progress_timeout.";
     "limits.header_count_max" => limits_header_count_max: usize = "100",

@@ -22,6 +22,7 @@ use crate::format::{SEAL_BLOCK_BYTES, SealReason};
 use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
+use crate::status::RepairEntry;
 use crate::target::is_full;
 use crate::together::together;
 
@@ -502,15 +503,18 @@ impl Core {
         }
         let info = &files.info;
         let block = self.media.seal_block(info, reason, seal);
+        // What failed of a void lies behind the end: all before it is durable, where writers wait for that.
+        let is_void = reason == SealReason::Voided && self.config.durability == Durability::Sync;
         let outcomes = join_all(files.present().map(async |(shard, file)| {
             let trusted = !file.is_poisoned();
-            (shard, trusted, write_seal(&*file.file, seal, block.clone(), trusted).await)
+            (shard, trusted, write_seal(&*file.file, seal, block.clone(), trusted || is_void).await)
         }))
         .await;
         let mut sealed = 0;
         for (shard, trusted, outcome) in outcomes {
             match outcome {
                 Ok(()) if trusted => sealed += 1,
+                Ok(()) if is_void => self.media.repairs.trust(RepairEntry { segment: info.id, shard: shard as u8 }),
                 Ok(()) => {}
                 Err(error) => self.chunk_failed(files, shard, &error),
             }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use gabion_types::{SegmentId, Seq};
 
 use super::listing::Listing;
@@ -174,6 +175,9 @@ async fn few_shards(
 
 impl Walk<'_> {
     async fn run(mut self, mut seal: Option<Seal>, replay_from: (u32, u64)) -> Result<Outcome, LogError> {
+        if seal.is_none() && self.shards.relaxed {
+            self.forget_cached().await;
+        }
         let voided = loop {
             if let Some(seal) = seal {
                 self.walk_sealed(seal).await;
@@ -223,6 +227,23 @@ impl Walk<'_> {
         let shown = shown.map(|shard| (shard, true));
         let outcomes = write_seals(self.core, &self.shards.info, self.at, SealReason::Voided, shown).await;
         outcomes.iter().all(|(_, outcome)| outcome.is_ok())
+    }
+
+    /// Has the page cache forget a segment whose writer did not wait for the drives: a sync may have failed that nobody remembers, and then it shows what they lack.
+    async fn forget_cached(&mut self) {
+        let (core, info) = (self.core, &self.shards.info);
+        let forgotten = join_all(self.shards.files.iter().enumerate().map(async |(shard, len)| {
+            let Some(len) = *len else { return true };
+            let Ok(file) = core.media.file(info, shard).await else { return true };
+            // What is dirty stays; of what can not be evicted nothing is known that could be done about it.
+            let synced = file.sync().await.is_ok();
+            let _ = file.evict(0, len.next_multiple_of(CHUNK_ALIGN_BYTES as u64)).await;
+            synced
+        }))
+        .await;
+        for (distrusted, synced) in self.distrusted.iter_mut().zip(forgotten) {
+            *distrusted |= !synced;
+        }
     }
 
     /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.
@@ -337,11 +358,7 @@ impl Walk<'_> {
         let missing: Vec<usize> = (0..valid.len()).filter(|&at| valid[at].is_none() && !out_of_sight[at]).collect();
         for &shard in &missing {
             match rebuild_chunk(core, info, shape, &valid, shard).await {
-                Ok(header) => {
-                    valid[shard] = Some(Arc::new(header));
-                    // What was before it is durable, but where writers do not wait for the drives.
-                    self.distrusted[shard] &= self.shards.relaxed;
-                }
+                Ok(header) => valid[shard] = Some(Arc::new(header)),
                 Err(NotRebuilt::TooFew(failed)) => {
                     for (shard, error) in failed {
                         out_of_sight[shard] |= !matches!(error, ChunkError::Corrupt(_));
@@ -412,8 +429,9 @@ impl Walk<'_> {
         if all_sealed || seal.stripes == 0 {
             return;
         }
-        // Until it is seen to.
-        self.distrusted = self.shards.files.iter().map(|&len| len == Some(distrusted_len(seal))).collect();
+        for (distrusted, len) in self.distrusted.iter_mut().zip(&self.shards.files) {
+            *distrusted |= *len == Some(distrusted_len(seal));
+        }
         if self.last_shape.is_none() {
             // The index knew the end, so nothing was walked: the last stripe is found from the front.
             let end_offset = shard_header_bytes(self.shards.files.len()) as u64;
@@ -435,22 +453,21 @@ impl Walk<'_> {
         self.rewrite_last(seal, &valid).await;
     }
 
-    /// Makes durable what shards show of the last stripe of a sealed segment that failed while it was written, or that no seal could be written to: it was read from
-    /// a page cache, perhaps. What was before that stripe is durable, but where writers do not wait for the drives.
+    /// Makes durable what shards show of the last stripe of a sealed segment that no seal could be written to: it was read from a page cache, perhaps. What was before that
+    /// stripe is durable, but where writers do not wait for the drives: then all of the shard is built anew.
     async fn rewrite_last(&mut self, seal: Seal, valid: &[Option<Arc<ChunkHeader>>]) {
         let (core, info) = (self.core, &self.shards.info);
         let heads = self.shards.heads(core, seal.end_offset).await;
         for (shard, head) in heads.iter().enumerate() {
-            let is_sealed = matches!(head, Head::Seal(_)) && !self.distrusted[shard];
-            if is_sealed || matches!(head, Head::OutOfSight) || self.shards.relaxed {
+            if self.distrusted[shard] || matches!(head, Head::Seal(_) | Head::OutOfSight) {
                 continue;
             }
+            self.distrusted[shard] = self.shards.relaxed;
             // What is not valid was completed just now, or could not be.
-            let Some(header) = &valid[shard] else { continue };
-            let outcome = rewrite_chunk(core, info, header).await;
-            self.distrusted[shard] = outcome.is_err();
-            if let Err(error) = outcome {
+            let Some(header) = valid[shard].as_ref().filter(|_| !self.shards.relaxed) else { continue };
+            if let Err(error) = rewrite_chunk(core, info, header).await {
                 tracing::warn!(segment = %info.id, shard, %error, "a chunk could not be made durable");
+                self.distrusted[shard] = true;
             }
         }
     }
@@ -492,11 +509,12 @@ impl Walk<'_> {
     /// Makes durable what the walk relies on: it was read, but perhaps from a page cache.
     async fn make_durable(&mut self) -> Result<(), LogError> {
         let (core, info) = (self.core, &self.shards.info);
+        let mut durable = vec![true; self.shards.files.len()];
         // One chunk at a time: should power fail right now, at most one that was good is half written.
         for header in self.last.iter().flatten() {
             if let Err(error) = rewrite_chunk(core, info, header).await {
                 tracing::warn!(segment = %info.id, shard = header.shard, %error, "a chunk could not be made durable");
-                self.distrusted[usize::from(header.shard)] = true;
+                durable[usize::from(header.shard)] = false;
             }
         }
         let syncs = join_all(self.shards.present().map(async |shard| match core.media.file(info, shard).await {
@@ -504,8 +522,11 @@ impl Walk<'_> {
             Err(_) => (shard, false),
         }))
         .await;
-        syncs.iter().for_each(|&(shard, synced)| self.distrusted[shard] |= !synced);
-        let synced = syncs.iter().filter(|&&(shard, _)| !self.distrusted[shard]).count();
+        syncs.iter().for_each(|&(shard, synced)| durable[shard] &= synced);
+        let synced = syncs.iter().filter(|&&(shard, _)| durable[shard]).count();
+        for (distrusted, durable) in self.distrusted.iter_mut().zip(&durable) {
+            *distrusted |= !durable;
+        }
         if synced < info.geometry.data() {
             return Err(LogError::Unavailable(format!("segment {}: {synced} of its shards could be synced", info.id)));
         }

@@ -1,13 +1,15 @@
 //! What a connection is doing, and until when it may.
 //!
 //! One atomic word per fact, written by the connection's own task, so that a request costs no timer: a watchdog wakes at
-//! most once per shortest timeout and looks.
+//! most once per shortest timeout and looks. What streams of HTTP/2 have handed over is noted under a lock, by tasks of their own.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::HttpLimits;
@@ -36,17 +38,24 @@ pub(super) struct Activity {
     head_since_ms: AtomicU64,
     /// Whether a write waits for the client, who has limits of his own for that.
     is_writing: AtomicBool,
-    /// Bytes that were written to the client.
-    written: AtomicU64,
-    /// Pieces of HTTP/2 answers that were handed over and not written yet. What their client gives no window for waits where no write does.
-    unsent: AtomicU32,
-    /// Since when there is one, in ms after `accepted`.
-    unsent_since_ms: AtomicU64,
+    unsent: Mutex<Pieces>,
+}
+
+/// Pieces of HTTP/2 answers that were handed over and not written yet. What their client gives no window for waits where no write does.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Since when each waits, in ms after the connection was accepted, by number: the first one is the oldest.
+    waiting: BTreeMap<u64, u64>,
+    next: u64,
+    /// Bytes of those that were written.
+    sent: u64,
 }
 
 const NEVER: u64 = u64::MAX;
 /// As many times as long as a client of HTTP/1 may one of HTTP/2 take nothing: clients open their windows by a mebibyte at a time.
 const WINDOW_PATIENCE: u64 = 10;
+/// As many times as long as that may one piece of an answer wait while others are taken.
+const PIECE_PATIENCE: u64 = 12;
 
 impl Activity {
     pub(super) fn new() -> Arc<Self> {
@@ -59,9 +68,7 @@ impl Activity {
             // The first head is due from the start on, so that a mute connection does not get the idle timeout.
             head_since_ms: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
-            written: AtomicU64::new(0),
-            unsent: AtomicU32::new(0),
-            unsent_since_ms: AtomicU64::new(0),
+            unsent: Mutex::default(),
         })
     }
 
@@ -85,13 +92,17 @@ impl Activity {
         }
     }
 
-    /// Bytes have gone out. What is left of an answer when nobody asks for more of it is no idleness.
+    /// Something has gone out. What is left of an answer when nobody asks for more of it is no idleness; answers to a client's pings, on HTTP/2, are.
     pub(super) fn wrote(&self, bytes: u64) {
-        self.is_writing.store(false, Ordering::Relaxed);
-        self.written.store(self.written.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
-        if bytes > 0 && !self.is_busy() {
-            self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
+        let waited = self.is_writing.swap(false, Ordering::Relaxed);
+        if bytes > 0 && !self.is_busy() && (waited || !self.http2.load(Ordering::Relaxed)) {
+            self.moved();
         }
+    }
+
+    /// It is idle from now on, if there is no request.
+    fn moved(&self) {
+        self.idle_since_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
     /// The client has to take something before more can go out.
@@ -104,10 +115,13 @@ impl Activity {
         if piece.is_empty() || !self.http2.load(Ordering::Relaxed) {
             return piece;
         }
-        if self.unsent.fetch_add(1, Ordering::AcqRel) == 0 {
-            self.unsent_since_ms.store(self.now_ms(), Ordering::Relaxed);
-        }
-        Bytes::from_owner(Unsent { piece, activity: Arc::clone(self) })
+        let now_ms = self.now_ms();
+        let mut pieces = self.unsent.lock();
+        let number = pieces.next;
+        pieces.next += 1;
+        pieces.waiting.insert(number, now_ms);
+        drop(pieces);
+        Bytes::from_owner(Unsent { piece, number, activity: Arc::clone(self) })
     }
 
     /// Resolves when the connection should be closed.
@@ -130,7 +144,7 @@ impl Activity {
     }
 
     fn deadline_ms(&self, now_ms: u64, limits: &HttpLimits) -> Due {
-        if self.is_busy() || self.is_writing.load(Ordering::Relaxed) || self.unsent.load(Ordering::Acquire) > 0 {
+        if self.is_busy() || self.is_writing.load(Ordering::Relaxed) || !self.unsent.lock().waiting.is_empty() {
             return Due::Busy;
         }
         let head_ms = self.head_since_ms.load(Ordering::Relaxed);
@@ -151,6 +165,7 @@ impl Activity {
 /// A piece of an answer that is handed over.
 struct Unsent {
     piece: Bytes,
+    number: u64,
     activity: Arc<Activity>,
 }
 
@@ -162,29 +177,36 @@ impl AsRef<[u8]> for Unsent {
 
 impl Drop for Unsent {
     fn drop(&mut self) {
-        self.activity.unsent.fetch_sub(1, Ordering::AcqRel);
+        let mut pieces = self.activity.unsent.lock();
+        pieces.waiting.remove(&self.number);
+        pieces.sent = pieces.sent.wrapping_add(self.piece.len() as u64);
+        drop(pieces);
+        self.activity.moved();
     }
 }
 
-/// What has gone out since a moment at which pieces waited.
+/// What was sent since a moment at which pieces waited.
 #[derive(Default)]
 struct Unread {
     since_ms: u64,
-    written: u64,
+    sent: u64,
 }
 
 impl Unread {
-    /// Whether pieces wait, and too little has gone out for too long: for each as much as on a connection of its own.
+    /// Whether pieces wait, and too little was sent for too long; or one of them for much too long, whatever becomes of the others.
     fn is_stalled(&mut self, activity: &Activity, now_ms: u64, limits: &HttpLimits) -> bool {
-        let pieces = activity.unsent.load(Ordering::Acquire);
-        let written = activity.written.load(Ordering::Relaxed);
-        let wanted = limits.progress_bytes_min.max(1).saturating_mul(pieces.into());
-        let is_new = activity.unsent_since_ms.load(Ordering::Relaxed) > self.since_ms;
-        if pieces == 0 || is_new || written.wrapping_sub(self.written) >= wanted {
-            *self = Self { since_ms: now_ms, written };
+        let pieces = activity.unsent.lock();
+        let Some((_, &oldest_ms)) = pieces.waiting.first_key_value() else { return false };
+        let patience_ms = millis(limits.progress_timeout).saturating_mul(WINDOW_PATIENCE);
+        if now_ms.saturating_sub(oldest_ms) >= patience_ms.saturating_mul(PIECE_PATIENCE) {
+            return true;
+        }
+        let wanted = limits.progress_bytes_min.max(1).saturating_mul(pieces.waiting.len() as u64);
+        if oldest_ms > self.since_ms || pieces.sent.wrapping_sub(self.sent) >= wanted {
+            *self = Self { since_ms: now_ms, sent: pieces.sent };
             return false;
         }
-        now_ms.saturating_sub(self.since_ms) >= millis(limits.progress_timeout).saturating_mul(WINDOW_PATIENCE)
+        now_ms.saturating_sub(self.since_ms) >= patience_ms
     }
 }
 

@@ -68,7 +68,7 @@ impl DiskFile for Lettered {
     }
 }
 
-/// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/big` says a lot, `/dropped` wants no body and waits to be released; `/hold` waits to be released, `/flood` sends without end, `/longest` says how long the longest piece of the body is, `/pieces` sends some, whose number nobody says, `/lies/N` says
+/// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/big` says a lot, `/dropped` wants no body and waits to be released; `/hold` waits to be released, `/flood` sends without end, `/long` 16 MiB in pieces, `/longest` says how long the longest piece of the body is, `/pieces` sends some, whose number nobody says, `/lies/N` says
 /// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
 #[derive(Clone, Default)]
 struct Paths {
@@ -127,6 +127,11 @@ impl Handler for Paths {
             "/flood" => {
                 let frame = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(vec![0; 64 * 1024])));
                 let frames = futures::stream::iter(std::iter::repeat_with(frame));
+                Response::new(StreamBody::new(frames).boxed_unsync())
+            }
+            "/long" => {
+                let frame = || Ok::<_, BoxError>(http_body::Frame::data(Bytes::from(vec![0; 64 * 1024])));
+                let frames = futures::stream::iter(std::iter::repeat_with(frame).take(256));
                 Response::new(StreamBody::new(frames).boxed_unsync())
             }
             "/pieces" => {
@@ -623,6 +628,27 @@ async fn a_client_of_http2_that_stops_taking_its_answers_is_cut() {
     }
 }
 
+/// Answers to pings are no work.
+#[tokio::test(start_paused = true)]
+async fn a_client_of_http2_that_only_pings_is_idle() {
+    let server = start(limits(), None).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(hyper_util::rt::TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(5))
+        .keep_alive_while_idle(true)
+        .handshake::<_, Empty<Bytes>>(io)
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::builder().uri("http://x/").body(Empty::new()).unwrap();
+    client.send_request(request).await.unwrap().into_body().collect().await.unwrap();
+    let began = Instant::now();
+    let _ = connection.await.unwrap();
+    assert!((60..=70).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert!(server.page().contains("gabion_http_connections_closed_total{reason=\"idle\"} 1"));
+}
+
 /// Who takes little of many answers, but some, is served.
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_of_http2_gets_all_of_its_answers() {
@@ -631,7 +657,7 @@ async fn a_slow_client_of_http2_gets_all_of_its_answers() {
     let (mut client, connection) =
         hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
     let connection = tokio::spawn(connection);
-    let request = || Request::builder().uri("http://x/big").body(Empty::new()).unwrap();
+    let request = || Request::builder().uri("http://x/long").body(Empty::new()).unwrap();
     let mut bodies = Vec::new();
     for _ in 0..2 {
         bodies.push(client.send_request(request()).await.unwrap().into_body());

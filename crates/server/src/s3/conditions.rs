@@ -36,16 +36,27 @@ pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
     Ok(WriteConditions { if_none_match, if_match: tags(call, "If-Match")? })
 }
 
-/// The tags that a condition of a write or a deletion names: nobody overwrites by a slip.
+/// Those of a renaming, of its source or its target: it replaces and takes away.
 ///
 /// # Errors
 /// `InvalidArgument` for a list without tags.
-pub(super) fn tags(call: &Call, header: &'static str) -> Result<Option<EtagMatch>, S3Error> {
+pub(super) fn of_rename(ops: &Ops, call: &Call, prefix: &str) -> Result<ReadConditions, S3Error> {
+    let if_none_match = tags(call, &format!("{prefix}If-None-Match"))?;
+    let if_none_match = if_none_match.map(|tags| if tags.names_any() { EtagMatch::Any } else { tags });
+    let if_match = tags(call, &format!("{prefix}If-Match"))?;
+    Ok(ReadConditions { if_match, if_none_match, ..read(ops, call, prefix) })
+}
+
+/// The tags that a condition of a write or a deletion names: nobody overwrites by a slip. No tag has other characters than those of ASCII.
+///
+/// # Errors
+/// `InvalidArgument` for a list without tags.
+pub(super) fn tags(call: &Call, header: &str) -> Result<Option<EtagMatch>, S3Error> {
     let Some(list) = call.list_or_empty(&header.to_ascii_lowercase()) else { return Ok(None) };
+    let refused = || S3Error::argument(header, &list, "The header must name an entity tag, or any by *.");
     match EtagMatch::parse(&list) {
-        EtagMatch::OneOf(tags) if tags.is_empty() => {
-            Err(S3Error::argument(header, &list, "The header must name an entity tag, or any by *."))
-        }
+        _ if !list.is_ascii() => Err(refused()),
+        EtagMatch::OneOf(tags) if tags.is_empty() => Err(refused()),
         tags => Ok(Some(tags)),
     }
 }

@@ -66,7 +66,7 @@ use futures::future::BoxFuture;
 use gabion_platform::{Clock, Entropy};
 use gabion_store::{Encrypt, EncryptionScheme, Owner, Store};
 use gabion_types::BucketName;
-use http::header::{CONNECTION, EXPECT, ORIGIN, SERVER, USER_AGENT};
+use http::header::{AUTHORIZATION, CONNECTION, EXPECT, ORIGIN, SERVER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -560,8 +560,8 @@ impl S3Service {
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         // s3s takes each POST of this type for an upload from a browser, whatever it is.
-        let verifies =
-            (frequent && self.inner.fast_path) || (parts.method == Method::POST && posts::is_form(&parts.headers));
+        let is_form = parts.method == Method::POST && posts::is_form(&parts.headers);
+        let verifies = is_form || (frequent && self.inner.fast_path);
         let verifier = verifies.then_some(&self.inner.verifier);
         // Nothing hashes to nothing else, and objects alone come in chunks: that is for the check below to say.
         let may_be = |verified: &Verified| match verified.framing {
@@ -588,7 +588,15 @@ impl S3Service {
             return Ok((routed, Some(signed)));
         }
         let presigned = verifier.and_then(|verifier| verifier.presigned(parts, &path, &routed.query));
-        Ok((routed, presigned))
+        if !is_form || presigned.is_some() || routed.is_version_2(parts) {
+            return Ok((routed, presigned));
+        }
+        if parts.headers.contains_key(AUTHORIZATION) || routed.query.has("X-Amz-Signature") {
+            let mismatch = S3Code::SignatureDoesNotMatch;
+            return Err(Said::of(parts).refusal(mismatch.as_str()).unwrap_or_else(|| mismatch.into()));
+        }
+        let framing = Framing::Plain { sha256: None, length: body_bytes };
+        Ok((routed, Some(Verified { framing, caller: Arc::clone(&self.inner.nobody) })))
     }
 }
 

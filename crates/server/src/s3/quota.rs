@@ -72,8 +72,8 @@ pub(super) fn look(ops: &Ops, call: &Call, operation: Operation) -> Result<(), S
     if !matches!(operation, Operation::PutObject | Operation::UploadPart) || !is_limited(ops, call)? {
         return Ok(());
     }
-    // What is appended counts for whose object it is: that is for the commit to say.
-    if call.header(WRITE_OFFSET)?.is_some() {
+    // What is appended counts for whose object it is: that is for the store to say.
+    if operation == Operation::PutObject && call.header(WRITE_OFFSET)?.is_some() {
         return Ok(());
     }
     let number = |name| Ok::<_, S3Error>(call.header(name)?.and_then(|length| length.parse().ok()));

@@ -23,8 +23,8 @@ pub(super) async fn rename(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
         bucket: call.bucket()?,
         from: renamed_key(call)?,
         to: call.key()?,
-        source_conditions: conditions::read(ops, call, "x-amz-rename-source-"),
-        target_conditions: conditions::read(ops, call, ""),
+        source_conditions: conditions::of_rename(ops, call, "x-amz-rename-source-")?,
+        target_conditions: conditions::of_rename(ops, call, "")?,
         client_token: call.header(TOKEN)?.map(token).transpose()?,
         customer: encryption::reading(call)?.map(|customer| customer.key),
     };

@@ -191,7 +191,7 @@ impl Routed {
 
 impl Routed {
     /// Whether it says that it is signed in Version 2.
-    fn is_version_2(&self, parts: &Parts) -> bool {
+    pub(crate) fn is_version_2(&self, parts: &Parts) -> bool {
         let authorization = parts.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let in_query = self.query.has("AWSAccessKeyId") || self.query.has("Signature");
         in_query || authorization.is_some_and(|value| value.starts_with(b"AWS "))

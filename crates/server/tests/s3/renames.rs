@@ -57,6 +57,9 @@ async fn it_is_refused_as_on_aws() {
         let condition = refused.refused(412, "PreconditionFailed").element("Condition").unwrap();
         assert_eq!(condition.to_ascii_lowercase(), header);
     }
+    for header in ["if-match", "if-none-match", "x-amz-rename-source-if-match", "x-amz-rename-source-if-none-match"] {
+        rename(&s3, "k", "other").header(header, "").send(&s3).await.refused(400, "InvalidArgument");
+    }
     // What is no renaming says nothing of a source.
     s3.put("/bkt/k2").header("x-amz-rename-source", "k").send(&s3).await.refused(501, "NotImplemented");
     for (method, target) in [("GET", "/bkt/k?renameObject"), ("PUT", "/bkt?renameObject")] {

@@ -45,10 +45,10 @@ pub(crate) async fn repairs(store: Weak<Inner>, wanted: Arc<Notify>, stop: Cance
             () = stop.cancelled() => return,
             pass = log.repair(false) => pass,
         };
-        if let (Ok(pass), Some(inner)) = (&pass, store.upgrade()) {
+        if let (Ok(_), Some(inner)) = (&pass, store.upgrade()) {
             rebalance::settle(&inner);
-            // While a round of compaction runs, the next pass will do.
-            if lacks_some(pass)
+            // Of what is put off a pass says nothing. While a round of compaction runs, the next one will do.
+            if !inner.log.repair_put_off().is_empty()
                 && let Some(no_round) = inner.compaction.try_no_round()
                 && let Err(error) = note_needless(&inner, no_round).await
             {
