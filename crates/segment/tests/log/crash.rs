@@ -367,6 +367,33 @@ fn the_removal_of_a_voided_segment_can_be_cut_off() {
     assert!(few > 5, "{few}: the test tests nothing");
 }
 
+/// The only chunk of a first stripe that was never acknowledged can not be overwritten: then nothing is removed, and it is void all the same.
+#[test]
+fn a_voided_segment_stays_where_one_of_its_chunks_can_not_be_made_void() {
+    let mut world = World::new("2+1", 2);
+    let extent = life(async {
+        let (log, _) = world.start(&Arc::default()).await;
+        put(&log, 1, 5000).await.unwrap().extents[0]
+    });
+    world.kill();
+    world.rot(&extent, 1, 0);
+    world.rot(&extent, 2, 0);
+    let (disk, _) = world.find(&format!("{}.000", extent.segment)).unwrap();
+    disk.fail_writes(1, ErrorKind::Other);
+    for _ in 0..2 {
+        let book = Arc::new(Book::default());
+        life(async {
+            let (_log, recovery) = world.start(&book).await;
+            assert!(recovery.unreadable.is_empty(), "{:?}", recovery.unreadable);
+            let ends: Vec<_> = recovery.segments.iter().map(|found| (found.info.id, found.seal.stripes)).collect();
+            assert_eq!(ends, [(extent.segment, 0)]);
+            assert_eq!(world.shard_files().len(), 3);
+        });
+        world.kill();
+        world.disks.iter().for_each(|disk| disk.fail_writes(0, ErrorKind::Other));
+    }
+}
+
 #[test]
 fn a_recovery_that_was_cut_off_does_not_bind_the_next_one() {
     // The first recovery misses one target and is cut off, perhaps with a seal on one shard only; the second misses another
