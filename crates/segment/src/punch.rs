@@ -120,7 +120,7 @@ async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile])
         let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
         if media.seal_in(info, &block, end.end_offset) != Some(end) {
             media.ask_repair(info.id, *shard);
-            block = media.seal_block(info, SealReason::Recovered, end);
+            block = media.seal_block(info, SealReason::Recovered, end, true);
         }
         file.write_at(end.end_offset, vec![block], Durable::Yes).await
     });

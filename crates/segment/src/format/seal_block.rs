@@ -32,6 +32,8 @@ pub(crate) struct SealBlock {
     pub(crate) segment: SegmentId,
     pub(crate) deployment: DeploymentId,
     pub(crate) seal: Seal,
+    /// The shard failed while it was written: its medium may lack what the page cache shows, until it is built anew.
+    pub(crate) is_distrusted: bool,
 }
 
 impl SealBlock {
@@ -48,6 +50,7 @@ impl SealBlock {
         writer.put(MAGIC).u16(VERSION).lane_kind(self.kind).u8(reason).u32(self.seal.stripes);
         writer.put(&self.segment.to_bytes()).put(&self.deployment.to_bytes()).u64(self.seal.end_offset);
         writer.u64(self.seal.min_seq.as_u64()).u64(self.seal.max_seq.as_u64()).u64(self.seal.written_bytes);
+        writer.u8(u8::from(self.is_distrusted));
         writer.finish();
         out
     }
@@ -74,6 +77,11 @@ impl SealBlock {
         }
         let (min_seq, max_seq) = (Seq::from_u64(reader.u64()?), Seq::from_u64(reader.u64()?));
         let seal = Seal { stripes, end_offset, min_seq, max_seq, written_bytes: reader.u64()? };
-        Ok(Self { kind, reason, segment, deployment, seal })
+        let is_distrusted = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(FormatError::Field("distrusted")),
+        };
+        Ok(Self { kind, reason, segment, deployment, seal, is_distrusted })
     }
 }

@@ -84,6 +84,7 @@ fn seal() -> SealBlock {
             max_seq: Seq::from_u64(2),
             written_bytes: 77,
         },
+        is_distrusted: false,
     }
 }
 
@@ -161,6 +162,18 @@ fn a_seal_elsewhere_is_none() {
 fn a_record_of_another_stripe_is_none() {
     let other = RecordBinding { stripe_index: 4, ..BINDING };
     assert_eq!(decode_records(other, encode_record(&record(1)).into()), Err(FormatError::Checksum));
+}
+
+#[test]
+fn a_seal_says_whether_its_shard_failed() {
+    let failed = SealBlock { is_distrusted: true, ..seal() };
+    assert_eq!(SealBlock::decode(&failed.encode(), 8192), Ok(failed));
+    let mut other = failed.encode();
+    assert_eq!((seal().encode()[80], other[80]), (0, 1), "older programs write a zero there, and read none of it");
+    other[80] = 2;
+    let crc = gabion_erasure::crc64(&other[..SEAL_BLOCK_BYTES - 8]);
+    other[SEAL_BLOCK_BYTES - 8..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(SealBlock::decode(&other, 8192), Err(FormatError::Field("distrusted")));
 }
 
 /// Length and checksum of each structure: a change here needs a new version and a reader of the old one.

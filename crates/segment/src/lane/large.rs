@@ -82,6 +82,7 @@ pub(crate) async fn run_large_lane(
             }
         }
     }
+    writer.close().await;
     guard.finish();
 }
 

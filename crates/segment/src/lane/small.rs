@@ -120,7 +120,7 @@ pub(crate) async fn run_small_lane(
             write_part(&mut writer, &queue, part, &mut parts).await;
         }
     }
-    writer.finish().await;
+    writer.close().await;
     guard.finish();
 }
 

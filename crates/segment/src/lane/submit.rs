@@ -178,9 +178,9 @@ impl Lanes {
         self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.close());
     }
 
-    /// Wakes lanes, if one writes a segment that lacks a shard: it is to end when a target has come.
+    /// Wakes lanes, if one writes a segment that lacks a shard, which is to end when a target has come, or of which one has failed.
     pub(crate) fn look_again_if_short(&self, core: &Core) {
-        let is_short = core.writing.lock().values().any(|files| files.lack_some());
+        let is_short = core.writing.lock().values().any(|files| files.lack_some() || files.any_poisoned());
         if is_short {
             self.look_again();
         }

@@ -172,8 +172,23 @@ impl Writer {
 
     /// Ends a segment that is to go on no longer: a lane that has nothing to write must not keep it.
     pub(crate) async fn retire(&mut self) {
-        if self.is_to_end() {
+        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
+            self.seal(SealReason::Degraded).await;
+        } else if self.is_to_end() {
             self.seal(SealReason::Complete).await;
+        }
+    }
+
+    /// At the end of the lane. A shard that can not be made durable any more is to be known to the next process: its segment ends now.
+    pub(crate) async fn close(&mut self) {
+        self.finish().await;
+        if self.core.config.durability == Durability::Relaxed
+            && let Some(open) = &self.open
+        {
+            let files = Arc::clone(&open.files);
+            if self.core.sync_files(&files).await.is_ok() && files.any_poisoned() {
+                self.seal(SealReason::Degraded).await;
+            }
         }
     }
 
@@ -380,17 +395,12 @@ pub(crate) fn sealed_len(seal: Seal) -> u64 {
     seal.end_offset + SEAL_BLOCK_BYTES as u64
 }
 
-/// The same of one that failed while it was written: a block more, until it was built anew. What it shows may be in the page cache alone, which the next process
-/// would not know.
-pub(crate) fn distrusted_len(seal: Seal) -> u64 {
-    sealed_len(seal) + SEAL_BLOCK_BYTES as u64
-}
-
-/// Writes a seal durably, and gives back the room behind it.
+/// Writes a seal durably, and gives back the room behind it. A shard that failed while it was written stays a block longer, so that the next start reads its seal, which says
+/// so: what the shard shows may be in the page cache alone.
 pub(crate) async fn write_seal(file: &dyn DiskFile, seal: Seal, block: Bytes, is_trusted: bool) -> io::Result<()> {
     if !is_trusted {
         // It is durable with the seal.
-        let _ = file.set_len(distrusted_len(seal)).await;
+        let _ = file.set_len(sealed_len(seal) + SEAL_BLOCK_BYTES as u64).await;
     }
     file.write_at(seal.end_offset, vec![block], Durable::Yes).await?;
     if is_trusted {
@@ -502,12 +512,12 @@ impl Core {
             return;
         }
         let info = &files.info;
-        let block = self.media.seal_block(info, reason, seal);
         // What failed of a void lies behind the end: all before it is durable, where writers wait for that.
         let is_void = reason == SealReason::Voided && self.config.durability == Durability::Sync;
         let outcomes = join_all(files.present().map(async |(shard, file)| {
             let trusted = !file.is_poisoned();
-            (shard, trusted, write_seal(&*file.file, seal, block.clone(), trusted || is_void).await)
+            let block = self.media.seal_block(info, reason, seal, trusted || is_void);
+            (shard, trusted, write_seal(&*file.file, seal, block, trusted || is_void).await)
         }))
         .await;
         let mut sealed = 0;

@@ -303,11 +303,10 @@ async fn write_seals(
     reason: SealReason,
     shards: impl Iterator<Item = (usize, bool)>,
 ) -> Vec<(usize, io::Result<()>)> {
-    let block = core.media.seal_block(info, reason, seal);
     futures::future::join_all(shards.map(async |(shard, is_trusted)| {
         let outcome = async {
             let file = core.media.file(info, shard).await.map_err(io::Error::other)?;
-            write_seal(&*file, seal, block.clone(), is_trusted).await
+            write_seal(&*file, seal, core.media.seal_block(info, reason, seal, is_trusted), is_trusted).await
         };
         (shard, outcome.await)
     }))

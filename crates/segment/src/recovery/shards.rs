@@ -99,6 +99,16 @@ impl Shards {
         join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
     }
 
+    /// Which shards say in their seals that they failed while they were written.
+    pub(super) async fn distrusted(&self, core: &Core, seal: Seal) -> Vec<bool> {
+        join_all((0..self.files.len()).map(async |shard| {
+            let read = core.media.raw(&self.info, shard, seal.end_offset, SEAL_BLOCK_BYTES).await;
+            let block = read.ok().and_then(|bytes| core.media.seal_block_in(&self.info, &bytes, seal.end_offset));
+            block.is_some_and(|block| block.is_distrusted)
+        }))
+        .await
+    }
+
     /// Whether enough shards show a stripe at the end that `seal` tells of.
     pub(super) async fn has_stripe(&self, core: &Core, seal: Seal) -> bool {
         let heads = self.heads(core, seal.end_offset).await;

@@ -15,10 +15,10 @@ use crate::applier::RecordBody;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
 use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
-use crate::lane::writer::{distrusted_len, sealed_len};
+use crate::lane::writer::sealed_len;
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
-use crate::segment_info::{KnownSegment, LaneKind, Seal};
+use crate::segment_info::{KnownSegment, LaneKind, Seal, SegmentInfo};
 
 /// What is at the position.
 enum Step {
@@ -173,11 +173,19 @@ async fn few_shards(
     )))
 }
 
+/// Syncs a shard file, and has the page cache forget what it has of it, where that can be: so that what is read comes from the medium.
+async fn forget_cached(core: &Core, info: &SegmentInfo, shard: usize) -> Result<(), LogError> {
+    let failed = |error: String| LogError::Unavailable(format!("segment {}, shard {shard}: {error}", info.id));
+    let file = core.media.file(info, shard).await.map_err(|error| failed(error.to_string()))?;
+    file.sync().await.map_err(|error| failed(error.to_string()))?;
+    let len = file.len().await.map_err(|error| failed(error.to_string()))?;
+    // After a sync that has just failed it would be the only good copy that is forgotten.
+    let _ = file.evict(0, len.next_multiple_of(CHUNK_ALIGN_BYTES as u64)).await;
+    Ok(())
+}
+
 impl Walk<'_> {
     async fn run(mut self, mut seal: Option<Seal>, replay_from: (u32, u64)) -> Result<Outcome, LogError> {
-        if seal.is_none() && self.shards.relaxed {
-            self.forget_cached().await;
-        }
         let voided = loop {
             if let Some(seal) = seal {
                 self.walk_sealed(seal).await;
@@ -227,23 +235,6 @@ impl Walk<'_> {
         let shown = shown.map(|shard| (shard, true));
         let outcomes = write_seals(self.core, &self.shards.info, self.at, SealReason::Voided, shown).await;
         outcomes.iter().all(|(_, outcome)| outcome.is_ok())
-    }
-
-    /// Has the page cache forget a segment whose writer did not wait for the drives: a sync may have failed that nobody remembers, and then it shows what they lack.
-    async fn forget_cached(&mut self) {
-        let (core, info) = (self.core, &self.shards.info);
-        let forgotten = join_all(self.shards.files.iter().enumerate().map(async |(shard, len)| {
-            let Some(len) = *len else { return true };
-            let Ok(file) = core.media.file(info, shard).await else { return true };
-            // What is dirty stays; of what can not be evicted nothing is known that could be done about it.
-            let synced = file.sync().await.is_ok();
-            let _ = file.evict(0, len.next_multiple_of(CHUNK_ALIGN_BYTES as u64)).await;
-            synced
-        }))
-        .await;
-        for (distrusted, synced) in self.distrusted.iter_mut().zip(forgotten) {
-            *distrusted |= !synced;
-        }
     }
 
     /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.
@@ -429,9 +420,8 @@ impl Walk<'_> {
         if all_sealed || seal.stripes == 0 {
             return;
         }
-        for (distrusted, len) in self.distrusted.iter_mut().zip(&self.shards.files) {
-            *distrusted |= *len == Some(distrusted_len(seal));
-        }
+        let said = self.shards.distrusted(self.core, seal).await;
+        self.distrusted.iter_mut().zip(said).for_each(|(distrusted, said)| *distrusted |= said);
         if self.last_shape.is_none() {
             // The index knew the end, so nothing was walked: the last stripe is found from the front.
             let end_offset = shard_header_bytes(self.shards.files.len()) as u64;
@@ -453,8 +443,8 @@ impl Walk<'_> {
         self.rewrite_last(seal, &valid).await;
     }
 
-    /// Makes durable what shards show of the last stripe of a sealed segment that no seal could be written to: it was read from a page cache, perhaps. What was before that
-    /// stripe is durable, but where writers do not wait for the drives: then all of the shard is built anew.
+    /// Makes durable what shards show of the last stripe of a sealed segment that have no seal: it was read from a page cache, perhaps. What was before that stripe is durable, but
+    /// where writers do not wait for the drives: there repair is to read all of the shard, from its medium.
     async fn rewrite_last(&mut self, seal: Seal, valid: &[Option<Arc<ChunkHeader>>]) {
         let (core, info) = (self.core, &self.shards.info);
         let heads = self.shards.heads(core, seal.end_offset).await;
@@ -462,11 +452,16 @@ impl Walk<'_> {
             if self.distrusted[shard] || matches!(head, Head::Seal(_) | Head::OutOfSight) {
                 continue;
             }
-            self.distrusted[shard] = self.shards.relaxed;
-            // What is not valid was completed just now, or could not be.
-            let Some(header) = valid[shard].as_ref().filter(|_| !self.shards.relaxed) else { continue };
-            if let Err(error) = rewrite_chunk(core, info, header).await {
-                tracing::warn!(segment = %info.id, shard, %error, "a chunk could not be made durable");
+            let outcome = if self.shards.relaxed {
+                core.media.ask_repair(info.id, shard);
+                forget_cached(core, info, shard).await
+            } else {
+                // What is not valid was completed just now, or could not be.
+                let Some(header) = &valid[shard] else { continue };
+                rewrite_chunk(core, info, header).await
+            };
+            if let Err(error) = outcome {
+                tracing::warn!(segment = %info.id, shard, %error, "what a shard shows could not be made durable");
                 self.distrusted[shard] = true;
             }
         }

@@ -105,7 +105,7 @@ impl Rebuild<'_> {
         if offset != self.seal.end_offset {
             return Err(LogError::corrupt(self.info.id, format!("its stripes end at {offset}, not where its seal is")));
         }
-        let block = self.core.media.seal_block(self.info, SealReason::Complete, self.seal);
+        let block = self.core.media.seal_block(self.info, SealReason::Complete, self.seal, true);
         self.place(&mut output, self.seal.end_offset, block.len()).await?.copy_from_slice(&block);
         output.finish().await.map_err(|error| self.failed(error))?;
         Ok(built)

@@ -39,6 +39,8 @@ pub(super) struct Activity {
     /// Whether a write waits for the client, who has limits of his own for that.
     is_writing: AtomicBool,
     unsent: Mutex<Pieces>,
+    /// Bytes that were written, on HTTP/2: of a long piece much may have gone out.
+    written: AtomicU64,
 }
 
 /// Pieces of HTTP/2 answers that were handed over and not written yet. What their client gives no window for waits where no write does.
@@ -47,8 +49,6 @@ struct Pieces {
     /// Since when each waits, in ms after the connection was accepted, by number: the first one is the oldest.
     waiting: BTreeMap<u64, u64>,
     next: u64,
-    /// Bytes of those that were written.
-    sent: u64,
 }
 
 const NEVER: u64 = u64::MAX;
@@ -69,6 +69,7 @@ impl Activity {
             head_since_ms: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
             unsent: Mutex::default(),
+            written: AtomicU64::new(0),
         })
     }
 
@@ -95,7 +96,11 @@ impl Activity {
     /// Something has gone out. What is left of an answer when nobody asks for more of it is no idleness; answers to a client's pings, on HTTP/2, are.
     pub(super) fn wrote(&self, bytes: u64) {
         let waited = self.is_writing.swap(false, Ordering::Relaxed);
-        if bytes > 0 && !self.is_busy() && (waited || !self.http2.load(Ordering::Relaxed)) {
+        let http2 = self.http2.load(Ordering::Relaxed);
+        if http2 {
+            self.written.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if bytes > 0 && !self.is_busy() && (waited || !http2) {
             self.moved();
         }
     }
@@ -177,10 +182,7 @@ impl AsRef<[u8]> for Unsent {
 
 impl Drop for Unsent {
     fn drop(&mut self) {
-        let mut pieces = self.activity.unsent.lock();
-        pieces.waiting.remove(&self.number);
-        pieces.sent = pieces.sent.wrapping_add(self.piece.len() as u64);
-        drop(pieces);
+        self.activity.unsent.lock().waiting.remove(&self.number);
         self.activity.moved();
     }
 }
@@ -189,7 +191,7 @@ impl Drop for Unsent {
 #[derive(Default)]
 struct Unread {
     since_ms: u64,
-    sent: u64,
+    written: u64,
 }
 
 impl Unread {
@@ -202,8 +204,9 @@ impl Unread {
             return true;
         }
         let wanted = limits.progress_bytes_min.max(1).saturating_mul(pieces.waiting.len() as u64);
-        if oldest_ms > self.since_ms || pieces.sent.wrapping_sub(self.sent) >= wanted {
-            *self = Self { since_ms: now_ms, sent: pieces.sent };
+        let written = activity.written.load(Ordering::Relaxed);
+        if oldest_ms > self.since_ms || written.wrapping_sub(self.written) >= wanted {
+            *self = Self { since_ms: now_ms, written };
             return false;
         }
         now_ms.saturating_sub(self.since_ms) >= patience_ms

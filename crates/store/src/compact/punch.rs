@@ -42,7 +42,7 @@ pub(crate) struct Punching {
     left: Mutex<HashMap<SegmentId, Left>>,
     /// Segments of which a target failed, and when.
     failed_ms: Mutex<HashMap<SegmentId, u64>>,
-    /// Segments that repair has put off, and when it was noted what of them nothing needs.
+    /// Segments that repair has put off, and until when they are not looked at again for what nothing needs.
     looked_at_ms: Mutex<HashMap<SegmentId, u64>>,
 }
 
@@ -65,6 +65,8 @@ impl Left {
 const LOOKS_AT_ONCE: usize = 16;
 /// When it is looked again whether anything needs what can not be repaired of a segment, in ms.
 const NEEDLESS_AGAIN_MS: u64 = 3_600_000;
+/// The same of one that somebody read.
+const NEEDLESS_READ_MS: u64 = 60_000;
 /// How long what was left is let alone, since each try goes through the index: in ms, when space is short and else.
 const AGAIN_SHORT_MS: u64 = 10_000;
 const AGAIN_MS: u64 = 600_000;
@@ -220,13 +222,14 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
     let mut wanted: HashSet<SegmentId> = inner.log.repair_put_off().into_iter().collect();
     {
         let mut looked_at = looked_at.lock();
-        looked_at.retain(|id, &mut at_ms| wanted.contains(id) && now_ms.saturating_sub(at_ms) < NEEDLESS_AGAIN_MS);
+        looked_at.retain(|id, &mut until_ms| wanted.contains(id) && now_ms < until_ms);
         wanted.retain(|id| !looked_at.contains_key(id));
     }
     let mut has_dead = false;
     for (id, is_dead) in note_holes(inner, &wanted).await? {
-        looked_at.lock().insert(id, now_ms);
-        if is_dead {
+        let again_ms = if is_dead.is_none() { NEEDLESS_READ_MS } else { NEEDLESS_AGAIN_MS };
+        looked_at.lock().insert(id, now_ms.saturating_add(again_ms));
+        if is_dead == Some(true) {
             inner.log.repair_again(id);
             has_dead = true;
         }
@@ -234,8 +237,8 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
     Ok(has_dead)
 }
 
-/// Returns those that were looked at, and whether something dead was found in them.
-async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, bool)>, StoreError> {
+/// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
+async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live_stripes(inner, wanted).await?.into_iter().collect();
     let mut noted = Vec::new();
@@ -253,15 +256,15 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
                 if !dead.is_empty() {
                     inner.apply.may_be_punched(id, &dead)?;
                 }
-                noted.push((id, !dead.is_empty()));
+                noted.push((id, Some(!dead.is_empty())));
             }
-            // Somebody reads it: its turn comes again, when it can not be repaired.
-            Ok(None) => {}
+            // Its turn comes again, when it can not be repaired.
+            Ok(None) => noted.push((id, None)),
             Err(error) => {
                 if !is_going(&error) {
                     tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
                 }
-                noted.push((id, false));
+                noted.push((id, Some(false)));
             }
         }
     }
