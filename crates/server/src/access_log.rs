@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -231,10 +232,11 @@ pub(crate) fn timestamp(unix_ms: u64) -> String {
     time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_default()
 }
 
-/// Whether the value of a parameter signs a request, stands for a session, or is a customer's key, which has no place in a query but may be put there.
+/// Whether the value of a parameter, by its name as it was sent, signs a request, says who somebody is, stands for a session, or is a customer's key, which has no place in a query
+/// but may be put there.
 pub(crate) fn is_secret(name: &str) -> bool {
-    const SECRETS: [&str; 3] = ["x-amz-signature", "x-amz-security-token", "signature"];
-    let name = name.to_ascii_lowercase();
+    const SECRETS: [&str; 4] = ["x-amz-signature", "x-amz-security-token", "signature", "webidentitytoken"];
+    let name = percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase();
     SECRETS.contains(&&name[..]) || name.contains("encryption-customer-key")
 }
 
@@ -294,6 +296,8 @@ mod tests {
             ("x-amz-signature=abc", "x-amz-signature=***"),
             ("AWSAccessKeyId=a&Signature=b%3D&Expires=1", "AWSAccessKeyId=a&Signature=***&Expires=1"),
             ("X-Amz-Security-Token=t", "X-Amz-Security-Token=***"),
+            ("X-Amz-Signatur%65=abc", "X-Amz-Signatur%65=***"),
+            ("RoleArn=r&WebIdentityToken=eyJ", "RoleArn=r&WebIdentityToken=***"),
             ("X-Amz-Server-Side-Encryption-Customer-Key=k", "X-Amz-Server-Side-Encryption-Customer-Key=***"),
             ("uploads", "uploads"),
             ("", ""),

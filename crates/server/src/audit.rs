@@ -84,9 +84,11 @@ pub(crate) struct OperatorEntry<'a> {
     pub(crate) peer: Peer,
     /// `admin:KIND/ACTION`.
     pub(crate) operation: &'a str,
-    /// What was asked for; nothing of who was not let in.
+    /// What was asked for; nothing of it is logged of who is no operator.
     pub(crate) request: Option<Value>,
     pub(crate) status: StatusCode,
+    /// Whether who sent it has the admin token.
+    pub(crate) is_operators: bool,
 }
 
 #[derive(Serialize)]
@@ -198,16 +200,16 @@ fn render(entry: &Entry<'_>) -> Vec<u8> {
 }
 
 fn render_operator(entry: OperatorEntry<'_>) -> Vec<u8> {
-    let is_known = !matches!(entry.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     ended(&OperatorLine {
         time: timestamp(entry.time_ms),
         peer: entry.peer.address.to_string(),
         tls: entry.peer.tls,
         operation: entry.operation,
-        outcome: outcome(entry.status),
+        // Strangers are let in to nothing, also where their request is none.
+        outcome: if entry.is_operators || entry.status.is_server_error() { outcome(entry.status) } else { "denied" },
         status: entry.status.as_u16(),
-        principal: is_known.then_some("operator"),
-        request: entry.request.filter(|_| is_known).map(told),
+        principal: entry.is_operators.then_some("operator"),
+        request: entry.request.filter(|_| entry.is_operators).map(told),
     })
 }
 
@@ -322,12 +324,12 @@ mod tests {
 
     #[test]
     fn an_operators_line_has_no_secret_and_a_strangers_nothing_at_all() {
-        let line = |status| {
+        let line = |status, is_operators| {
             let request =
                 serde_json::json!({ "user": "ann", "secret_key": "very secret", "account": null, "force": false });
             let peer = Peer { address: "127.0.0.1:4711".parse().unwrap(), tls: false };
             let (operation, request) = ("admin:key/create", Some(request));
-            let entry = OperatorEntry { time_ms: 1_700_000_000_123, peer, operation, request, status };
+            let entry = OperatorEntry { time_ms: 1_700_000_000_123, peer, operation, request, status, is_operators };
             String::from_utf8(render_operator(entry)).unwrap()
         };
         let rest = |outcome: &str, more: &str| {
@@ -337,9 +339,11 @@ mod tests {
             )
         };
         let request = ",\"principal\":\"operator\",\"request\":{\"secret_key\":\"***\",\"user\":\"ann\"}";
-        assert_eq!(line(StatusCode::OK), rest("\"allowed\",\"status\":200", request));
-        assert_eq!(line(StatusCode::CONFLICT), rest("\"allowed\",\"status\":409", request));
-        assert_eq!(line(StatusCode::UNAUTHORIZED), rest("\"denied\",\"status\":401", ""));
+        assert_eq!(line(StatusCode::OK, true), rest("\"allowed\",\"status\":200", request));
+        assert_eq!(line(StatusCode::CONFLICT, true), rest("\"allowed\",\"status\":409", request));
+        assert_eq!(line(StatusCode::FORBIDDEN, true), rest("\"denied\",\"status\":403", request));
+        assert_eq!(line(StatusCode::UNAUTHORIZED, false), rest("\"denied\",\"status\":401", ""));
+        assert_eq!(line(StatusCode::UNPROCESSABLE_ENTITY, false), rest("\"denied\",\"status\":422", ""));
     }
 
     /// The webhook refuses once; what it was posted comes again, and nothing is lost.

@@ -38,7 +38,7 @@ impl Changes {
         Self { token, opener }
     }
 
-    fn knows(&self, headers: &HeaderMap) -> bool {
+    pub(super) fn knows(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], |value| value.as_bytes());
         let wanted = format!("Bearer {}", self.token.expose());
         bool::from(given.ct_eq(wanted.as_bytes()))

@@ -170,6 +170,8 @@ impl AdminHandler {
             return StatusCode::PAYLOAD_TOO_LARGE.into_response();
         };
         let asked = serde_json::from_slice(&body).ok();
+        // Whatever becomes of it: what is no request of this port is refused before anybody asks who sent it.
+        let is_operators = self.shared.changes.as_ref().is_some_and(|changes| changes.knows(&parts.headers));
         let (handler, request) = (self.clone(), Request::from_parts(parts, Body::from(body)));
         let running = tokio::spawn(async move {
             let response = handler.run(request).await;
@@ -177,7 +179,14 @@ impl AdminHandler {
             let only_looks = operation.ends_with("/list") || operation.ends_with("/show");
             if !(only_looks && status.is_success()) {
                 let time_ms = clock.now_ms();
-                audit.write_operator(OperatorEntry { time_ms, peer, operation: &operation, request: asked, status });
+                audit.write_operator(OperatorEntry {
+                    time_ms,
+                    peer,
+                    operation: &operation,
+                    request: asked,
+                    status,
+                    is_operators,
+                });
             }
             response
         });

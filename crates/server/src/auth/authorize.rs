@@ -233,6 +233,11 @@ fn create_bucket(ops: &Ops, call: &Call, bucket: &BucketName) -> Result<Standing
     }
     let arn = format!("arn:aws:s3:::{bucket}");
     for_account(ops, call, "s3:CreateBucket", &arn)?;
+    if crate::s3::makes_locks(call)? {
+        for action in ["s3:PutBucketObjectLockConfiguration", "s3:PutBucketVersioning"] {
+            for_account(ops, call, action, &arn)?;
+        }
+    }
     if call.header("x-amz-object-ownership")?.is_some()
         && ask_account(ops, call, "s3:PutBucketOwnershipControls", &arn)? == Decision::Deny
     {
@@ -491,10 +496,11 @@ impl<'a> Judge<'a> {
             Some(version) => context.set(VERSION_ID, version.to_string()),
             None => context.remove(VERSION_ID),
         }
-        for (key, value) in found.map_or(&[][..], |found| &found.tags) {
+        // Who may put and delete does not depend on what is there, as on AWS.
+        let of_object = found.filter(|_| actions::is_of_object(action));
+        for (key, value) in of_object.map_or(&[][..], |found| &found.tags) {
             context.add(&format!("s3:ExistingObjectTag/{key}"), &**value);
         }
-        let of_object = found.filter(|_| actions::is_of_object(action));
         self.decide(action, &self.object_arn(key), &context, of_object)
     }
 
@@ -541,7 +547,7 @@ impl<'a> Judge<'a> {
 
     /// What is said about an object, if that can matter: nothing when there is none.
     async fn find(&self, action: &str, key: &ObjectKey, version: Option<VersionId>) -> Result<Option<Found>, S3Error> {
-        if self.mentions(EXISTING_TAG) || self.has_acls() && actions::is_of_object(action) {
+        if actions::is_of_object(action) && (self.mentions(EXISTING_TAG) || self.has_acls()) {
             self.look(key, version).await
         } else {
             Ok(None)

@@ -162,6 +162,8 @@ impl Sessions {
 fn identity(state: &State, access_key: &str, session: &Session) -> Option<Identity> {
     let tenant = state.tenants.get(&session.account)?;
     let mut identity = match &session.subject {
+        // Another account may have its number by now: users and roles have ids that are never used again.
+        Subject::Root if session.issued_ms < tenant.doc.created_ms => return None,
         Subject::Root => Identity::root(Arc::clone(&tenant.account), access_key),
         Subject::User(id) => tenant.user_identity(tenant.user_by_id(id)?, access_key),
         Subject::Role(id) => tenant.role_identity(tenant.role_by_id(id)?, &session.name, access_key),
@@ -235,6 +237,11 @@ mod tests {
         assert_eq!(find(&key, KEY, &token, 1000), Err(NoCredential::ExpiredToken));
         let gone = key.token(&entropy, KEY, &session("2"));
         assert_eq!(find(&key, KEY, &gone, 1), Err(NoCredential::InvalidToken), "there is no such account");
+        let mut later = super::super::state::State::default();
+        let mut doc = state.tenants["1"].doc.clone();
+        doc.created_ms = 2;
+        later.put_tenant(Tenant::new(doc));
+        assert!(identity(&later, KEY, &session("1")).is_none(), "another account has its number");
         assert_eq!(key.secret(KEY).expose().len(), 40);
         assert_ne!(key.secret(KEY).expose(), other.secret(KEY).expose());
     }

@@ -263,9 +263,10 @@ impl State {
         self.keys.insert(key.doc.access_key.as_str().into(), Arc::new(key));
     }
 
-    /// The account, to be changed; what its keys stand for is made anew.
+    /// The account, to be changed; what its keys stand for is made anew. Of all its keys, as the state before is asked meanwhile: what it finds out of a key that both had would
+    /// stand in this one.
     pub(crate) fn tenant_mut(&mut self, account: &str) -> Result<&mut Tenant, IamError> {
-        for key in self.keys.values_mut().filter(|key| key.doc.account == account && key.identity.get().is_some()) {
+        for key in self.keys.values_mut().filter(|key| key.doc.account == account) {
             *key = Arc::new(key.anew());
         }
         let tenant = self.tenants.get_mut(account).ok_or_else(|| IamError::no_entity("account", account))?;

@@ -72,7 +72,14 @@ pub(super) async fn session_token(iam: &Arc<Iam>, ask: &Ask) -> Result<Reply, Ia
     ask.not_denied("sts:GetSessionToken", "*")?;
     let wanted_s = ask.form.number("DurationSeconds", SESSION_S_MIN, OWN_SESSION_S_MAX)?.unwrap_or(OWN_SESSION_S);
     let now_ms = iam.now_ms();
-    let policy = iam.state.load().keys.get(caller.access_key.as_str()).and_then(|key| key.doc.policy.clone());
+    let policy = match iam.state.load().keys.get(caller.access_key.as_str()) {
+        Some(key) => key.doc.policy.clone(),
+        // It was deleted just now, and what narrowed it with it.
+        None if !caller.session_policies.is_empty() => {
+            return Err(IamError::forbidden("AccessDenied", "Cannot call GetSessionToken with these credentials"));
+        }
+        None => None,
+    };
     let session = Session {
         account: ask.account().to_owned(),
         subject,

@@ -104,6 +104,7 @@ pub(crate) use inventory::{INVENTORY, INVENTORY_RUN};
 pub(crate) use listing::url_encoded;
 pub(crate) use logging::Deliveries;
 pub use logging::{LogDeliveryFigures, LogDeliveryOptions};
+pub(crate) use object_lock::of_creation as makes_locks;
 pub(crate) use own_objects::{OwnObject, put_own};
 pub(crate) use query::Query;
 use received::Received;

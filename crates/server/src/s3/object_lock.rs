@@ -128,7 +128,7 @@ fn name(mode: RetentionMode) -> &'static str {
 ///
 /// # Errors
 /// `InvalidArgument`.
-pub(super) fn of_creation(call: &Call) -> Result<bool, S3Error> {
+pub(crate) fn of_creation(call: &Call) -> Result<bool, S3Error> {
     const ENABLED: &str = "x-amz-bucket-object-lock-enabled";
     match call.header(ENABLED)? {
         None => Ok(false),

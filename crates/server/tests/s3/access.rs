@@ -440,6 +440,12 @@ async fn tags_of_objects_and_requests_decide() {
     for target in ["/bkt/secret", "/bkt/k", "/bkt/none"] {
         by(ALT, s3.get(target)).send(&s3).await.refused(403, "AccessDenied");
     }
+    // Who may put and delete does not follow from what is there.
+    let by_tag = "'StringEquals':{'s3:ExistingObjectTag/security':'public'}";
+    put_policy(&s3, &allow("'*'", "s3:*", "bkt/*", by_tag)).await.expect(204);
+    by(ALT, s3.get("/bkt/public")).send(&s3).await.expect(200);
+    by(ALT, s3.put("/bkt/public").body("y")).send(&s3).await.refused(403, "AccessDenied");
+    by(ALT, s3.delete("/bkt/public")).send(&s3).await.refused(403, "AccessDenied");
     let by_tag = "'StringEquals':{'s3:RequestObjectTag/security':'public'}";
     put_policy(&s3, &allow("'*'", "s3:PutObject*", "bkt/*", by_tag)).await.expect(204);
     let put = |tags: &str| by(ALT, s3.put("/bkt/new").header("x-amz-tagging", tags.to_owned()).body("x"));

@@ -719,3 +719,25 @@ async fn the_audit_log_says_who_did_what() {
     );
     assert!(text.contains("X-Amz-Signature=***") && lines.iter().all(|line| line["request_id"].is_string()));
 }
+
+/// A lock can never be taken back.
+#[tokio::test]
+async fn who_makes_a_bucket_with_locks_needs_to_be_allowed_them() {
+    let s3 = S3::with_iam().await;
+    let ann = user(&s3, "ann").await;
+    let put = async |actions: &str| {
+        let policy = format!(
+            r#"{{"Version":"2012-10-17","Statement":[{{"Effect":"Allow","Action":[{actions}],"Resource":"*"}}]}}"#
+        );
+        let policy = [("UserName", "ann"), ("PolicyName", "p"), ("PolicyDocument", policy.as_str())];
+        Signer::root().iam(&s3, "PutUserPolicy", &policy).await.expect(200);
+    };
+    let make = |bucket: &str| s3.put(bucket).header("x-amz-bucket-object-lock-enabled", "true");
+    put(r#""s3:CreateBucket""#).await;
+    ann.sign(make("/locked")).send(&s3).await.refused(403, "AccessDenied");
+    ann.sign(s3.put("/plain")).send(&s3).await.expect(200);
+    put(r#""s3:CreateBucket","s3:PutBucketObjectLockConfiguration""#).await;
+    ann.sign(make("/locked")).send(&s3).await.refused(403, "AccessDenied");
+    put(r#""s3:CreateBucket","s3:PutBucketObjectLockConfiguration","s3:PutBucketVersioning""#).await;
+    ann.sign(make("/locked")).send(&s3).await.expect(200);
+}
