@@ -19,6 +19,7 @@ use crate::media::{ChunkError, Media};
 use crate::replay::any_shape;
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
+use crate::status::RepairEntry;
 
 /// A stripe that can be punched out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +121,8 @@ async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile])
         let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
         if media.seal_in(info, &block, end.end_offset) != Some(end) {
             media.ask_repair(info.id, *shard);
-            block = media.seal_block(info, SealReason::Recovered, end, true);
+            let entry = RepairEntry { segment: info.id, shard: *shard as u8 };
+            block = media.seal_block(info, SealReason::Recovered, end, !media.repairs.is_distrusted(entry));
         }
         file.write_at(end.end_offset, vec![block], Durable::Yes).await
     });

@@ -82,11 +82,6 @@ impl DiskFile for SimFile {
             return refused(error);
         }
         let let_go = !self.disk.state.lock().pages_lent();
-        let mut inode = self.inode.lock();
-        if offset == 0 && len >= inode.len() {
-            inode.evict();
-        }
-        drop(inode);
         Box::pin(std::future::ready(Ok(let_go)))
     }
 

@@ -110,13 +110,6 @@ impl Inode {
         self.dirty.clear();
     }
 
-    /// The cache has forgotten all of it, if nothing is dirty: what is read now comes from the medium.
-    pub(super) fn evict(&mut self) {
-        if self.dirty.is_empty() {
-            self.cached = self.synced.clone();
-        }
-    }
-
     /// Power loss: each change is kept, lost or torn; then there is no cache.
     pub(super) fn lose_power(&mut self, dice: &mut Dice) {
         for change in self.dirty.drain(..) {

@@ -395,12 +395,17 @@ pub(crate) fn sealed_len(seal: Seal) -> u64 {
     seal.end_offset + SEAL_BLOCK_BYTES as u64
 }
 
+/// The same of one that failed while it was written.
+pub(crate) fn distrusted_len(seal: Seal) -> u64 {
+    sealed_len(seal) + SEAL_BLOCK_BYTES as u64
+}
+
 /// Writes a seal durably, and gives back the room behind it. A shard that failed while it was written stays a block longer, so that the next start reads its seal, which says
 /// so: what the shard shows may be in the page cache alone.
 pub(crate) async fn write_seal(file: &dyn DiskFile, seal: Seal, block: Bytes, is_trusted: bool) -> io::Result<()> {
     if !is_trusted {
         // It is durable with the seal.
-        let _ = file.set_len(sealed_len(seal) + SEAL_BLOCK_BYTES as u64).await;
+        let _ = file.set_len(distrusted_len(seal)).await;
     }
     file.write_at(seal.end_offset, vec![block], Durable::Yes).await?;
     if is_trusted {

@@ -10,6 +10,7 @@ use super::copies::{Placed, Seen, newest, place, read_headers};
 use super::listing::Listing;
 use crate::core::Core;
 use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES};
+use crate::lane::writer::distrusted_len;
 use crate::media::{ChunkError, decode_header};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 
@@ -99,12 +100,14 @@ impl Shards {
         join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
     }
 
-    /// Which shards say in their seals that they failed while they were written.
+    /// Which shards say in their seals that they failed while they were written, or may say so: those that are as long as one that does and can not be asked. Of a writer
+    /// that does not wait for the drives also those without a seal: what is on them before the last stripe is not known to be durable.
     pub(super) async fn distrusted(&self, core: &Core, seal: Seal) -> Vec<bool> {
-        join_all((0..self.files.len()).map(async |shard| {
+        join_all(self.files.iter().enumerate().map(async |(shard, len)| {
+            let Some(len) = *len else { return false };
             let read = core.media.raw(&self.info, shard, seal.end_offset, SEAL_BLOCK_BYTES).await;
             let block = read.ok().and_then(|bytes| core.media.seal_block_in(&self.info, &bytes, seal.end_offset));
-            block.is_some_and(|block| block.is_distrusted)
+            block.map_or(self.relaxed || len == distrusted_len(seal), |block| block.is_distrusted)
         }))
         .await
     }

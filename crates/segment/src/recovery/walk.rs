@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use gabion_types::{SegmentId, Seq};
 
 use super::listing::Listing;
@@ -18,7 +17,7 @@ use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
 use crate::lane::writer::sealed_len;
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
-use crate::segment_info::{KnownSegment, LaneKind, Seal, SegmentInfo};
+use crate::segment_info::{KnownSegment, LaneKind, Seal};
 
 /// What is at the position.
 enum Step {
@@ -171,17 +170,6 @@ async fn few_shards(
         shards.info.geometry.shards(),
         shards.info.geometry.data()
     )))
-}
-
-/// Syncs a shard file, and has the page cache forget what it has of it, where that can be: so that what is read comes from the medium.
-async fn forget_cached(core: &Core, info: &SegmentInfo, shard: usize) -> Result<(), LogError> {
-    let failed = |error: String| LogError::Unavailable(format!("segment {}, shard {shard}: {error}", info.id));
-    let file = core.media.file(info, shard).await.map_err(|error| failed(error.to_string()))?;
-    file.sync().await.map_err(|error| failed(error.to_string()))?;
-    let len = file.len().await.map_err(|error| failed(error.to_string()))?;
-    // After a sync that has just failed it would be the only good copy that is forgotten.
-    let _ = file.evict(0, len.next_multiple_of(CHUNK_ALIGN_BYTES as u64)).await;
-    Ok(())
 }
 
 impl Walk<'_> {
@@ -443,8 +431,7 @@ impl Walk<'_> {
         self.rewrite_last(seal, &valid).await;
     }
 
-    /// Makes durable what shards show of the last stripe of a sealed segment that have no seal: it was read from a page cache, perhaps. What was before that stripe is durable, but
-    /// where writers do not wait for the drives: there repair is to read all of the shard, from its medium.
+    /// Makes durable what shards show of the last stripe of a sealed segment that have no seal: it was read from a page cache, perhaps. What was before that stripe is durable.
     async fn rewrite_last(&mut self, seal: Seal, valid: &[Option<Arc<ChunkHeader>>]) {
         let (core, info) = (self.core, &self.shards.info);
         let heads = self.shards.heads(core, seal.end_offset).await;
@@ -452,16 +439,10 @@ impl Walk<'_> {
             if self.distrusted[shard] || matches!(head, Head::Seal(_) | Head::OutOfSight) {
                 continue;
             }
-            let outcome = if self.shards.relaxed {
-                core.media.ask_repair(info.id, shard);
-                forget_cached(core, info, shard).await
-            } else {
-                // What is not valid was completed just now, or could not be.
-                let Some(header) = &valid[shard] else { continue };
-                rewrite_chunk(core, info, header).await
-            };
-            if let Err(error) = outcome {
-                tracing::warn!(segment = %info.id, shard, %error, "what a shard shows could not be made durable");
+            // What is not valid was completed just now, or could not be.
+            let Some(header) = &valid[shard] else { continue };
+            if let Err(error) = rewrite_chunk(core, info, header).await {
+                tracing::warn!(segment = %info.id, shard, %error, "a chunk could not be made durable");
                 self.distrusted[shard] = true;
             }
         }
