@@ -130,20 +130,14 @@ impl Media {
         self.files.retain(|(.., target), _| self.targets.find(*target).is_some());
     }
 
-    /// The block that ends a segment's shards.
-    /// The segment's seal, for a shard that is to be trusted or not.
+    /// The block that ends a shard of a segment, which is to be trusted or not.
     pub(crate) fn seal_block(&self, info: &SegmentInfo, reason: SealReason, seal: Seal, is_trusted: bool) -> Bytes {
         let (deployment, is_distrusted) = (self.targets.deployment, !is_trusted);
         SealBlock { kind: info.kind, reason, segment: info.id, deployment, seal, is_distrusted }.encode().into()
     }
 
     /// The segment's seal, if that is what was read at `offset`.
-    pub(crate) fn seal_in(&self, info: &SegmentInfo, bytes: &[u8], offset: u64) -> Option<Seal> {
-        Some(self.seal_block_in(info, bytes, offset)?.seal)
-    }
-
-    /// The same, with what it says of the shard.
-    pub(crate) fn seal_block_in(&self, info: &SegmentInfo, bytes: &[u8], offset: u64) -> Option<SealBlock> {
+    pub(crate) fn seal_in(&self, info: &SegmentInfo, bytes: &[u8], offset: u64) -> Option<SealBlock> {
         let block = SealBlock::decode(bytes, offset).ok()?;
         let ours = block.segment == info.id && block.kind == info.kind && block.deployment == self.targets.deployment;
         ours.then_some(block)

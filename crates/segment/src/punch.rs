@@ -119,7 +119,7 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
 async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile]) -> Result<(), LogError> {
     let writes = files.iter().map(async |(shard, file)| {
         let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
-        if media.seal_in(info, &block, end.end_offset) != Some(end) {
+        if media.seal_in(info, &block, end.end_offset).map(|block| block.seal) != Some(end) {
             media.ask_repair(info.id, *shard);
             let entry = RepairEntry { segment: info.id, shard: *shard as u8 };
             block = media.seal_block(info, SealReason::Recovered, end, !media.repairs.is_distrusted(entry));

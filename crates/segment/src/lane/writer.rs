@@ -112,7 +112,7 @@ impl Writer {
         let whole_bytes = if can_split { 0 } else { stored_bytes };
         // Before shards are looked at: one that zeros could not be written to has failed.
         self.keep_clear(stored_bytes).await;
-        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
+        if self.has_failed() {
             self.seal(SealReason::Degraded).await;
         }
         let ends = self.is_to_end();
@@ -150,6 +150,11 @@ impl Writer {
         self.reserve_position(stored_bytes, whole_bytes, refusal).await
     }
 
+    /// Whether a shard of the open segment failed: it is to go on no longer.
+    fn has_failed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.files.any_poisoned())
+    }
+
     /// Whether the open segment is to go on no longer than it must: a target that it lies on is about to leave, or it has too few shards, and a target has come
     /// since that one more could lie on. Repair builds those of segments that have ended.
     fn is_to_end(&mut self) -> bool {
@@ -172,7 +177,7 @@ impl Writer {
 
     /// Ends a segment that is to go on no longer: a lane that has nothing to write must not keep it.
     pub(crate) async fn retire(&mut self) {
-        if self.open.as_ref().is_some_and(|open| open.files.any_poisoned()) {
+        if self.has_failed() {
             self.seal(SealReason::Degraded).await;
         } else if self.is_to_end() {
             self.seal(SealReason::Complete).await;
@@ -186,7 +191,7 @@ impl Writer {
             && let Some(open) = &self.open
         {
             let files = Arc::clone(&open.files);
-            if self.core.sync_files(&files).await.is_ok() && files.any_poisoned() {
+            if self.core.sync_files(&files).await.is_ok() && self.has_failed() {
                 self.seal(SealReason::Degraded).await;
             }
         }
@@ -351,8 +356,7 @@ impl Writer {
     /// The seal is on the media before the submitters are answered: so recovery, which finds no seal, knows that a stripe was
     /// acknowledged only if all its chunks were written, and never takes one that lost a chunk to a failed target for a torn one.
     pub(crate) async fn hand_over(&mut self, job: ApplyJob) {
-        let failed = self.open.as_ref().is_some_and(|open| open.files.any_poisoned());
-        let ended = if failed { self.end(SealReason::Degraded).await } else { None };
+        let ended = if self.has_failed() { self.end(SealReason::Degraded).await } else { None };
         self.send(job).await;
         if let Some(change) = ended {
             self.send(ApplyJob::Changed(change)).await;
@@ -416,7 +420,7 @@ pub(crate) async fn write_seal(file: &dyn DiskFile, seal: Seal, block: Bytes, is
 }
 
 impl Core {
-    /// Notes that a shard of a segment that is being written failed: it is never trusted again.
+    /// Notes that a shard of a segment that is being written failed: it is not trusted until it is built anew.
     pub(super) fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
         let Some(file) = &files.shards[shard] else { return };
         file.poison();

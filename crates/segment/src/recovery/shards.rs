@@ -9,7 +9,7 @@ use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use super::copies::{Placed, Seen, newest, place, read_headers};
 use super::listing::Listing;
 use crate::core::Core;
-use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES};
+use crate::format::{ChunkHeader, SEAL_BLOCK_BYTES, SealBlock};
 use crate::lane::writer::distrusted_len;
 use crate::media::{ChunkError, decode_header};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
@@ -37,7 +37,7 @@ pub(super) enum Headers {
 /// What a shard shows at an offset.
 pub(super) enum Head {
     Chunk(Arc<ChunkHeader>),
-    Seal(Seal),
+    Seal(SealBlock),
     /// It was read, and neither is there.
     Nothing,
     /// It can not be read: what is there is not known.
@@ -84,7 +84,7 @@ impl Shards {
         }
         match core.media.raw(&self.info, shard, offset, CHUNK_ALIGN_BYTES).await {
             Ok(bytes) => match core.media.seal_in(&self.info, &bytes, offset) {
-                Some(seal) => Head::Seal(seal),
+                Some(block) => Head::Seal(block),
                 None => match decode_header(&self.info, offset, shard, &bytes) {
                     Ok(header) => Head::Chunk(Arc::new(header)),
                     Err(_) => Head::Nothing,
@@ -100,16 +100,15 @@ impl Shards {
         join_all((0..self.files.len()).map(|shard| self.head(core, shard, offset))).await
     }
 
-    /// Which shards say in their seals that they failed while they were written, or may say so: those that are as long as one that does and can not be asked. Of a writer
-    /// that does not wait for the drives also those without a seal: what is on them before the last stripe is not known to be durable.
-    pub(super) async fn distrusted(&self, core: &Core, seal: Seal) -> Vec<bool> {
-        join_all(self.files.iter().enumerate().map(async |(shard, len)| {
-            let Some(len) = *len else { return false };
-            let read = core.media.raw(&self.info, shard, seal.end_offset, SEAL_BLOCK_BYTES).await;
-            let block = read.ok().and_then(|bytes| core.media.seal_block_in(&self.info, &bytes, seal.end_offset));
-            block.map_or(self.relaxed || len == distrusted_len(seal), |block| block.is_distrusted)
-        }))
-        .await
+    /// Which shards say in their seals that they failed while they were written, or may say so, by what they show where their `seal` is to be: those that are as long as one that
+    /// does and can not be asked. Of a writer that does not wait for the drives also those without a seal: what is on them before the last stripe is not known to be durable.
+    pub(super) fn distrusted(&self, ends: &[Head], seal: Seal) -> Vec<bool> {
+        let is_distrusted = |(len, end): (&Option<u64>, &Head)| match (len, end) {
+            (None, _) => false,
+            (Some(_), Head::Seal(block)) => block.is_distrusted,
+            (Some(len), _) => self.relaxed || *len == distrusted_len(seal),
+        };
+        self.files.iter().zip(ends).map(is_distrusted).collect()
     }
 
     /// Whether enough shards show a stripe at the end that `seal` tells of.
@@ -124,7 +123,7 @@ impl Shards {
         let seals = join_all(self.files.iter().enumerate().map(async |(shard, len)| {
             let offset = (*len)?.checked_sub(SEAL_BLOCK_BYTES as u64)?;
             let bytes = core.media.raw(&self.info, shard, offset, SEAL_BLOCK_BYTES).await.ok()?;
-            core.media.seal_in(&self.info, &bytes, offset)
+            Some(core.media.seal_in(&self.info, &bytes, offset)?.seal)
         }))
         .await;
         seals.into_iter().flatten().max_by_key(|seal| seal.end_offset)

@@ -13,7 +13,7 @@ use super::{Outcome, Walked, write_seals};
 use crate::applier::RecordBody;
 use crate::core::{Core, min_seq};
 use crate::error::LogError;
-use crate::format::{ChunkHeader, SealReason, StripeShape, shard_header_bytes};
+use crate::format::{ChunkHeader, SealBlock, SealReason, StripeShape, shard_header_bytes};
 use crate::lane::writer::sealed_len;
 use crate::media::ChunkError;
 use crate::replay::read_stripe;
@@ -155,7 +155,8 @@ async fn few_shards(
     let heads = shards.heads(core, start).await;
     let heads: Vec<&Head> = shards.present().map(|shard| &heads[shard]).collect();
     let untouched = seal.is_none() && heads.iter().all(|head| matches!(head, Head::Nothing));
-    let is_void = |head: &&Head| matches!(head, Head::Nothing | Head::Seal(Seal { stripes: 0, .. }));
+    let is_void =
+        |head: &&Head| matches!(head, Head::Nothing | Head::Seal(SealBlock { seal: Seal { stripes: 0, .. }, .. }));
     let voided = seal.is_none_or(|seal| seal.stripes == 0) && heads.iter().all(is_void);
     let is_empty = match shards.in_sight {
         true => untouched || (voided && !is_applied),
@@ -228,7 +229,7 @@ impl Walk<'_> {
     /// Looks at the position of a segment that was not sealed: everything is checked, nothing is trusted.
     async fn step(&mut self) -> Result<Step, LogError> {
         let heads = self.shards.heads(self.core, self.at.end_offset).await;
-        let seal = heads.iter().find_map(|head| if let Head::Seal(seal) = head { Some(*seal) } else { None });
+        let seal = heads.iter().find_map(|head| if let Head::Seal(block) = head { Some(block.seal) } else { None });
         let headers: Vec<Option<Arc<ChunkHeader>>> = heads
             .iter()
             .map(|head| match head {
@@ -374,7 +375,7 @@ impl Walk<'_> {
             let mut next = None;
             for head in self.shards.heads(self.core, offset).await {
                 match head {
-                    Head::Seal(seal) => longest = Some(seal),
+                    Head::Seal(block) => longest = Some(block.seal),
                     Head::Chunk(header) if header.shape.stripe_index == stripe_index => next = Some(header),
                     _ => {}
                 }
@@ -408,7 +409,8 @@ impl Walk<'_> {
         if all_sealed || seal.stripes == 0 {
             return;
         }
-        let said = self.shards.distrusted(self.core, seal).await;
+        let ends = self.shards.heads(self.core, seal.end_offset).await;
+        let said = self.shards.distrusted(&ends, seal);
         self.distrusted.iter_mut().zip(said).for_each(|(distrusted, said)| *distrusted |= said);
         if self.last_shape.is_none() {
             // The index knew the end, so nothing was walked: the last stripe is found from the front.
@@ -428,15 +430,14 @@ impl Walk<'_> {
         }
         // It counts in any case: what is not completed now is repaired.
         self.complete(&shape, valid.clone(), &mut out_of_sight).await;
-        self.rewrite_last(seal, &valid).await;
+        self.rewrite_last(&ends, &valid).await;
     }
 
     /// Makes durable what shards show of the last stripe of a sealed segment that have no seal: it was read from a page cache, perhaps. What was before that stripe is durable.
-    async fn rewrite_last(&mut self, seal: Seal, valid: &[Option<Arc<ChunkHeader>>]) {
+    async fn rewrite_last(&mut self, ends: &[Head], valid: &[Option<Arc<ChunkHeader>>]) {
         let (core, info) = (self.core, &self.shards.info);
-        let heads = self.shards.heads(core, seal.end_offset).await;
-        for (shard, head) in heads.iter().enumerate() {
-            if self.distrusted[shard] || matches!(head, Head::Seal(_) | Head::OutOfSight) {
+        for (shard, end) in ends.iter().enumerate() {
+            if self.distrusted[shard] || matches!(end, Head::Seal(_) | Head::OutOfSight) {
                 continue;
             }
             // What is not valid was completed just now, or could not be.

@@ -11,6 +11,7 @@ use gabion_platform::{DiskFile, Durable, FilePlace, FilePlaces, IoFuture, Manual
 use http::{StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -238,6 +239,13 @@ async fn start_by(direct: bool, limits: HttpLimits, tls: Option<Arc<ReloadingTls
         let _ = stopped.await;
     }));
     Running { address, paths, metrics, stop, server }
+}
+
+/// A client of HTTP/2, and what becomes of its connection.
+async fn http2(stream: TcpStream) -> (SendRequest<Empty<Bytes>>, JoinHandle<hyper::Result<()>>) {
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (client, connection) = handshake.await.unwrap();
+    (client, tokio::spawn(connection))
 }
 
 async fn send(stream: &mut (impl tokio::io::AsyncWrite + Unpin), text: &str) {
@@ -608,10 +616,7 @@ async fn a_client_of_http2_that_stops_taking_its_answers_is_cut() {
     // Of the long ones the last piece is on its way, and nobody asks for more.
     for path in ["/flood", "/big"] {
         let server = start(limits(), None).await;
-        let io = TokioIo::new(server.connect().await);
-        let (mut client, connection) =
-            hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
-        let connection = tokio::spawn(connection);
+        let (mut client, connection) = http2(server.connect().await).await;
         let request = |path: &str| Request::builder().uri(format!("http://x{path}")).body(Empty::new()).unwrap();
         let untaken = client.send_request(request(path)).await.unwrap();
         // One that is in flight says nothing of the other.
@@ -653,10 +658,7 @@ async fn a_client_of_http2_that_only_pings_is_idle() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_of_http2_gets_all_of_its_answers() {
     let server = start(limits(), None).await;
-    let io = TokioIo::new(server.connect().await);
-    let (mut client, connection) =
-        hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut client, connection) = http2(server.connect().await).await;
     let request = || Request::builder().uri("http://x/long").body(Empty::new()).unwrap();
     let mut bodies = Vec::new();
     for _ in 0..2 {
@@ -750,10 +752,7 @@ async fn a_shutdown_does_not_wait_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn http2_is_spoken_in_the_clear_and_ends_gracefully() {
     let server = start(limits(), None).await;
-    let io = TokioIo::new(server.connect().await);
-    let (mut client, connection) =
-        hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(TokioExecutor::new(), io).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut client, connection) = http2(server.connect().await).await;
     let request = |path: &str| Request::builder().uri(format!("http://x{path}")).body(Empty::new()).unwrap();
     let answer = client.send_request(request("/")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);

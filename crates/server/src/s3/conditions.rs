@@ -31,9 +31,8 @@ pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
             return Err(S3Error::unsupported(name));
         }
     }
-    let if_none_match = tags(call, "If-None-Match")?;
-    let if_none_match = if_none_match.map(|tags| if tags.names_any() { EtagMatch::Any } else { tags });
-    Ok(WriteConditions { if_none_match, if_match: tags(call, "If-Match")? })
+    let (if_match, if_none_match) = both_tags(call, "")?;
+    Ok(WriteConditions { if_none_match, if_match })
 }
 
 /// Those of a renaming, of its source or its target: it replaces and takes away.
@@ -41,10 +40,15 @@ pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
 /// # Errors
 /// `InvalidArgument` for a list without tags.
 pub(super) fn of_rename(ops: &Ops, call: &Call, prefix: &str) -> Result<ReadConditions, S3Error> {
+    let (if_match, if_none_match) = both_tags(call, prefix)?;
+    Ok(ReadConditions { if_match, if_none_match, ..read(ops, call, prefix) })
+}
+
+/// Those of `If-Match` and `If-None-Match`; a `*` anywhere in the latter is one.
+fn both_tags(call: &Call, prefix: &str) -> Result<(Option<EtagMatch>, Option<EtagMatch>), S3Error> {
     let if_none_match = tags(call, &format!("{prefix}If-None-Match"))?;
     let if_none_match = if_none_match.map(|tags| if tags.names_any() { EtagMatch::Any } else { tags });
-    let if_match = tags(call, &format!("{prefix}If-Match"))?;
-    Ok(ReadConditions { if_match, if_none_match, ..read(ops, call, prefix) })
+    Ok((tags(call, &format!("{prefix}If-Match"))?, if_none_match))
 }
 
 /// The tags that a condition of a write or a deletion names: nobody overwrites by a slip. No tag has other characters than those of ASCII.

@@ -553,11 +553,13 @@ impl S3Service {
         if let Ok(routed) = &routed.operation {
             *operation = OperationName(routed.name());
         }
+        let unsigned = || {
+            let framing = Framing::Plain { sha256: None, length: body_bytes };
+            Verified { framing, caller: Arc::clone(&self.inner.nobody) }
+        };
         if matches!(routed.operation, Ok(Operation::PostObject | Operation::PreflightRequest)) {
             // The form says who sends it; a browser asks beforehand without saying for whom.
-            let framing = Framing::Plain { sha256: None, length: body_bytes };
-            let caller = Arc::clone(&self.inner.nobody);
-            return Ok((routed, Some(Verified { framing, caller })));
+            return Ok((routed, Some(unsigned())));
         }
         let frequent = routed.operation.as_ref().is_ok_and(|operation| operation.is_frequent());
         // s3s takes each POST of this type for an upload from a browser, whatever it is.
@@ -596,8 +598,7 @@ impl S3Service {
             let mismatch = S3Code::SignatureDoesNotMatch;
             return Err(Said::of(parts).refusal(mismatch.as_str()).unwrap_or_else(|| mismatch.into()));
         }
-        let framing = Framing::Plain { sha256: None, length: body_bytes };
-        Ok((routed, Some(Verified { framing, caller: Arc::clone(&self.inner.nobody) })))
+        Ok((routed, Some(unsigned())))
     }
 }
 
