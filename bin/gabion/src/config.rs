@@ -10,7 +10,9 @@ mod values;
 pub(crate) use check::report;
 pub(crate) use layers::{ENVIRONMENT_PREFIX, Layers, Problem};
 pub(crate) use settings::{Config, SETTINGS, Setting, place};
-pub(crate) use values::{AccessLogChoice, ByteCount, ListenAddress, LogFormat, Scalar};
+pub(crate) use values::{
+    AccessLogChoice, ByteCount, DomainName, ListenAddress, LogFilter, LogFormat, Scalar, WebAddress,
+};
 
 #[cfg(test)]
 mod tests;

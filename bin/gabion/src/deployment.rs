@@ -107,7 +107,7 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     log.upkeep.repair_concurrency = config.repair_concurrency;
     log.upkeep.scrub_bytes_per_s = config.scrub_bytes_per_s.0;
     let mut store = StoreConfig::new(log);
-    store.region.clone_from(&config.region);
+    store.region.clone_from(&config.region.0);
     store.etag = config.etag;
     store.checkpoint_interval_ms = config.checkpoint_interval.millis();
     store.index_reserve_bytes = config.index_reserve_bytes.0;

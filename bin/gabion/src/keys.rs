@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use gabion_platform::{OsEntropy, SystemClock};
 use gabion_server::keys::{KeyFile, KeyRing, KeySources, TransitOptions, site_key};
-use gabion_store::Store;
+use gabion_store::{EncryptionScheme, Store};
 
-use crate::config::Config;
+use crate::config::{Config, WebAddress};
 use crate::exit::Failure;
 
-/// Where keys come from, but for the site's own.
+/// The keys that the settings name; the site's own lies in the store, see [`with_site`].
 ///
 /// # Errors
-/// When the file can not be used, or a key that is named by the settings is in none of them.
-pub(crate) fn sources(config: &Config) -> Result<KeySources, Failure> {
+/// When the file can not be used, Vault not be spoken to as it is configured, or a key that the settings need is in none of them. Vault is not asked
+/// before a client needs it: it may be started later.
+pub(crate) fn ring(config: &Config) -> Result<KeyRing, Failure> {
     let file = match &config.encryption_keys {
         Some(path) => KeyFile::load(path)
             .map_err(|error| Failure::config(format!("encryption.keys: {}: {error}", path.display())))?,
         None => KeyFile::default(),
     };
     let transit = match (&config.vault_url, &config.vault_token_file) {
-        (Some(url), Some(token_file)) => Some(TransitOptions {
+        (Some(WebAddress(url)), Some(token_file)) => Some(TransitOptions {
             url: url.clone(),
             mount: config.vault_mount.clone(),
             token_file: token_file.clone(),
@@ -32,11 +33,11 @@ pub(crate) fn sources(config: &Config) -> Result<KeySources, Failure> {
         _ => None,
     };
     let (master, usual) = (config.encryption_master_key.clone(), config.encryption_kms_key.clone());
-    let sources = KeySources { file, transit, site: None, master, usual };
-    let named = [("encryption.master_key", &sources.master), ("encryption.kms_key", &sources.usual)];
+    let named = [("encryption.master_key", master.clone()), ("encryption.kms_key", usual.clone())];
+    let ring = KeyRing::new(KeySources { file, transit, master, usual }, Arc::new(SystemClock))
+        .map_err(|error| Failure::config(format!("vault: {error}")))?;
     for (setting, id) in named {
-        // Vault is not asked before a client needs it: it may be started later.
-        if let Some(id) = id.as_deref().filter(|id| !sources.may_have(id)) {
+        if let Some(id) = id.filter(|id| !ring.may_have(id)) {
             return Err(Failure::config(match &config.encryption_keys {
                 Some(path) => {
                     format!("{setting}: there is no key {id} in {}, and no Vault is given (vault.url)", path.display())
@@ -47,22 +48,33 @@ pub(crate) fn sources(config: &Config) -> Result<KeySources, Failure> {
             }));
         }
     }
-    Ok(sources)
+    let lacks = |scheme| !ring.has_none() && !ring.has_usual(scheme);
+    match config.encryption_default.0 {
+        Some(EncryptionScheme::Master) if lacks(EncryptionScheme::Master) => Err(Failure::config(
+            "encryption.default is AES256: say in encryption.master_key which key of Vault is used".to_owned(),
+        )),
+        Some(EncryptionScheme::KeyService) if lacks(EncryptionScheme::KeyService) => Err(Failure::config(
+            "encryption.default is aws:kms: say in encryption.kms_key which key is used".to_owned(),
+        )),
+        _ => {
+            if lacks(EncryptionScheme::Master) {
+                tracing::warn!("SSE-S3 (AES256) is not served: encryption.master_key names no key of Vault");
+            }
+            Ok(ring)
+        }
+    }
 }
 
-/// The keys that a store is to use: those of `sources`, and the site's own, which is made where there are no others. A store that can not keep it
-/// now does without until the next start.
-///
-/// # Errors
-/// When Vault can not be spoken to as it is configured. It is not asked yet.
-pub(crate) async fn ring(sources: KeySources, store: &Store) -> Result<KeyRing, Failure> {
-    let wanted = sources.has_none();
-    let site = site_key(store, wanted, &OsEntropy).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the site's key can not be had: SSE-S3 is not served without keys of your own (encryption.keys)");
-        None
-    });
-    let ring = KeyRing::new(KeySources { site, ..sources }, Arc::new(SystemClock));
-    ring.map_err(|error| Failure::config(format!("vault: {error}")))
+/// The same with the site's own key, which is made where there are no others. A store that can not keep it now does without until the next start.
+pub(crate) async fn with_site(ring: KeyRing, store: &Store) -> KeyRing {
+    match site_key(store, ring.has_none(), &OsEntropy).await {
+        Ok(Some(site)) => ring.with_site(site),
+        Ok(None) => ring,
+        Err(error) => {
+            tracing::warn!(%error, "the site's key can not be had: SSE-S3 is not served without keys of your own (encryption.keys)");
+            ring
+        }
+    }
 }
 
 #[cfg(test)]
@@ -83,7 +95,7 @@ mod tests {
         let found = |settings: &[(&'static str, &str)]| {
             let flags = settings.iter().map(|(key, text)| (*key, vec![(*text).to_owned()])).collect();
             let config = Config::read(&Layers { flags, ..Layers::default() }.resolve()).unwrap();
-            sources(&config).map(drop).map_err(|failure| failure.to_string())
+            ring(&config).map(drop).map_err(|failure| failure.to_string())
         };
         for setting in ["encryption.master_key", "encryption.kms_key"] {
             found(&[("encryption.keys", keys), (setting, "k1")]).unwrap();
@@ -94,5 +106,23 @@ mod tests {
             let none = found(&[(setting, "foo")]).unwrap_err();
             assert!(none.contains("there are no keys"), "{none}");
         }
+        // What nothing names a key for can not be the default.
+        let (of_vault, of_file) = (&vault[..], &[("encryption.keys", keys)][..]);
+        for (of, scheme, setting) in [
+            (of_vault, "AES256", "encryption.master_key"),
+            (of_vault, "aws:kms", "encryption.kms_key"),
+            (of_file, "aws:kms", "encryption.kms_key"),
+        ] {
+            let wanted = [of, &[("encryption.default", scheme)]].concat();
+            let error = found(&wanted).unwrap_err();
+            assert!(error.contains(scheme) && error.contains(setting), "{error}");
+            found(&[&wanted[..], &[(setting, "k1")]].concat()).unwrap();
+        }
+        found(&[("encryption.keys", keys), ("encryption.default", "AES256")]).unwrap();
+        found(&[("encryption.default", "aws:kms")]).unwrap();
+        let wrong = found(&[vault[0], vault[1], ("vault.ca", "/nowhere")]).map(drop);
+        assert!(wrong.is_ok(), "without TLS nobody has to sign: {wrong:?}");
+        let wrong = found(&[("vault.url", "https://v:8200"), vault[1], ("vault.ca", "/nowhere")]).unwrap_err();
+        assert!(wrong.contains("vault: ") && wrong.contains("/nowhere"), "{wrong}");
     }
 }

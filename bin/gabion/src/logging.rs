@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFilter, LogFormat};
 use crate::exit::Failure;
 
 /// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs) and calls every refused request an
@@ -19,9 +19,11 @@ const QUIET: [&str; 7] =
 /// # Errors
 /// When the filter can not be read.
 pub(crate) fn start(config: &Config) -> Result<(), Failure> {
-    let text = config.log_filter.clone().unwrap_or_else(|| config.log_level.0.to_string().to_lowercase());
-    let directives = QUIET.join(",") + "," + &text;
-    let filter = EnvFilter::try_new(directives)
+    let text = match &config.log_filter {
+        Some(LogFilter(directives)) => directives.clone(),
+        None => config.log_level.0.to_string().to_lowercase(),
+    };
+    let filter = EnvFilter::try_new(QUIET.join(",") + "," + &text)
         .map_err(|error| Failure::config(format!("log.filter {text:?} can not be read: {error}")))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let started = match config.log_format {

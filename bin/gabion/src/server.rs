@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{AccessLogChoice, Config, ListenAddress};
+use crate::config::{AccessLogChoice, Config, DomainName, ListenAddress, WebAddress};
 use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
 use crate::keys;
@@ -76,7 +76,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let geometry = store_config.log.geometry;
     let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
     let tls = tls(&config)?;
-    let key_sources = keys::sources(&config)?;
+    let keys = keys::ring(&config)?;
+    let seal_key = config.iam_key_file.as_deref().map(seal_key).transpose()?;
     let listeners = bind(&config.listen, tls.as_ref()).await?;
     let admin_listeners = bind(&config.admin_listen.0, None).await?;
     let (access_log, access_log_writer) = log_file(&config.access_log, "--access-log")?;
@@ -119,9 +120,9 @@ async fn serve(config: Config) -> Result<(), Failure> {
     };
     log_report(&report);
     state.remember(&store.status().log.deployment)?;
-    store.keep_keys(Arc::new(keys::ring(key_sources, &store).await?));
+    store.keep_keys(Arc::new(keys::with_site(keys, &store).await));
     let observer = Observer { clock: Arc::new(SystemClock), metrics, access_log };
-    let iam = iam(&config, store.clone(), credentials)?;
+    let iam = iam(&config, store.clone(), credentials, seal_key)?;
     admin.set_audit(audit.clone(), Arc::new(SystemClock));
     let service = service(&config, store.clone(), Arc::clone(&iam), log_figures, audit, notifications)?;
     let stop_tasks = CancellationToken::new();
@@ -150,7 +151,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         addresses: addresses(&listeners)?,
         admin: admin_addresses,
         tls: tls.is_some(),
-        region: &config.region,
+        region: &config.region.0,
         credentials: &credentials_from,
         geometry: geometry.to_string(),
         targets: &described,
@@ -237,19 +238,14 @@ fn lifecycle_options(config: &Config) -> LifecycleOptions {
 }
 
 /// Users and policies, as they are stored.
-fn iam(config: &Config, store: Store, root: Credentials) -> Result<Arc<Iam>, Failure> {
+fn iam(config: &Config, store: Store, root: Credentials, seal_key: Option<SecretKey>) -> Result<Arc<Iam>, Failure> {
     let derived = Account::first(&store.status().log.deployment);
     let first_account = Account {
         id: config.iam_account_id.clone().unwrap_or(derived.id),
         canonical_id: config.iam_canonical_id.clone().unwrap_or(derived.canonical_id),
         ..derived
     };
-    let options = IamOptions {
-        root,
-        first_account,
-        seal_key: config.iam_key_file.as_deref().map(seal_key).transpose()?,
-        near_providers: config.iam_near_providers,
-    };
+    let options = IamOptions { root, first_account, seal_key, near_providers: config.iam_near_providers };
     Iam::open(store, options, Arc::new(SystemClock), Arc::new(OsEntropy)).map_err(|error| match error {
         StoreError::InvalidRequest(why) => Failure::config(why),
         other => Failure::failed(format!("users and policies can not be read: {other}")),
@@ -277,9 +273,9 @@ fn service(
     notifications: NotificationOptions,
 ) -> Result<S3Service, Failure> {
     let options = S3Options {
-        region: config.region.clone(),
-        domains: config.domain.clone(),
-        website_domains: config.website_domain.clone(),
+        region: config.region.0.clone(),
+        domains: domains(&config.domain),
+        website_domains: domains(&config.website_domain),
         sigv2: config.sigv2,
         customer_keys: config.encryption_customer_keys.0,
         default_encryption: config.encryption_default.0,
@@ -291,6 +287,10 @@ fn service(
     };
     S3Service::with_iam(store, iam, options, Arc::new(SystemClock), &OsEntropy)
         .map_err(|error| Failure::config(error.to_string()))
+}
+
+fn domains(given: &[DomainName]) -> Vec<String> {
+    given.iter().map(|DomainName(domain)| domain.clone()).collect()
 }
 
 fn tls(config: &Config) -> Result<Option<Arc<ReloadingTls>>, Failure> {
@@ -346,7 +346,7 @@ fn notifications(config: &Config) -> Result<NotificationOptions, Failure> {
 
 /// Where the audit log is posted.
 fn audit_webhook(config: &Config) -> Result<Option<Webhook>, Failure> {
-    let Some(url) = config.audit_webhook.clone() else { return Ok(None) };
+    let Some(WebAddress(url)) = config.audit_webhook.clone() else { return Ok(None) };
     let read = |path: &Path| {
         let text = std::fs::read_to_string(path).map_err(|error| {
             Failure::config(format!("audit.token_file {} can not be read: {error}", path.display()))
@@ -362,8 +362,13 @@ fn log_file(choice: &AccessLogChoice, flag: &str) -> Result<(Option<AccessLog>, 
         AccessLogChoice::Stdout => AccessLogTarget::Stdout,
         AccessLogChoice::File(path) => AccessLogTarget::File(path.clone()),
     };
-    let (log, writer) = AccessLog::open(target)
-        .map_err(|error| Failure::failed(format!("the log can not be opened: {error}; see {flag}")))?;
+    let (log, writer) = AccessLog::open(target).map_err(|error| {
+        let path = match choice {
+            AccessLogChoice::File(path) => format!("{}: ", path.display()),
+            _ => String::new(),
+        };
+        Failure::failed(format!("the log can not be opened: {path}{error}; see {flag}"))
+    })?;
     Ok((Some(log), Some(writer)))
 }
 

@@ -52,7 +52,7 @@ impl Membership {
 }
 
 const LOCK_FILE: &str = "gabion.lock";
-const MEMBERSHIP_FILE: &str = "gabion.json";
+pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 const MEMBERSHIP_BYTES_MAX: u64 = 1 << 20;
 
 /// Whether a new deployment may begin in targets of which none is in use.

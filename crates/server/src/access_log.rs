@@ -1,7 +1,7 @@
 //! The access log: one JSON object per request and line, to a file or to standard output.
 //!
-//! Requests never wait for it: lines go through a bounded queue to a thread of its own; what does not fit is dropped and
-//! counted. Signatures and tokens in queries are replaced: a log must not hold what signs a request.
+//! Requests never wait for it: lines go through a bounded queue to a thread of its own; what does not fit, or can not be written, is dropped and
+//! counted. The audit log is written in the same way. Signatures and tokens in queries are replaced: a log must not hold what signs a request.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -71,14 +71,13 @@ impl AccessLog {
             AccessLogTarget::File(path) => Box::new(append(path)?),
         };
         let (queue, lines) = sync_channel(QUEUE_LINES);
-        let thread = std::thread::Builder::new()
-            .name("access-log".to_owned())
-            .spawn(move || Writer { target, sink: BufWriter::new(sink), failing: false }.run(&lines))?;
         let log = AccessLog { queue: queue.clone(), dropped: Arc::default() };
+        let writer = Writer { target, sink: BufWriter::new(sink), dropped: Arc::clone(&log.dropped), failing: false };
+        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run(&lines))?;
         Ok((log, AccessLogWriter { queue, thread }))
     }
 
-    /// Lines that were dropped because the writer could not keep up.
+    /// Lines that were dropped because the writer could not keep up, or could not write.
     #[must_use]
     pub fn dropped_lines(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -103,7 +102,7 @@ impl AccessLogWriter {
     /// Opens the file anew, after it was rotated.
     pub fn reopen(&self) {
         if self.queue.try_send(Message::Reopen).is_err() {
-            tracing::warn!("the access log is too busy to be reopened; try again");
+            tracing::warn!("the access or audit log is too busy to be reopened; try again");
         }
     }
 
@@ -112,14 +111,16 @@ impl AccessLogWriter {
         // An error means that the thread is gone already.
         let _ = self.queue.send(Message::Close);
         if self.thread.join().is_err() {
-            tracing::error!("the access log's writer had failed");
+            tracing::error!("the writer of the access or audit log had failed");
         }
     }
 }
 
 struct Writer {
     target: AccessLogTarget,
+    /// What could not be written stays in its buffer for the next try.
     sink: BufWriter<Box<dyn Write + Send>>,
+    dropped: Arc<AtomicU64>,
     /// Whether the last write failed, so that a full disk is reported once.
     failing: bool,
 }
@@ -131,13 +132,11 @@ impl Writer {
             // Flush when there is nothing to do, not after each line.
             while let Some(message) = next {
                 match message {
-                    Message::Line(line) => {
-                        let outcome = self.sink.write_all(&line);
-                        self.report(outcome);
-                    }
+                    Message::Line(line) => self.write(&line),
                     Message::Reopen => self.reopen(),
                     Message::Close => {
                         self.flush();
+                        self.drop_lines(self.sink.buffer());
                         return;
                     }
                 }
@@ -145,6 +144,15 @@ impl Writer {
             }
             self.flush();
         }
+    }
+
+    /// Takes whole lines.
+    fn write(&mut self, lines: &[u8]) {
+        let outcome = self.sink.write_all(lines);
+        if outcome.is_err() {
+            self.drop_lines(lines);
+        }
+        self.report(outcome);
     }
 
     fn flush(&mut self) {
@@ -156,11 +164,24 @@ impl Writer {
         self.flush();
         let AccessLogTarget::File(path) = &self.target else { return };
         match append(path) {
-            Ok(file) => self.sink = BufWriter::new(Box::new(file)),
+            Ok(file) => {
+                let old = std::mem::replace(&mut self.sink, BufWriter::new(Box::new(file)));
+                // What the old file did not take belongs into the new one. The error would be that a write panicked.
+                if let (_, Ok(unwritten)) = old.into_parts()
+                    && !unwritten.is_empty()
+                {
+                    self.write(&unwritten);
+                }
+            }
             Err(error) => {
-                tracing::error!(path = %path.display(), %error, "the access log can not be reopened; the old file stays in use")
+                tracing::error!(path = %path.display(), %error, "the log can not be reopened; the old file stays in use");
             }
         }
+    }
+
+    fn drop_lines(&self, lines: &[u8]) {
+        let count = lines.iter().filter(|byte| **byte == b'\n').count();
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     fn report(&mut self, outcome: io::Result<()>) {
@@ -168,7 +189,11 @@ impl Writer {
             Ok(()) => self.failing = false,
             Err(error) if !self.failing => {
                 self.failing = true;
-                tracing::error!(%error, "the access log can not be written; lines are lost");
+                let path = match &self.target {
+                    AccessLogTarget::Stdout => "standard output".into(),
+                    AccessLogTarget::File(path) => path.to_string_lossy(),
+                };
+                tracing::error!(%path, %error, "the log can not be written; what its buffer does not hold is dropped and counted");
             }
             Err(_) => {}
         }
@@ -324,5 +349,30 @@ mod tests {
         assert_eq!(log.dropped_lines(), 0);
         log.write(&line("/a/3"), &FIGURES);
         assert_eq!(log.dropped_lines(), 1, "the writer is gone");
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted() {
+        let (log, writer) = AccessLog::open(AccessLogTarget::File("/dev/full".into())).unwrap();
+        for _ in 0..100 {
+            log.write(&line("/a/1"), &FIGURES);
+        }
+        writer.close();
+        assert_eq!(log.dropped_lines(), 100);
+    }
+
+    #[test]
+    fn what_the_old_file_did_not_take_is_in_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let full: Box<dyn Write + Send> = Box::new(append(Path::new("/dev/full")).unwrap());
+        let target = AccessLogTarget::File(path.clone());
+        let mut writer = Writer { target, sink: BufWriter::new(full), dropped: Arc::default(), failing: false };
+        writer.write(b"one\n");
+        writer.reopen();
+        writer.write(b"two\n");
+        writer.flush();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(writer.dropped.load(Ordering::Relaxed), 0);
     }
 }

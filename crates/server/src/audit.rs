@@ -186,7 +186,12 @@ fn render(entry: &Entry<'_>) -> Vec<u8> {
         peer: entry.peer.address.to_string(),
         tls: entry.peer.tls,
         operation: entry.operation,
-        outcome: entry.status.map_or("unanswered", outcome),
+        outcome: match entry.status {
+            None => "unanswered",
+            // A signature or a token that is no good may be a 400.
+            Some(status) if entry.caller.is_none() && status.is_client_error() => "denied",
+            Some(status) => outcome(status),
+        },
         status: entry.status.map(|status| status.as_u16()),
         account: known.map(|caller| caller.account.id.as_str()),
         principal: known.map(Identity::arn),
@@ -317,6 +322,10 @@ mod tests {
         );
         let line = String::from_utf8(render(&entry(None, StatusCode::FORBIDDEN))).unwrap();
         assert!(line.contains("\"denied\"") && !line.contains("principal"), "{line}");
+        let line = String::from_utf8(render(&entry(None, StatusCode::BAD_REQUEST))).unwrap();
+        assert!(line.contains("\"denied\""), "{line}");
+        let line = String::from_utf8(render(&entry(Some(&root), StatusCode::BAD_REQUEST))).unwrap();
+        assert!(line.contains("\"allowed\""), "{line}");
         assert_eq!(outcome(StatusCode::SERVICE_UNAVAILABLE), "failed");
         let line = String::from_utf8(render(&Entry { status: None, ..entry(Some(&root), StatusCode::OK) })).unwrap();
         assert!(line.contains("\"unanswered\",\"account\"") && !line.contains("status"), "{line}");

@@ -141,7 +141,7 @@ codes! {
     SlowDown 503 "Please reduce your request rate.",
     TooManyParts 400 "You have attempted to add more parts than the maximum of 10000 that are allowed for this object. You can use the CopyObject operation to copy this object to another and then add more data to the newly copied object.",
     TooManyBuckets 400 "You have attempted to create more buckets than allowed",
-    TooManyConfigurations 400 "You are attempting to create a new configuration but have already reached the 1,000-configuration limit.",
+    TooManyConfigurations 400 "You are attempting to create a new configuration but have already reached the limit of configurations.",
     UnexpectedContent 400 "This request does not support content.",
     UnresolvableGrantByEmailAddress 400 "The e-mail address you provided does not match any account on record.",
     XAmzContentSHA256Mismatch 400 "The provided 'x-amz-content-sha256' header does not match what was computed.",
@@ -274,7 +274,7 @@ impl From<KeyError> for S3Error {
             KeyError::NotApplicable => Self::request("The encryption parameters are not applicable to this object."),
             KeyError::NoKeeper => Self::with(
                 S3Code::NotImplemented,
-                "Server side encryption is asked for, but this server has no keys (encryption.keys, encryption.vault).",
+                "Server side encryption is asked for, but this server has no key for it (encryption.master_key).",
             ),
             KeyError::NotFound(id) => {
                 Self::with(S3Code::KmsNotFoundException, format!("Invalid keyId '{}'", id.escape_debug()))

@@ -189,16 +189,20 @@ struct Address {
 impl Address {
     fn parse(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-        let (host, tls) = match (uri.host(), uri.scheme_str()) {
+        let (host, tls) = match (uri.host().filter(|host| !host.is_empty()), uri.scheme_str()) {
             (Some(host), Some("https")) => (host.trim_matches(['[', ']']).to_owned(), true),
             (Some(host), Some("http")) => (host.trim_matches(['[', ']']).to_owned(), false),
-            _ => return Err(format!("{url} is no address of a web server")),
+            _ => return Err(format!("{url} is no address of a web server: http://HOST/ or https://HOST/")),
         };
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
+        if authority.contains('@') {
+            return Err(format!("an address of {host} holds a user, which does not belong there"));
+        }
         Ok(Self {
             host,
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
             tls,
-            authority: uri.authority().map_or("", |authority| authority.as_str()).to_owned(),
+            authority: authority.to_owned(),
             target: uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
         })
     }
@@ -207,6 +211,14 @@ impl Address {
     fn complete(&self, request: http::request::Builder) -> http::request::Builder {
         request.uri(&self.target).header(HOST, &self.authority).header(USER_AGENT, "gabion")
     }
+}
+
+/// Checks the address of a web server, of which nothing is asked.
+///
+/// # Errors
+/// With a sentence that says what is wrong.
+pub fn check_web_address(url: &str) -> Result<(), String> {
+    Address::parse(url).map(drop)
 }
 
 /// A connection, which ends when it is dropped.

@@ -21,3 +21,5 @@ pub mod notifications;
 mod ops;
 pub mod s3;
 pub mod tls;
+
+pub use fetch::check_web_address;

@@ -11,7 +11,7 @@ use super::values::Value;
 pub(crate) const ENVIRONMENT_PREFIX: &str = "GABION_";
 
 /// Variables with the prefix that are no settings: secrets, the path of the file, the load generator's, those of commands that ask a server, a test harness's.
-const OTHER_VARIABLES: [&str; 8] = [
+const OTHER_VARIABLES: [&str; 9] = [
     "GABION_ADMIN",
     "GABION_ADMIN_TOKEN",
     "GABION_CONFIG",
@@ -20,6 +20,7 @@ const OTHER_VARIABLES: [&str; 8] = [
     "GABION_ENDPOINT",
     "GABION_ACCESS_KEY",
     "GABION_SECRET_KEY",
+    "GABION_SESSION_TOKEN",
 ];
 const OTHER_PREFIXES: [&str; 2] = ["GABION_TEST_", "GABION_BENCH_"];
 

@@ -12,9 +12,10 @@ use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES, CHUNK_PAYLOAD_BYTES_M
 
 use super::layers::{Problem, Resolved};
 use super::values::{
-    AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, ListenAddress, LogFormat, LogLevel,
-    NotificationTargetUrl, OptionalList, Ratio, Span, Value, Wait, WhenFullChoice,
+    AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, DomainName, ListenAddress, LogFilter, LogFormat,
+    LogLevel, NotificationTargetUrl, OptionalList, Ratio, RegionName, Span, Value, Wait, WebAddress, WhenFullChoice,
 };
+use crate::targets::MEMBERSHIP_FILE;
 
 /// A row of the table.
 #[derive(Debug)]
@@ -104,11 +105,11 @@ settings! {
         "Where S3 is served.";
     "admin_listen" => admin_listen: OptionalList<ListenAddress> = "127.0.0.1:9001",
         "Where /health/live, /health/ready, /metrics and /status are served, without authentication: keep it private. The word none switches it off.";
-    "region" => region: String = "us-east-1",
+    "region" => region: RegionName = "us-east-1",
         "The region: clients must sign for it.";
-    "domain" => domain: Vec<String> = "",
+    "domain" => domain: Vec<DomainName> = "",
         "Domains under which bucket.domain names a bucket (virtual-host style). Any other host is path-style.";
-    "website_domain" => website_domain: Vec<String> = "",
+    "website_domain" => website_domain: Vec<DomainName> = "",
         "Domains under which bucket.domain is the website of a bucket.";
     "durability" => durability: Durability = "sync",
         "When a write is acknowledged. sync: when it is on stable storage of all its targets. relaxed: when it is written; power loss may take the last \
@@ -133,7 +134,7 @@ settings! {
     "encryption.customer_keys" => encryption_customer_keys: CustomerKeysChoice = "local",
         "Over which connections customers may show keys (SSE-C). tls: over TLS only, as on AWS. local: also over those that do not leave the machine, as from a \
          proxy for TLS beside the server. any: whatever is in front of the server sees to it.";
-    "vault.url" => vault_url: Option<String> = "",
+    "vault.url" => vault_url: Option<WebAddress> = "",
         "Address of a HashiCorp Vault or OpenBao whose transit engine keeps keys, like https://vault.example.org:8200. Keys of the file come first.";
     "vault.mount" => vault_mount: String = "transit",
         "Where the transit engine is mounted.";
@@ -152,7 +153,7 @@ settings! {
          ObjectWriter: the writer's, and ACLs count, as on AWS before 2023.";
     "audit.log" => audit_log: AccessLogChoice = "off",
         "Who did what, from where, and what came of it: one JSON line per request to S3, IAM and STS, and per change over the admin port. A file is opened anew on SIGHUP.";
-    "audit.webhook" => audit_webhook: Option<String> = "",
+    "audit.webhook" => audit_webhook: Option<WebAddress> = "",
         "Where such lines are posted as well (http:// or https://, application/x-ndjson), again until they are taken, as far as they fit into memory.";
     "audit.token_file" => audit_token_file: Option<PathBuf> = "",
         "File of the token that is sent to audit.webhook as Authorization: Bearer.";
@@ -174,7 +175,7 @@ settings! {
         "How much is logged to standard error; debug has one line per request.";
     "log.format" => log_format: LogFormat = "text",
         "How the log is written.";
-    "log.filter" => log_filter: Option<String> = "",
+    "log.filter" => log_filter: Option<LogFilter> = "",
         "Overrides log.level for parts of the program, e.g. info,gabion_segment=debug.";
     "tls.cert" => tls_cert: Option<PathBuf> = "",
         "PEM file with the certificate and its chain. With tls.key it makes the data port speak TLS; both are read again when they change.";
@@ -432,9 +433,12 @@ impl Config {
                 false => format!("the target {shown} is given twice: it is the same directory as {}", first.display()),
             });
         }
+        // Targets that belong to a deployment know where the others are.
+        let is_member = |target: &PathBuf| target.join(MEMBERSHIP_FILE).exists();
         if let Some(geometry) = self.geometry
             && !self.targets.is_empty()
             && self.targets.len() < geometry.shards()
+            && !self.targets.iter().any(is_member)
         {
             let (needed, given) = (geometry.shards(), self.targets.len());
             let are = if given == 1 { "is" } else { "are" };

@@ -32,7 +32,7 @@ fn defaults_hold_together() {
     let config = Config::read(&resolve(Layers::default())).unwrap();
     assert_eq!(config.listen, [ListenAddress("127.0.0.1:9000".to_owned())]);
     assert_eq!(config.admin_listen.0.len(), 1);
-    assert_eq!(config.region, "us-east-1");
+    assert_eq!(config.region.0, "us-east-1");
     assert_eq!((config.targets.len(), config.domain.len()), (0, 0));
     assert_eq!((config.geometry, config.state), (None, None));
     assert_eq!(config.limits_header_timeout, Span(Duration::from_secs(30)));
@@ -65,7 +65,7 @@ fn defaults_are_those_of_the_crates_below() {
     assert_eq!(config.index_snapshot_interval_hours as u64, store.index_snapshot_interval_h);
     assert_eq!(config.checkpoint_interval.millis(), store.checkpoint_interval_ms);
     assert_eq!(config.checkpoint_bytes.0, store.checkpoint_bytes);
-    assert_eq!(config.region, store.region);
+    assert_eq!(config.region.0, store.region);
     assert_eq!(config.compaction_writers_wait.millis(), store.compaction.writers_wait_ms);
     let notifications = gabion_server::notifications::NotificationOptions::default();
     assert_eq!(config.notifications_queue_bytes.0, notifications.queue_bytes);
@@ -133,8 +133,15 @@ fn unknown_names_are_errors_that_name_the_nearest() {
 
 #[test]
 fn variables_that_are_no_settings_are_left_alone() {
-    let environment =
-        ["GABION_CONFIG", "GABION_ROOT_ACCESS_KEY", "GABION_ROOT_SECRET_KEY", "GABION_TEST_SEED", "GABION_BENCH_X"];
+    let environment = [
+        "GABION_CONFIG",
+        "GABION_ROOT_ACCESS_KEY",
+        "GABION_ROOT_SECRET_KEY",
+        "GABION_ACCESS_KEY",
+        "GABION_SESSION_TOKEN",
+        "GABION_TEST_SEED",
+        "GABION_BENCH_X",
+    ];
     let environment: Vec<_> = environment.iter().map(|name| (*name, "x")).collect();
     resolve(layers(&[], &environment, ""));
 }
@@ -174,6 +181,13 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
         ),
         (layers(&[], &[], "[lanes]\nsmall = 0"), "lanes.small must be from 1 to 256"),
         (layers(&[], &[], "region = ['a', 'b']"), "one value is needed, not 2"),
+        (layers(&[("region", "a b")], &[], ""), "region (from flag --region): \"a b\" is not the name of a region"),
+        (layers(&[("domain", "s3..org")], &[], ""), "domain (from flag --domain): \"s3..org\" is not a domain"),
+        (layers(&[], &[], "website_domain = ['-/']"), "website_domain (from file gabion.toml): \"-/\" is not a domain"),
+        (layers(&[], &[], "[audit]\nwebhook = 'hooks.example.org'"), "hooks.example.org is no address of a web server"),
+        (layers(&[], &[], "[audit]\nwebhook = 'http://u:p@h/'"), "an address of h holds a user"),
+        (layers(&[], &[], "[vault]\nurl = 'https://:8200'\ntoken_file = '/t'"), "https://:8200 is no address"),
+        (layers(&[], &[], "[log]\nfilter = 'gabion=loud'"), "\"gabion=loud\" is no filter"),
         (layers(&[], &[], "[notifications]\ntargets = ['hook']"), "\"hook\" is not NAME=URL"),
         (
             layers(&[], &[], "[notifications]\ntargets = ['a=http://h/', 'a=http://i/']"),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use gabion_platform::DriverChoice;
 use gabion_segment::Durability;
 use gabion_server::notifications::{Destination, NotificationTarget, WhenFull};
-use gabion_server::s3::{CustomerKeys, Ownership};
+use gabion_server::s3::{CustomerKeys, Ownership, check_domain, check_region};
 use gabion_store::{EncryptionScheme, EtagKind};
 use gabion_types::Geometry;
+use tracing_subscriber::EnvFilter;
 
 /// A value of a setting. Lists have many texts, everything else exactly one.
 pub(crate) trait Value: Sized {
@@ -300,6 +301,45 @@ impl Scalar for ListenAddress {
     }
 }
 
+/// The name of a region.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegionName(pub(crate) String);
+
+impl Scalar for RegionName {
+    const UNIT: &'static str = "text: letters, digits and hyphens";
+
+    fn read(text: &str) -> Result<Self, String> {
+        check_region(text).map_err(|error| error.to_string())?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A domain under which buckets have names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DomainName(pub(crate) String);
+
+impl Scalar for DomainName {
+    const UNIT: &'static str = "domain, e.g. s3.example.org";
+
+    fn read(text: &str) -> Result<Self, String> {
+        check_domain(text).map_err(|error| error.to_string())?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Where a web server answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WebAddress(pub(crate) String);
+
+impl Scalar for WebAddress {
+    const UNIT: &'static str = "address that begins with http:// or https://";
+
+    fn read(text: &str) -> Result<Self, String> {
+        gabion_server::check_web_address(text)?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogLevel(pub(crate) tracing::Level);
@@ -317,6 +357,21 @@ impl Scalar for LogLevel {
             _ => return Err(format!("{text:?} is no level: it is error, warn, info, debug or trace")),
         };
         Ok(Self(level))
+    }
+}
+
+/// What is logged of which part, beyond its level.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogFilter(pub(crate) String);
+
+impl Scalar for LogFilter {
+    const UNIT: &'static str = "directives, e.g. info,gabion_store=debug";
+
+    fn read(text: &str) -> Result<Self, String> {
+        match EnvFilter::try_new(text) {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(error) => Err(format!("{text:?} is no filter: {error}")),
+        }
     }
 }
 

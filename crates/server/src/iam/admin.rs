@@ -72,6 +72,13 @@ impl Request {
         }
     }
 
+    /// An access key, of which there is one by its name; where an account is named, one of that account.
+    fn key(&self, iam: &Iam, state: &State, access_key: &str) -> Result<Arc<Key>, IamError> {
+        let account = self.account.is_some().then(|| self.tenant(iam, state)).transpose()?;
+        let key = state.keys.get(access_key).filter(|key| account.is_none_or(|it| it.doc.id == key.doc.account));
+        key.cloned().ok_or_else(|| IamError::no_entity("access key", access_key))
+    }
+
     fn needed<'a>(value: &'a Option<String>, what: &str) -> Result<&'a str, IamError> {
         value.as_deref().filter(|value| !value.is_empty()).ok_or_else(|| IamError::missing(what))
     }
@@ -362,9 +369,8 @@ impl Iam {
 
     async fn key_switch(self: &Arc<Self>, request: Request, active: bool) -> Result<Value, IamError> {
         let access_key = Request::needed(&request.access_key, "access_key")?.to_owned();
-        self.change(move |_, draft| {
-            let key = draft.state.keys.get(access_key.as_str()).cloned();
-            let key = key.ok_or_else(|| IamError::no_entity("access key", &access_key))?;
+        self.change(move |iam, draft| {
+            let key = request.key(iam, &draft.state, &access_key)?;
             let doc = KeyDoc { active, ..key.doc.clone() };
             let shown = key_json(&doc, user_name(draft.state.tenant(&doc.account)?, &doc));
             draft.put_key(doc, key.secret.clone());
@@ -375,10 +381,8 @@ impl Iam {
 
     async fn key_delete(self: &Arc<Self>, request: Request) -> Result<Value, IamError> {
         let access_key = Request::needed(&request.access_key, "access_key")?.to_owned();
-        self.change(move |_, draft| {
-            if !draft.state.keys.contains_key(access_key.as_str()) {
-                return Err(IamError::no_entity("access key", &access_key));
-            }
+        self.change(move |iam, draft| {
+            request.key(iam, &draft.state, &access_key)?;
             draft.remove_key(&access_key);
             Ok(json!({ "deleted": access_key }))
         })

@@ -37,16 +37,33 @@ pub struct KeySources {
     pub file: KeyFile,
     /// A transit engine.
     pub transit: Option<TransitOptions>,
-    /// The site's own key. Where there are no others it is the one for SSE-S3, and for SSE-KMS where a request names none.
-    pub site: Option<SecretKey>,
     /// The key of SSE-S3; the first of the file, if none is named.
     pub master: Option<String>,
     /// The key of SSE-KMS where a request names none; without it such a request is refused, unless there is no key but the site's own.
     pub usual: Option<String>,
 }
 
-impl KeySources {
-    /// Whether there are no keys, and none to be asked for.
+impl KeyRing {
+    /// Of these sources.
+    ///
+    /// # Errors
+    /// When the transit engine can not be spoken to as it is configured. It is not asked yet.
+    pub fn new(sources: KeySources, clock: Arc<dyn Clock>) -> Result<Self, TransitError> {
+        let KeySources { file, transit, master, usual } = sources;
+        let transit = transit.map(|options| Transit::new(options, clock)).transpose()?;
+        let master = master.or_else(|| file.first().map(str::to_owned));
+        Ok(Self { file, transit, site: None, master, usual })
+    }
+
+    /// With the site's own key too. Where there are no others it is the one for SSE-S3, and for SSE-KMS where a request names none.
+    #[must_use]
+    pub fn with_site(self, site: SecretKey) -> Self {
+        let of_site = || self.has_none().then(|| site::ID.to_owned());
+        let (master, usual) = (self.master.clone().or_else(of_site), self.usual.clone().or_else(of_site));
+        Self { site: Some(site), master, usual, ..self }
+    }
+
+    /// Whether there are no keys but the site's, and none to be asked for.
     #[must_use]
     pub fn has_none(&self) -> bool {
         self.file.first().is_none() && self.transit.is_none()
@@ -57,21 +74,14 @@ impl KeySources {
     pub fn may_have(&self, id: &str) -> bool {
         self.transit.is_some() || self.file.get(bare(id)).is_some() || bare(id) == site::ID
     }
-}
 
-impl KeyRing {
-    /// Of these sources.
-    ///
-    /// # Errors
-    /// When the transit engine can not be spoken to as it is configured. It is not asked yet.
-    pub fn new(sources: KeySources, clock: Arc<dyn Clock>) -> Result<Self, TransitError> {
-        let KeySources { file, transit, site, master, usual } = sources;
-        let transit = transit.map(|options| Transit::new(options, clock)).transpose()?;
-        let is_alone = file.first().is_none() && transit.is_none();
-        let of_site = || (is_alone && site.is_some()).then(|| site::ID.to_owned());
-        let master = master.or_else(|| file.first().map(str::to_owned)).or_else(of_site);
-        let usual = usual.or_else(of_site);
-        Ok(Self { file, transit, site, master, usual })
+    /// Whether it is known which key serves a request that names none.
+    #[must_use]
+    pub fn has_usual(&self, scheme: EncryptionScheme) -> bool {
+        match scheme {
+            EncryptionScheme::Master => self.master.is_some(),
+            _ => self.usual.is_some(),
+        }
     }
 
     /// A key that is at hand.
@@ -155,14 +165,16 @@ mod tests {
 
     #[tokio::test]
     async fn the_sites_key_serves_where_there_is_no_other() {
-        let site = || Some(SecretKey::filled(|bytes| bytes.fill(7)));
-        let ring =
-            |file| KeyRing::new(KeySources { file, site: site(), ..KeySources::default() }, Arc::new(SystemClock));
-        let alone = ring(KeyFile::default()).unwrap();
+        let site = || SecretKey::filled(|bytes| bytes.fill(7));
+        let ring = |file| {
+            let sources = KeySources { file, ..KeySources::default() };
+            KeyRing::new(sources, Arc::new(SystemClock)).unwrap().with_site(site())
+        };
+        let alone = ring(KeyFile::default());
         for scheme in [EncryptionScheme::Master, EncryptionScheme::KeyService] {
             assert_eq!(alone.wrapping_key(scheme, None).await.unwrap().id, site::ID);
         }
-        let beside = ring(KeyFile::parse(&format!("k {}", "AAAA".repeat(10) + "AAA=")).unwrap()).unwrap();
+        let beside = ring(KeyFile::parse(&format!("k {}", "AAAA".repeat(10) + "AAA=")).unwrap());
         assert_eq!(beside.wrapping_key(EncryptionScheme::Master, None).await.unwrap().id, "k");
         assert!(beside.wrapping_key(EncryptionScheme::KeyService, None).await.is_err());
         assert!(beside.here(site::ID).is_some(), "what it encrypted before can be read");

@@ -47,9 +47,17 @@ const PLAIN: [(Kind, &str, &str); 26] = [
     (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
     (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
-    (Kind::Gauge, "gabion_log_repair_queue", "Shards that need repair"),
-    (Kind::Gauge, "gabion_repair_segments_degraded", "Sealed segments that lack a shard"),
-    (Kind::Gauge, "gabion_repair_segments_at_risk", "Sealed segments of which no further shard may be lost"),
+    (Kind::Gauge, "gabion_log_repair_queue", "Shards that were found damaged and are not repaired yet"),
+    (
+        Kind::Gauge,
+        "gabion_repair_segments_degraded",
+        "Segments that lack a shard, those that are being written among them",
+    ),
+    (
+        Kind::Gauge,
+        "gabion_repair_segments_at_risk",
+        "Segments of which no further shard may be lost, those that are being written among them",
+    ),
     (
         Kind::Gauge,
         "gabion_repair_left_shards",

@@ -5,6 +5,16 @@ use s3s::host::{S3Host, VirtualHost};
 
 use super::S3ServiceError;
 
+/// Checks a domain under which buckets have names.
+///
+/// # Errors
+/// When it is none.
+pub fn check_domain(domain: &str) -> Result<(), S3ServiceError> {
+    let is_label =
+        |label: &str| !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if domain.split('.').all(is_label) { Ok(()) } else { Err(S3ServiceError::Domain(domain.to_owned())) }
+}
+
 /// Base domains, lower-case, longest first. A host that is below none of them names no bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Domains(Vec<String>);
@@ -17,12 +27,7 @@ impl Domains {
     pub(crate) fn new(domains: &[String]) -> Result<Self, S3ServiceError> {
         let mut kept = Vec::with_capacity(domains.len());
         for domain in domains {
-            let label = |label: &str| {
-                !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-            };
-            if !domain.split('.').all(label) {
-                return Err(S3ServiceError::Domain(domain.clone()));
-            }
+            check_domain(domain)?;
             kept.push(domain.to_ascii_lowercase());
         }
         kept.sort_by_key(|domain| std::cmp::Reverse(domain.len()));

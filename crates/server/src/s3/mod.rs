@@ -100,6 +100,7 @@ pub(crate) use copies::{SourceName, source_name};
 pub(crate) use details::echo;
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
+pub use host::check_domain;
 pub(crate) use inventory::{INVENTORY, INVENTORY_RUN};
 pub(crate) use listing::url_encoded;
 pub(crate) use logging::Deliveries;
@@ -167,6 +168,18 @@ pub enum S3ServiceError {
     /// A region is not one.
     #[error("{0:?} is not the name of a region: letters, digits and hyphens")]
     Region(String),
+}
+
+/// Checks the name of a region.
+///
+/// # Errors
+/// When it is none.
+pub fn check_region(name: &str) -> Result<(), S3ServiceError> {
+    region(name).map(drop)
+}
+
+fn region(name: &str) -> Result<Region, S3ServiceError> {
+    name.parse().map_err(|_| S3ServiceError::Region(name.to_owned()))
 }
 
 /// The body of an answer.
@@ -238,7 +251,7 @@ impl S3Service {
     ) -> Result<Self, S3ServiceError> {
         let domains = Domains::new(&options.domains)?;
         let websites = Domains::new(&options.website_domains)?;
-        let region: Region = options.region.parse().map_err(|_| S3ServiceError::Region(options.region.clone()))?;
+        let region = region(&options.region)?;
         let mut config = S3Config::default();
         config.expected_region = Some(region);
         config.enable_sig_v2 = options.sigv2;
@@ -395,6 +408,9 @@ impl S3Service {
         let mut next = match (visit, query) {
             (Some(visit), _) => {
                 operation = OperationName("Website");
+                if let Some(heard) = &heard {
+                    heard.known.caller.get_or_init(|| Arc::clone(&visit.caller));
+                }
                 Next::Await(website::serve(&self.inner.dispatch, visit).boxed())
             }
             (None, Some(front)) => {

@@ -333,6 +333,15 @@ async fn accounts_do_not_see_one_another() {
     operator(&s3, "key/create", key.clone()).await.unwrap();
     assert_eq!(operator(&s3, "key/create", key).await.unwrap_err(), "EntityAlreadyExists");
     let tenant = Signer { access_key: "TENANT", secret_key: "tenant-secret", token: None };
+    // Whoever names an account means none of another one's keys.
+    let other = operator(&s3, "account/create", serde_json::json!({ "email": "o@b.example" })).await.unwrap();
+    for action in ["key/disable", "key/enable", "key/delete"] {
+        let of = |account: &serde_json::Value| serde_json::json!({ "account": account, "access_key": "TENANT" });
+        assert_eq!(operator(&s3, action, of(&other["id"])).await.unwrap_err(), "NoSuchEntity", "{action}");
+        if action != "key/delete" {
+            operator(&s3, action, of(&"111122223333".into())).await.unwrap();
+        }
+    }
     s3.put("/mine").send(&s3).await.expect(200);
     tenant.sign(s3.put("/theirs")).send(&s3).await.expect(200);
     tenant.sign(s3.put("/mine")).send(&s3).await.refused(409, "BucketAlreadyExists");
