@@ -58,6 +58,7 @@ fn state_text(state: &ChunkState) -> String {
         ChunkState::Valid => "valid".to_owned(),
         ChunkState::Missing => "missing".to_owned(),
         ChunkState::Corrupt(detail) => format!("CORRUPT: {detail}"),
+        ChunkState::Punched => "zeros: punched out when nothing needed it any more, or lost".to_owned(),
         ChunkState::Unreadable(detail) => format!("UNREADABLE: {detail}"),
     }
 }
@@ -114,7 +115,8 @@ fn segment_text(view: &SegmentView) -> String {
         let place = shard.found_on.as_deref().unwrap_or("on none of the given targets");
         let bytes = shard.file_bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
         let seal = shard.seal.as_ref().map_or("no seal".to_owned(), |seal| {
-            format!("sealed ({}) after {} stripes at {}", seal.reason, seal.stripes, seal.end_offset)
+            let distrusted = if seal.distrusted { ", DISTRUSTED: it failed while it was written" } else { "" };
+            format!("sealed ({}) after {} stripes at {}{distrusted}", seal.reason, seal.stripes, seal.end_offset)
         });
         let header = state_text(&shard.header);
         let _ = writeln!(out, "  shard {:3}  {place}{bytes}; header {header}; {seal}", shard.shard);

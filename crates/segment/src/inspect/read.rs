@@ -20,7 +20,7 @@ use crate::format::{
     StripeShape, decode_records, shard_header_bytes,
 };
 use crate::media::{check_blocks, decode_header};
-use crate::segment_info::SegmentInfo;
+use crate::segment_info::{LaneKind, SegmentInfo};
 use crate::shard_path::shard_path;
 
 /// The shard files of a segment, wherever they were found.
@@ -192,13 +192,33 @@ impl OpenShards {
             match self.read(shard, front + start as u64, range.len()).await {
                 Ok(bytes) => {
                     if let Err(error) = check_blocks(header, range, &bytes) {
-                        return ChunkState::Corrupt(error.to_string());
+                        return match self.is_punched(shard, front + payload_bytes as u64, &header.shape).await {
+                            Ok(true) => ChunkState::Punched,
+                            Ok(false) => ChunkState::Corrupt(error.to_string()),
+                            Err(state) => state,
+                        };
                     }
                 }
                 Err(state) => return state,
             }
         }
         ChunkState::Valid
+    }
+
+    /// Whether a chunk whose payload ends at `end` looks as the stripe does when it was punched out: all but its first block is zeros.
+    async fn is_punched(&self, shard: usize, end: u64, shape: &StripeShape) -> Result<bool, ChunkState> {
+        let mut at = shape.stripe_offset + CHUNK_ALIGN_BYTES as u64;
+        if self.info.kind != LaneKind::Large || at >= end {
+            return Ok(false);
+        }
+        while at < end {
+            let len = (end - at).min(BLOCK_BYTES as u64);
+            if self.read(shard, at, len as usize).await?.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += len;
+        }
+        Ok(true)
     }
 
     async fn records(&self, shape: &StripeShape, shard: usize) -> Vec<Record> {
@@ -270,5 +290,6 @@ fn seal_view(block: &SealBlock) -> SealView {
         min_seq: block.seal.min_seq.to_string(),
         max_seq: block.seal.max_seq.to_string(),
         written_bytes: block.seal.written_bytes,
+        distrusted: block.is_distrusted,
     }
 }

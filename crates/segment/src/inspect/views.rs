@@ -98,6 +98,8 @@ pub struct SealView {
     pub max_seq: String,
     /// Payload in bytes.
     pub written_bytes: u64,
+    /// Whether the shard failed while it was written: it is built anew, whatever is read of it.
+    pub distrusted: bool,
 }
 
 /// A stripe in the list of a segment.
@@ -123,6 +125,8 @@ pub enum ChunkState {
     Valid,
     /// It was read and is wrong.
     Corrupt(String),
+    /// Zeros stand where its payload was, as in a stripe that was punched out when nothing needed it any more. Whether it was says the index.
+    Punched,
     /// There is no file or no target.
     Missing,
     /// The target gave an error.

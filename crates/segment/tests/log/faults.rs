@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gabion_segment::inspect::{inspect_segment, inspect_target};
 use gabion_segment::{Demand, Durability, LogError, TargetState};
 use gabion_types::Geometry;
 
@@ -190,6 +191,16 @@ fn a_relaxed_shard_whose_sync_failed_is_not_trusted_by_the_next_process() {
             life(async {
                 let (log, _) = world.start(&book).await;
                 assert_eq!(lacking(&log), 1, "{ended:?}: {:?}", log.status().redundancy);
+            });
+            life(async {
+                let target = inspect_target(&world.targets()[0]).await.unwrap();
+                let mut distrusted = 0;
+                for segment in &target.segments {
+                    let segment = inspect_segment(&world.targets(), segment.segment.parse().unwrap()).await.unwrap();
+                    let seals = segment.shards.iter().filter_map(|shard| shard.seal.as_ref());
+                    distrusted += seals.filter(|seal| seal.distrusted).count();
+                }
+                assert_eq!(distrusted, 1, "{ended:?}: operators are shown it");
             });
         }
         life(async {

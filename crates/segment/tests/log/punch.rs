@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use gabion_segment::inspect::{ChunkState, inspect_stripe};
 use gabion_segment::{Durability, KnownSegment, Log, LogError};
 use gabion_types::Extent;
 
@@ -44,6 +45,25 @@ async fn check_live(log: &Log, extents: &[Extent], live: &[usize]) {
         let bytes = read(log, &extents[at], 0..extents[at].len).await.unwrap();
         assert!(bytes == pattern(at as u64, LEN));
     }
+}
+
+#[test]
+fn inspection_tells_holes_from_damage() {
+    let (mut world, book, extents) = written("2+1", Durability::Sync, 1);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        assert_eq!(punch_all_but(&log, &extents, &[2]).await, Some(4));
+    });
+    life(async {
+        for (index, is_hole) in [(0, true), (1, true), (2, false), (5, false)] {
+            let stripe = inspect_stripe(&world.targets(), extents[0].segment, index).await.unwrap();
+            let expected = if is_hole { ChunkState::Punched } else { ChunkState::Valid };
+            assert!(stripe.chunks.iter().all(|chunk| chunk.state == expected), "stripe {index}: {:?}", stripe.chunks);
+        }
+        world.rot(&extents[2], 0, 5000);
+        let stripe = inspect_stripe(&world.targets(), extents[0].segment, 2).await.unwrap();
+        assert!(matches!(stripe.chunks[0].state, ChunkState::Corrupt(_)), "{:?}", stripe.chunks);
+    });
 }
 
 #[test]
