@@ -1,10 +1,10 @@
-//! The log over directories, for one client: a full stripe of a large object, and a record of 4 KiB, written and read.
+//! The log over directories, for one client: a full stripe of a large object, and a record of 4 KiB, written and read, with all targets and with one that is lost.
 //!
 //! `cargo bench -p gabion-benches --ignore-rust-version --bench log`. The directories lie in `TMPDIR`: with `/dev/shm` there is no drive to wait for, and what is
 //! left of writing is coding, lanes, drivers and copies. Reads are what users have on a file system with a page cache to look into, which that is not.
 #![allow(clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::{env, fs, mem, process};
 
@@ -15,7 +15,7 @@ use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_
 use gabion_segment::{
     AppliedStripe, Applier, ApplyError, Env, Log, LogConfig, LogTarget, NewRecord, SegmentChange, StripeBuffer,
 };
-use gabion_types::{Geometry, SegmentId};
+use gabion_types::{Extent, Geometry, SegmentId};
 use tokio::runtime::{Builder, Runtime};
 
 const GEOMETRIES: [(usize, usize); 2] = [(1, 0), (4, 2)];
@@ -43,6 +43,7 @@ impl Applier for Sealed {
 /// A log in directories of its own, which go with it.
 struct World {
     runtime: Runtime,
+    geometry: Geometry,
     log: Log,
     sealed: Arc<Sealed>,
     root: PathBuf,
@@ -51,28 +52,33 @@ struct World {
 impl World {
     fn new(geometry: Geometry) -> Self {
         let root = env::temp_dir().join(format!("gabion-bench-log-{}-{geometry}", process::id()));
-        let target = |number| {
-            let path = root.join(format!("target-{number}"));
-            fs::create_dir_all(&path).unwrap();
-            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default(), None).unwrap();
-            let failure_domain = format!("domain-{number}");
-            LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain }
-        };
-        let targets = (0..geometry.shards()).map(target).collect();
-        let mut config = LogConfig::new(geometry);
-        (config.small_lanes, config.large_lanes) = (1, 1);
-        // What is written goes again soon.
-        config.segment_payload_bytes = 128 << 20;
-        config.target_reserve_bytes = 0;
-        let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let sealed = Arc::new(Sealed::default());
-        let log = runtime.block_on(async {
-            let (log, _) = Log::open(config, targets, Vec::new(), env).await.unwrap();
-            log.start(Arc::clone(&sealed) as Arc<dyn Applier>);
-            log
-        });
-        Self { runtime, log, sealed, root }
+        let log = runtime.block_on(opened(&root, geometry, None, &sealed));
+        Self { runtime, geometry, log, sealed, root }
+    }
+
+    /// The same log, opened anew without one of its targets.
+    fn lose(&mut self, lost: usize) {
+        let Self { runtime, geometry, log, sealed, root } = self;
+        runtime.block_on(log.shutdown());
+        *log = runtime.block_on(opened(root, *geometry, Some(lost), sealed));
+    }
+
+    /// Loses targets, one at a time, until reads of `extent` lack one.
+    fn lose_one_of(&mut self, extent: &Extent) {
+        for lost in 0..self.geometry.shards() {
+            self.lose(lost);
+            self.read(extent);
+            if self.log.metrics().degraded_reads.get() > 0 {
+                return;
+            }
+        }
+        panic!("the extent lies nowhere");
+    }
+
+    fn read(&self, extent: &Extent) {
+        self.runtime.block_on(self.log.read(extent, 0..extent.len)).unwrap();
     }
 
     /// Gives back the room of segments that are full: nothing refers to them.
@@ -90,6 +96,27 @@ impl World {
     }
 }
 
+async fn opened(root: &Path, geometry: Geometry, lost: Option<usize>, sealed: &Arc<Sealed>) -> Log {
+    let target = |number| {
+        let path = root.join(format!("target-{number}"));
+        fs::create_dir_all(&path).unwrap();
+        let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default(), None).unwrap();
+        let failure_domain = format!("domain-{number}");
+        let disk = (lost != Some(number)).then_some(opened.disk);
+        LogTarget { name: path.display().to_string(), disk, failure_domain }
+    };
+    let targets = (0..geometry.shards()).map(target).collect();
+    let mut config = LogConfig::new(geometry);
+    (config.small_lanes, config.large_lanes) = (1, 1);
+    // What is written goes again soon.
+    config.segment_payload_bytes = 128 << 20;
+    config.target_reserve_bytes = 0;
+    let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
+    let (log, _) = Log::open(config, targets, Vec::new(), env).await.unwrap();
+    log.start(Arc::clone(sealed) as Arc<dyn Applier>);
+    log
+}
+
 impl Drop for World {
     fn drop(&mut self) {
         self.runtime.block_on(self.log.shutdown());
@@ -100,7 +127,7 @@ impl Drop for World {
 fn log(criterion: &mut Criterion) {
     for (k, m) in GEOMETRIES {
         let geometry = Geometry::new(k, m).unwrap();
-        let world = World::new(geometry);
+        let mut world = World::new(geometry);
         let World { runtime, log, .. } = &world;
         let mut group = criterion.benchmark_group(format!("log {geometry}"));
 
@@ -123,10 +150,25 @@ fn log(criterion: &mut Criterion) {
             };
             bencher.iter_batched(next, commit, BatchSize::PerIteration);
         });
-        let extent = commit(record).extents[0];
-        group.bench_function("read 4 KiB", |bencher| {
-            bencher.iter(|| runtime.block_on(log.read(&extent, 0..extent.len)).unwrap());
-        });
+        let small = commit(record).extents[0];
+        let large = runtime.block_on(log.append(world.stripe(&bytes))).unwrap();
+        // What lies on a drive that is lost is made of what the others have.
+        for is_lost in [false, true] {
+            for (name, extent) in [("4 KiB", &small), ("stripe", &large)] {
+                if is_lost && m == 0 {
+                    continue;
+                }
+                let name = match is_lost {
+                    true => {
+                        world.lose_one_of(extent);
+                        format!("read {name} of which a chunk is lost")
+                    }
+                    false => format!("read {name}"),
+                };
+                group.throughput(Throughput::Bytes(extent.len.into()));
+                group.bench_function(name, |bencher| bencher.iter(|| world.read(extent)));
+            }
+        }
         group.finish();
     }
 }

@@ -46,8 +46,10 @@ fn row(geometry: Geometry, len: usize) {
     let (data, mut parity, mut copy) = (Shards::new(k, len), Shards::new(m, len), Shards::new(k, len));
     let (data, mut parity, mut copy) = (data.slices(), parity.slices_mut(), copy.slices_mut());
     let mut rates: [Vec<f64>; NAMES.len()] = Default::default();
+    // Where it is only tried whether it runs, as `cargo test` does it, one turn is enough.
+    let time = if std::env::args().any(|argument| argument == "--bench") { ROW } else { Duration::ZERO };
     let start = Instant::now();
-    while start.elapsed() < ROW {
+    while rates[0].is_empty() || start.elapsed() < time {
         for (what, rates) in rates.iter_mut().enumerate() {
             let turn = Instant::now();
             for _ in 0..passes {

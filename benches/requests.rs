@@ -23,15 +23,20 @@ use gabion_server::s3::S3Service;
 use gabion_store::{ChecksumAlgorithm, EtagKind};
 use harness::{Call, Payload, S3, checksum};
 use http::Request;
+use serde_json::json;
 use service::{PIECE_BYTES, built, runtime, sent};
 use tokio::task::JoinSet;
 
 /// Whether the operations that are asked for most go by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
-/// Keys of the listing, and of one page; folders of the other one.
+/// Keys of a listing, and of one page; folders of another one; versions of a third; keys that are deleted by one request.
 const KEYS: usize = 1000;
 /// Keys of a folder.
 const FOLDER_KEYS: usize = 2;
+/// Versions of each key.
+const VERSIONS: usize = 10;
+/// Statements of a policy.
+const STATEMENTS: usize = 20;
 /// Bytes of a part where the parts are what is to be looked at.
 const PART_BYTES: usize = 1 << 10;
 const KIB: usize = 1 << 10;
@@ -83,6 +88,7 @@ fn requests(criterion: &mut Criterion) {
             ("stat", s3.head("/bkt/small")),
             ("get 4 KiB", s3.get("/bkt/small")),
             ("get 1 MiB", s3.get("/bkt/large")),
+            ("get 4 KiB of 1 MiB", s3.get("/bkt/large").header("range", "bytes=500000-504095")),
             ("put 4 KiB", put("small", 4 * KIB)),
             ("put 4 KiB unsigned", put("small", 4 * KIB).payload(Payload::Unsigned)),
             ("put 1 MiB", put("large", MIB)),
@@ -91,6 +97,8 @@ fn requests(criterion: &mut Criterion) {
             ("put 1 MiB in unsigned chunks", put("large", MIB).payload(unsigned_chunks.clone())),
             ("put 16 MiB", put("larger", 16 * MIB)),
             ("put 16 MiB unsigned", put("larger", 16 * MIB).payload(Payload::Unsigned)),
+            ("copy 4 KiB", s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/small")),
+            ("copy 1 MiB", s3.put("/bkt/copy").header("x-amz-copy-source", "/bkt/large")),
             ("put part of 8 MiB", put(&format!("parts?partNumber=1&uploadId={upload}"), 8 * MIB)),
         ] {
             let request = built(call);
@@ -108,6 +116,87 @@ fn requests(criterion: &mut Criterion) {
         group.bench_function("list 1000 folders", |bencher| bencher.iter(|| answer(&page)));
         group.finish();
     }
+}
+
+/// A bucket with versions: what a put adds to, and pages of them.
+fn versions(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let s3 = runtime.block_on(async {
+        let s3 = S3::with_bucket().await;
+        let enabled = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+        s3.put("/bkt?versioning").body(enabled).send(&s3).await.expect(200);
+        for _ in 0..VERSIONS {
+            for key in 0..KEYS / VERSIONS {
+                s3.put(&format!("/bkt/listed/{key:08}")).send(&s3).await.expect(200);
+            }
+        }
+        s3
+    });
+    let answer = |request: &Request<Bytes>| runtime.block_on(answered(&s3.service, request));
+    let mut group = criterion.benchmark_group("versions");
+    let put = built(s3.put("/bkt/put").body(vec![7; 4 * KIB]));
+    group.bench_function("put 4 KiB", |bencher| bencher.iter(|| answer(&put)));
+    group.throughput(Throughput::Elements(KEYS as u64));
+    let page = built(s3.get("/bkt?versions&prefix=listed/"));
+    group.bench_function("list 1000 versions", |bencher| bencher.iter(|| answer(&page)));
+    group.finish();
+}
+
+/// DeleteObjects; the puts are not counted.
+fn many_deletes(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let s3 = runtime.block_on(S3::with_bucket());
+    let key = |key| format!("gone/{key:08}");
+    let objects: String = (0..KEYS).map(|at| format!("<Object><Key>{}</Key></Object>", key(at))).collect();
+    let delete = built(s3.post("/bkt?delete").body(format!("<Delete><Quiet>true</Quiet>{objects}</Delete>")).md5());
+    let puts: Vec<_> = (0..KEYS).map(|at| built(s3.put(&format!("/bkt/{}", key(at))).body("x"))).collect();
+    let mut group = criterion.benchmark_group("delete many");
+    // There are far more puts than deletions.
+    group.sample_size(10).warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_millis(100));
+    group.throughput(Throughput::Elements(KEYS as u64));
+    group.bench_function("1000 keys", |bencher| {
+        let put = || runtime.block_on(all_answered(&s3.service, &puts));
+        bencher.iter_batched(put, |()| runtime.block_on(answered(&s3.service, &delete)), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+/// A stat by a user to whom policies allow it, beside one by the root of the deployment, to whom they are not asked of.
+fn policies(criterion: &mut Criterion) {
+    let runtime = runtime();
+    let (s3, user) = runtime.block_on(async {
+        let s3 = S3::with_iam().await;
+        s3.put("/bkt").send(&s3).await.expect(200);
+        s3.put("/bkt/key").body("x").send(&s3).await.expect(200);
+        let iam = s3.iam.as_ref().unwrap();
+        let ask = |action: &'static str, request: serde_json::Value| {
+            let iam = Arc::clone(iam);
+            async move { iam.administer(action, serde_json::from_value(request).unwrap()).await.unwrap() }
+        };
+        ask("user/create", json!({ "name": "ann" })).await;
+        let made = ask("key/create", json!({ "user": "ann" })).await;
+        let key = ["access_key", "secret_key"].map(|name| &*made[name].as_str().unwrap().to_owned().leak());
+        // What does not apply comes first.
+        let statement = |at: usize| {
+            json!({ "Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"],
+                "Resource": format!("arn:aws:s3:::bkt/{}*", if at + 1 == STATEMENTS { String::new() } else { format!("{at}/") }),
+                "Condition": { "StringLike": { "aws:UserAgent": "*" }, "IpAddress": { "aws:SourceIp": "0.0.0.0/0" } } })
+        };
+        let statements: Vec<_> = (0..STATEMENTS).map(statement).collect();
+        let document = json!({ "Version": "2012-10-17", "Statement": statements }).to_string();
+        ask("policy/create", json!({ "name": "p", "document": document })).await;
+        ask("policy/attach", json!({ "policy": "p", "user": "ann" })).await;
+        (s3, key)
+    });
+    let answer = |request: &Request<Bytes>| runtime.block_on(answered(&s3.service, request));
+    let mut group = criterion.benchmark_group("stat");
+    let stat = s3.head("/bkt/key").header("user-agent", "bench");
+    let by_user = stat.clone().change(|call| [call.access_key, call.secret_key] = user);
+    for (name, call) in [("by root", stat), ("by a user with a policy of 20 statements", by_user)] {
+        let request = built(call);
+        group.bench_function(name, |bencher| bencher.iter(|| answer(&request)));
+    }
+    group.finish();
 }
 
 /// What makes one object of parts; their puts are not counted.
@@ -196,5 +285,5 @@ fn bodies(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, requests, uploads, encrypted, bodies);
+criterion_group!(benches, requests, versions, many_deletes, policies, uploads, encrypted, bodies);
 criterion_main!(benches);
