@@ -32,7 +32,7 @@ pub(crate) const REGION: &str = "us-east-1";
 pub(crate) const HOST: &str = "s3.test:9000";
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-struct Factory(MemoryIndex);
+pub(crate) struct Factory(pub(crate) MemoryIndex);
 
 impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {

@@ -1,0 +1,160 @@
+//! A whole server over directories, for one client on one connection: bodies of every size by the way that each takes, from memory, from the page cache by a copy, or lent by it to
+//! the socket.
+//!
+//! `cargo bench -p gabion-benches --ignore-rust-version --bench served`. The directories lie in `TMPDIR`, which must be a file system with a page cache for pages to be lent.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "the tests use all of it")]
+#[path = "../crates/server/tests/s3/harness.rs"]
+mod harness;
+
+use std::cell::RefCell;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{env, fs, process};
+
+use bytes::Bytes;
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use gabion_metadata::MemoryIndex;
+use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_disk};
+use gabion_segment::{LogConfig, LogTarget};
+use gabion_server::credentials::Credentials;
+use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
+use gabion_server::metrics::ServerMetrics;
+use gabion_server::s3::{S3Options, S3Service};
+use gabion_store::{Env, Silent, Store, StoreConfig};
+use gabion_types::Geometry;
+use harness::{ACCESS_KEY, Call, Factory, Payload, REGION, SECRET_KEY};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+/// Whether the operations that are asked for most go by s3s, where a bench does not say.
+const FAST_PATH: bool = true;
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const LARGE_BYTES: usize = 16 * MIB;
+/// As long as no head of an answer is.
+const HEAD_BYTES_MAX: usize = 16 * KIB;
+
+/// A server in directories of its own, which go with it, and a connection to it.
+struct World {
+    runtime: Runtime,
+    store: Store,
+    stream: TcpStream,
+    room: Vec<u8>,
+    root: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let root = env::temp_dir().join(format!("gabion-bench-served-{}", process::id()));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let geometry = Geometry::new(4, 2).unwrap();
+        let target = |number| {
+            let path = root.join(format!("target-{number}"));
+            fs::create_dir_all(&path).unwrap();
+            let opened = open_disk(&path, DriverChoice::Auto, DriverOptions::default(), None).unwrap();
+            let failure_domain = format!("domain-{number}");
+            LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain }
+        };
+        let targets = (0..geometry.shards()).map(target).collect();
+        let mut log = LogConfig::new(geometry);
+        log.target_reserve_bytes = 0;
+        let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
+        let index = Box::new(Factory(MemoryIndex::new()));
+        let (store, stream) = runtime.block_on(async {
+            let (store, _) = Store::open(StoreConfig::new(log), targets, index, env, Arc::new(Silent)).await.unwrap();
+            let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));
+            let options = S3Options { region: REGION.into(), fast_path: FAST_PATH, ..S3Options::default() };
+            let handler =
+                S3Service::new(store.clone(), credentials, options, Arc::new(SystemClock), &OsEntropy).unwrap();
+            let metrics = ServerMetrics::new();
+            let observer = Some(Observer { clock: Arc::new(SystemClock), metrics, access_log: None });
+            let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = tcp.local_addr().unwrap();
+            let server = HttpServer { handler, limits: HttpLimits::default(), observer };
+            tokio::spawn(server.serve(vec![Listener { tcp, tls: None }], pending()));
+            let stream = TcpStream::connect(address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            (store, stream)
+        });
+        Self { runtime, store, stream, room: vec![0; MIB], root }
+    }
+
+    /// Has what was replaced go before it fills the drive.
+    fn free(&self) {
+        self.runtime.block_on(self.store.free_dead_segments()).unwrap();
+    }
+
+    /// Sends a request and reads its answer, whose body has so many bytes.
+    fn answered(&mut self, request: &[u8], body_bytes: usize) {
+        let Self { runtime, stream, room, .. } = self;
+        runtime.block_on(async {
+            stream.write_all(request).await.unwrap();
+            let mut found = 0;
+            let head_bytes = loop {
+                let bytes = stream.read(&mut room[found..]).await.unwrap();
+                assert_ne!(bytes, 0, "the server has closed the connection");
+                found += bytes;
+                let end = room[..found.min(HEAD_BYTES_MAX)].windows(4).position(|bytes| bytes == b"\r\n\r\n");
+                if let Some(end) = end {
+                    break end + 4;
+                }
+            };
+            assert!(room.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&room[..head_bytes]));
+            while found < head_bytes + body_bytes {
+                let bytes = stream.read(room).await.unwrap();
+                assert_ne!(bytes, 0, "the server has closed the connection");
+                found += bytes;
+            }
+        });
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.shutdown());
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// A request as it goes over the wire.
+fn wired(call: Call) -> Vec<u8> {
+    let (head, body) = call.build().map(Bytes::from).into_parts();
+    let mut wire = format!("{} {} HTTP/1.1\r\n", head.method, head.uri).into_bytes();
+    for (name, value) in &head.headers {
+        wire.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    wire.extend(b"\r\n");
+    wire.extend(body);
+    wire
+}
+
+fn served(criterion: &mut Criterion) {
+    let world = RefCell::new(World::new());
+    world.borrow_mut().answered(&wired(Call::new("PUT", "/bkt")), 0);
+    let mut group = criterion.benchmark_group("served");
+    for bytes in [4 * KIB, 256 * KIB, MIB, LARGE_BYTES] {
+        let target = format!("/bkt/{bytes}");
+        let put = wired(Call::new("PUT", &target).body(vec![7; bytes]).payload(Payload::Unsigned));
+        let get = wired(Call::new("GET", &target));
+        group.throughput(Throughput::Bytes(bytes as u64));
+        group.bench_function(BenchmarkId::new("put", bytes), |bencher| {
+            bencher.iter_batched(
+                || world.borrow().free(),
+                |()| world.borrow_mut().answered(&put, 0),
+                BatchSize::PerIteration,
+            );
+        });
+        world.borrow_mut().answered(&put, 0);
+        group.bench_function(BenchmarkId::new("get", bytes), |bencher| {
+            bencher.iter(|| world.borrow_mut().answered(&get, bytes));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, served);
+criterion_main!(benches);
