@@ -39,6 +39,21 @@ async fn many_large_puts_and_gets_do_not_grow_the_server() {
     assert!(after_gets < PEAK_BYTES_MAX, "{shown}");
 }
 
+/// As it is configured by itself (what the index keeps in memory comes with more objects than these).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_of_256_clients_take_less_than_a_gib() {
+    let server = Server::start(Setup::six()).await.unwrap();
+    let put = ["put", "--count", "256", "--size", "16MiB", "-c", "256", "--warmup", "0s"];
+    server.bench(&put).await.unwrap();
+    let after_puts = server.peak_memory_bytes().unwrap();
+    let get = ["get", "--objects", "16", "--count", "512", "--size", "16MiB", "-c", "256", "--warmup", "0s"];
+    server.bench(&get).await.unwrap();
+    let after_gets = server.peak_memory_bytes().unwrap();
+    let shown = format!("puts {}, gets {} MiB", after_puts / MIB, after_gets / MIB);
+    println!("{shown}");
+    assert!(after_gets < 1024 * MIB, "{shown}");
+}
+
 /// Clients that ask and do not read hold sockets, not stripes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_that_stall_do_not_grow_the_server() {
