@@ -144,12 +144,32 @@ impl Md5 {
     /// The digest of all bytes.
     #[must_use]
     pub fn finish(mut self) -> [u8; 16] {
+        let (padding, len) = self.padding();
+        self.update(&padding[..len]);
+        self.digest()
+    }
+
+    /// The digests of many streams, whose last blocks are taken together.
+    #[must_use]
+    pub fn finish_many(mut md5s: Vec<Md5>) -> Vec<[u8; 16]> {
+        let paddings: Vec<_> = md5s.iter().map(Md5::padding).collect();
+        let paddings = paddings.iter().map(|(padding, len)| &padding[..*len]);
+        Self::update_many(&mut md5s.iter_mut().zip(paddings).collect::<Vec<_>>());
+        md5s.iter().map(Md5::digest).collect()
+    }
+
+    /// What comes behind the last byte, and how much of it does.
+    fn padding(&self) -> ([u8; BLOCK_BYTES * 2], usize) {
         let bits = self.bytes.wrapping_mul(8).to_le_bytes();
         let zeros = (BLOCK_BYTES * 2 - 9 - self.fill()) % BLOCK_BYTES;
         let mut padding = [0; BLOCK_BYTES * 2];
         padding[0] = 0x80;
         padding[zeros + 1..zeros + 9].copy_from_slice(&bits);
-        self.update(&padding[..zeros + 9]);
+        (padding, zeros + 9)
+    }
+
+    /// The state behind the padding.
+    fn digest(&self) -> [u8; 16] {
         let mut digest = [0; 16];
         for (bytes, word) in digest.chunks_exact_mut(4).zip(self.state) {
             bytes.copy_from_slice(&word.to_le_bytes());

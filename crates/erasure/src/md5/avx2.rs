@@ -55,8 +55,6 @@ fn sixteen(simd: Avx2, states: &mut [State], blocks: &[&[Block]]) {
 impl Lanes<8> for Avx2 {
     type Word = __m256i;
 
-    const ADDS_FIRST: bool = false;
-
     #[inline(always)]
     fn splat(self, value: u32) -> __m256i {
         // SAFETY: `self` proves that the machine has AVX2, for this and all that follow.
@@ -154,8 +152,6 @@ macro_rules! both {
 
 impl Lanes<16> for Two {
     type Word = [__m256i; 2];
-
-    const ADDS_FIRST: bool = false;
 
     #[inline(always)]
     fn splat(self, value: u32) -> Self::Word {

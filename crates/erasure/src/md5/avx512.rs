@@ -1,5 +1,6 @@
 //! Four, eight or sixteen streams (AVX-512): one instruction for any boolean function, one to rotate.
 
+use std::arch::asm;
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_add_epi32, _mm_loadu_si128, _mm_rol_epi32, _mm_set1_epi32, _mm_storeu_si128,
     _mm_ternarylogic_epi32, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi32, _mm_unpacklo_epi64,
@@ -82,11 +83,9 @@ macro_rules! transpose_rows {
 }
 
 macro_rules! lanes {
-    ($lanes:literal, $word:ty, $set1:ident, $load:ident, $store:ident, $add:ident, $rol:ident, $ternary:ident, $transpose:ident) => {
+    ($lanes:literal, $word:ty, $set1:ident, $load:ident, $store:ident, $add:ident, $rol:ident, $ternary:ident, $transpose:ident, $opaque:ident) => {
         impl Lanes<$lanes> for Avx512 {
             type Word = $word;
-
-            const ADDS_FIRST: bool = $lanes < 16;
 
             #[inline(always)]
             fn splat(self, value: u32) -> $word {
@@ -119,6 +118,12 @@ macro_rules! lanes {
             }
 
             #[inline(always)]
+            fn opaque(self, word: $word) -> $word {
+                // SAFETY: as above.
+                unsafe { $opaque(word) }
+            }
+
+            #[inline(always)]
             fn rotate<const LEFT: i32, const RIGHT: i32>(self, word: $word) -> $word {
                 // SAFETY: as above.
                 unsafe { $rol::<LEFT>(word) }
@@ -127,25 +132,25 @@ macro_rules! lanes {
             #[inline(always)]
             fn add_f(self, sum: $word, b: $word, c: $word, d: $word) -> $word {
                 // SAFETY: as above.
-                unsafe { $add(sum, $ternary::<F>(b, c, d)) }
+                unsafe { $add(sum, $ternary::<F>($opaque(b), c, d)) }
             }
 
             #[inline(always)]
             fn add_g(self, sum: $word, b: $word, c: $word, d: $word) -> $word {
                 // SAFETY: as above.
-                unsafe { $add(sum, $ternary::<G>(b, c, d)) }
+                unsafe { $add(sum, $ternary::<G>($opaque(b), c, d)) }
             }
 
             #[inline(always)]
             fn add_h(self, sum: $word, b: $word, c: $word, d: $word) -> $word {
                 // SAFETY: as above.
-                unsafe { $add(sum, $ternary::<H>(b, c, d)) }
+                unsafe { $add(sum, $ternary::<H>($opaque(b), c, d)) }
             }
 
             #[inline(always)]
             fn add_i(self, sum: $word, b: $word, c: $word, d: $word) -> $word {
                 // SAFETY: as above.
-                unsafe { $add(sum, $ternary::<I>(b, c, d)) }
+                unsafe { $add(sum, $ternary::<I>($opaque(b), c, d)) }
             }
         }
     };
@@ -160,7 +165,8 @@ lanes!(
     _mm_add_epi32,
     _mm_rol_epi32,
     _mm_ternarylogic_epi32,
-    transpose_four
+    transpose_four,
+    opaque_four
 );
 lanes!(
     8,
@@ -171,7 +177,8 @@ lanes!(
     _mm256_add_epi32,
     _mm256_rol_epi32,
     _mm256_ternarylogic_epi32,
-    transpose_eight
+    transpose_eight,
+    opaque_eight
 );
 lanes!(
     16,
@@ -182,8 +189,29 @@ lanes!(
     _mm512_add_epi32,
     _mm512_rol_epi32,
     _mm512_ternarylogic_epi32,
-    transpose_sixteen
+    transpose_sixteen,
+    opaque_sixteen
 );
+
+/// See [`Lanes::opaque`]. The boolean functions overwrite their first operand, so that a copy is made of one of three. It has to be the newest: copies take no time, but what was copied
+/// early is waited for (measured on a Zen 4).
+macro_rules! opaque {
+    ($name:ident, $word:ty, $class:ident, $features:literal) => {
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn $name(mut word: $word) -> $word {
+            // SAFETY: it is a comment.
+            unsafe {
+                asm!("/* {0} */", inout($class) word, options(pure, nomem, nostack, preserves_flags));
+            }
+            word
+        }
+    };
+}
+
+opaque!(opaque_four, __m128i, xmm_reg, "avx512f,avx512vl");
+opaque!(opaque_eight, __m256i, ymm_reg, "avx512f,avx512vl");
+opaque!(opaque_sixteen, __m512i, zmm_reg, "avx512f");
 
 /// # Safety
 /// The machine has AVX-512VL.

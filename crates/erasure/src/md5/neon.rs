@@ -75,8 +75,6 @@ type Word = [uint32x4_t; 2];
 impl Lanes<LANES> for Neon {
     type Word = Word;
 
-    const ADDS_FIRST: bool = false;
-
     #[inline(always)]
     fn splat(self, value: u32) -> Word {
         // SAFETY: `self` proves that the machine has NEON, for this and all that follow.

@@ -25,10 +25,23 @@ impl Kernel for Scalar {
     }
 }
 
+/// See [`Lanes::opaque`].
+#[inline(always)]
+fn opaque(word: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    let word = {
+        let mut word = word;
+        // SAFETY: it is a comment.
+        unsafe {
+            std::arch::asm!("/* {0:e} */", inout(reg) word, options(pure, nomem, nostack, preserves_flags));
+        }
+        word
+    };
+    word
+}
+
 impl Lanes<1> for Scalar {
     type Word = u32;
-
-    const ADDS_FIRST: bool = true;
 
     #[inline(always)]
     fn splat(self, value: u32) -> u32 {
@@ -57,6 +70,11 @@ impl Lanes<1> for Scalar {
     }
 
     #[inline(always)]
+    fn opaque(self, word: u32) -> u32 {
+        opaque(word)
+    }
+
+    #[inline(always)]
     fn rotate<const LEFT: i32, const RIGHT: i32>(self, word: u32) -> u32 {
         word.rotate_left(LEFT.cast_unsigned())
     }
@@ -69,7 +87,7 @@ impl Lanes<1> for Scalar {
     /// The two halves have no bit in common, so that they may be added one by one: `d` need not wait for `b`.
     #[inline(always)]
     fn add_g(self, sum: u32, b: u32, c: u32, d: u32) -> u32 {
-        sum.wrapping_add(c & !d).wrapping_add(b & d)
+        opaque(sum.wrapping_add(c & !d)).wrapping_add(b & d)
     }
 
     #[inline(always)]

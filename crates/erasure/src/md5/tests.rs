@@ -44,6 +44,18 @@ fn all_lengths_around_blocks() {
 }
 
 #[test]
+fn many_end_at_once_as_each_does_alone() {
+    for streams in [0, 1, 2, 15, 16, 17, 40] {
+        // With ends on both sides of where the padding takes a second block.
+        let bodies: Vec<Vec<u8>> = (0..streams).map(|at| bytes(at, 50 + at)).collect();
+        let mut md5s = vec![Md5::default(); streams];
+        md5s.iter_mut().zip(&bodies).for_each(|(md5, body)| md5.update(body));
+        let expected: Vec<_> = bodies.iter().map(|body| oracle(body)).collect();
+        assert_eq!(Md5::finish_many(md5s), expected, "{streams}");
+    }
+}
+
+#[test]
 fn any_number_of_streams() {
     for kernel in available() {
         for streams in 1..=40 {
