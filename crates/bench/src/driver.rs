@@ -245,11 +245,12 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
 
 /// A load that did nothing right, or read wrong bytes, is no measurement.
 pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
-    let (mut mismatches, mut succeeded, mut in_vain, mut given_up) = (0, 0, false, 0);
+    let (mut mismatches, mut succeeded, mut outlasted, mut in_vain, mut given_up) = (0, 0, 0, false, 0);
     for stats in phases {
         let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
         mismatches += wrong.sum::<u64>();
         succeeded += stats.counts().0;
+        outlasted += stats.outlasted();
         in_vain |= stats.is_in_vain();
         given_up += stats.given_up;
     }
@@ -258,6 +259,9 @@ pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Resu
     }
     if given_up > 0 {
         bail!("{given_up} workers gave up before all was done, for nobody answered them");
+    }
+    if succeeded == 0 && outlasted > 0 {
+        bail!("no operation ended within the measurement; give a longer --duration");
     }
     if in_vain || succeeded == 0 {
         bail!("no operation succeeded");

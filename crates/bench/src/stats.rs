@@ -125,6 +125,8 @@ pub(crate) struct Series {
     pub(crate) early: u64,
     /// Operations that succeeded when the measurement was over; bytes and entries are without theirs.
     pub(crate) late: u64,
+    /// Operations that began before the measurement and succeeded when it was over: in no figure.
+    pub(crate) outlasted: u64,
     pub(crate) bytes: u64,
     pub(crate) entries: u64,
     pub(crate) errors: BTreeMap<String, u64>,
@@ -142,6 +144,7 @@ impl Series {
             ended: 0,
             early: 0,
             late: 0,
+            outlasted: 0,
             bytes: 0,
             entries: 0,
             errors: BTreeMap::new(),
@@ -173,6 +176,7 @@ impl Series {
         self.ended += other.ended;
         self.early += other.early;
         self.late += other.late;
+        self.outlasted += other.outlasted;
         self.bytes += other.bytes;
         self.entries += other.entries;
         self.retries += other.retries;
@@ -254,19 +258,22 @@ impl Stats {
 
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
     /// within its time: without what was under way when it began, long operations would seem to be fewer than they are, since those that are under way when it ends
-    /// are left out. Where the work is a count of operations, those before are none of it. Wrong bytes are an error whenever they come.
+    /// are left out. Where the work is a count of operations, those before are none of it. What was under way from before its start until after its end is its, too,
+    /// when it fails: an endpoint that hangs makes no other errors. Wrong bytes are an error whenever they come.
     pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
         let elapsed = end.since(self.start);
         let in_time = end >= self.start && self.window.is_none_or(|window| elapsed < window);
         let is_early = begin < self.start;
+        let outlasts = is_early && self.window.is_some_and(|window| elapsed >= window);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
-        if is_early && !in_time && !is_wrong {
+        if end < self.start && !is_wrong {
             return;
         }
         let series = self.series.entry(kind).or_insert_with(Series::new);
         series.ended += u64::from(in_time);
         match outcome {
             Ok(_) if is_early && self.window.is_none() => {}
+            Ok(_) if outlasts => series.outlasted += 1,
             Ok(done) if is_early => {
                 series.early += 1;
                 self.last = self.last.max(elapsed);
@@ -283,7 +290,7 @@ impl Stats {
                     series.late += 1;
                 }
             }
-            Err(_) if is_early && !is_wrong => {}
+            Err(_) if is_early && !outlasts && !is_wrong => {}
             Err(kind) => {
                 if in_time {
                     series.enter(second_of(elapsed)).errors += 1;
@@ -333,7 +340,12 @@ impl Stats {
         (succeeded, self.whole_operations().map(Series::error_count).sum())
     }
 
-    /// Whether all that began in the measurement failed.
+    /// Operations that began before the measurement and succeeded when it was over.
+    pub(crate) fn outlasted(&self) -> u64 {
+        self.whole_operations().map(|series| series.outlasted).sum()
+    }
+
+    /// Whether all whose failure would have counted failed.
     pub(crate) fn is_in_vain(&self) -> bool {
         self.counts().1 > 0 && self.whole_operations().all(|series| series.latency_ns.is_empty())
     }
@@ -360,6 +372,7 @@ struct WireSeries {
     ended: u64,
     early: u64,
     late: u64,
+    outlasted: u64,
     bytes: u64,
     entries: u64,
     errors: BTreeMap<String, u64>,
@@ -387,6 +400,7 @@ impl WireStats {
                 ended: series.ended,
                 early: series.early,
                 late: series.late,
+                outlasted: series.outlasted,
                 bytes: series.bytes,
                 entries: series.entries,
                 errors: series.errors.clone(),
@@ -421,6 +435,7 @@ impl WireStats {
                 ended: wire.ended,
                 early: wire.early,
                 late: wire.late,
+                outlasted: wire.outlasted,
                 bytes: wire.bytes,
                 entries: wire.entries,
                 errors: wire.errors,
@@ -510,7 +525,7 @@ mod tests {
                 stats.record(Kind::Put, at(begin), at(begin + 700), BYTES);
             }
         }
-        // An error of the warm-up took its time, as far as it was in the measurement, and is no error of that; what began before and ends after it is in nothing.
+        // An error of the warm-up took its time, as far as it was in the measurement, and is no error of that; what lasted from before it until after it is in no rate.
         stats.record(Kind::Put, at(900), at(1100), Err("timeout".into()));
         stats.record(Kind::Put, at(800), at(900), Err("timeout".into()));
         stats.record(Kind::Put, at(900), at(8100), BYTES);
@@ -519,11 +534,29 @@ mod tests {
         let mut sum = Stats::new(at(1000));
         sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
         let put = &sum.series[&Kind::Put];
-        assert_eq!((put.operations(), put.bytes, put.error_count()), (40, 400, 0));
+        assert_eq!((put.operations(), put.bytes, put.error_count(), put.outlasted), (40, 400, 1, 1));
         assert_eq!((put.early, put.late, put.latency_ns.len()), (4, 4, 40), "latencies are of those that began in it");
         assert_eq!(put.ended, 41);
         assert_eq!(put.seconds.iter().map(|second| second.operations).sum::<u64>(), 40);
         assert_eq!(put.seconds.iter().map(|second| second.latency_ns().len()).sum::<u64>(), 36);
+    }
+
+    #[test]
+    fn what_outlasts_the_measurement_fails_in_it_or_is_counted_by_itself() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(at(1000), End::At(at(2000)));
+        stats.record(Kind::Multipart, at(900), at(2000), BYTES);
+        stats.record(Kind::Part, at(900), at(2000), BYTES);
+        assert_eq!((stats.counts(), stats.outlasted(), stats.bytes()), ((0, 0), 1, 0));
+        assert!(!stats.is_in_vain(), "it took long, and did not fail");
+        stats.record(Kind::Multipart, at(900), at(2000), Err("timeout".into()));
+        assert_eq!((stats.counts(), stats.is_in_vain()), ((0, 1), true));
+        // A count of operations has no end that one could outlast.
+        let mut stats = Stats::within(at(1000), End::After(1));
+        stats.record(Kind::Get, at(900), at(9000), BYTES);
+        stats.record(Kind::Get, at(900), at(9000), Err("timeout".into()));
+        assert_eq!((stats.counts(), stats.outlasted()), ((0, 0), 0));
     }
 
     #[test]
@@ -563,7 +596,7 @@ mod tests {
         }
         check(&sum);
         let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
-            {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
+            {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());
     }

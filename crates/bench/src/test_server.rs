@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     sync::Arc,
+    time::Duration,
 };
 
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -41,6 +42,8 @@ pub(crate) struct Bucket {
     /// Objects that were deleted, and deletions of none.
     pub(crate) deleted: u32,
     pub(crate) missed: u32,
+    /// How long a put takes.
+    pub(crate) put_takes: Duration,
     /// Answers to HEAD do not say how long an object is.
     pub(crate) hides_lengths: bool,
 }
@@ -166,6 +169,10 @@ pub(crate) fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
                 async move {
                     let (head, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
+                    if head.method == "PUT" {
+                        let takes = bucket.lock().put_takes;
+                        tokio::time::sleep(takes).await;
+                    }
                     let hides_length = head.method == "HEAD" && bucket.lock().hides_lengths;
                     let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);
                     let body = Full::new(if text.is_empty() { bytes } else { text.into() });

@@ -46,6 +46,22 @@ fn uploads_of_which_none_succeeded_are_no_measurement() {
 }
 
 #[test]
+fn an_endpoint_that_hangs_from_the_warm_up_on_does_nothing_right() {
+    let bucket = Arc::new(Mutex::new(Bucket { put_takes: Duration::from_secs(60), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let load = "put -d 100ms --warmup 500ms";
+    let (outcome, hung) = report(&url, &format!("{load} --timeout 700ms"));
+    assert_eq!(said(outcome), "no operation succeeded");
+    assert_eq!(hung.results[0].errors["timeout"], 2);
+    // One that is only slow did nothing wrong.
+    bucket.lock().put_takes = Duration::from_millis(700);
+    let (outcome, slow) = report(&url, load);
+    assert_eq!(said(outcome), "no operation ended within the measurement; give a longer --duration");
+    assert_eq!((slow.results[0].outlasted_operations, slow.results[0].error_count), (2, 0));
+    assert!(slow.text().contains("2 × under way from before the start until after the end"), "{}", slow.text());
+}
+
+#[test]
 fn only_what_the_run_wrote_is_removed() {
     let bucket = Arc::new(Mutex::new(Bucket::default()));
     let (_server, url) = serve(&bucket);

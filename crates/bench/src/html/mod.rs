@@ -121,6 +121,9 @@ fn figures(reports: &[&Report]) -> String {
             for (kind, count) in &row.errors {
                 out += &format!("<tr><td class=\"bad\">{count} × {}</td></tr>\n", escape(kind));
             }
+            if let Some(outlasted) = row.outlasted() {
+                out += &format!("<tr><td>{outlasted}</td></tr>\n");
+            }
             if row.retries > 0 {
                 out +=
                     &format!("<tr><td>{} × sent again: the server had closed the connection</td></tr>\n", row.retries);

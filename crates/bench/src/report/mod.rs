@@ -93,6 +93,9 @@ pub(crate) struct Figures {
     /// That succeeded later: in the latencies alone.
     #[serde(default)]
     pub(crate) late_operations: u64,
+    /// That began before `seconds` and succeeded after it: in no figure.
+    #[serde(default)]
+    pub(crate) outlasted_operations: u64,
     /// The time that was asked for; else from the start of the phase to its last success.
     pub(crate) seconds: f64,
     pub(crate) ops_per_s: f64,
@@ -206,6 +209,7 @@ impl Figures {
             operations: series.operations(),
             early_operations: Some(series.early),
             late_operations: series.late,
+            outlasted_operations: series.outlasted,
             seconds,
             ops_per_s: rate(series.operations(), seconds),
             bytes_per_s: rate(series.bytes, seconds),
@@ -242,6 +246,12 @@ impl Figures {
             steps.push((step.up_to_us, step.count));
             steps
         })
+    }
+
+    /// What is said of those that are in no figure.
+    pub(crate) fn outlasted(&self) -> Option<String> {
+        let count = self.outlasted_operations;
+        (count > 0).then(|| format!("{count} × under way from before the start until after the end"))
     }
 
     /// What it is called where several stand side by side.

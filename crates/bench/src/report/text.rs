@@ -39,6 +39,9 @@ impl Report {
             for (kind, count) in &row.errors {
                 out += &format!("{:width$} {count} × {kind}\n", "");
             }
+            if let Some(outlasted) = row.outlasted() {
+                out += &format!("{:width$} {outlasted}\n", "");
+            }
             if row.retries > 0 {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
