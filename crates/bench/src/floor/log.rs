@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
+use futures::future::try_join_all;
 use gabion_erasure::crc64;
 use gabion_platform::{OsEntropy, SystemClock};
 use gabion_segment::{
@@ -13,10 +14,11 @@ use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime, settle};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime, settle, stopped};
 use crate::{
     clock::Stamp,
     content::Random,
+    driver::is_stopped,
     stats::{Done, Kind, Stats},
     workload::{Action, End},
 };
@@ -91,18 +93,24 @@ impl LogFloor {
         Ok(Self { args: args.clone(), durability, opened, number: 0, put_bytes: 0 })
     }
 
-    /// The log; for puts an empty one, if much was written since it was opened.
+    /// The log, with what is to be read; for puts an empty one, if much was written since it was opened.
     fn opened(&mut self, action: Action) -> anyhow::Result<&Opened> {
         if action == Action::Put && self.put_bytes > RENEWED_AFTER_BYTES {
             // It goes first: its room is needed.
             self.opened = None;
             (self.number, self.put_bytes) = (self.number + 1, 0);
         }
-        if self.opened.is_none() {
-            self.opened = Some(Opened::open(&self.args, self.durability, self.number)?);
+        let opened = match self.opened.take() {
+            Some(opened) => opened,
+            None => Opened::open(&self.args, self.durability, self.number)?,
+        };
+        let opened = self.opened.insert(opened);
+        // The first record opens a segment, which is not what puts are measured for.
+        let objects = if action == Action::Get { opened.work.written_max } else { 1 };
+        if opened.fill(objects, self.args.concurrency)? {
             settle(&self.args)?;
         }
-        Ok(self.opened.as_ref().expect("it was just opened"))
+        Ok(opened)
     }
 }
 
@@ -122,6 +130,25 @@ impl Opened {
             written_max: usize::try_from(args.objects()).unwrap_or(usize::MAX),
         };
         Ok(Self { log, runtime, work: Arc::new(work), _place: place })
+    }
+
+    /// Writes objects, by so many tasks, until there are as many as `objects`; `false` if they were there.
+    fn fill(&self, objects: usize, concurrency: u32) -> anyhow::Result<bool> {
+        let lack = move |work: &Work| work.written.lock().len() < objects;
+        if !lack(&self.work) {
+            return Ok(false);
+        }
+        let tasks = (0..objects.min(concurrency as usize)).map(|_| {
+            let (log, work) = (self.log.clone(), Arc::clone(&self.work));
+            async move {
+                while lack(&work) && !is_stopped() {
+                    put(&log, &work).await?;
+                }
+                Ok::<_, LogError>(())
+            }
+        });
+        self.runtime.block_on(try_join_all(tasks)).context("writing what is to be read")?;
+        if is_stopped() { Err(stopped()) } else { Ok(true) }
     }
 }
 
@@ -157,9 +184,6 @@ impl Subject for LogFloor {
         }
         let Opened { log, runtime, work, .. } = self.opened(measurement.action)?;
         let sum = runtime.block_on(async {
-            while work.written.lock().is_empty() {
-                put(log, work).await.context("writing what is to be read")?;
-            }
             let start = Stamp::now().plus(measurement.warmup);
             let mut tasks = JoinSet::new();
             for number in 0..measurement.concurrency {
@@ -234,4 +258,24 @@ async fn get(log: &Log, work: &Work, random: &mut Random) -> Result<(), LogError
         log.read(extent, 0..extent.len).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::floor::cli::tests::args;
+
+    #[test]
+    fn all_objects_are_there_before_any_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let targets = place.path().display().to_string();
+        let args = args(&["--targets", &targets, "--geometry", "1+0", "--objects", "50", "-c", "3"]);
+        let mut floor = LogFloor::open(&args, Durability::Relaxed).unwrap();
+        let (action, warmup, duration) = (Action::Get, Duration::ZERO, Duration::from_millis(1));
+        let measurement = Measurement { action, size_bytes: args.size, concurrency: 3, warmup, duration };
+        floor.measure(measurement).unwrap().unwrap();
+        assert_eq!(floor.opened.unwrap().work.written.lock().len(), 50);
+    }
 }
