@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 
 use crate::xml::elements;
 
-/// The least of an S3 server: one bucket that exists, objects, and uploads of which no part is ever taken.
+/// The least of an S3 server: one bucket that exists, objects, and uploads.
 #[derive(Default)]
 pub(crate) struct Bucket {
     /// Requests that came.
@@ -31,6 +31,8 @@ pub(crate) struct Bucket {
     pub(crate) versions: Option<BTreeSet<(String, u32)>>,
     pub(crate) objects: BTreeMap<String, Bytes>,
     pub(crate) uploads: BTreeSet<String>,
+    /// Parts of uploads are taken.
+    pub(crate) takes_parts: bool,
     /// How often an upload is kept although it is given up.
     pub(crate) stubborn: u32,
     /// Bodies of the requests that created it.
@@ -116,6 +118,11 @@ impl Bucket {
                 }
                 xml(String::new())
             }
+            ("POST", _) if query.contains("uploadId") => {
+                self.uploads.remove(&key);
+                self.objects.insert(key, Bytes::new());
+                xml(String::new())
+            }
             ("POST", _) => {
                 self.uploads.insert(key);
                 xml("<UploadId>1</UploadId>".to_owned())
@@ -125,7 +132,9 @@ impl Bucket {
                 xml(String::new())
             }
             ("DELETE", "") => xml(String::new()),
-            ("PUT", _) if query.contains("uploadId") => (503, String::new(), Bytes::new()),
+            ("PUT", _) if query.contains("uploadId") => {
+                (if self.takes_parts { 200 } else { 503 }, String::new(), Bytes::new())
+            }
             ("PUT", _) => {
                 self.keep_version(&key);
                 self.objects.insert(key, body);

@@ -37,6 +37,17 @@ fn no_more_is_done_than_was_asked_for() {
 }
 
 #[test]
+fn requests_of_uploads_that_are_not_counted_are_not_either() {
+    let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { takes_parts: true, ..Bucket::default() })));
+    // Uploads of the warm-up go on after it.
+    let (outcome, report) = report(&url, "multipart -n 3 --size 300 --part-size 1 --warmup 10ms");
+    outcome.unwrap();
+    let counts = report.results.iter().map(|row| (row.operation.as_str(), row.operations));
+    let expected = [("multipart", 3), ("create-upload", 3), ("part", 900), ("complete-upload", 3)];
+    assert_eq!(counts.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn uploads_of_which_none_succeeded_are_no_measurement() {
     let (_server, url) = serve(&Arc::default());
     // They are begun, but no part is taken.

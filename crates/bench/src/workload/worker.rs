@@ -81,7 +81,9 @@ impl Worker {
                 run.exhaust();
                 break;
             };
-            let (begin, outcome) = self.perform(load, action, stats).await;
+            // Where operations are counted, requests are of those that are; where time is measured, of those that begin in it.
+            let warm_up = (decided < run.start && !run.ends_at_a_moment()).then_some(decided);
+            let (begin, outcome) = self.perform(load, action, warm_up, stats).await;
             // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
             let begin = if decided < run.start { decided } else { begin };
             let succeeded = outcome.is_ok();
@@ -120,7 +122,14 @@ impl Worker {
         (begin, outcome.map(Done::bytes))
     }
 
-    async fn perform(&mut self, load: &Load, action: Action, stats: &Mutex<Stats>) -> (Stamp, Result<Done, Failure>) {
+    /// `warm_up`: when it was decided on, if it is none of the operations that are counted.
+    async fn perform(
+        &mut self,
+        load: &Load,
+        action: Action,
+        warm_up: Option<Stamp>,
+        stats: &Mutex<Stats>,
+    ) -> (Stamp, Result<Done, Failure>) {
         match action {
             Action::Put => self.put_current(load).await,
             Action::Get => {
@@ -142,7 +151,7 @@ impl Worker {
             Action::List => self.list(load).await,
             Action::Upload => {
                 let begin = Stamp::now();
-                (begin, self.upload(load, stats).await)
+                (begin, self.upload(load, warm_up, stats).await)
             }
         }
     }
@@ -172,11 +181,11 @@ impl Worker {
         (begin, outcome)
     }
 
-    /// Writes one object in parts, one after the other; each request is timed by itself.
-    async fn upload(&mut self, load: &Load, stats: &Mutex<Stats>) -> Result<Done, Failure> {
+    /// Writes one object in parts, one after the other; each request is timed by itself. `warm_up` as of [`Worker::perform`].
+    async fn upload(&mut self, load: &Load, warm_up: Option<Stamp>, stats: &Mutex<Stats>) -> Result<Done, Failure> {
         let note = |kind, begin, outcome: &Result<u64, Failure>| {
             let outcome = outcome.as_ref().map(|bytes| Done::bytes(*bytes)).map_err(Failure::kind);
-            stats.lock().record(kind, begin, Stamp::now(), outcome);
+            stats.lock().record(kind, warm_up.unwrap_or(begin), Stamp::now(), outcome);
         };
         let mut content = load.content_of(&self.key);
         let bytes = content.remaining();
