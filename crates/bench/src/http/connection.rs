@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     sync::Arc,
+    time::Duration,
 };
 
 use gabion_platform::unpace_loopback;
@@ -17,7 +18,7 @@ use super::{
     response::{Head, HttpError, Reader},
     tls::Stream,
 };
-use crate::content::Window;
+use crate::{clock::Stamp, content::Window};
 
 /// The body of a request.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,11 @@ impl<'a> Body<'a> {
         }
     }
 }
+
+/// Most bytes of a request that may have been written to a connection that the server has closed: more are taken by somebody.
+const UNHEARD_BYTES_MAX: u64 = 1 << 20;
+/// Longest time until such a connection is known to be closed.
+const UNHEARD_MAX: Duration = Duration::from_secs(1);
 
 /// A worker's connection.
 pub(crate) struct Connection {
@@ -109,8 +115,8 @@ impl Connection {
 
     /// Sends a request and reads the head of its answer. `bodiless`: it is a HEAD.
     ///
-    /// A server may close a connection that it thinks idle just when a request comes in: then the request is sent once more, on a new one, and counted.
-    /// After an error the connection is closed.
+    /// A server may close a connection that it thinks idle just when a request comes in: then the request is sent once more, on a new one, and counted. Nothing
+    /// is heard of such a request, little of it is written, and it is over soon: whatever else breaks a connection is an error. After one it is closed.
     ///
     /// # Errors
     /// When the endpoint can not be reached, the connection breaks, or the answer is not understood.
@@ -121,7 +127,8 @@ impl Connection {
         loop {
             self.open().await?;
             self.waiting = true;
-            let result = self.exchange_once(head, body, bodiless).await;
+            let (begin, mut written) = (Stamp::now(), 0);
+            let result = self.exchange_once(head, body, bodiless, &mut written).await;
             match result {
                 Ok(answer) => {
                     (self.used, self.closing, self.waiting) = (true, answer.close, false);
@@ -129,9 +136,12 @@ impl Connection {
                 }
                 Err(error) => {
                     self.close();
-                    let idle = matches!(&error, HttpError::Closed)
+                    let is_closed = matches!(&error, HttpError::Closed)
                         || matches!(&error, HttpError::Io(error) if is_reset(error));
-                    if !(self.used && idle) {
+                    let is_unheard = !self.reader.has_heard()
+                        && written <= UNHEARD_BYTES_MAX
+                        && Stamp::now().since(begin) <= UNHEARD_MAX;
+                    if !(self.used && is_closed && is_unheard) {
                         return Err(error);
                     }
                     self.retries += 1;
@@ -140,9 +150,15 @@ impl Connection {
         }
     }
 
-    async fn exchange_once(&mut self, head: &[u8], body: Body<'_>, bodiless: bool) -> Result<Head, HttpError> {
+    async fn exchange_once(
+        &mut self,
+        head: &[u8],
+        body: Body<'_>,
+        bodiless: bool,
+        written: &mut u64,
+    ) -> Result<Head, HttpError> {
         let stream = self.stream.as_mut().expect("the connection was opened");
-        if let Err(error) = send(stream, head, body).await {
+        if let Err(error) = send(stream, head, body, written).await {
             // A server that refuses a body answers, and closes while it is being sent: its answer says why.
             return match self.reader.head(stream, bodiless).await {
                 Ok(answer) => Ok(Head { close: true, ..answer }),
@@ -171,8 +187,13 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-/// Writes head and body, the first bytes of both with one system call.
-async fn send(stream: &mut (impl AsyncWrite + Unpin), head: &[u8], mut body: Body<'_>) -> io::Result<()> {
+/// Writes head and body, the first bytes of both with one system call; adds to `sum` what it has written, whatever becomes of it.
+async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    head: &[u8],
+    mut body: Body<'_>,
+    sum: &mut u64,
+) -> io::Result<()> {
     let (mut head, mut piece) = (head, body.next());
     while !head.is_empty() || !piece.is_empty() {
         let written = if head.is_empty() {
@@ -183,6 +204,7 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), head: &[u8], mut body: Bod
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
+        *sum += written as u64;
         let of_head = written.min(head.len());
         head = &head[of_head..];
         piece = &piece[written - of_head..];
@@ -246,5 +268,42 @@ mod tests {
         let (seen, ()) = tokio::join!(requests, serve(listener, &[2, 1, 0]));
         // A new connection that is closed is a failure: nothing says that it was idle.
         assert_eq!(seen, [(Some(200), 0), (Some(200), 0), (Some(200), 1), (None, 1)]);
+    }
+
+    #[tokio::test]
+    async fn what_breaks_within_a_request_is_no_idle_connection_that_was_closed() {
+        let large = vec![0; 8 << 20];
+        // What the server reads of the second request, what it answers, and after how long it breaks the connection: by a reset, since something is not read.
+        for (reads, answer, pause_ms, body, sent_again) in [
+            (1, "", 0, Body::EMPTY, true),
+            (1, "HTTP/1.1 100 Continue\r\n\r\n", 0, Body::EMPTY, false),
+            (1, "HTTP/1.1 200", 0, Body::EMPTY, false),
+            (1, "", 1100, Body::EMPTY, false),
+            (2 << 20, "", 0, Body::Bytes(&large), false),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let endpoint = Arc::new(Endpoint::parse(&url).unwrap());
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.read_exact(&mut [0; HEAD.len()]).await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+                stream.read_exact(&mut vec![0; reads]).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+                drop(stream);
+                serve(listener, &[1]).await;
+            };
+            let requests = async {
+                let mut connection = Connection::new(endpoint, None);
+                connection.exchange(HEAD, Body::EMPTY, false).await.unwrap();
+                let outcome = connection.exchange(HEAD, body, false).await;
+                (outcome.is_ok(), connection.take_retries())
+            };
+            tokio::select! {
+                found = requests => assert_eq!(found, (sent_again, u64::from(sent_again)), "{answer:?} after {pause_ms} ms"),
+                () = server => unreachable!("it waits for one more request"),
+            }
+        }
     }
 }

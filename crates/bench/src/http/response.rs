@@ -74,13 +74,16 @@ pub(super) struct Reader {
     begin: usize,
     end: usize,
     framing: Framing,
+    /// Something has come of the answer whose head was waited for last.
+    has_heard: bool,
     /// Value of the last answer's `ETag`; empty if it had none.
     etag: String,
 }
 
 impl Reader {
     pub(super) fn new() -> Self {
-        Self { buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0, framing: Framing::Length(0), etag: String::new() }
+        let (framing, etag) = (Framing::Length(0), String::new());
+        Self { buffer: vec![0; BUFFER_BYTES], begin: 0, end: 0, framing, has_heard: false, etag }
     }
 
     /// Forgets what came on the connection before.
@@ -95,6 +98,11 @@ impl Reader {
     /// Whether the last answer was read to its end.
     pub(super) fn is_at_end(&self) -> bool {
         self.framing == Framing::Length(0)
+    }
+
+    /// Whether any byte has come of the answer whose head was waited for last, be it of one before it (100 Continue).
+    pub(super) fn has_heard(&self) -> bool {
+        self.has_heard
     }
 
     /// Whether nothing has come that was not asked for.
@@ -115,6 +123,7 @@ impl Reader {
         }
         let count = stream.read(&mut self.buffer[self.end..]).await?;
         self.end += count;
+        self.has_heard |= count > 0;
         Ok(count)
     }
 
@@ -124,6 +133,7 @@ impl Reader {
         stream: &mut (impl AsyncRead + Unpin),
         bodiless: bool,
     ) -> Result<Head, HttpError> {
+        self.has_heard = false;
         loop {
             if self.begin < self.end
                 && let Some(head) = self.parse_head(bodiless)?
