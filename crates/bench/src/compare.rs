@@ -321,7 +321,7 @@ mod tests {
             [
                 "A and B did not do the same: load put and mixed, workers 2 and 3, reads verified and not verified.",
                 "B was interrupted before its end.",
-                "B, mixed: 2 workers gave up, for nobody answered."
+                "B, mixed: 2 workers gave up after too many failures in a row."
             ]
         );
     }

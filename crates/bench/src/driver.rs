@@ -48,7 +48,7 @@ impl From<anyhow::Error> for BenchError {
 /// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation succeeded, when a body read was not
+/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation of a phase succeeded, when a body read was not
 /// the one written, when workers gave up or the run was stopped, and when something could not be removed or written: all that there is to say, a line each.
 pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
@@ -102,7 +102,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
         let stopped =
             if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
-        all_of([published, stopped, judge(outcomes.iter().map(|(_, outcome)| &outcome.stats))])
+        all_of([published, stopped, judge(outcomes.iter().map(|(name, outcome)| (*name, &outcome.stats)))])
     });
     let cleaned = match &*settings.run {
         "" => Ok(()),
@@ -243,30 +243,42 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
     Ok(Measured { started, outcomes, interrupted: is_stopped() })
 }
 
-/// A load that did nothing right, or read wrong bytes, is no measurement.
-pub(crate) fn judge<'a>(phases: impl Iterator<Item = &'a Stats>) -> anyhow::Result<()> {
-    let (mut mismatches, mut succeeded, mut outlasted, mut in_vain, mut given_up) = (0, 0, 0, false, 0);
-    for stats in phases {
-        let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
-        mismatches += wrong.sum::<u64>();
+/// A load that did nothing right, or read wrong bytes, is no measurement. Phases come with their names, which are empty where there is only one.
+///
+/// # Errors
+/// All that is wrong, a line each.
+pub(crate) fn judge<'a>(phases: impl Iterator<Item = (&'a str, &'a Stats)>) -> anyhow::Result<()> {
+    let (mut succeeded, mut faults) = (0, Vec::new());
+    for (name, stats) in phases {
         succeeded += stats.counts().0;
-        outlasted += stats.outlasted();
-        in_vain |= stats.is_in_vain();
-        given_up += stats.given_up;
+        let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
+        faults.extend(faults_of(stats).into_iter().map(|fault| place.clone() + &fault));
     }
-    if mismatches > 0 {
-        bail!("{mismatches} objects were not read as they were written");
+    if succeeded == 0 && faults.is_empty() {
+        faults.push(NOTHING.to_owned());
     }
-    if given_up > 0 {
-        bail!("{given_up} workers gave up before all was done, for nobody answered them");
+    all_of(faults.into_iter().map(|fault| Err(anyhow!(fault))))
+}
+
+const NOTHING: &str = "no operation succeeded";
+
+fn faults_of(stats: &Stats) -> Vec<String> {
+    let mut faults = Vec::new();
+    let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
+    let wrong: u64 = wrong.sum();
+    if wrong > 0 {
+        faults.push(format!("{wrong} objects were not read as they were written"));
     }
-    if succeeded == 0 && outlasted > 0 {
-        bail!("no operation ended within the measurement; give a longer --duration");
+    if stats.given_up > 0 {
+        faults
+            .push(format!("{} workers gave up before all was done, after too many failures in a row", stats.given_up));
     }
-    if in_vain || succeeded == 0 {
-        bail!("no operation succeeded");
+    if stats.counts().0 == 0 && stats.outlasted() > 0 {
+        faults.push("no operation ended within the measurement; give a longer --duration".to_owned());
+    } else if stats.is_in_vain() {
+        faults.push(NOTHING.to_owned());
     }
-    Ok(())
+    faults
 }
 
 #[cfg(test)]

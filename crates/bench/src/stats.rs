@@ -221,7 +221,7 @@ pub(crate) struct Stats {
     window: Option<Duration>,
     /// It went on until the window was over.
     whole: bool,
-    /// Workers that found nobody to answer them, and did not do what was left.
+    /// Workers that met too many failures in a row, and did not do what was left.
     pub(crate) given_up: u64,
     pub(crate) series: BTreeMap<Kind, Series>,
 }

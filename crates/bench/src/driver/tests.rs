@@ -250,7 +250,12 @@ fn a_server_that_dies_ends_a_phase() {
     let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(2000), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
     let (outcome, report) = report(&url, "ior-hard -n 2000 --size 1");
-    assert!(said(outcome).contains("2 workers gave up before all was done"));
+    let error = said(outcome);
+    let expected = [
+        "read: 2 workers gave up before all was done, after too many failures in a row",
+        "read: no operation succeeded",
+    ];
+    assert_eq!(error.lines().take(2).collect::<Vec<_>>(), expected);
     assert_eq!(report.phases.iter().map(|phase| phase.given_up).collect::<Vec<_>>(), [0, 2]);
     assert!(report.text().contains("read: 2 workers gave up"));
 }

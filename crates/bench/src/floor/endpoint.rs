@@ -115,7 +115,7 @@ impl Endpoint {
         if is_stopped() {
             return Err(stopped());
         }
-        judge([&stats].into_iter())
+        judge([("", &stats)].into_iter())
             .and_then(|()| each_was_read(&stats, load.prepared))
             .with_context(|| format!("reading what was written to {}", self.name()))
     }

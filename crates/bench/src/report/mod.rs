@@ -69,7 +69,7 @@ pub(crate) struct PhaseCost {
     pub(crate) seconds: f64,
     /// Requests that CPU times are divided by: those that ended in the measurement, well or not, whenever they began.
     pub(crate) requests: u64,
-    /// Workers that found nobody to answer them, and did not do what was left.
+    /// Workers that met too many failures in a row, and did not do what was left.
     #[serde(default)]
     pub(crate) given_up: u64,
     pub(crate) client_cpu_seconds: f64,

@@ -63,7 +63,7 @@ impl Report {
             let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
             let workers =
                 if phase.given_up == 1 { "1 worker".to_owned() } else { format!("{} workers", phase.given_up) };
-            format!("{name}: {workers} gave up, for nobody answered")
+            format!("{name}: {workers} gave up after too many failures in a row")
         };
         phases.map(line).collect()
     }
@@ -86,7 +86,10 @@ mod tests {
         report.phases.extend_from_within(..);
         (report.phases[0].given_up, report.phases[1].given_up) = (1, 3);
         report.phases[1].phase = "read".to_owned();
-        let told = ["put: 1 worker gave up, for nobody answered", "read: 3 workers gave up, for nobody answered"];
+        let told = [
+            "put: 1 worker gave up after too many failures in a row",
+            "read: 3 workers gave up after too many failures in a row",
+        ];
         assert_eq!(report.given_up(), told);
         assert!(report.text().contains(&told.join("\n")));
     }

@@ -35,7 +35,7 @@ const FAILURES_MAX: u32 = 100;
 /// The same of requests that were not answered in time, each of which takes so long.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// Failures in a row that say nothing of the object, but that the endpoint is not there.
+/// Failures in a row that say nothing of the object, but that the endpoint is not there, or can not answer now.
 #[derive(Default)]
 struct Silence {
     failures: u32,
