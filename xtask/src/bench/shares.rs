@@ -107,15 +107,11 @@ fn measure(program: &Path, place: &Path, extent: &Extent) -> anyhow::Result<()> 
     let bench = Bench { program, floors, extent };
     let both = [("sync", &sync), ("relaxed", &relaxed)];
     let small = bench.floor("4KiB", "64", "put,get,stat", &both, extent.seconds)?;
-    say(&figures(&small)?);
     let lone = bench.floor("4KiB", "1", "put,get", &both, extent.seconds)?;
-    say(&figures(&lone)?);
     // One after the other: what the first wrote is gone before the second writes as much.
     let mut large = Vec::new();
     for (durability, server) in [("relaxed", &relaxed), ("sync", &sync)] {
-        let table = bench.floor("16MiB", "16", "put,get", &[(durability, server)], extent.large_seconds)?;
-        say(&figures(&table)?);
-        large.push(table);
+        large.push(bench.floor("16MiB", "16", "put,get", &[(durability, server)], extent.large_seconds)?);
     }
     let mut out =
         String::from("\n| what | durability | share | of | target | |\n| --- | --- | ---: | --- | ---: | --- |\n");
@@ -223,6 +219,20 @@ fn lone_put(table: &Value) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// Refuses to judge requests of which some failed: they cost others than those that succeed, and a rate without them is none of the whole.
+///
+/// # Errors
+/// With the first row that has errors.
+fn without_errors(rows: &Value) -> anyhow::Result<()> {
+    for row in rows.as_array().context("the report has no rows")? {
+        let errors = row["error_count"].as_u64().context("the report has no count of errors")?;
+        let operation = row["operation"].as_str().unwrap_or_default();
+        let subject = row["subject"].as_str().map_or_else(String::new, |subject| format!(" of {subject}"));
+        ensure!(errors == 0, "{operation}{subject}: {errors} requests failed: {}", row["errors"]);
+    }
+    Ok(())
+}
+
 struct Bench<'a> {
     program: &'a Path,
     floors: PathBuf,
@@ -238,6 +248,10 @@ impl Bench<'_> {
         serde_json::from_str(&text).context("reading the report of gabion bench")
     }
 
+    /// The table of floors and servers, which is shown.
+    ///
+    /// # Errors
+    /// When it can not be measured, or a request failed.
     fn floor(
         &self,
         size: &str,
@@ -251,7 +265,7 @@ impl Bench<'_> {
         let pids = joined(&|(_, server)| server.pid().to_string());
         let (seconds, rounds) = (format!("{seconds}s"), self.extent.rounds.to_string());
         let targets = self.floors.display().to_string();
-        self.bench(&[
+        let table = self.bench(&[
             "floor",
             "--size",
             size,
@@ -273,7 +287,10 @@ impl Bench<'_> {
             TOUCHED_MEMORY,
             "--server-pid",
             &pids,
-        ])
+        ])?;
+        say(&figures(&table)?);
+        without_errors(&table["rows"])?;
+        Ok(table)
     }
 
     /// One client lists all keys, and folders of many and of few keys.
@@ -308,6 +325,22 @@ impl Bench<'_> {
         self.bench(&[&["list", "-c", "64", "-n", "1", "--warmup", "0s"], &common[..], &these].concat())?;
         let list = ["list", "-c", "1", "--no-prepare", "--duration", &seconds];
         let report = self.bench(&[&list, &common[..], &these, flags].concat())?;
+        without_errors(&report["results"])?;
         number(&report["results"][0]["entries_per_s"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_with_errors_are_not_judged() {
+        let row = |errors: u64| json!({"operation": "put", "subject": "a server", "error_count": errors, "errors": {"503": errors}});
+        without_errors(&json!([row(0), row(0)])).unwrap();
+        let error = without_errors(&json!([row(0), row(7)])).unwrap_err().to_string();
+        assert_eq!(error, r#"put of a server: 7 requests failed: {"503":7}"#);
     }
 }

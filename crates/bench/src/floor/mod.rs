@@ -26,7 +26,7 @@ pub(crate) use cli::FloorArgs;
 
 use crate::{
     clock::{Stamp, unix_seconds},
-    driver::{BenchError, is_stopped, stop_when_asked},
+    driver::{BenchError, is_stopped, judge, stop_when_asked},
     failure::all_of,
     output::Outputs,
     progress::{Progress, Whole},
@@ -101,6 +101,13 @@ impl From<Stats> for Round {
     }
 }
 
+/// All rounds of one subject together.
+fn sum(rounds: &[Round]) -> Stats {
+    let mut sum = Stats::new(Stamp::now());
+    rounds.iter().for_each(|round| sum.merge(&round.stats));
+    sum
+}
+
 /// Something that can be measured.
 trait Subject {
     /// What it is called in the table.
@@ -147,7 +154,7 @@ fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
 /// Measures all floors and endpoints, and prints the table.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when something can not be measured.
+/// `Usage` when flags do not go together; `Failed` when something can not be measured, or came to no operation, or read wrong bytes, in all rounds.
 pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     args.check().map_err(BenchError::Usage)?;
     if http::was_server(args)? {
@@ -157,7 +164,8 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     let outputs = Outputs::open(args.json.as_deref(), None)?;
     let mut subjects = Vec::new();
     let measured = add_subjects(args, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
-    let told = measured.and_then(|table| outputs.publish(&table, &table.text(), String::new));
+    let told =
+        measured.and_then(|(table, judged)| all_of([outputs.publish(&table, &table.text(), String::new), judged]));
     let cleaned: Vec<_> = subjects.iter_mut().map(|subject| subject.clean_up()).collect();
     Ok(all_of([told].into_iter().chain(cleaned))?)
 }
@@ -194,7 +202,8 @@ fn stopped() -> anyhow::Error {
     anyhow!("stopped before all was measured")
 }
 
-fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<Table> {
+/// The table, and what is wrong with what is in it.
+fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<(Table, anyhow::Result<()>)> {
     let started = unix_seconds();
     let mut rounds: Vec<Vec<Round>> = Vec::new();
     let actions: Vec<Action> = args.operation.iter().map(|operation| operation.action()).collect();
@@ -228,12 +237,45 @@ fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::R
     if is_stopped() {
         return Err(stopped());
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut sums) = (Vec::new(), Vec::new());
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
             let figures = &rounds[row * width + column];
-            rows.extend(Row::new(Kind::from(*action), subject.name(), subject.layer(), figures));
+            let kind = Kind::from(*action);
+            rows.extend(Row::new(kind, subject.name(), subject.layer(), figures));
+            sums.push((format!("{} of {}", kind.name(), subject.name()), sum(figures)));
         }
     }
-    Ok(Table::new(args, started, rows))
+    let judged = judge(sums.iter().map(|(name, sum)| (&**name, sum)));
+    Ok((Table::new(args, started, rows), judged))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        floor::cli::tests::args,
+        test_server::{Bucket, serve},
+    };
+
+    #[test]
+    fn what_failed_in_all_rounds_is_no_measurement() {
+        let refused = Some(("PUT ", 503, "SlowDown"));
+        let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { refused, ..Bucket::default() })));
+        let args = args(
+            &[
+                &["--access-key", "a", "--secret-key", "s", "--operation", "put"][..],
+                &["--rounds", "2", "-d", "20ms", "--warmup", "0s", "-c", "2"],
+            ]
+            .concat(),
+        );
+        let endpoint = endpoint::Endpoint::new(&args, Durability::Sync, &url, None).unwrap();
+        let (table, judged) = measure_all(&args, &mut [Box::new(endpoint)]).unwrap();
+        assert_eq!(judged.unwrap_err().to_string(), format!("put of {url} (sync): no operation succeeded"));
+        assert!(table.text().contains(" × 503 SlowDown\n"), "{}", table.text());
+    }
 }

@@ -1,5 +1,7 @@
 //! The table of floors and endpoints.
 
+use std::collections::BTreeMap;
+
 use gabion_segment::Durability;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -36,6 +38,8 @@ pub(super) struct Row {
     bytes_per_s: f64,
     latency_us: Latency,
     error_count: u64,
+    /// Those of all rounds, by kind.
+    errors: BTreeMap<String, u64>,
     /// Rates of all rounds.
     rounds_ops_per_s: Vec<f64>,
     /// CPU time of the server per request, in the kernel and outside; the median of the rounds.
@@ -88,24 +92,25 @@ impl Row {
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub(super) fn new(kind: Kind, subject: String, place: Layer, rounds: &[Round]) -> Option<Self> {
         let empty = Histogram::new(3).expect("three digits are within the bounds of a histogram");
-        let (mut figures, mut server_cpu_us) = (Vec::new(), Vec::new());
+        let (mut figures, mut server_cpu_us, mut errors) = (Vec::new(), Vec::new(), BTreeMap::new());
         for Round { stats, server_cpu } in rounds {
             let seconds = stats.elapsed().as_secs_f64().max(1e-9);
             let series = stats.series.get(&kind);
             let latency = series.map_or(&empty, |series| &series.latency_ns);
             let bytes = series.map_or(0, |series| series.bytes);
-            let errors = series.map_or(0, crate::stats::Series::error_count);
             let operations = series.map_or(0, crate::stats::Series::operations);
-            figures.push((operations as f64 / seconds, bytes as f64 / seconds, Latency::new(latency), errors));
+            figures.push((operations as f64 / seconds, bytes as f64 / seconds, Latency::new(latency)));
+            for (kind, count) in series.iter().flat_map(|series| &series.errors) {
+                *errors.entry(kind.clone()).or_default() += count;
+            }
             let ended = series.map_or(0, |series| series.ended);
             let cpu_us = server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / ended as f64);
             server_cpu_us.extend(cpu_us.filter(|cpu_us| cpu_us.is_finite()));
         }
         server_cpu_us.sort_by(f64::total_cmp);
         let rounds_ops_per_s = figures.iter().map(|figures| figures.0).collect();
-        let error_count = figures.iter().map(|figures| figures.3).sum();
         figures.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (ops_per_s, bytes_per_s, latency_us, _) = *figures.get(figures.len() / 2)?;
+        let (ops_per_s, bytes_per_s, latency_us) = *figures.get(figures.len() / 2)?;
         Some(Self {
             operation: kind.name(),
             subject,
@@ -114,7 +119,8 @@ impl Row {
             ops_per_s,
             bytes_per_s,
             latency_us,
-            error_count,
+            error_count: errors.values().sum(),
+            errors,
             rounds_ops_per_s,
             server_cpu_us_per_op: server_cpu_us.get(server_cpu_us.len() / 2).copied(),
             shares: Vec::new(),
@@ -178,6 +184,9 @@ impl Table {
                 cpu,
                 shares.collect::<String>(),
             );
+            for (kind, count) in &row.errors {
+                out += &format!("{:<10}{count} × {kind}\n", "");
+            }
         }
         out
     }
@@ -241,5 +250,21 @@ mod tests {
         assert_eq!([6, 7].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
         assert!(table.text().contains("log 75 %"), "{}", table.text());
         assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
+    }
+
+    #[test]
+    fn errors_of_all_rounds_are_told_by_kind() {
+        use crate::floor::cli::tests::args;
+        let failed = |kind: &str| {
+            let start = Stamp::now();
+            let mut stats = Stats::new(start);
+            stats.record(Kind::Put, start, start, Err(kind.to_owned()));
+            Round::from(stats.finish())
+        };
+        let rounds = [failed("503"), round(1), failed("timeout"), failed("503")];
+        let row = Row::new(Kind::Put, String::new(), Layer::Http, &rounds).unwrap();
+        assert_eq!(row.error_count, 3);
+        let text = Table::new(&args(&[]), 0, vec![row]).text();
+        assert!(text.ends_with("\n          2 × 503\n          1 × timeout\n"), "{text}");
     }
 }
