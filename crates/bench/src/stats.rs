@@ -154,13 +154,14 @@ impl Series {
         }
     }
 
-    /// Goes on to `second`; ends of operations ascend within a thread.
-    fn enter(&mut self, second: usize) -> &mut Second {
+    /// Goes on to the second `elapsed` after the start, if it is kept; ends of operations ascend within a thread.
+    fn enter(&mut self, elapsed: Duration) -> Option<&mut Second> {
+        let second = usize::try_from(elapsed.as_secs()).ok().filter(|second| *second < SECONDS_MAX)?;
         if self.seconds.len() <= second {
             self.seal();
             self.seconds.resize(second + 1, Second::default());
         }
-        self.seconds.last_mut().expect("there is at least this second")
+        self.seconds.last_mut()
     }
 
     /// Puts the latencies of the last second where they belong.
@@ -198,9 +199,10 @@ impl Series {
 
     /// Takes one that moved `done` and succeeded `elapsed` after the start.
     fn count(&mut self, done: Done, elapsed: Duration) {
-        let second = self.enter(second_of(elapsed));
-        second.operations += 1;
-        second.bytes += done.bytes;
+        if let Some(second) = self.enter(elapsed) {
+            second.operations += 1;
+            second.bytes += done.bytes;
+        }
         self.bytes += done.bytes;
         self.entries += done.entries;
     }
@@ -226,13 +228,8 @@ pub(crate) struct Stats {
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
-/// Longest measurement of which every second is kept; later seconds count to the last.
+/// Longest measurement of which every second is kept; what ends later is in the sums alone.
 pub(crate) const SECONDS_MAX: usize = 24 * 3600;
-
-/// Which of the seconds it is `elapsed` after the start.
-fn second_of(elapsed: Duration) -> usize {
-    usize::try_from(elapsed.as_secs()).unwrap_or(SECONDS_MAX).min(SECONDS_MAX)
-}
 
 impl Stats {
     /// Measures from `start` on.
@@ -285,15 +282,17 @@ impl Stats {
                 if in_time {
                     self.last = self.last.max(elapsed);
                     series.count(done, elapsed);
-                    series.current_ns.record(ns).expect("the histogram resizes");
+                    if series.enter(elapsed).is_some() {
+                        series.current_ns.record(ns).expect("the histogram resizes");
+                    }
                 } else {
                     series.late += 1;
                 }
             }
             Err(_) if is_early && !outlasts && !is_wrong => {}
             Err(kind) => {
-                if in_time {
-                    series.enter(second_of(elapsed)).errors += 1;
+                if in_time && let Some(second) = series.enter(elapsed) {
+                    second.errors += 1;
                 }
                 *series.errors.entry(kind).or_default() += 1;
             }
@@ -512,6 +511,23 @@ mod tests {
         stats.record(Kind::Put, at(0), at(4000), BYTES);
         stats.record(Kind::Put, at(0), at(60_000), Err("timeout".into()));
         assert_eq!(stats.elapsed(), Duration::from_secs(4));
+    }
+
+    #[test]
+    fn what_ends_after_the_last_second_that_is_kept_is_in_no_other() {
+        let start = Stamp::now();
+        let at = |seconds| start.plus(Duration::from_secs(seconds));
+        let last = SECONDS_MAX as u64;
+        let mut stats = Stats::within(start, End::At(at(2 * last)));
+        for end in [last - 1, last, last + 1] {
+            stats.record(Kind::Put, at(last - 2), at(end), BYTES);
+            stats.record(Kind::Put, at(last - 2), at(end), Err("timeout".into()));
+        }
+        let put = &stats.finish().series[&Kind::Put];
+        assert_eq!((put.operations(), put.bytes, put.error_count(), put.latency_ns.len()), (3, 30, 3, 3));
+        let second = put.seconds.last().unwrap();
+        assert_eq!((put.seconds.len(), second.operations, second.errors), (SECONDS_MAX, 1, 1));
+        assert_eq!(second.latency_ns().len(), 1);
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub(crate) struct Figures {
     /// Requests that were sent once more because the server had closed the connection; no errors, but in the latencies.
     #[serde(default)]
     pub(crate) retries: u64,
-    /// Every second up to `seconds`, also those in which nothing ended.
+    /// Every second up to `seconds`, also those in which nothing ended, of the first 24 hours.
     pub(crate) per_second: Vec<PerSecond>,
     /// How many operations took up to so long, and longer than the row before says.
     pub(crate) latency_distribution: Vec<Bucket>,
@@ -190,7 +190,7 @@ impl Figures {
         let latency = &series.latency_ns;
         let (nothing, begun) = (Second::default(), begun_seconds(seconds));
         let rows = series.seconds.iter().chain(std::iter::repeat(&nothing));
-        let rows = rows.take(begun.min(SECONDS_MAX).max(series.seconds.len()));
+        let rows = rows.take(begun.max(series.seconds.len()).min(SECONDS_MAX));
         let per_second = rows.enumerate().map(|(second, counts)| {
             let ns = counts.latency_ns();
             PerSecond {
@@ -224,11 +224,11 @@ impl Figures {
         }
     }
 
-    /// The seconds that were measured from their first moment to their last.
+    /// The seconds that were measured from their first moment to their last. Older reports have one row more for all that ended after 24 hours.
     pub(crate) fn whole_seconds(&self) -> &[PerSecond] {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
         let whole = self.seconds as usize;
-        &self.per_second[..whole.min(self.per_second.len())]
+        &self.per_second[..whole.min(SECONDS_MAX).min(self.per_second.len())]
     }
 
     /// The distribution without gaps: where no operation fell there is a zero.
@@ -397,6 +397,14 @@ pub(crate) mod tests {
             assert_eq!(operations.collect::<Vec<_>>(), expected);
             assert_eq!(figures.whole_seconds().len(), 4);
         }
+    }
+
+    #[test]
+    fn all_that_ended_after_a_day_is_no_second() {
+        let mut figures = sample().results.remove(0);
+        figures.per_second.resize(SECONDS_MAX + 1, figures.per_second[0]);
+        figures.seconds = 2.0 * SECONDS_MAX as f64;
+        assert_eq!(figures.whole_seconds().len(), SECONDS_MAX);
     }
 
     #[test]
