@@ -50,7 +50,8 @@ impl Scale {
                 (0..=(max / step + 1e-9).floor() as i32).map(|index| f64::from(index) * step).collect()
             }
             Scale::Log(low, high) => {
-                let (from, to) = (low.log10().round() as i32, high.log10().round() as i32);
+                // An axis need not end at a power of ten, and one that does is found by logarithms that are rounded.
+                let (from, to) = ((low.log10() - 1e-9).ceil() as i32, (high.log10() + 1e-9).floor() as i32);
                 (from..=to).map(|exponent| 10_f64.powi(exponent)).collect()
             }
         }
@@ -74,6 +75,12 @@ mod tests {
         assert_eq!(Scale::Linear(7.0).ticks(), [0.0, 2.0, 4.0, 6.0]);
         assert_eq!(Scale::linear(0.7).ticks().len(), 5);
         assert_eq!(Scale::linear(4.0).ticks(), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        for (high, ticks) in
+            [(4.0, &[1.0][..]), (32.0, &[1.0, 10.0]), (64.0, &[1.0, 10.0]), (256.0, &[1.0, 10.0, 100.0])]
+        {
+            assert_eq!(Scale::Log(1.0, high).ticks(), ticks);
+        }
+        assert_eq!(Scale::Log(3.0, 1000.0).ticks(), [10.0, 100.0, 1000.0]);
         assert_eq!(Scale::log([7.0, 0.0, 2300.0].into_iter()).ticks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
     }
 
