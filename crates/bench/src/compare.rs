@@ -9,6 +9,7 @@ use crate::{
     html,
     output::{Output, print},
     report::{Asked, Figures, Latency, Report},
+    units::show_exact_bytes,
 };
 
 /// Fewest whole seconds that say something about how much a rate varies.
@@ -184,10 +185,14 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
 
 /// What was asked for in both, but not alike: what only one of them says may be the same in the other.
 fn differences(a: &Report, b: &Report) -> Vec<String> {
+    // What is rounded for people may be the same of two sizes.
+    let size = |report: &Report| {
+        if a.size == b.size { show_exact_bytes(report.size_bytes) } else { report.size.clone() }
+    };
     let asked = |report: &Report| {
         let always = [
             ("load", report.load.clone()),
-            ("size", report.size.clone()),
+            ("size", size(report)),
             ("workers", report.concurrency.to_string()),
             ("processes", report.processes.to_string()),
             ("threads", report.threads.to_string()),
@@ -313,6 +318,8 @@ mod tests {
             cautions(&a, &size),
             ["A and B did not do the same: size 4.0 KiB and 1.0 MiB, payload unsigned and signed."]
         );
+        let rounded = Report { size_bytes: a.size_bytes + 1, ..a.clone() };
+        assert_eq!(cautions(&a, &rounded), ["A and B did not do the same: size 4.0 KiB and 4097 B."]);
         let mut other =
             Report { load: "mixed".to_owned(), concurrency: 3, verified: false, interrupted: true, ..a.clone() };
         other.phases[0].given_up = 2;
@@ -346,6 +353,13 @@ mod tests {
         ] {
             assert_eq!(cautions(&a, &of(flags)), [format!("A and B did not do the same: {expected}.")]);
         }
+        let parts_of = |size: &str| {
+            let settings = Settings::for_tests(Operation::Multipart, &["--part-size", size]);
+            let Report { asked, .. } = Report::new(&settings, 1, 0, &[]);
+            Report { asked, ..a.clone() }
+        };
+        let expected = "A and B did not do the same: parts of 5.0 MiB and 5242881 B.";
+        assert_eq!(cautions(&parts_of("5MiB"), &parts_of("5242881")), [expected]);
         let older = Report { asked: None, ..a.clone() };
         assert!(cautions(&a, &older).is_empty() && cautions(&older, &a).is_empty());
         let list = Settings::for_tests(Operation::List, &["--delimiter", "/"]);

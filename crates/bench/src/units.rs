@@ -61,6 +61,16 @@ pub(crate) fn show_bytes(bytes: f64) -> String {
     format!("{value:.2} GiB")
 }
 
+/// The same where nothing is lost by it, and all digits where something is: what differs is shown to.
+#[expect(clippy::cast_precision_loss, reason = "what is rounded is not shown")]
+pub(crate) fn show_exact_bytes(bytes: u64) -> String {
+    match [1_u64 << 30, 1 << 20, 1 << 10].into_iter().find(|unit| bytes >= *unit) {
+        // One digit behind the point has it all.
+        Some(unit) if (bytes % unit * 10).is_multiple_of(unit) => show_bytes(bytes as f64),
+        _ => format!("{bytes} B"),
+    }
+}
+
 /// A number of things with three digits or a thousand's sign, for people.
 pub(crate) fn show_count(count: f64) -> String {
     let (value, sign) = match count {
@@ -128,5 +138,7 @@ mod tests {
         assert_eq!(show_bytes(12.0), "12.0 B");
         assert_eq!(show_bytes(4096.0), "4.0 KiB");
         assert_eq!(show_bytes(3.5 * 1024.0 * 1024.0 * 1024.0), "3.50 GiB");
+        let exact = [0, 1000, 1024, 1025, 1536, 1_600_000, 3 << 30].map(show_exact_bytes);
+        assert_eq!(exact, ["0 B", "1000 B", "1.0 KiB", "1025 B", "1.5 KiB", "1600000 B", "3.00 GiB"]);
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::{Operation, Settings},
     driver::is_warmed_up,
-    units::show_bytes,
+    units::show_exact_bytes,
 };
 
 /// What was asked for. What does not concern the load is absent.
@@ -73,7 +73,6 @@ impl Asked {
     }
 
     /// All that it says, each with what it is called; nothing where there is nothing to be said.
-    #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(crate) fn words(&self) -> [(&'static str, Option<String>); 12] {
         let seconds = |seconds: f64| format!("{seconds} s");
         let length = match (self.count, self.duration_seconds) {
@@ -93,7 +92,7 @@ impl Asked {
             ("objects in a folder", self.prepared.map(|_| per_folder())),
             ("delimiter", self.max_keys.map(|_| delimiter())),
             ("keys of a page", self.max_keys.map(|count| count.to_string())),
-            ("parts of", self.part_bytes.map(|bytes| show_bytes(bytes as f64))),
+            ("parts of", self.part_bytes.map(show_exact_bytes)),
             ("data sets of a worker", self.data_sets.map(|count| count.to_string())),
             ("objects of a data set", self.precreate.map(|count| count.to_string())),
         ]
