@@ -122,17 +122,21 @@ impl Remover<'_> {
     }
 
     async fn remove_objects(&mut self) -> Result<(), Failure> {
-        let folder = self.folder.clone();
+        let (folder, mut before) = (self.folder.clone(), Vec::new());
         let listing = Listing { prefix: &folder, delimiter: None, max_keys: 1000, token: None };
         loop {
             let page = async |client: &mut Client| {
                 client.list(listing).await?;
                 Ok(client.listed_keys().into_iter().map(ObjectName::newest).collect())
             };
-            let listed = self.ask(page).await?;
-            if !self.delete(listed).await? {
+            let listed: Vec<ObjectName> = self.ask(page).await?;
+            if !listed.is_empty() && listed == before {
+                return Err(Failure::Malformed("objects are listed on that were deleted".to_owned()));
+            }
+            if !self.delete(listed.clone()).await? {
                 return Ok(());
             }
+            before = listed;
         }
     }
 

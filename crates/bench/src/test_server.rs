@@ -44,6 +44,8 @@ pub(crate) struct Bucket {
     /// Objects that were deleted, and deletions of none.
     pub(crate) deleted: u32,
     pub(crate) missed: u32,
+    /// Objects are there whoever deletes them.
+    pub(crate) keeps_objects: bool,
     /// How long a put takes.
     pub(crate) put_takes: Duration,
     /// Answers to HEAD do not say how long an object is.
@@ -59,6 +61,9 @@ impl Bucket {
     }
 
     fn delete(&mut self, key: &str) {
+        if self.keeps_objects {
+            return;
+        }
         self.keep_version(key);
         match self.objects.remove(key) {
             Some(_) => self.deleted += 1,

@@ -8,7 +8,7 @@ use std::{
     fs,
     io::{Read, Write},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -192,13 +192,19 @@ impl Bench<'_> {
         let before = sample_sum(&server.metrics()?, GETS_BEGUN, "");
         let arguments = ["--duration", "1h", "--warmup", "0s", GETS_OF[0], GETS_OF[1]];
         let mut command = server.load_command(self.program, &GETS, &arguments);
-        let gets = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("starting the gets")?;
-        let done = wait_until(|| Ok(sample_sum(&server.metrics()?, GETS_BEGUN, "") > before)).and_then(|()| work());
-        // The first SIGINT has it report what it measured so far.
-        signal(&gets, Signal::INT)?;
+        let mut gets = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("starting the gets")?;
+        let begun = || Ok(sample_sum(&server.metrics()?, GETS_BEGUN, "") > before);
+        let done = wait_while_alive(&mut gets, begun).and_then(|()| work());
+        let alive = ensure_alive(&mut gets);
+        if alive.is_ok() {
+            // The first SIGINT has it report what it measured so far.
+            signal(&gets, Signal::INT)?;
+        }
         let report = gets.wait_with_output().context("waiting for the gets")?;
+        let done = done?;
+        alive?;
         let report = String::from_utf8(report.stdout).context("the report of the gets")?;
-        Ok((done?, Some(Figures::read(&report)?)))
+        Ok((done, Some(Figures::read(&report)?)))
     }
 
     fn command(&self, server: &Server, words: &[&str]) -> anyhow::Result<String> {
@@ -355,6 +361,22 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// Refuses a load that has ended before it was told to.
+fn ensure_alive(load: &mut Child) -> anyhow::Result<()> {
+    match load.try_wait().context("looking after the load")? {
+        None => Ok(()),
+        Some(status) => bail!("the load ended before it was told to: {status}"),
+    }
+}
+
+/// Waits for what the load brings about.
+fn wait_while_alive(load: &mut Child, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    wait_until(|| {
+        ensure_alive(load)?;
+        is_so()
+    })
+}
+
 fn wait_for_repair(server: &Server) -> anyhow::Result<()> {
     wait_until(|| {
         let status: Value = serde_json::from_str(&get(&server.admin, "/status")?).context("reading /status")?;
@@ -393,5 +415,17 @@ impl Server {
         // utime and stime, fields 14 and 15; the first after the name is the third.
         let (user, system) = ticks(11).zip(ticks(12)).context("/proc/PID/stat has times")?;
         Ok((user + system) / TICKS_PER_S)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_has_ended_is_not_waited_for() {
+        let mut load = Command::new("false").spawn().unwrap();
+        let error = wait_while_alive(&mut load, || Ok(false)).unwrap_err().to_string();
+        assert!(error.contains("exit status: 1"), "{error}");
     }
 }

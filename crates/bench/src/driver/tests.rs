@@ -162,6 +162,13 @@ fn what_stays_is_told_beside_what_failed_before() {
 }
 
 #[test]
+fn objects_that_stay_are_not_deleted_for_ever() {
+    let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { keeps_objects: true, ..Bucket::default() })));
+    let error = said(bench(&url, "put -n 3"));
+    assert!(error.ends_with("stays: objects are listed on that were deleted"), "{error}");
+}
+
+#[test]
 fn keys_that_are_refused_are_said_to_be() {
     let bucket = Arc::new(Mutex::new(Bucket { refused: Some(("HEAD ", 403, "")), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
