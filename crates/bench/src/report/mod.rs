@@ -9,7 +9,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -313,11 +313,17 @@ impl Report {
     /// Reads a report that `--json` wrote.
     ///
     /// # Errors
-    /// When the file can not be read, or is none.
+    /// When the file can not be read, or is none, or has steps of a distribution that can not be.
     pub(crate) fn read(path: &std::path::Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = std::fs::read(path).with_context(|| format!("reading {shown}"))?;
-        serde_json::from_slice(&text).with_context(|| format!("{shown} is no report of gabion bench --json"))
+        let what = || format!("{shown} is no report of gabion bench --json");
+        let report: Self = serde_json::from_slice(&text).with_context(what)?;
+        let mut steps = report.results.iter().flat_map(|figures| &figures.latency_distribution);
+        // What is missing between two steps is found by factors, which lead nowhere from 0, nor from numbers that are too small to grow by them.
+        let is_sound = steps.all(|step| step.up_to_us >= f64::MIN_POSITIVE);
+        ensure!(is_sound, "{}: up_to_us of a step of latency_distribution must be above 0", what());
+        Ok(report)
     }
 }
 
@@ -379,6 +385,25 @@ pub(crate) mod tests {
         let asked =
             serde_json::json!({"duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1});
         assert_eq!(json["asked"], asked);
+    }
+
+    #[test]
+    fn steps_of_a_distribution_that_can_not_be_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("report.json");
+        let mut report = sample();
+        for (up_to_us, is_sound) in
+            [(f64::MIN_POSITIVE, true), (f64::MIN_POSITIVE / 2.0, false), (0.0, false), (-1.0, false)]
+        {
+            report.results[0].latency_distribution =
+                [up_to_us, 1000.0].map(|up_to_us| Bucket { up_to_us, count: 1 }).into();
+            std::fs::write(&path, serde_json::to_vec(&report).unwrap()).unwrap();
+            let read = Report::read(&path);
+            assert_eq!(read.is_ok(), is_sound, "{up_to_us}");
+            if let Ok(report) = read {
+                assert!((6000..6500).contains(&report.results[0].latency_steps().count()));
+            }
+        }
     }
 
     #[test]
