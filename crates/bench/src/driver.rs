@@ -26,7 +26,7 @@ use crate::{
     progress::{Progress, Whole},
     report::Report,
     stats::Stats,
-    threads::{Outcome, Threads},
+    threads::{self, Outcome, Threads},
     workload::{End, Load, Phase, STOP, Share, phases},
 };
 
@@ -71,6 +71,13 @@ fn threads(settings: &Settings) -> usize {
     settings.load.threads.unwrap_or(cores.min(4)).max(1)
 }
 
+/// Threads of all client processes: no more in each than it has workers.
+fn used_threads(settings: &Settings) -> usize {
+    let (processes, workers) = (settings.load.processes as usize, u64::from(settings.load.concurrency));
+    let workers_of = |index| usize::try_from(Share { index, of: processes }.part(workers)).expect("counted in 32 bits");
+    (0..processes).map(|index| threads::used(threads(settings), workers_of(index))).sum()
+}
+
 /// A name that no other run has, as a folder: what lies in it is this run's to remove.
 pub(crate) fn run_folder() -> String {
     // The standard library's hasher is keyed with random numbers of the system.
@@ -97,7 +104,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let measured = measure(settings, &factory);
     // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
-        let threads = threads(settings) * args.processes as usize;
+        let threads = used_threads(settings);
         let report = Report { interrupted, ..Report::new(settings, threads, started, &outcomes) };
         let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
         let stopped =

@@ -69,7 +69,7 @@ impl Threads<'_> {
         tick: &mut dyn FnMut(Tick),
     ) -> anyhow::Result<Outcome> {
         let workers: Vec<usize> = load.own_workers().collect();
-        let count = self.count.clamp(1, workers.len().max(1));
+        let count = used(self.count, workers.len());
         let connected = Barrier::new(count + 1);
         let released = Barrier::new(count + 1);
         let run: OnceLock<Option<Arc<Run>>> = OnceLock::new();
@@ -150,7 +150,7 @@ impl Threads<'_> {
     /// That of the first object that could not be written, however often it was tried.
     pub(crate) fn prepare(&self, load: &Arc<Load>, tick: &mut dyn FnMut(Tick)) -> anyhow::Result<()> {
         let workers = load.workers.min(usize::try_from(load.prepared).unwrap_or(usize::MAX));
-        let count = self.count.clamp(1, workers.max(1));
+        let count = used(self.count, workers);
         let next = Arc::new(AtomicU64::new(0));
         let (ended, endings) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -185,6 +185,11 @@ impl Threads<'_> {
             Ok(())
         })
     }
+}
+
+/// How many of `threads` that there may be are started for so many workers.
+pub(crate) fn used(threads: usize, workers: usize) -> usize {
+    threads.clamp(1, workers.max(1))
 }
 
 /// That of the calling thread, which is not to interrupt a server on the same machine at each of its answers, as a client elsewhere would not: it waits for its turn, and

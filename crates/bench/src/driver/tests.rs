@@ -106,6 +106,18 @@ fn uploads_that_were_left_are_given_up() {
 }
 
 #[test]
+fn threads_are_those_that_have_workers() {
+    for (flags, expected) in [
+        (["-c", "2", "--threads", "8", "--processes", "1"], 2),
+        (["-c", "64", "--threads", "3", "--processes", "2"], 6),
+        (["-c", "5", "--threads", "2", "--processes", "3"], 5),
+        (["-c", "4", "--threads", "0", "--processes", "2"], 2),
+    ] {
+        assert_eq!(used_threads(&Settings::for_tests(Operation::Put, &flags)), expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn runs_have_names_of_their_own_and_the_same_content() {
     let load = || Load::new(&Settings { run: run_folder(), ..Settings::for_tests(Operation::Put, &[]) }, Share::WHOLE);
     let (one, two) = (load(), load());
