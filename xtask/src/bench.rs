@@ -1,7 +1,7 @@
 //! `cargo xtask bench …`: the tables of docs/BENCHMARKS.md.
 //!
 //! First figures: two release servers run at once, one on six directories (4+2) and one on a single one (1+0). Loads alternate between them and are repeated in
-//! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown.
+//! rounds, so that whatever else the machine does meets all of them alike; the median of the rounds is shown, with the errors of all.
 
 mod plots;
 mod repair;
@@ -178,7 +178,7 @@ fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyh
     );
     for (index, rounds) in runs.iter().enumerate() {
         let (load, server) = (&LOADS[index / servers.len()], &servers[index % servers.len()]);
-        let figures = median(rounds);
+        let figures = median(rounds)?;
         table += &format!(
             "| {} | {} | {} | {} | {:.0} | {:.0} | {:.2} | {:.2} | {} |\n",
             load.operation,
@@ -189,17 +189,25 @@ fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyh
             figures.bytes_per_s / 1_048_576.0,
             figures.p50_us / 1000.0,
             figures.p99_us / 1000.0,
-            rounds.iter().map(|figures| figures.errors).sum::<u64>(),
+            figures.errors,
         );
     }
     Ok(table)
 }
 
-/// The run with the median rate.
-fn median(rounds: &[Figures]) -> Figures {
+/// The run with the median rate; of an even number the mean of the two in the middle, as `gabion bench floor` has it.
+fn median(rounds: &[Figures]) -> anyhow::Result<Figures> {
+    ensure!(!rounds.is_empty(), "--rounds must not be 0");
     let mut sorted = rounds.to_vec();
     sorted.sort_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s));
-    sorted[sorted.len() / 2]
+    let (a, b) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    Ok(Figures {
+        ops_per_s: a.ops_per_s.midpoint(b.ops_per_s),
+        bytes_per_s: a.bytes_per_s.midpoint(b.bytes_per_s),
+        p50_us: a.p50_us.midpoint(b.p50_us),
+        p99_us: a.p99_us.midpoint(b.p99_us),
+        errors: rounds.iter().map(|figures| figures.errors).sum(),
+    })
 }
 
 /// What one object costs: counted, not timed.
@@ -384,4 +392,21 @@ fn count_entries(directory: &Path) -> anyhow::Result<usize> {
 /// A loopback address that nobody listens on now.
 fn free_address() -> anyhow::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_is_the_mean_of_the_two_in_the_middle() {
+        let run = |rate: f64| Figures { ops_per_s: rate, bytes_per_s: 2.0 * rate, p50_us: 7.0, p99_us: 9.0, errors: 1 };
+        let rates = |rates: &[f64]| {
+            let figures = median(&rates.iter().copied().map(run).collect::<Vec<_>>()).unwrap();
+            (figures.ops_per_s, figures.bytes_per_s, figures.p50_us, figures.errors)
+        };
+        assert_eq!(rates(&[9.0, 1.0, 4.0, 2.0]), (3.0, 6.0, 7.0, 4));
+        assert_eq!(rates(&[9.0, 1.0, 4.0]), (4.0, 8.0, 7.0, 3));
+        assert!(median(&[]).is_err());
+    }
 }

@@ -81,7 +81,7 @@ pub(crate) struct FloorArgs {
     #[arg(long, value_parser = parse_duration, default_value = "500ms")]
     pub(super) warmup: Duration,
 
-    /// Rounds; the median is shown.
+    /// Rounds; the median is shown, of an even number the mean of the two in the middle.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
 

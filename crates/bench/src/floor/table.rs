@@ -25,7 +25,7 @@ pub(super) struct Table {
     rows: Vec<Row>,
 }
 
-/// One operation of one subject: its median round.
+/// One operation of one subject: its median round; of an even number the mean of the two in the middle.
 #[derive(Clone, Serialize, Debug)]
 pub(super) struct Row {
     operation: &'static str,
@@ -87,6 +87,11 @@ impl Layer {
     }
 }
 
+/// The two in the middle of what is sorted, or the one twice: the median is their mean.
+fn middle<T>(sorted: &[T]) -> Option<(&T, &T)> {
+    Some((sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?))
+}
+
 impl Row {
     /// Of all rounds of one subject; nothing if there were none.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -110,19 +115,19 @@ impl Row {
         server_cpu_us.sort_by(f64::total_cmp);
         let rounds_ops_per_s = figures.iter().map(|figures| figures.0).collect();
         figures.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let (ops_per_s, bytes_per_s, latency_us) = *figures.get(figures.len() / 2)?;
+        let (a, b) = middle(&figures)?;
         Some(Self {
             operation: kind.name(),
             subject,
             layer: place.key(),
             durability: place.durability().map(|durability| durability.to_string()),
-            ops_per_s,
-            bytes_per_s,
-            latency_us,
+            ops_per_s: a.0.midpoint(b.0),
+            bytes_per_s: a.1.midpoint(b.1),
+            latency_us: a.2.midpoint(&b.2),
             error_count: errors.values().sum(),
             errors,
             rounds_ops_per_s,
-            server_cpu_us_per_op: server_cpu_us.get(server_cpu_us.len() / 2).copied(),
+            server_cpu_us_per_op: middle(&server_cpu_us).map(|(a, b)| a.midpoint(*b)),
             shares: Vec::new(),
             share_of_lowest: None,
             place,
@@ -250,6 +255,21 @@ mod tests {
         assert_eq!([6, 7].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
         assert!(table.text().contains("log 75 %"), "{}", table.text());
         assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_the_mean_of_the_two_in_the_middle() {
+        let row = |operations: &[u64]| {
+            let rounds: Vec<Round> = operations.iter().copied().map(round).collect();
+            Row::new(Kind::Put, String::new(), Layer::Http, &rounds).unwrap()
+        };
+        let even = row(&[400, 100, 200, 1000]);
+        assert_eq!(
+            (even.ops_per_s, even.bytes_per_s, even.server_cpu_us_per_op),
+            (300.0, 1_228_800.0, Some(300_000.0))
+        );
+        assert!((even.latency_us.p50 - 1e6).abs() < 1e3, "{}", even.latency_us.p50);
+        assert_eq!(row(&[300]).ops_per_s, 300.0);
     }
 
     #[test]

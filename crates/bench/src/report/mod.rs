@@ -166,6 +166,19 @@ impl Latency {
         let (p50, p90, p99, p999) = (at(0.5), at(0.9), at(0.99), at(0.999));
         Self { mean: ns.mean() / 1000.0, p50, p90, p99, p999, max: us(ns.max()) }
     }
+
+    /// Halfway between two, figure by figure.
+    pub(crate) fn midpoint(&self, other: &Self) -> Self {
+        let half = |of: fn(&Self) -> f64| of(self).midpoint(of(other));
+        Self {
+            mean: half(|latency| latency.mean),
+            p50: half(|latency| latency.p50),
+            p90: half(|latency| latency.p90),
+            p99: half(|latency| latency.p99),
+            p999: half(|latency| latency.p999),
+            max: half(|latency| latency.max),
+        }
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a step of a few hundred")]
