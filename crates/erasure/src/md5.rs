@@ -143,44 +143,54 @@ impl Md5 {
 
     /// The digest of all bytes.
     #[must_use]
-    pub fn finish(mut self) -> [u8; 16] {
-        let (padding, len) = self.padding();
-        self.update(&padding[..len]);
-        self.digest()
+    pub fn finish(self) -> [u8; 16] {
+        let (blocks, count) = self.end();
+        let mut states = [self.state];
+        advance(available()[0], &mut states, &[&blocks[..count]]);
+        digest(states[0])
     }
 
-    /// The digests of many streams, whose last blocks are taken together.
-    #[must_use]
-    pub fn finish_many(mut md5s: Vec<Md5>) -> Vec<[u8; 16]> {
-        let paddings: Vec<_> = md5s.iter().map(Md5::padding).collect();
-        let paddings = paddings.iter().map(|(padding, len)| &padding[..*len]);
-        Self::update_many(&mut md5s.iter_mut().zip(paddings).collect::<Vec<_>>());
-        md5s.iter().map(Md5::digest).collect()
+    /// The digests of many streams, in their order, whose last blocks are taken together.
+    pub fn finish_many(md5s: &[Md5]) -> impl Iterator<Item = [u8; 16]> {
+        md5s.chunks(LANES_MAX).flat_map(|group| {
+            let mut states = [START; LANES_MAX];
+            let mut ends = [([[0; BLOCK_BYTES]; 2], 0); LANES_MAX];
+            for ((state, end), md5) in states.iter_mut().zip(&mut ends).zip(group) {
+                (*state, *end) = (md5.state, md5.end());
+            }
+            let blocks: [&[Block]; LANES_MAX] = std::array::from_fn(|lane| &ends[lane].0[..ends[lane].1]);
+            advance(available()[0], &mut states[..group.len()], &blocks[..group.len()]);
+            states.into_iter().take(group.len()).map(digest)
+        })
     }
 
-    /// What comes behind the last byte, and how much of it does.
-    fn padding(&self) -> ([u8; BLOCK_BYTES * 2], usize) {
-        let bits = self.bytes.wrapping_mul(8).to_le_bytes();
-        let zeros = (BLOCK_BYTES * 2 - 9 - self.fill()) % BLOCK_BYTES;
-        let mut padding = [0; BLOCK_BYTES * 2];
-        padding[0] = 0x80;
-        padding[zeros + 1..zeros + 9].copy_from_slice(&bits);
-        (padding, zeros + 9)
-    }
-
-    /// The state behind the padding.
-    fn digest(&self) -> [u8; 16] {
-        let mut digest = [0; 16];
-        for (bytes, word) in digest.chunks_exact_mut(4).zip(self.state) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        digest
+    /// The last blocks, of which there are one or two: what is left, and the padding of RFC 1321, 3.1 and 3.2.
+    fn end(&self) -> ([Block; 2], usize) {
+        const LENGTH_BYTES: usize = size_of::<u64>();
+        let fill = self.fill();
+        let count = (fill + 1 + LENGTH_BYTES).div_ceil(BLOCK_BYTES);
+        let mut blocks = [[0; BLOCK_BYTES]; 2];
+        let bytes = &mut blocks.as_flattened_mut()[..count * BLOCK_BYTES];
+        bytes[..fill].copy_from_slice(&self.rest[..fill]);
+        bytes[fill] = 0x80;
+        let (_, length) = bytes.split_last_chunk_mut().expect("a block is longer");
+        *length = self.bytes.wrapping_mul(8).to_le_bytes();
+        (blocks, count)
     }
 
     /// Bytes of a block that was begun.
     fn fill(&self) -> usize {
         (self.bytes % BLOCK_BYTES as u64) as usize
     }
+}
+
+/// What a last state says.
+fn digest(state: State) -> [u8; 16] {
+    let mut digest = [0; 16];
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    digest
 }
 
 /// Takes all blocks of each stream into its state; streams may have different lengths.

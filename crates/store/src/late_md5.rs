@@ -83,7 +83,7 @@ fn digest(group: &Group) {
         let pieces = bodies.iter().map(|body| body.pieces.get(piece).map_or(&[][..], |piece| piece));
         Md5::update_many(&mut md5s.iter_mut().zip(pieces).collect::<Vec<_>>());
     }
-    for (body, digest) in bodies.iter().zip(Md5::finish_many(md5s)) {
+    for (body, digest) in bodies.iter().zip(Md5::finish_many(&md5s)) {
         // Two may have taken it: they come to the same.
         let _ = body.digest.set(digest);
     }
