@@ -12,7 +12,7 @@ use gabion_types::{DeploymentId, Geometry};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{Config, MEMBERSHIP_FILE};
 use crate::exit::Failure;
 
 /// The targets of a start.
@@ -52,7 +52,6 @@ impl Membership {
 }
 
 const LOCK_FILE: &str = "gabion.lock";
-pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 const MEMBERSHIP_BYTES_MAX: u64 = 1 << 20;
 
 /// Whether a new deployment may begin in targets of which none is in use.

@@ -15,7 +15,9 @@ use super::values::{
     AccessLogChoice, ByteCount, CustomerKeysChoice, DefaultEncryption, DomainName, ListenAddress, LogFilter, LogFormat,
     LogLevel, NotificationTargetUrl, OptionalList, Ratio, RegionName, Span, Value, Wait, WebAddress, WhenFullChoice,
 };
-use crate::targets::MEMBERSHIP_FILE;
+
+/// What a directory holds that belongs to a deployment.
+pub(crate) const MEMBERSHIP_FILE: &str = "gabion.json";
 
 /// A row of the table.
 #[derive(Debug)]
