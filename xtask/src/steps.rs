@@ -76,8 +76,17 @@ impl Step {
                 let mut command = cargo("test")?;
                 test(command.args(PRODUCT).args(["--no-fail-fast", "--"]).args(arguments), tally)?;
                 // Each benchmark once, so that it still runs when it is wanted.
-                let benches =
-                    ["erasure", "ratios", "encryption", "signatures", "connection", "requests", "log", "index"];
+                let benches = [
+                    "erasure",
+                    "ratios",
+                    "encryption",
+                    "signatures",
+                    "connection",
+                    "requests",
+                    "served",
+                    "log",
+                    "index",
+                ];
                 let benches = benches.map(|bench| ["--bench", bench]);
                 let mut once = cargo("test")?;
                 once.args(["-p", "gabion-benches"]).args(benches.as_flattened());

@@ -53,12 +53,15 @@ pub(crate) fn ring(config: &Config) -> Result<KeyRing, Failure> {
         Some(EncryptionScheme::Master) if lacks(EncryptionScheme::Master) => Err(Failure::config(
             "encryption.default is AES256: say in encryption.master_key which key of Vault is used".to_owned(),
         )),
-        Some(EncryptionScheme::KeyService) if lacks(EncryptionScheme::KeyService) => Err(Failure::config(
-            "encryption.default is aws:kms: say in encryption.kms_key which key is used".to_owned(),
-        )),
         _ => {
             if lacks(EncryptionScheme::Master) {
                 tracing::warn!("SSE-S3 (AES256) is not served: encryption.master_key names no key of Vault");
+            }
+            if config.encryption_default.0 == Some(EncryptionScheme::KeyService) && lacks(EncryptionScheme::KeyService)
+            {
+                tracing::warn!(
+                    "puts that name no key are refused where encryption.default counts: encryption.kms_key names none"
+                );
             }
             Ok(ring)
         }
@@ -107,17 +110,12 @@ mod tests {
             assert!(none.contains("there are no keys"), "{none}");
         }
         // What nothing names a key for can not be the default.
-        let (of_vault, of_file) = (&vault[..], &[("encryption.keys", keys)][..]);
-        for (of, scheme, setting) in [
-            (of_vault, "AES256", "encryption.master_key"),
-            (of_vault, "aws:kms", "encryption.kms_key"),
-            (of_file, "aws:kms", "encryption.kms_key"),
-        ] {
-            let wanted = [of, &[("encryption.default", scheme)]].concat();
-            let error = found(&wanted).unwrap_err();
-            assert!(error.contains(scheme) && error.contains(setting), "{error}");
-            found(&[&wanted[..], &[(setting, "k1")]].concat()).unwrap();
-        }
+        let wanted = [&vault[..], &[("encryption.default", "AES256")]].concat();
+        let error = found(&wanted).unwrap_err();
+        assert!(error.contains("AES256") && error.contains("encryption.master_key"), "{error}");
+        found(&[&wanted[..], &[("encryption.master_key", "k1")]].concat()).unwrap();
+        // A key that requests name serves.
+        found(&[&vault[..], &[("encryption.default", "aws:kms")]].concat()).unwrap();
         found(&[("encryption.keys", keys), ("encryption.default", "AES256")]).unwrap();
         found(&[("encryption.default", "aws:kms")]).unwrap();
         let wrong = found(&[vault[0], vault[1], ("vault.ca", "/nowhere")]).map(drop);

@@ -146,18 +146,18 @@ impl Writer {
         }
     }
 
-    /// Takes whole lines.
-    fn write(&mut self, lines: &[u8]) {
-        let outcome = self.sink.write_all(lines);
-        if outcome.is_err() {
-            self.drop_lines(lines);
+    fn write(&mut self, line: &[u8]) {
+        if let Err(error) = self.sink.write_all(line) {
+            self.drop_lines(line);
+            self.report(&error);
         }
-        self.report(outcome);
     }
 
     fn flush(&mut self) {
-        let outcome = self.sink.flush();
-        self.report(outcome);
+        match self.sink.flush() {
+            Ok(()) => self.failing = false,
+            Err(error) => self.report(&error),
+        }
     }
 
     fn reopen(&mut self) {
@@ -166,11 +166,9 @@ impl Writer {
         match append(path) {
             Ok(file) => {
                 let old = std::mem::replace(&mut self.sink, BufWriter::new(Box::new(file)));
-                // What the old file did not take belongs into the new one. The error would be that a write panicked.
-                if let (_, Ok(unwritten)) = old.into_parts()
-                    && !unwritten.is_empty()
-                {
-                    self.write(&unwritten);
+                // What the old file did not take may begin amid a line. The error would be that a write panicked.
+                if let (_, Ok(unwritten)) = old.into_parts() {
+                    self.drop_lines(&unwritten);
                 }
             }
             Err(error) => {
@@ -184,18 +182,13 @@ impl Writer {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    fn report(&mut self, outcome: io::Result<()>) {
-        match outcome {
-            Ok(()) => self.failing = false,
-            Err(error) if !self.failing => {
-                self.failing = true;
-                let path = match &self.target {
-                    AccessLogTarget::Stdout => "standard output".into(),
-                    AccessLogTarget::File(path) => path.to_string_lossy(),
-                };
-                tracing::error!(%path, %error, "the log can not be written; what its buffer does not hold is dropped and counted");
-            }
-            Err(_) => {}
+    fn report(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.failing, true) {
+            let path = match &self.target {
+                AccessLogTarget::Stdout => "standard output".into(),
+                AccessLogTarget::File(path) => path.to_string_lossy(),
+            };
+            tracing::error!(%path, %error, "the log can not be written; what its buffer does not hold is dropped and counted");
         }
     }
 }
@@ -362,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_old_file_did_not_take_is_in_the_new_one() {
+    fn what_the_old_file_did_not_take_is_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("access.log");
         let full: Box<dyn Write + Send> = Box::new(append(Path::new("/dev/full")).unwrap());
@@ -370,9 +363,12 @@ mod tests {
         let mut writer = Writer { target, sink: BufWriter::new(full), dropped: Arc::default(), failing: false };
         writer.write(b"one\n");
         writer.reopen();
+        assert!(writer.failing);
         writer.write(b"two\n");
+        assert!(writer.failing, "it is not known yet");
         writer.flush();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-        assert_eq!(writer.dropped.load(Ordering::Relaxed), 0);
+        assert!(!writer.failing);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(writer.dropped.load(Ordering::Relaxed), 1);
     }
 }

@@ -274,7 +274,7 @@ impl From<KeyError> for S3Error {
             KeyError::NotApplicable => Self::request("The encryption parameters are not applicable to this object."),
             KeyError::NoKeeper => Self::with(
                 S3Code::NotImplemented,
-                "Server side encryption is asked for, but this server has no key for it (encryption.master_key).",
+                "Server side encryption is asked for, but this server has no key for it (encryption.keys, encryption.master_key).",
             ),
             KeyError::NotFound(id) => {
                 Self::with(S3Code::KmsNotFoundException, format!("Invalid keyId '{}'", id.escape_debug()))

@@ -188,16 +188,23 @@ struct Address {
 
 impl Address {
     fn parse(url: &str) -> Result<Self, String> {
+        // What is said of an address is logged.
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err("an address of a web server holds a user, which does not belong there".to_owned());
+        }
+        // A port that is none would be passed over.
+        let port = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
+        if let Some(port) = port.filter(|port| !port.parse().is_ok_and(|port: u16| port > 0)) {
+            return Err(format!("{url}: {port:?} is no port"));
+        }
         let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
         let (host, tls) = match (uri.host().filter(|host| !host.is_empty()), uri.scheme_str()) {
             (Some(host), Some("https")) => (host.trim_matches(['[', ']']).to_owned(), true),
             (Some(host), Some("http")) => (host.trim_matches(['[', ']']).to_owned(), false),
             _ => return Err(format!("{url} is no address of a web server: http://HOST/ or https://HOST/")),
         };
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        if authority.contains('@') {
-            return Err(format!("an address of {host} holds a user, which does not belong there"));
-        }
         Ok(Self {
             host,
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),

@@ -307,10 +307,9 @@ impl Store {
                 say(format!("the last repair failed: {error}"), "a-drive-died");
             }
         }
-        // What it found stays in its figures until the next one; once it is repaired nothing is left to do.
+        // Until the next one: what repair has left to do is not known any more after a restart.
         if let Some(scrub) = &self.scrub
             && scrub.errors_found > 0
-            && log.repair.as_ref().is_none_or(Repair::has_work)
         {
             say(format!("the scrub found {}", count(scrub.errors_found, "bad shard")), "checksums-mismatch");
         }
@@ -365,11 +364,6 @@ impl Rebalance {
 }
 
 impl Repair {
-    /// Whether anything is bad that was not repaired yet.
-    fn has_work(&self) -> bool {
-        self.segments_left > 0 || self.blocked > 0 || self.shards_waiting > 0 || self.overflowed
-    }
-
     fn text(&self) -> String {
         let waiting = match self.shards_waiting {
             0 => String::new(),
@@ -534,13 +528,6 @@ mod tests {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
             assert!(path.is_file(), "{page} is not there");
         }
-        let healed = status(|v| {
-            v["store"]["scrub"] = json!({ "running": false, "segments_done": 1, "segments_total": 1, "errors_found": 3,
-                "finished_ms": 1 });
-            v["store"]["log"]["repair"] = json!({ "running": false, "segments_left": 0, "bytes_left": 0, "bytes_per_s": 0,
-                "eta_s": null, "last_error": null });
-        });
-        assert_eq!(healed.troubles(), [""; 0], "what was found and repaired keeps no monitor awake");
         let starting = Status { version: "0".into(), phase: "starting".into(), store: None };
         assert!(starting.troubles()[0].contains("starting"));
     }

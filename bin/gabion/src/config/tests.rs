@@ -185,8 +185,11 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
         (layers(&[("domain", "s3..org")], &[], ""), "domain (from flag --domain): \"s3..org\" is not a domain"),
         (layers(&[], &[], "website_domain = ['-/']"), "website_domain (from file gabion.toml): \"-/\" is not a domain"),
         (layers(&[], &[], "[audit]\nwebhook = 'hooks.example.org'"), "hooks.example.org is no address of a web server"),
-        (layers(&[], &[], "[audit]\nwebhook = 'http://u:p@h/'"), "an address of h holds a user"),
+        (layers(&[], &[], "[audit]\nwebhook = 'http://u:p@h/'"), "an address of a web server holds a user"),
         (layers(&[], &[], "[vault]\nurl = 'https://:8200'\ntoken_file = '/t'"), "https://:8200 is no address"),
+        (layers(&[], &[], "[vault]\nurl = 'https://v:82O0'\ntoken_file = '/t'"), "\"82O0\" is no port"),
+        (layers(&[], &[], "[audit]\nwebhook = 'http://[::1]:99999/'"), "\"99999\" is no port"),
+        (layers(&[("region", "US-EAST-1")], &[], ""), "lower-case letters, digits and hyphens"),
         (layers(&[], &[], "[log]\nfilter = 'gabion=loud'"), "\"gabion=loud\" is no filter"),
         (layers(&[], &[], "[notifications]\ntargets = ['hook']"), "\"hook\" is not NAME=URL"),
         (
@@ -305,4 +308,14 @@ fn the_report_names_value_source_and_meaning() {
     for setting in SETTINGS {
         assert!(report.contains(setting.meaning), "{}", setting.key);
     }
+}
+
+#[test]
+fn members_of_a_deployment_know_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap().to_owned();
+    let given = || layers(&[("targets", path.as_str()), ("geometry", "2+1")], &[], "");
+    assert!(problems(given()).contains("geometry 2+1 needs 3 targets, but 1 is given"));
+    std::fs::write(dir.path().join("gabion.json"), "{}").unwrap();
+    resolve(given());
 }

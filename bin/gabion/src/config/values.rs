@@ -306,7 +306,7 @@ impl Scalar for ListenAddress {
 pub(crate) struct RegionName(pub(crate) String);
 
 impl Scalar for RegionName {
-    const UNIT: &'static str = "text: letters, digits and hyphens";
+    const UNIT: &'static str = "text: lower-case letters, digits and hyphens";
 
     fn read(text: &str) -> Result<Self, String> {
         check_region(text).map_err(|error| error.to_string())?;

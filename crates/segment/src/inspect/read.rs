@@ -163,6 +163,16 @@ impl OpenShards {
                 state,
             });
         }
+        // All chunks of a stripe are punched out or none, and never those of the last one: else zeros are damage.
+        let seals = self.seals().await;
+        let is_inner = seals.iter().flatten().any(|block| block.seal.end_offset > shape.next_offset());
+        let first_bytes = CHUNK_ALIGN_BYTES - shape.header_bytes();
+        let is_whole = |chunk: &ChunkView| chunk.state == ChunkState::Valid && chunk.payload_bytes > first_bytes;
+        if !is_inner || chunks.iter().any(is_whole) {
+            for chunk in chunks.iter_mut().filter(|chunk| chunk.state == ChunkState::Punched) {
+                chunk.state = ChunkState::Corrupt("zeros stand where its payload was".to_owned());
+            }
+        }
         let mut records = Vec::new();
         for shard in 0..shape.geometry.data() {
             for record in self.records(shape, shard).await {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use gabion_platform::Disk;
 use gabion_segment::inspect::{ChunkState, inspect_stripe};
 use gabion_segment::{Durability, KnownSegment, Log, LogError};
 use gabion_types::Extent;
@@ -60,9 +61,19 @@ fn inspection_tells_holes_from_damage() {
             let expected = if is_hole { ChunkState::Punched } else { ChunkState::Valid };
             assert!(stripe.chunks.iter().all(|chunk| chunk.state == expected), "stripe {index}: {:?}", stripe.chunks);
         }
-        world.rot(&extents[2], 0, 5000);
+        // Zeros of one shard alone, and of the last stripe, which is never punched out, are damage.
+        for (index, shards) in [(2, 0..1), (5, 0..3)] {
+            for shard in shards {
+                let (disk, path) = world.find(&format!("{}.{shard:03}", extents[0].segment)).unwrap();
+                let file = disk.open(&path).await.unwrap();
+                file.punch(extents[index].stripe_offset + 4096, 45_056).await.unwrap();
+            }
+            let stripe = inspect_stripe(&world.targets(), extents[0].segment, index as u32).await.unwrap();
+            assert!(matches!(stripe.chunks[0].state, ChunkState::Corrupt(_)), "stripe {index}: {:?}", stripe.chunks);
+        }
+        world.rot(&extents[2], 1, 5000);
         let stripe = inspect_stripe(&world.targets(), extents[0].segment, 2).await.unwrap();
-        assert!(matches!(stripe.chunks[0].state, ChunkState::Corrupt(_)), "{:?}", stripe.chunks);
+        assert!(matches!(stripe.chunks[1].state, ChunkState::Corrupt(_)), "{:?}", stripe.chunks);
     });
 }
 

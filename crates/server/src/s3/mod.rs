@@ -166,7 +166,7 @@ pub enum S3ServiceError {
     #[error("{0:?} is not a domain")]
     Domain(String),
     /// A region is not one.
-    #[error("{0:?} is not the name of a region: letters, digits and hyphens")]
+    #[error("{0:?} is not the name of a region: lower-case letters, digits and hyphens")]
     Region(String),
 }
 
