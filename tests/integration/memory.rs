@@ -24,16 +24,21 @@ fn setup() -> Setup {
         .flag("--index-row-cache-bytes", "32MiB")
 }
 
+/// Most memory that the server had after puts of 16 MiB by so many clients, and after gets of 16 such objects.
+async fn peaks(server: &Server, clients: u32, puts: u32, gets: u32) -> (u64, u64) {
+    let [clients, puts, gets] = [clients, puts, gets].map(|count| count.to_string());
+    let load = ["--size", "16MiB", "-c", &clients, "--warmup", "0s"];
+    server.bench(&[&["put", "--count", &puts][..], &load].concat()).await.unwrap();
+    let after_puts = server.peak_memory_bytes().unwrap();
+    server.bench(&[&["get", "--objects", "16", "--count", &gets][..], &load].concat()).await.unwrap();
+    (after_puts, server.peak_memory_bytes().unwrap())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_large_puts_and_gets_do_not_grow_the_server() {
     let server = Server::start(setup()).await.unwrap();
     let idle = server.peak_memory_bytes().unwrap();
-    let put = ["put", "--count", "128", "--size", "16MiB", "-c", "64", "--warmup", "0s"];
-    server.bench(&put).await.unwrap();
-    let after_puts = server.peak_memory_bytes().unwrap();
-    let get = ["get", "--objects", "16", "--count", "256", "--size", "16MiB", "-c", "64", "--warmup", "0s"];
-    server.bench(&get).await.unwrap();
-    let after_gets = server.peak_memory_bytes().unwrap();
+    let (after_puts, after_gets) = peaks(&server, 64, 128, 256).await;
     let shown = format!("idle {}, puts {}, gets {} MiB", idle / MIB, after_puts / MIB, after_gets / MIB);
     println!("{shown}");
     assert!(after_gets < PEAK_BYTES_MAX, "{shown}");
@@ -43,12 +48,7 @@ async fn many_large_puts_and_gets_do_not_grow_the_server() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_bodies_of_256_clients_take_less_than_a_gib() {
     let server = Server::start(Setup::six()).await.unwrap();
-    let put = ["put", "--count", "256", "--size", "16MiB", "-c", "256", "--warmup", "0s"];
-    server.bench(&put).await.unwrap();
-    let after_puts = server.peak_memory_bytes().unwrap();
-    let get = ["get", "--objects", "16", "--count", "512", "--size", "16MiB", "-c", "256", "--warmup", "0s"];
-    server.bench(&get).await.unwrap();
-    let after_gets = server.peak_memory_bytes().unwrap();
+    let (after_puts, after_gets) = peaks(&server, 256, 256, 512).await;
     let shown = format!("puts {}, gets {} MiB", after_puts / MIB, after_gets / MIB);
     println!("{shown}");
     assert!(after_gets < 1024 * MIB, "{shown}");

@@ -9,7 +9,7 @@ mod values;
 
 pub(crate) use check::report;
 pub(crate) use layers::{ENVIRONMENT_PREFIX, Layers, Problem};
-pub(crate) use settings::{Config, MEMBERSHIP_FILE, SETTINGS, Setting, place};
+pub(crate) use settings::{Config, MEMBERSHIP_FILE, SETTINGS, Setting, is_member, place};
 pub(crate) use values::{
     AccessLogChoice, ByteCount, DomainName, ListenAddress, LogFilter, LogFormat, Scalar, WebAddress,
 };

@@ -12,7 +12,7 @@ use gabion_types::{DeploymentId, Geometry};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::{Config, MEMBERSHIP_FILE};
+use crate::config::{Config, MEMBERSHIP_FILE, is_member};
 use crate::exit::Failure;
 
 /// The targets of a start.
@@ -74,7 +74,7 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
             "no targets are given: name at least one directory, e.g. gabion server ./data, or set targets in the file",
         ));
     }
-    let in_use = paths.iter().any(|path| path.join(MEMBERSHIP_FILE).exists());
+    let in_use = paths.iter().any(|path| is_member(path));
     if !in_use {
         if let Some(deployment) = remembered {
             return Err(Failure::targets(format!(
@@ -224,7 +224,7 @@ impl OpenTarget for Opener {
 /// # Errors
 /// With a sentence for the operator.
 fn check_empty(directory: &Path) -> Result<(), String> {
-    if directory.join(MEMBERSHIP_FILE).exists() {
+    if is_member(directory) {
         return Ok(());
     }
     let shown = directory.display();

@@ -436,11 +436,10 @@ impl Config {
             });
         }
         // Targets that belong to a deployment know where the others are.
-        let is_member = |target: &PathBuf| target.join(MEMBERSHIP_FILE).exists();
         if let Some(geometry) = self.geometry
             && !self.targets.is_empty()
             && self.targets.len() < geometry.shards()
-            && !self.targets.iter().any(is_member)
+            && !self.targets.iter().any(|target| is_member(target))
         {
             let (needed, given) = (geometry.shards(), self.targets.len());
             let are = if given == 1 { "is" } else { "are" };
@@ -456,6 +455,11 @@ impl Config {
         }
         broken
     }
+}
+
+/// Whether a directory belongs to a deployment.
+pub(crate) fn is_member(directory: &Path) -> bool {
+    directory.join(MEMBERSHIP_FILE).exists()
 }
 
 /// Where a directory lies, however it is spelled; one that is still to be made lies where its parent does.
