@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Method, Request, Response, Uri};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::SendRequest;
@@ -19,6 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::address::WebAddress;
 
 /// Which servers may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +70,8 @@ fn is_near(address: IpAddr) -> bool {
 pub(crate) async fn get(url: &str, bytes_max: usize, patience: Duration, reach: Reach) -> Result<Bytes, String> {
     let request = Request::builder().method(Method::GET).header(ACCEPT, "application/json");
     let exchange = async {
-        let address = Address::parse(url)?;
-        let request = address.complete(request).body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+        let address = WebAddress::parse(url)?;
+        let request = complete(&address, request).body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
         let mut connection = Connection::open(&address, reach).await?;
         let answer = connection.ask(request).await?;
         let body = Limited::new(answer.into_body(), bytes_max).collect().await.map_err(|error| error.to_string())?;
@@ -151,7 +153,7 @@ impl Poster {
     }
 
     async fn ask(&mut self, headers: &[(&str, &str)], document: Bytes) -> Result<Answered, String> {
-        let address = Address::parse(&self.url)?;
+        let address = WebAddress::parse(&self.url)?;
         // One that was closed meanwhile is replaced; one that fails, or whose answer is given up, is not kept.
         let kept = match self.kept.take() {
             Some(kept) if kept.is_open() => Some(kept),
@@ -168,7 +170,7 @@ impl Poster {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = address.complete(request).body(Full::new(document)).map_err(|error| error.to_string())?;
+        let request = complete(&address, request).body(Full::new(document)).map_err(|error| error.to_string())?;
         let answer = connection.ask(request).await?;
         Ok((connection, answer))
     }
@@ -177,55 +179,9 @@ impl Poster {
 /// The head of an answer, and the connection that its body is to come by.
 type Answered = (Connection<Full<Bytes>>, Response<Incoming>);
 
-/// Where a server is, and what is asked of it.
-struct Address {
-    host: String,
-    port: u16,
-    tls: bool,
-    authority: String,
-    target: String,
-}
-
-impl Address {
-    fn parse(url: &str) -> Result<Self, String> {
-        // What is said of an address is logged.
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        if authority.contains('@') {
-            return Err("an address of a web server holds a user, which does not belong there".to_owned());
-        }
-        // A port that is none would be passed over.
-        let port = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).map(|(_, port)| port);
-        if let Some(port) = port.filter(|port| !port.parse().is_ok_and(|port: u16| port > 0)) {
-            return Err(format!("{url}: {port:?} is no port"));
-        }
-        let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
-        let (host, tls) = match (uri.host().filter(|host| !host.is_empty()), uri.scheme_str()) {
-            (Some(host), Some("https")) => (host.trim_matches(['[', ']']).to_owned(), true),
-            (Some(host), Some("http")) => (host.trim_matches(['[', ']']).to_owned(), false),
-            _ => return Err(format!("{url} is no address of a web server: http://HOST/ or https://HOST/")),
-        };
-        Ok(Self {
-            host,
-            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
-            tls,
-            authority: authority.to_owned(),
-            target: uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-        })
-    }
-
-    /// Adds what every request says.
-    fn complete(&self, request: http::request::Builder) -> http::request::Builder {
-        request.uri(&self.target).header(HOST, &self.authority).header(USER_AGENT, "gabion")
-    }
-}
-
-/// Checks the address of a web server, of which nothing is asked.
-///
-/// # Errors
-/// With a sentence that says what is wrong.
-pub fn check_web_address(url: &str) -> Result<(), String> {
-    Address::parse(url).map(drop)
+/// Adds what every request to an address says.
+fn complete(address: &WebAddress, request: http::request::Builder) -> http::request::Builder {
+    request.uri(address.target()).header(HOST, &address.authority).header(USER_AGENT, "gabion")
 }
 
 /// A connection, which ends when it is dropped.
@@ -238,7 +194,7 @@ impl<B> Connection<B>
 where
     B: Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
-    async fn open(address: &Address, reach: Reach) -> Result<Self, String> {
+    async fn open(address: &WebAddress, reach: Reach) -> Result<Self, String> {
         let stream = connect(&address.host, address.port, reach).await?;
         if !address.tls {
             return Self::over(stream).await;
@@ -292,13 +248,22 @@ pub(crate) fn trusting() -> Result<Arc<ClientConfig>, String> {
     if roots.is_empty() {
         return Err("the system has no certificates of authorities".to_owned());
     }
+    let config = trusting_only(roots)?;
+    Ok(Arc::clone(CONFIG.get_or_init(|| config)))
+}
+
+/// Trusts these.
+///
+/// # Errors
+/// When the library of TLS offers no protocol.
+pub(crate) fn trusting_only(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Arc::clone(CONFIG.get_or_init(|| Arc::new(config))))
+    Ok(Arc::new(config))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod access;
 pub mod access_log;
+mod address;
 pub mod admin;
 pub mod audit;
 mod auth;
@@ -22,4 +23,4 @@ mod ops;
 pub mod s3;
 pub mod tls;
 
-pub use fetch::check_web_address;
+pub use address::check_web_address;

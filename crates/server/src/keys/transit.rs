@@ -12,8 +12,7 @@ use bytes::Bytes;
 use gabion_platform::Clock;
 use gabion_store::{KeyError, SecretKey};
 use http::header::{CONTENT_TYPE, HOST};
-use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, StatusCode, Uri};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
@@ -25,6 +24,8 @@ use zeroize::Zeroizing;
 
 use super::cache::KeyCache;
 use super::file::secret;
+use crate::address::WebAddress;
+use crate::fetch::trusting_only;
 
 /// Longest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -54,7 +55,7 @@ pub struct TransitOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum TransitError {
     /// The address is none.
-    #[error("{0:?} is not an address like https://vault.example.org:8200")]
+    #[error("not an address like https://vault.example.org:8200: {0}")]
     Url(String),
     /// The namespace can be no header.
     #[error("{0:?} is not a namespace")]
@@ -67,7 +68,7 @@ pub enum TransitError {
 /// A transit engine.
 pub(super) struct Transit {
     options: TransitOptions,
-    authority: Authority,
+    address: WebAddress,
     path: String,
     namespace: Option<HeaderValue>,
     tls: Option<TlsConnector>,
@@ -92,22 +93,19 @@ struct KeyAnswer {
 
 impl Transit {
     pub(super) fn new(options: TransitOptions, clock: Arc<dyn Clock>) -> Result<Self, TransitError> {
-        let malformed = || TransitError::Url(options.url.clone());
-        let uri: Uri = options.url.parse().map_err(|_| malformed())?;
-        let authority = uri.authority().cloned().ok_or_else(malformed)?;
-        let tls = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTP => None,
-            Some(scheme) if *scheme == Scheme::HTTPS => Some(connector(&options)?),
-            _ => return Err(malformed()),
-        };
+        let address = WebAddress::parse(&options.url).map_err(TransitError::Url)?;
+        if address.query.is_some() {
+            return Err(TransitError::Url(format!("{} has a query", options.url)));
+        }
+        let tls = if address.tls { Some(connector(&options)?) } else { None };
         let namespace = match &options.namespace {
             Some(name) => Some(HeaderValue::from_str(name).map_err(|_| TransitError::Namespace(name.clone()))?),
             None => None,
         };
-        let path = format!("{}/v1/{}", uri.path().trim_end_matches('/'), options.mount.trim_matches('/'));
+        let path = format!("{}/v1/{}", address.path.trim_end_matches('/'), options.mount.trim_matches('/'));
         let kept_ns = u64::try_from(options.cache.as_nanos()).unwrap_or(u64::MAX);
         let (made, opened) = (KeyCache::new(kept_ns), KeyCache::new(kept_ns));
-        Ok(Self { options, authority, path, namespace, tls, clock, made, opened })
+        Ok(Self { options, address, path, namespace, tls, clock, made, opened })
     }
 
     /// A key, and what it is wrapped to.
@@ -162,14 +160,13 @@ impl Transit {
     }
 
     async fn call(&self, path: &str, question: String) -> Result<(StatusCode, Zeroizing<Vec<u8>>), KeyError> {
-        let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = self.authority.port_u16().unwrap_or(if self.tls.is_some() { 443 } else { 80 });
-        let connected = TcpStream::connect((host, port)).await;
+        let WebAddress { host, port, .. } = &self.address;
+        let connected = TcpStream::connect((host.as_str(), *port)).await;
         let tcp = connected.map_err(|error| unavailable(&format!("it can not be connected to: {error}")))?;
         match &self.tls {
             None => self.exchange(tcp, path, question).await,
             Some(tls) => {
-                let name = ServerName::try_from(host.to_owned()).map_err(|_| unavailable("its name is none"))?;
+                let name = ServerName::try_from(host.clone()).map_err(|_| unavailable("its name is none"))?;
                 let secured = tls.connect(name, tcp).await;
                 let tls = secured.map_err(|error| unavailable(&format!("TLS with it failed: {error}")))?;
                 self.exchange(tls, path, question).await
@@ -187,7 +184,7 @@ impl Transit {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         let mut request = Request::post(path)
-            .header(HOST, self.authority.as_str())
+            .header(HOST, &self.address.authority)
             .header(CONTENT_TYPE, "application/json")
             .header("x-vault-token", self.token().await?)
             .header("x-vault-request", "true");
@@ -271,13 +268,7 @@ fn connector(options: &TransitOptions) -> Result<TlsConnector, TransitError> {
     if roots.is_empty() {
         return Err(unreadable("there are none".to_owned()));
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unreadable(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    trusting_only(roots).map(TlsConnector::from).map_err(unreadable)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::address::{check_web_address, host_and_port};
 use crate::credentials::SecretKey;
 
 /// Longest name of a target.
@@ -62,10 +63,7 @@ impl NotificationTarget {
         }
         let destination = match scheme {
             "http" | "https" => {
-                let uri: http::Uri = url.parse().map_err(|error| format!("{url:?}: {error}"))?;
-                if uri.host().is_none_or(str::is_empty) || rest.contains('@') {
-                    return Err(format!("{url:?} is no address of a webhook"));
-                }
+                check_web_address(url)?;
                 Destination::Webhook { url: url.to_owned() }
             }
             "nats" | "tls" => nats(url, scheme, rest)?,
@@ -84,11 +82,9 @@ fn nats(url: &str, scheme: &str, rest: &str) -> Result<Destination, String> {
     if !subject.split('.').all(is_token) {
         return Err(format!("{subject:?} is no subject to publish to"));
     }
-    let server = |host: &str| match host.parse::<http::uri::Authority>() {
-        Ok(host) if !host.host().is_empty() => {
-            Ok(format!("{scheme}://{}:{}", host.host(), host.port_u16().unwrap_or(NATS_PORT)))
-        }
-        _ => Err(format!("{host:?} is no HOST or HOST:PORT")),
+    let server = |server: &str| {
+        let (host, port) = host_and_port(server, NATS_PORT).map_err(|error| format!("{url:?}: {error}"))?;
+        Ok::<_, String>(format!("{scheme}://{host}:{port}"))
     };
     let servers = hosts.split('+').map(server).collect::<Result<_, _>>()?;
     Ok(Destination::Nats { servers, subject: subject.to_owned(), tls: scheme == "tls" })
@@ -120,6 +116,10 @@ mod tests {
             "a=ftp://h/",
             "a=http://",
             "a=http://user:secret@h/",
+            "a=http://h:/",
+            "a=https://h:99999/",
+            "a=nats://h:0/x",
+            "a=nats://h:1+i:99999/x",
             "a=nats://h",
             "a=nats://h/",
             "a=nats://h/a.*",

@@ -152,7 +152,9 @@ async fn what_goes_wrong_is_told_apart() {
 
 #[test]
 fn addresses_are_checked() {
-    for url in ["", "vault:8200", "ftp://vault", "https://", "/v1"] {
+    for url in
+        ["", "vault:8200", "ftp://vault", "https://", "/v1", "http://h:0", "http://h:x", "http://u:s@h", "http://h/?x"]
+    {
         let options = TransitOptions {
             url: url.into(),
             mount: "transit".into(),
