@@ -61,7 +61,7 @@ pub use room::{Demand, Room};
 pub use segment::Pin;
 pub use segment_info::{KnownSegment, LaneKind, Seal, SegmentChange, SegmentInfo};
 pub use status::{
-    LaneStatus, LogStatus, MemoryUse, RebalanceStatus, RepairEntry, RepairStatus, TargetState, TargetStatus,
+    Damage, LaneStatus, LogStatus, MemoryUse, RebalanceStatus, RepairEntry, RepairStatus, TargetState, TargetStatus,
 };
 pub use stripe_buffer::StripeBuffer;
 pub use upkeep::Liveness;

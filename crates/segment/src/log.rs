@@ -29,7 +29,7 @@ use crate::replay::MutationStream;
 use crate::room::{Demand, Room, room};
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::KnownSegment;
-use crate::status::{LogStatus, MemoryUse};
+use crate::status::{Damage, LogStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
 use crate::target::open_targets;
 use crate::upkeep::Liveness;
@@ -513,6 +513,26 @@ impl Log {
     #[must_use]
     pub fn wants_scrub(&self) -> bool {
         self.handle.core.media.repairs.wants_scrub()
+    }
+
+    /// Shards that are known to be damaged, or were found missing, and are not repaired yet.
+    #[must_use]
+    pub fn damage(&self) -> Damage {
+        self.handle.core.media.repairs.damage()
+    }
+
+    /// Notes what an earlier process knew, as far as the segments are still there. What is whole by now is found to be so when it is to be repaired.
+    pub fn note_damage(&self, damage: &Damage) {
+        let core = &self.handle.core;
+        for entry in &damage.shards {
+            let segment = core.segments.lock().get(&entry.segment).cloned();
+            if segment.is_some_and(|segment| usize::from(entry.shard) < segment.info().geometry.shards()) {
+                core.media.ask_repair(entry.segment, entry.shard.into());
+            }
+        }
+        if damage.more {
+            core.media.repairs.there_is_more();
+        }
     }
 
     /// Looks for files under the names of shards that belong to no segment, or not to the target that they lie on.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::status::RepairEntry;
+use crate::status::{Damage, RepairEntry};
 
 /// The set of shards that need repair.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl RepairQueue {
     pub(crate) fn add(&self, entry: RepairEntry) -> bool {
         let mut entries = self.entries.lock();
         if entries.len() >= self.max && !entries.contains_key(&entry) {
-            self.overflowed.store(true, Ordering::SeqCst);
+            self.there_is_more();
             return false;
         }
         entries.entry(entry).or_insert(false);
@@ -72,6 +72,11 @@ impl RepairQueue {
         self.entries.lock().retain(|entry, _| entry.segment != segment);
     }
 
+    /// There is damage that is not in the set: only a scrub finds it.
+    pub(crate) fn there_is_more(&self) {
+        self.overflowed.store(true, Ordering::SeqCst);
+    }
+
     /// Whether there is damage that is not in the set.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.overflowed.load(Ordering::SeqCst)
@@ -85,6 +90,10 @@ impl RepairQueue {
     /// All damage is looked for anew.
     pub(crate) fn scrub_begins(&self) {
         self.overflowed.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn damage(&self) -> Damage {
+        Damage { shards: self.snapshot(), more: self.has_overflowed() }
     }
 
     pub(crate) fn snapshot(&self) -> Vec<RepairEntry> {

@@ -172,6 +172,15 @@ pub struct RepairEntry {
     pub shard: u8,
 }
 
+/// What is known to be damaged or missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Shards that need repair.
+    pub shards: Vec<RepairEntry>,
+    /// There is more, which a scrub is to find.
+    pub more: bool,
+}
+
 fn as_text<S: Serializer>(id: &TargetId, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(id)
 }

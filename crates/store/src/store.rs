@@ -71,6 +71,7 @@ pub(crate) struct Inner {
     /// MD5s of the bodies that arrive, and of small ones that have arrived.
     pub md5s: Md5s,
     pub late_md5s: Arc<LateMd5s>,
+    pub noted_damage: upkeep::NotedDamage,
     pub metrics: StoreMetrics,
     pub frees: Frees,
     pub scrub: upkeep::Scrub,
@@ -269,6 +270,7 @@ impl Store {
             known_rows: KnownRows::default(),
             md5s: Md5s::default(),
             late_md5s: Arc::default(),
+            noted_damage: upkeep::NotedDamage::default(),
             stop,
         };
         Self { inner: Arc::new(inner) }
@@ -278,6 +280,8 @@ impl Store {
     pub(crate) fn begin(&self) {
         let inner = &self.inner;
         inner.measure_index_room();
+        // Before a checkpoint writes down what is known now.
+        upkeep::resume_damage(inner);
         inner.background.spawn(tasks::checkpoints(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
         inner.background.spawn(tasks::snapshots(Arc::downgrade(inner), Arc::clone(&inner.apply), inner.stop.clone()));
         let wanted = inner.log.repair_wanted();
@@ -681,6 +685,9 @@ impl Inner {
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
         // Who finds nothing left to do must know that it is done: one at a time.
         let _one = self.checkpointing.lock().await;
+        if upkeep::note_damage(self)? {
+            self.apply.work().committed();
+        }
         let Some(work) = self.apply.work().take() else { return Ok(()) };
         self.log.sync().await?;
         tasks::blocking(|| self.index.persist())?;

@@ -103,6 +103,11 @@ impl Work {
         (self.commits.swap(0, Ordering::AcqRel) > 0).then(|| TakenWork(self))
     }
 
+    /// Something was committed to the index.
+    pub(crate) fn committed(&self) {
+        self.commits.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// So many bytes from now on make the next snapshot of the index due; `u64::MAX`: none is.
     pub(crate) fn snapshot_after(&self, bytes: u64) {
         self.snapshot_bytes.store(bytes, Ordering::Relaxed);
@@ -326,7 +331,7 @@ impl Apply {
             }
         }
         outcome.configs.iter().for_each(|bucket| self.configs.forget(bucket.as_ref()));
-        self.work.commits.fetch_add(1, Ordering::AcqRel);
+        self.work.committed();
         state.buckets = state.buckets.saturating_add_signed(outcome.buckets);
         let news = state.segments.install(outcome.segments);
         if let Some(covered) = outcome.covered {

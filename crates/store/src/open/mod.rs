@@ -5,7 +5,7 @@ mod replay;
 mod system;
 mod verify;
 
-pub(crate) use system::{REBALANCE_ROW, SCRUB_ROW, State, forget};
+pub(crate) use system::{DAMAGE_ROW, REBALANCE_ROW, SCRUB_ROW, State, forget};
 pub(crate) use verify::verify;
 
 use std::sync::Arc;

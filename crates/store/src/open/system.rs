@@ -17,6 +17,8 @@ const REPLAYING_ROW: &str = "replaying";
 const UNREADABLE_ROW: &str = "unreadable";
 /// How far the scrub is; see [`crate::upkeep`].
 pub(crate) const SCRUB_ROW: &str = "scrub";
+/// What is to be repaired; see [`crate::upkeep`].
+pub(crate) const DAMAGE_ROW: &str = "damage";
 /// How alike the targets are to be made; see [`crate::upkeep`].
 pub(crate) const REBALANCE_ROW: &str = "rebalance";
 const FORGOTTEN_ROW: &str = "forgotten";
@@ -134,7 +136,7 @@ impl State {
         match name {
             FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
             // A snapshot of such an index knows what that one has.
-            DEPLOYMENT_ROW | SCRUB_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
+            DEPLOYMENT_ROW | SCRUB_ROW | DAMAGE_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }

@@ -6,6 +6,7 @@ use gabion_metadata::{Index, ScanRange, Table, Write};
 use gabion_platform::{Disk, SimDisk};
 use gabion_segment::LogTarget;
 use gabion_store::{ObjectBody, Store, StoreError, TargetMode, TargetState};
+use gabion_types::SegmentId;
 
 use crate::harness::{truth::check_counters, *};
 
@@ -84,6 +85,48 @@ async fn a_scrub_passes_over_a_target_that_does_not_answer() {
     assert_eq!((again.unread_shards, again.bad_shards, again.bytes), (0, 0, whole.bytes));
     let store = world.restart(store).await;
     check_objects(&store).await;
+}
+
+/// Repair is off here: whoever reads notes it, and the next process has to know.
+#[tokio::test]
+async fn damage_that_was_found_is_known_after_a_restart() {
+    let (mut world, store) = filled(7).await;
+    for path in world.disks[1].paths().into_iter().filter(|path| path.starts_with("segments/")) {
+        world.disks[1].corrupt(&path, 16 << 10);
+    }
+    check_objects(&store).await;
+    let found = store.status().log.repairs;
+    assert!(!found.is_empty());
+    let mut store = world.restart(store).await;
+    for _ in 0..2 {
+        assert_eq!(store.status().log.repairs, found);
+        assert!(store.status().log.redundancy.iter().skip(1).sum::<usize>() >= found.len(), "status counts it");
+        store.checkpoint().await.unwrap();
+        store = world.crash_and_open(store, 0).await;
+    }
+    let pass = store.repair_now().await.unwrap();
+    assert_eq!((pass.shards_built, pass.shards_good), (found.len(), 0));
+    // What nobody has read.
+    store.scrub_now().await.unwrap();
+    let mut store = world.restart(store).await;
+    assert_eq!(store.status().log.repairs, []);
+    // What was repaired between the last checkpoint and a kill is looked at once more, and found to be whole.
+    world.disks[1].corrupt(&shard_path(&world, found[0].segment), 16 << 10);
+    check_objects(&store).await;
+    store.checkpoint().await.unwrap();
+    assert_eq!(store.repair_now().await.unwrap().shards_built, 1);
+    store = world.crash_and_open(store, 0).await;
+    assert_eq!(store.status().log.repairs, found[..1]);
+    let pass = store.repair_now().await.unwrap();
+    assert_eq!((pass.shards_built, pass.shards_good), (0, 1));
+    assert_eq!(store.scrub_now().await.unwrap().bad_shards, 0);
+    check_objects(&store).await;
+}
+
+/// The shard of a segment on the second disk.
+fn shard_path(world: &World, segment: SegmentId) -> String {
+    let is_its = |path: &String| path.contains(&segment.to_string());
+    world.disks[1].paths().into_iter().find(is_its).expect("it has a shard there")
 }
 
 /// What can not be read now is told as that, and not as lost, to whoever reads and whoever writes.
