@@ -167,3 +167,27 @@ async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serve
         assert_eq!(bytes_of(got).await.unwrap(), content(number).bytes(), "{number}");
     }
 }
+
+/// The start finds what is wrong with them before it makes or opens anything, and so does who asks before.
+#[tokio::test]
+async fn files_that_settings_name_are_read_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (target, key) = (path("target"), path("key"));
+    fs::create_dir(&target).unwrap();
+    for command in [&["config", "check"][..], &["server"]] {
+        for (content, complaint) in [(None, "can not be read"), (Some("short"), "must have at least 32 characters")] {
+            if let Some(content) = content {
+                fs::write(&key, content).unwrap();
+            }
+            let (code, text) = gabion(&[command, &[&target, "--iam-key-file", &key]].concat()).await;
+            assert_eq!(code, Some(2), "{text}");
+            assert!(text.contains(&format!("iam.key_file: {key} {complaint}")), "{text}");
+            assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "{command:?} made something");
+        }
+        fs::remove_file(&key).unwrap();
+    }
+    fs::write(&key, "k".repeat(32)).unwrap();
+    let (code, text) = gabion(&["config", "check", &target, "--iam-key-file", &key]).await;
+    assert_eq!(code, Some(0), "{text}");
+}

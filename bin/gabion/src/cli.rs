@@ -118,7 +118,8 @@ pub(crate) struct RebuildArgs {
 pub(crate) enum ConfigCommand {
     /// Print every setting with its value, where that came from, and what it means; fail if anything is wrong.
     ///
-    /// Takes the flags and targets of the server, so that a command line can be checked before it is used.
+    /// Takes the flags and targets of the server, so that a command line can be checked before it is used. Certificates, keys and tokens that
+    /// settings name are read, as whoever runs this.
     Check(SettingArgs),
 }
 

@@ -30,6 +30,11 @@ impl Failure {
         Self { kind: Kind::Config, sentence: sentence.into() }
     }
 
+    /// The same, with a sentence on a line for each thing that is wrong.
+    pub(crate) fn configs(sentences: impl IntoIterator<Item = String>) -> Self {
+        Self::config(sentences.into_iter().collect::<Vec<_>>().join("\ngabion: "))
+    }
+
     /// Another process owns what is needed.
     pub(crate) fn held(sentence: impl Into<String>) -> Self {
         Self { kind: Kind::Held, sentence: sentence.into() }

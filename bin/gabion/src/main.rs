@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod deployment;
 mod exit;
+mod files;
 mod index;
 mod inspect;
 mod keys;
@@ -24,6 +25,7 @@ use gabion_bench::BenchError;
 use cli::{Action, Cli, ConfigCommand, RebuildArgs, SettingArgs};
 use config::{Config, Problem};
 use exit::Failure;
+use files::NamedFiles;
 
 // Many small allocations on many threads, freed on others: the system's allocator keeps too much of them.
 #[global_allocator]
@@ -71,7 +73,8 @@ fn read(settings: SettingArgs) -> Result<Config, Failure> {
 fn check(settings: SettingArgs) -> Result<(), Failure> {
     let resolved = settings.layers()?.resolve();
     output::print(&config::report(&resolved))?;
-    Config::read(&resolved).map(drop).map_err(wrong)
+    let config = Config::read(&resolved).map_err(wrong)?;
+    NamedFiles::read(&config).map(drop)
 }
 
 fn of_bench(error: BenchError) -> Failure {
@@ -82,6 +85,5 @@ fn of_bench(error: BenchError) -> Failure {
 }
 
 fn wrong(problems: Vec<Problem>) -> Failure {
-    let sentences: Vec<String> = problems.iter().map(Problem::to_string).collect();
-    Failure::config(sentences.join("\ngabion: "))
+    Failure::configs(problems.iter().map(Problem::to_string))
 }

@@ -1,32 +1,32 @@
 //! `gabion server`: wiring, from settings to a running server and to its end.
 
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_platform::{Clock, OsEntropy, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget, AccessLogWriter};
 use gabion_server::admin::{Admin, Changes, Phase};
-use gabion_server::audit::{AuditLog, Webhook};
+use gabion_server::audit::AuditLog;
 use gabion_server::credentials::{Account, Credentials, SecretKey};
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::iam::{Iam, IamOptions};
 use gabion_server::inventory::{InventoryFigures, InventoryOptions};
 use gabion_server::lifecycle::{DAY_MS, LifecycleFigures, LifecycleOptions};
 use gabion_server::metrics::{AccessLogFigures, AuditFigures, ServerMetrics};
-use gabion_server::notifications::{NotificationFigures, NotificationOptions, NotificationTarget};
+use gabion_server::notifications::{NotificationFigures, NotificationOptions};
 use gabion_server::s3::{LogDeliveryFigures, LogDeliveryOptions, S3Options, S3Service};
-use gabion_server::tls::{ReloadingTls, TlsFiles};
+use gabion_server::tls::ReloadingTls;
 use gabion_store::{OpenReport, Progress, Store, StoreError};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{AccessLogChoice, Config, DomainName, ListenAddress, WebAddress};
+use crate::config::{AccessLogChoice, Config, DomainName, ListenAddress};
 use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
+use crate::files::NamedFiles;
 use crate::keys;
 use crate::output;
 use crate::state::CredentialsFrom;
@@ -68,6 +68,7 @@ pub(crate) fn limits(config: &Config) -> HttpLimits {
 
 async fn serve(config: Config) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
+    let NamedFiles { tls, keys, seal_key, audit_webhook, notification_targets } = NamedFiles::read(&config)?;
     let stop_watching = CancellationToken::new();
     let _stop_watching = stop_watching.clone().drop_guard();
     // Whatever can be wrong is found before the log is replayed, which may take a while.
@@ -75,14 +76,11 @@ async fn serve(config: Config) -> Result<(), Failure> {
         Deployment::open(&config, Begin::IfEmpty).await?;
     let geometry = store_config.log.geometry;
     let (credentials, credentials_from) = state.credentials(&OsEntropy)?;
-    let tls = tls(&config)?;
-    let keys = keys::ring(&config)?;
-    let seal_key = config.iam_key_file.as_deref().map(seal_key).transpose()?;
     let listeners = bind(&config.listen, tls.as_ref()).await?;
     let admin_listeners = bind(&config.admin_listen.0, None).await?;
     let (access_log, access_log_writer) = log_file(&config.access_log, "--access-log")?;
     let (audit_file, audit_writer) = log_file(&config.audit_log, "--audit-log")?;
-    let (audit, audit_poster) = AuditLog::new(audit_file, audit_webhook(&config)?);
+    let (audit, audit_poster) = AuditLog::new(audit_file, audit_webhook);
     if let Some(tls) = &tls {
         tokio::spawn(Arc::clone(tls).watch(stop_watching.clone()));
     }
@@ -99,7 +97,13 @@ async fn serve(config: Config) -> Result<(), Failure> {
     inventory_figures.register(&mut registry);
     let log_figures = LogDeliveryFigures::default();
     log_figures.register(&mut registry);
-    let notifications = notifications(&config)?;
+    let notifications = NotificationOptions {
+        targets: notification_targets,
+        queue_bytes: config.notifications_queue_bytes.0,
+        when_full: config.notifications_when_full.0,
+        records_per_message: config.notifications_records_per_message,
+        figures: NotificationFigures::default(),
+    };
     notifications.figures.register(&mut registry);
     registry.register_collector(Box::new(AuditFigures(audit.clone())));
     let changes = Changes::new(state.admin_token(&OsEntropy)?, Arc::new(Opener { driver: config.driver }));
@@ -252,18 +256,6 @@ fn iam(config: &Config, store: Store, root: Credentials, seal_key: Option<Secret
     })
 }
 
-/// What seals stored secrets.
-fn seal_key(path: &Path) -> Result<SecretKey, Failure> {
-    const CHARACTERS_MIN: usize = 32;
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::config(format!("iam.key_file {shown} can not be read: {error}")))?;
-    match text.trim() {
-        key if key.len() >= CHARACTERS_MIN => Ok(SecretKey::new(key)),
-        _ => Err(Failure::config(format!("iam.key_file {shown} must have at least {CHARACTERS_MIN} characters"))),
-    }
-}
-
 fn service(
     config: &Config,
     store: Store,
@@ -293,12 +285,6 @@ fn domains(given: &[DomainName]) -> Vec<String> {
     given.iter().map(|DomainName(domain)| domain.clone()).collect()
 }
 
-fn tls(config: &Config) -> Result<Option<Arc<ReloadingTls>>, Failure> {
-    let (Some(certificate), Some(key)) = (config.tls_cert.clone(), config.tls_key.clone()) else { return Ok(None) };
-    let tls = ReloadingTls::load(TlsFiles { certificate, key }).map_err(|error| Failure::config(error.to_string()))?;
-    Ok(Some(Arc::new(tls)))
-}
-
 async fn bind(listen: &[ListenAddress], tls: Option<&Arc<ReloadingTls>>) -> Result<Vec<Listener>, Failure> {
     let mut listeners = Vec::with_capacity(listen.len());
     for ListenAddress(address) in listen {
@@ -320,40 +306,6 @@ fn addresses(listeners: &[Listener]) -> Result<Vec<String>, Failure> {
             Err(error) => Err(Failure::failed(format!("a listening socket has no address: {error}"))),
         })
         .collect()
-}
-
-/// Who can be notified of what happens to objects.
-fn notifications(config: &Config) -> Result<NotificationOptions, Failure> {
-    let target = |target: &NotificationTarget| {
-        let read = |path: &Path| {
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Failure::config(format!("notifications.token_files: {} can not be read: {error}", path.display()))
-            })?;
-            Ok::<_, Failure>(SecretKey::new(text.trim()))
-        };
-        let secret = config.token_file(&target.name).map(read).transpose()?;
-        let accounts = config.notification_accounts(&target.name);
-        Ok(NotificationTarget { secret, accounts, ..target.clone() })
-    };
-    Ok(NotificationOptions {
-        targets: config.notifications_targets.iter().map(|given| target(&given.0)).collect::<Result<_, Failure>>()?,
-        queue_bytes: config.notifications_queue_bytes.0,
-        when_full: config.notifications_when_full.0,
-        records_per_message: config.notifications_records_per_message,
-        figures: NotificationFigures::default(),
-    })
-}
-
-/// Where the audit log is posted.
-fn audit_webhook(config: &Config) -> Result<Option<Webhook>, Failure> {
-    let Some(WebAddress(url)) = config.audit_webhook.clone() else { return Ok(None) };
-    let read = |path: &Path| {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            Failure::config(format!("audit.token_file {} can not be read: {error}", path.display()))
-        })?;
-        Ok::<_, Failure>(SecretKey::new(text.trim()))
-    };
-    Ok(Some(Webhook { url, token: config.audit_token_file.as_deref().map(read).transpose()? }))
 }
 
 fn log_file(choice: &AccessLogChoice, flag: &str) -> Result<(Option<AccessLog>, Option<AccessLogWriter>), Failure> {

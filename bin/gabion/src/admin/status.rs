@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 14] = [
+        let table: [(Change, &str); 13] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),

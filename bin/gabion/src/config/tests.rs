@@ -186,7 +186,7 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
         (layers(&[], &[], "website_domain = ['-/']"), "website_domain (from file gabion.toml): \"-/\" is not a domain"),
         (layers(&[], &[], "[audit]\nwebhook = 'hooks.example.org'"), "hooks.example.org is no address of a web server"),
         (layers(&[], &[], "[audit]\nwebhook = 'http://u:p@h/'"), "an address of a web server holds a user"),
-        (layers(&[], &[], "[vault]\nurl = 'https://:8200'\ntoken_file = '/t'"), "https://:8200 is no address"),
+        (layers(&[], &[], "[vault]\nurl = 'https://:8200'\ntoken_file = '/t'"), "https://:8200: \":8200\" is no HOST"),
         (layers(&[], &[], "[vault]\nurl = 'https://v:82O0'\ntoken_file = '/t'"), "\"82O0\" is no port"),
         (layers(&[], &[], "[audit]\nwebhook = 'http://[::1]:99999/'"), "\"99999\" is no port"),
         (layers(&[("region", "US-EAST-1")], &[], ""), "lower-case letters, digits and hyphens"),
