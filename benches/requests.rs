@@ -27,7 +27,7 @@ use serde_json::json;
 use service::{PIECE_BYTES, built, runtime, sent};
 use tokio::task::JoinSet;
 
-/// Whether the operations that are asked for most go by s3s, where a bench does not say.
+/// Whether the operations that are asked for most go by the fast path, and not by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
 /// Keys of a listing, and of one page; folders of another one; versions of a third; keys that are deleted by one request.
 const KEYS: usize = 1000;

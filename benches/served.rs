@@ -30,7 +30,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Whether the operations that are asked for most go by s3s, where a bench does not say.
+/// Whether the operations that are asked for most go by the fast path, and not by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

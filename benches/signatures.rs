@@ -18,7 +18,7 @@ use harness::{Payload, S3, Sign, checksum};
 use http::Request;
 use service::{PIECE_BYTES, built, runtime, sent};
 
-/// Whether the operations that are asked for most go by s3s, where a bench does not say.
+/// Whether the operations that are asked for most go by the fast path, and not by s3s, where a bench does not say.
 const FAST_PATH: bool = true;
 /// Bytes of a body: one that is kept in memory until its record is written.
 const BODY_BYTES: usize = 256 << 10;

@@ -280,7 +280,7 @@ fn faults_of(stats: &Stats) -> Vec<String> {
         faults
             .push(format!("{} workers gave up before all was done, after too many failures in a row", stats.given_up));
     }
-    if stats.counts().0 == 0 && stats.outlasted() > 0 {
+    if stats.is_too_short() {
         faults.push("no operation ended within the measurement; give a longer --duration".to_owned());
     } else if stats.is_in_vain() {
         faults.push(NOTHING.to_owned());

@@ -339,9 +339,10 @@ impl Stats {
         (succeeded, self.whole_operations().map(Series::error_count).sum())
     }
 
-    /// Operations that began before the measurement and succeeded when it was over.
-    pub(crate) fn outlasted(&self) -> u64 {
-        self.whole_operations().map(|series| series.outlasted).sum()
+    /// Whether operations succeeded, and all of them when the measurement was over.
+    pub(crate) fn is_too_short(&self) -> bool {
+        let after_it = |series: &Series| series.outlasted + series.late > 0;
+        self.whole_operations().any(after_it) && self.whole_operations().all(|series| series.operations() == 0)
     }
 
     /// Whether all whose failure would have counted failed.
@@ -564,7 +565,7 @@ mod tests {
         let mut stats = Stats::within(at(1000), End::At(at(2000)));
         stats.record(Kind::Multipart, at(900), at(2000), BYTES);
         stats.record(Kind::Part, at(900), at(2000), BYTES);
-        assert_eq!((stats.counts(), stats.outlasted(), stats.bytes()), ((0, 0), 1, 0));
+        assert_eq!((stats.counts(), stats.is_too_short(), stats.bytes()), ((0, 0), true, 0));
         assert!(!stats.is_in_vain(), "it took long, and did not fail");
         stats.record(Kind::Multipart, at(900), at(2000), Err("timeout".into()));
         assert_eq!((stats.counts(), stats.is_in_vain()), ((0, 1), true));
@@ -572,7 +573,13 @@ mod tests {
         let mut stats = Stats::within(at(1000), End::After(1));
         stats.record(Kind::Get, at(900), at(9000), BYTES);
         stats.record(Kind::Get, at(900), at(9000), Err("timeout".into()));
-        assert_eq!((stats.counts(), stats.outlasted()), ((0, 0), 0));
+        assert_eq!((stats.counts(), stats.is_too_short()), ((0, 0), false));
+        // All of it ends after its time.
+        let mut stats = Stats::within(at(1000), End::At(at(2000)));
+        stats.record(Kind::Get, at(1100), at(2000), BYTES);
+        assert_eq!((stats.counts(), stats.is_too_short()), ((1, 0), true));
+        stats.record(Kind::Get, at(1100), at(1999), BYTES);
+        assert!(!stats.is_too_short());
     }
 
     #[test]

@@ -70,6 +70,9 @@ fn an_endpoint_that_hangs_from_the_warm_up_on_does_nothing_right() {
     assert_eq!(said(outcome), "no operation ended within the measurement; give a longer --duration");
     assert_eq!((slow.results[0].outlasted_operations, slow.results[0].error_count), (2, 0));
     assert!(slow.text().contains("2 × under way from before the start until after the end"), "{}", slow.text());
+    let (outcome, short) = report(&url, "put -d 100ms --warmup 0s");
+    assert_eq!(said(outcome), "no operation ended within the measurement; give a longer --duration");
+    assert_eq!((short.results[0].operations, short.results[0].error_count), (0, 0));
 }
 
 #[test]
