@@ -78,6 +78,12 @@ impl LogError {
         matches!(self, Self::NoSpace | Self::Busy | Self::TooFewTargets(_) | Self::Invalid(_))
     }
 
+    /// Whether bytes could not be had: they are lost, or their targets do not give them now.
+    #[must_use]
+    pub fn lacks_bytes(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Unreadable { .. })
+    }
+
     pub(crate) fn io(target: &str, source: io::Error) -> Self {
         Self::Io { target: target.to_owned(), source: Arc::new(source) }
     }

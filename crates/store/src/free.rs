@@ -243,12 +243,12 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
     }
     let snapshot = inner.apply.snapshot_without(segment)?;
     let mut stripes = match inner.log.mutations(segment, 0).await {
-        Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => return Ok(Verdict::Unreadable(error)),
+        Err(error) if error.lacks_bytes() => return Ok(Verdict::Unreadable(error)),
         stripes => stripes?,
     };
     loop {
         let stripe = match stripes.next().await {
-            Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => {
+            Err(error) if error.lacks_bytes() => {
                 return Ok(Verdict::Unreadable(error));
             }
             stripe => stripe?,

@@ -184,7 +184,7 @@ impl Walk<'_> {
             match self.step().await? {
                 Step::Stripe(shape) => match self.pass(&shape).await {
                     // What stands in it is lost, and what follows is not.
-                    Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => {
+                    Err(error) if error.lacks_bytes() => {
                         self.damage = Some(error.to_string());
                     }
                     passed => passed?,

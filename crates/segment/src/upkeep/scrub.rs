@@ -117,7 +117,7 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
                 scrubbed.bad_chunks += checked.bad_chunks;
                 checked.damage
             }
-            Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. })) => Some(error.to_string()),
+            Err(error) if error.lacks_bytes() => Some(error.to_string()),
             Err(error) => return Err(error),
         };
         let entry = RepairEntry { segment: segment.id, shard: shard as u8 };
