@@ -1,6 +1,7 @@
 //! What an operator asks a running server.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -190,4 +191,36 @@ async fn files_that_settings_name_are_read_first() {
     fs::write(&key, "k".repeat(32)).unwrap();
     let (code, text) = gabion(&["config", "check", &target, "--iam-key-file", &key]).await;
     assert_eq!(code, Some(0), "{text}");
+}
+
+/// Damage is trouble until it is repaired, and no longer.
+#[tokio::test]
+async fn status_is_well_again_when_what_a_scrub_found_is_repaired() {
+    let mut server = Server::start(Setup::six()).await.unwrap();
+    let client = server.client();
+    client.create_bucket().bucket(BUCKET).send().await.unwrap();
+    let content = Content::new(1, 3_000_000);
+    let body = ByteStream::from(content.bytes());
+    client.put_object().bucket(BUCKET).key("large").body(body).send().await.unwrap();
+    // Seals the segments, so that there is something to scrub.
+    server.crash().await.unwrap();
+    for day in fs::read_dir(PathBuf::from(&server.targets()[0]).join("segments")).unwrap() {
+        for shard in fs::read_dir(day.unwrap().path()).unwrap() {
+            let file = fs::File::options().write(true).open(shard.unwrap().path()).unwrap();
+            if file.metadata().unwrap().len() > 8192 {
+                file.write_all_at(b"damage", 4096 + 500).unwrap();
+            }
+        }
+    }
+    let state = server.state().display().to_string();
+    let (code, text) = gabion(&["scrub", "--wait", "--admin", server.admin(), "--state", &state]).await;
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("built anew"), "{text}");
+    for _ in 0..2 {
+        let (code, text) = status(server.admin(), &[]).await;
+        assert_eq!(code, Some(0), "{text}");
+        server.crash().await.unwrap();
+    }
+    let got = server.client().get_object().bucket(BUCKET).key("large").send().await.unwrap();
+    assert!(bytes_of(got).await.unwrap() == content.bytes());
 }

@@ -17,6 +17,19 @@ const LEGEND_LETTER: f64 = 6.6;
 /// What charts look like.
 pub(super) const STYLE: &str = include_str!("chart.css");
 
+/// The same for viewers that know no custom properties (librsvg, and what is built on it): before each colour by name stands the light one.
+fn with_plain_colours(style: &str) -> String {
+    let light = style.split('}').next().unwrap_or_default();
+    let colours = light.split(['{', ';']).filter_map(|declaration| declaration.trim().split_once(": "));
+    let colours = colours.filter(|(name, _)| name.starts_with("--"));
+    colours.fold(style.to_owned(), |style, (name, colour)| {
+        ["fill", "stroke"].into_iter().fold(style, |style, property| {
+            let by_name = format!("{property}: var({name});");
+            style.replace(&by_name, &format!("{property}: {colour}; {by_name}"))
+        })
+    })
+}
+
 /// One line, or one filled outline.
 pub(super) struct Line {
     pub(super) name: String,
@@ -32,6 +45,8 @@ pub(super) struct Chart {
     pub(super) x_title: &'static str,
     pub(super) x: Scale,
     pub(super) y: Scale,
+    /// What is written along x; what the scale says if that is nothing.
+    pub(super) x_marks: Vec<f64>,
     pub(super) show_x: fn(f64) -> String,
     pub(super) show_y: fn(f64) -> String,
     /// The area below the lines is filled.
@@ -85,8 +100,9 @@ impl Chart {
         let height = top + HEIGHT;
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">\n\
-             <style>{STYLE}</style>\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+             <style>{}</style>\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"16\">{}</text>\n{legend}<g transform=\"translate(0 {top})\">\n",
+            with_plain_colours(STYLE),
             escape(self.title),
         );
         self.content(&mut out);
@@ -109,7 +125,8 @@ impl Chart {
             let (x, y) = (LEFT - 8.0, y + 4.0);
             *out += &format!("<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", (self.show_y)(value));
         }
-        for value in self.x.ticks() {
+        let marks = if self.x_marks.is_empty() { &self.x.ticks() } else { &self.x_marks };
+        for &value in marks {
             let x = self.x_of(value);
             *out += &format!("<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
             let y = bottom + 16.0;

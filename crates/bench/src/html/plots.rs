@@ -118,13 +118,16 @@ fn line(name: impl Into<String>, colour: usize, dashed: bool, points: Vec<(f64, 
 /// The lines of a chart over the number of clients.
 fn chart(title: &'static str, y: fn(&[f64]) -> Scale, show_y: fn(f64) -> String, lines: Vec<Line>) -> Chart {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let clients = points().map(|point| point.0).fold(2.0, f64::max);
+    let mut clients: Vec<f64> = points().map(|point| point.0).collect();
+    clients.sort_by(f64::total_cmp);
+    clients.dedup();
     let values: Vec<f64> = points().map(|point| point.1).collect();
     Chart {
         title,
         x_title: "clients",
-        x: Scale::Log(1.0, clients),
+        x: Scale::Log(1.0, clients.last().map_or(2.0, |most| most.max(2.0))),
         y: y(&values),
+        x_marks: clients,
         show_x: |clients| clients.to_string(),
         show_y,
         filled: false,
@@ -207,6 +210,11 @@ mod tests {
             assert!(drawing.contains("put, sync") && !drawing.contains("put, relaxed"), "{name}");
         }
         assert!(drawings[0].1.contains("put by HTTP alone"));
+        // Each number of clients is written where it was measured, and colours are also there for viewers that know none by name.
+        for clients in [1, 16, 256] {
+            assert!(drawings[0].1.contains(&format!("text-anchor=\"middle\">{clients}</text>")), "{clients}");
+        }
+        assert!(drawings[0].1.contains(".c1 { stroke: #c9531a; stroke: var(--c1); }"), "{}", drawings[0].1);
         assert!(drawings[2].1.contains("256\nput, sync: 25 %"));
     }
 
