@@ -119,7 +119,7 @@ pub(crate) enum ConfigCommand {
     /// Print every setting with its value, where that came from, and what it means; fail if anything is wrong.
     ///
     /// Takes the flags and targets of the server, so that a command line can be checked before it is used. Certificates, keys and tokens that
-    /// settings name are read, as whoever runs this.
+    /// settings name are read, as whoever runs this; but not Vault's token, which may come later.
     Check(SettingArgs),
 }
 

@@ -33,16 +33,18 @@ impl NamedFiles {
     /// Reads all of them.
     ///
     /// # Errors
-    /// With a sentence for each that can not be read or used. The token for Vault is not among them: it is read for every call, and may come later.
+    /// With a sentence for each setting whose file can not be read or used (of TLS, and of encryption, for the first). The token for Vault is not among them: it is read for
+    /// every call, and may come later.
     pub(crate) fn read(config: &Config) -> Result<Self, Failure> {
         let mut failures = Vec::new();
         let tls = kept(tls(config), &mut failures);
         let keys = kept(keys::ring(config), &mut failures);
         let seal_key = kept(config.iam_key_file.as_deref().map(seal_key).transpose(), &mut failures);
         let audit_webhook = kept(audit_webhook(config), &mut failures);
-        let notification_targets = kept(notification_targets(config), &mut failures);
-        match (tls, keys, seal_key, audit_webhook, notification_targets) {
-            (Some(tls), Some(keys), Some(seal_key), Some(audit_webhook), Some(notification_targets)) => {
+        let targets = config.notifications_targets.iter().map(|given| notification_target(config, &given.0));
+        let notification_targets = targets.filter_map(|target| kept(target, &mut failures)).collect();
+        match (tls, keys, seal_key, audit_webhook) {
+            (Some(tls), Some(keys), Some(seal_key), Some(audit_webhook)) if failures.is_empty() => {
                 Ok(Self { tls, keys, seal_key, audit_webhook, notification_targets })
             }
             _ => Err(Failure::configs(failures.iter().map(Failure::to_string))),
@@ -77,14 +79,11 @@ fn audit_webhook(config: &Config) -> Result<Option<Webhook>, Failure> {
     Ok(Some(Webhook { url, token }))
 }
 
-fn notification_targets(config: &Config) -> Result<Vec<NotificationTarget>, Failure> {
-    let target = |target: &NotificationTarget| {
-        let token_file = config.token_file(&target.name);
-        let secret = token_file.map(|path| secret("notifications.token_files", path)).transpose()?;
-        let accounts = config.notification_accounts(&target.name);
-        Ok(NotificationTarget { secret, accounts, ..target.clone() })
-    };
-    config.notifications_targets.iter().map(|given| target(&given.0)).collect()
+fn notification_target(config: &Config, target: &NotificationTarget) -> Result<NotificationTarget, Failure> {
+    let token_file = config.token_file(&target.name);
+    let secret = token_file.map(|path| secret("notifications.token_files", path)).transpose()?;
+    let accounts = config.notification_accounts(&target.name);
+    Ok(NotificationTarget { secret, accounts, ..target.clone() })
 }
 
 /// The text of a file that a setting names, without white space around it.
@@ -107,7 +106,8 @@ mod tests {
         std::fs::write(path("long"), "k".repeat(SEAL_CHARACTERS_MIN)).unwrap();
         std::fs::write(path("short"), "k".repeat(SEAL_CHARACTERS_MIN - 1)).unwrap();
         let read = |settings: &[(&'static str, String)]| {
-            let flags = settings.iter().map(|(key, text)| (*key, vec![text.clone()])).collect();
+            let texts = |text: &String| text.split(',').map(str::to_owned).collect();
+            let flags = settings.iter().map(|(key, text)| (*key, texts(text))).collect();
             let config = Config::read(&Layers { flags, ..Layers::default() }.resolve()).unwrap();
             NamedFiles::read(&config)
         };
@@ -128,17 +128,18 @@ mod tests {
             ("iam.key_file", path("short")),
             good[1].clone(),
             ("audit.token_file", path("none")),
-            good[3].clone(),
-            ("notifications.token_files", format!("bus={}", path("none"))),
+            ("notifications.targets", "a=http://127.0.0.1/,b=http://127.0.0.1/".to_owned()),
+            ("notifications.token_files", format!("a={},b={}", path("none"), path("none"))),
             ("encryption.keys", path("none")),
             ("tls.cert", path("none")),
             ("tls.key", path("none")),
         ];
         let error = read(&bad).err().unwrap().to_string();
-        let settings = ["iam.key_file", "audit.token_file", "notifications.token_files", "encryption.keys"];
-        for setting in settings {
-            assert_eq!(error.matches(&format!("{setting}: ")).count(), 1, "{setting} in {error}");
+        let settings =
+            [("iam.key_file", 1), ("audit.token_file", 1), ("notifications.token_files", 2), ("encryption.keys", 1)];
+        for (setting, count) in settings {
+            assert_eq!(error.matches(&format!("{setting}: ")).count(), count, "{setting} in {error}");
         }
-        assert_eq!(error.lines().count(), 5, "{error}");
+        assert_eq!(error.lines().count(), 6, "{error}");
     }
 }

@@ -339,15 +339,15 @@ impl Stats {
         (succeeded, self.whole_operations().map(Series::error_count).sum())
     }
 
-    /// Whether operations succeeded, and all of them when the measurement was over.
+    /// Whether operations ended, and all of them when the measurement was over.
     pub(crate) fn is_too_short(&self) -> bool {
         let after_it = |series: &Series| series.outlasted + series.late > 0;
-        self.whole_operations().any(after_it) && self.whole_operations().all(|series| series.operations() == 0)
+        self.whole_operations().any(after_it) && self.whole_operations().all(|series| series.ended == 0)
     }
 
-    /// Whether all whose failure would have counted failed.
+    /// Whether all whose failure would have counted failed, but for what ended after the measurement.
     pub(crate) fn is_in_vain(&self) -> bool {
-        self.counts().1 > 0 && self.whole_operations().all(|series| series.latency_ns.is_empty())
+        self.counts().1 > 0 && self.whole_operations().all(|series| series.latency_ns.len() == series.late)
     }
 
     /// Bytes moved, counted once where an operation is made of others.
@@ -578,8 +578,10 @@ mod tests {
         let mut stats = Stats::within(at(1000), End::At(at(2000)));
         stats.record(Kind::Get, at(1100), at(2000), BYTES);
         assert_eq!((stats.counts(), stats.is_too_short()), ((1, 0), true));
+        stats.record(Kind::Get, at(1100), at(1999), Err("timeout".into()));
+        assert!(!stats.is_too_short() && stats.is_in_vain());
         stats.record(Kind::Get, at(1100), at(1999), BYTES);
-        assert!(!stats.is_too_short());
+        assert!(!stats.is_too_short() && !stats.is_in_vain());
     }
 
     #[test]

@@ -75,11 +75,19 @@ pub(crate) fn show_exact_bytes(bytes: u64) -> String {
 pub(crate) fn show_count(count: f64) -> String {
     let (value, sign) = match count {
         count if count >= 9_999_500.0 => (count / 1e6, " M"),
-        count if count >= 99_950.0 || count >= 10_000.0 && count % 1000.0 == 0.0 => (count / 1e3, " k"),
+        count if count >= 99_950.0 => (count / 1e3, " k"),
         count => (count, ""),
     };
     let digits = if value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
     format!("{value:.digits$}{sign}")
+}
+
+/// The same along an axis: whole thousands look alike.
+pub(crate) fn show_round_count(count: f64) -> String {
+    if (10_000.0..100_000.0).contains(&count) && count % 1000.0 == 0.0 {
+        return format!("{:.0} k", count / 1000.0);
+    }
+    show_count(count)
 }
 
 /// A time in the unit that fits, for people.
@@ -128,8 +136,8 @@ mod tests {
 
     #[test]
     fn shown_figures() {
-        let counts = [0.0, 12.34, 5000.0, 14_445.4, 50_000.0, 123_456.0, 2e7].map(show_count);
-        assert_eq!(counts, ["0", "12.3", "5000", "14445", "50 k", "123 k", "20 M"]);
+        assert_eq!([0.0, 12.34, 14_445.4, 123_456.0, 2e7].map(show_count), ["0", "12.3", "14445", "123 k", "20 M"]);
+        assert_eq!([0.0, 5000.0, 50_000.0, 100_000.0].map(show_round_count), ["0", "5000", "50 k", "100 k"]);
         let times = [0.0, 5.128, 51.28, 512.8, 1000.0, 4211.0, 60e6].map(show_us);
         assert_eq!(times, ["0 µs", "5.13 µs", "51.3 µs", "513 µs", "1 ms", "4.21 ms", "60 s"]);
     }

@@ -526,7 +526,9 @@ impl Log {
         let core = &self.handle.core;
         for entry in &damage.shards {
             let segment = core.segments.lock().get(&entry.segment).cloned();
-            if segment.is_some_and(|segment| usize::from(entry.shard) < segment.info().geometry.shards()) {
+            let is_there = segment.is_some_and(|it| usize::from(entry.shard) < it.info().geometry.shards());
+            // What can not be read now may be another time.
+            if is_there || core.unreadable.lock().contains(&entry.segment) {
                 core.media.ask_repair(entry.segment, entry.shard.into());
             }
         }

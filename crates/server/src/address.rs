@@ -21,21 +21,30 @@ impl WebAddress {
     /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`.
     ///
     /// # Errors
-    /// With a sentence that says what is wrong. It holds no secret: what is said of an address is logged.
+    /// With a sentence that says what is wrong. It is logged, and holds nothing of a path or a query, nor of what may be a password.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.contains('@') {
             return Err("an address of a web server holds a user, which does not belong there".to_owned());
         }
-        let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
+        Self::of(url, authority).map_err(|why| {
+            if url.contains('@') {
+                return "an address with an @ in it is none of a web server: http://HOST/ or https://HOST/".to_owned();
+            }
+            let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+            format!("{scheme}{authority}: {why}")
+        })
+    }
+
+    fn of(url: &str, authority: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
-            _ => return Err(format!("{url} is no address of a web server: http://HOST/ or https://HOST/")),
+            _ => return Err("no address of a web server: http://HOST/ or https://HOST/".to_owned()),
         };
-        let (host, port) =
-            host_and_port(authority, if tls { 443 } else { 80 }).map_err(|error| format!("{url}: {error}"))?;
+        let (host, port) = host_and_port(authority, if tls { 443 } else { 80 })?;
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
@@ -117,6 +126,10 @@ mod tests {
             "http://[::1]x/",
             "http://[::1]:x/",
             "http://user:secret@h/",
+            "http://user:se/secret@h/",
+            "http://h:x/secret",
+            "ftp://h/secret",
+            "h/secret",
             "http://h /",
         ] {
             let error = WebAddress::parse(url).unwrap_err();

@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::client::AdminArgs;
@@ -59,6 +60,9 @@ struct Log {
     repair: Option<Repair>,
     #[serde(default)]
     rebalance: Option<Rebalance>,
+    /// Shards that are damaged, or whose files are gone.
+    #[serde(default)]
+    repairs: Vec<IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -283,15 +287,13 @@ impl Store {
                 "data-is-lost",
             );
         }
+        let why = if log.repairs.is_empty() { "a-drive-died" } else { "checksums-mismatch" };
         let lacking: u64 = log.redundancy.iter().skip(1).sum();
         if lacking > 0 {
-            say(format!("{} without full redundancy", count(lacking, "segment")), "a-drive-died");
+            say(format!("{} without full redundancy", count(lacking, "segment")), why);
         }
         if log.at_risk > 0 {
-            say(
-                format!("{} at risk: no further shard of them may be lost", count(log.at_risk, "segment")),
-                "a-drive-died",
-            );
+            say(format!("{} at risk: no further shard of them may be lost", count(log.at_risk, "segment")), why);
         }
         if let Some(repair) = &log.repair {
             if repair.blocked > 0 {
@@ -515,6 +517,11 @@ mod tests {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
             assert!(path.is_file(), "{page} is not there");
         }
+        let damaged = status(|v| {
+            v["store"]["log"]["redundancy"] = json!([5, 1]);
+            v["store"]["log"]["repairs"] = json!([{ "segment": "1", "shard": 0 }]);
+        });
+        assert!(damaged.troubles()[0].contains("checksums-mismatch"), "{:?}", damaged.troubles());
         let healed = status(|v| {
             v["store"]["scrub"] = json!({ "running": false, "segments_done": 1, "segments_total": 1,
                 "errors_found": 3, "finished_ms": 1 });

@@ -184,7 +184,7 @@ fn wrong_values_say_where_they_stand_and_what_is_right() {
         (layers(&[("region", "a b")], &[], ""), "region (from flag --region): \"a b\" is not the name of a region"),
         (layers(&[("domain", "s3..org")], &[], ""), "domain (from flag --domain): \"s3..org\" is not a domain"),
         (layers(&[], &[], "website_domain = ['-/']"), "website_domain (from file gabion.toml): \"-/\" is not a domain"),
-        (layers(&[], &[], "[audit]\nwebhook = 'hooks.example.org'"), "hooks.example.org is no address of a web server"),
+        (layers(&[], &[], "[audit]\nwebhook = 'hooks.example.org'"), "hooks.example.org: no address of a web server"),
         (layers(&[], &[], "[audit]\nwebhook = 'http://u:p@h/'"), "an address of a web server holds a user"),
         (layers(&[], &[], "[vault]\nurl = 'https://:8200'\ntoken_file = '/t'"), "https://:8200: \":8200\" is no HOST"),
         (layers(&[], &[], "[vault]\nurl = 'https://v:82O0'\ntoken_file = '/t'"), "\"82O0\" is no port"),

@@ -10,7 +10,7 @@ use scale::Scale;
 use crate::{
     compare::{Verdict, cautions, compare, show_ratio},
     report::{Asked, Figures, PerSecond, Report},
-    units::{show_bytes, show_count, show_us},
+    units::{show_bytes, show_count, show_round_count, show_us},
     xml::escape,
 };
 
@@ -224,7 +224,7 @@ fn throughput(rows: &[(&str, &Figures)]) -> Chart {
         y: Scale::linear(max),
         x_marks: Vec::new(),
         show_x: show_seconds,
-        show_y: show_count,
+        show_y: show_round_count,
         filled: rows.len() == 1,
         lines,
     }

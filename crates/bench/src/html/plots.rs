@@ -11,7 +11,7 @@ use super::chart::{Chart, Line};
 use super::scale::Scale;
 use crate::{
     report::Latency,
-    units::{show_count, show_us},
+    units::{show_round_count, show_us},
 };
 
 /// What is read of a table.
@@ -151,7 +151,7 @@ fn rates(tables: &[Table]) -> Chart {
         let points = over_clients(tables, |table| Some(table.floor(operation)?.ops_per_s));
         line(format!("{operation} by HTTP alone"), colour, true, points)
     });
-    chart("Operations per second", linear, show_count, servers.chain(floors).collect())
+    chart("Operations per second", linear, show_round_count, servers.chain(floors).collect())
 }
 
 fn latencies(tables: &[Table]) -> Chart {

@@ -75,14 +75,16 @@ impl Census {
             let Some(seal) = segment.settled_seal() else {
                 // What a segment lacks that is written still is built when it has ended.
                 if segment.life() == Life::Open {
-                    let is_missing = |target: &&TargetId| {
-                        let standing = standings.entry(**target).or_insert_with(|| targets.standing(**target));
-                        matches!(standing, Standing::Gone | Standing::Down { .. })
-                    };
-                    let missing = info.targets.iter().filter(is_missing).count();
+                    let mut missing = 0;
+                    for (shard, &target) in info.targets.iter().enumerate() {
+                        let standing = standings.entry(target).or_insert_with(|| targets.standing(target));
+                        let is_away = matches!(standing, Standing::Gone | Standing::Down { .. });
+                        let is_damaged = damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
+                        missing += usize::from(is_away || is_damaged);
+                        this.waiting += usize::from(is_away);
+                    }
                     if missing > 0 {
                         this.count(missing, info.geometry.parity());
-                        this.waiting += missing;
                     }
                 }
                 continue;

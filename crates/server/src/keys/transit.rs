@@ -95,7 +95,7 @@ impl Transit {
     pub(super) fn new(options: TransitOptions, clock: Arc<dyn Clock>) -> Result<Self, TransitError> {
         let address = WebAddress::parse(&options.url).map_err(TransitError::Url)?;
         if address.query.is_some() {
-            return Err(TransitError::Url(format!("{} has a query", options.url)));
+            return Err(TransitError::Url("it has a query".to_owned()));
         }
         let tls = if address.tls { Some(connector(&options)?) } else { None };
         let namespace = match &options.namespace {

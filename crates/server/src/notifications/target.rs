@@ -55,8 +55,8 @@ impl NotificationTarget {
             return Err(format!("{name:?} is no name of a target: up to {NAME_BYTES_MAX} letters, digits, '-' or '_'"));
         }
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        // What is said of an address is logged.
-        if rest.split(['/', '?', '#']).next().is_some_and(|hosts| hosts.contains('@')) {
+        // What is said of an address is logged, and a password may hold whatever ends a host.
+        if rest.contains('@') {
             return Err(format!(
                 "the address of {name} holds a user: that belongs into a file (notifications.token_files)"
             ));
@@ -116,6 +116,8 @@ mod tests {
             "a=ftp://h/",
             "a=http://",
             "a=http://user:secret@h/",
+            "a=http://user:se/secret@h/",
+            "a=nats://user:se/secret@h/x",
             "a=http://h:/",
             "a=https://h:99999/",
             "a=nats://h:0/x",

@@ -132,7 +132,7 @@ impl<'a> Merge<'a> {
                 }
                 Ok(false) => break,
                 // Its segment stays unsealed in the index and is noted: it is read again when it can be.
-                Err(error @ (LogError::Corrupt { .. } | LogError::Unreadable { .. } | LogError::NotFound(_))) => {
+                Err(error) if error.lacks_bytes() || matches!(error, LogError::NotFound(_)) => {
                     tracing::error!(%error, "mutations are missing: more targets are lost, damaged or silent than parity replaces");
                     self.is_silent |= matches!(error, LogError::Unreadable { .. });
                     self.lost.entry(cursor.source.segment).or_insert_with(|| error.to_string());

@@ -1,7 +1,7 @@
 //! Damage that was found and is not repaired yet: the log knows it while it is open, and here it is remembered, so that the next start goes on with it
 //! and no scrub has to find it again.
 //!
-//! The row says no more than what was found. Losing it, as with the index, costs a scrub.
+//! The row says no more than what was found. What is lost of it, as with the index, the next scrub finds again.
 
 use gabion_metadata::{Index, Table, Write, keys};
 use gabion_segment::{Damage, RepairEntry};
@@ -9,14 +9,20 @@ use gabion_types::SegmentId;
 use minicbor::{Decode, Encode};
 use parking_lot::Mutex;
 
-use crate::{StoreError, open::DAMAGE_ROW, store::Inner, tasks};
+use crate::{StoreError, open::DAMAGE_ROW, store::Inner, tasks, tasks::Told};
 
 /// Shards that the row names at most. Of more it says that there are more: the next start has a scrub look for them.
 const SHARDS_MAX: usize = 1024;
 
 /// What the row says.
 #[derive(Default)]
-pub(crate) struct NotedDamage(Mutex<Damage>);
+pub(crate) struct NotedDamage(Mutex<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    damage: Damage,
+    told: Told,
+}
 
 #[derive(Encode, Decode)]
 struct Row {
@@ -55,7 +61,7 @@ pub(crate) fn resume(inner: &Inner) {
     match load(&*inner.index) {
         Ok(Some(damage)) => {
             inner.log.note_damage(&damage);
-            *inner.noted_damage.0.lock() = damage;
+            inner.noted_damage.0.lock().damage = damage;
         }
         Ok(None) => {}
         Err(error) => {
@@ -64,23 +70,37 @@ pub(crate) fn resume(inner: &Inner) {
     }
 }
 
-/// Writes down what the log knows, if it is something else than before; whether it was.
-pub(crate) fn note(inner: &Inner) -> Result<bool, StoreError> {
-    let damage = inner.log.damage();
+/// Writes down what the log knows, if it is something else than before; whether it was. Where that fails, all else goes on: it is tried again.
+pub(crate) fn note(inner: &Inner) -> bool {
     let mut noted = inner.noted_damage.0.lock();
-    if *noted == damage {
-        return Ok(false);
+    let damage = inner.log.damage();
+    if noted.damage == damage {
+        return false;
     }
+    match store(&*inner.index, &damage) {
+        Ok(()) => {
+            *noted = Noted { damage, told: Told::default() };
+            true
+        }
+        Err(error) => {
+            if noted.told.is_new(&error) {
+                tracing::warn!(%error, "what is damaged could not be written down: after a restart only a scrub finds it again");
+            }
+            false
+        }
+    }
+}
+
+fn store(index: &dyn Index, damage: &Damage) -> Result<(), StoreError> {
     let key = keys::system(DAMAGE_ROW);
-    let write = if damage == Damage::default() {
+    let write = if *damage == Damage::default() {
         Write::Delete(Table::System, key)
     } else {
-        let row = minicbor::to_vec(Row::of(&damage)).map_err(|error| StoreError::Internal(error.to_string()))?;
+        let row = minicbor::to_vec(Row::of(damage)).map_err(|error| StoreError::Internal(error.to_string()))?;
         Write::Put(Table::System, key, row)
     };
-    tasks::blocking(|| inner.index.commit(&[], vec![write]))?;
-    *noted = damage;
-    Ok(true)
+    tasks::blocking(|| index.commit(&[], vec![write]))?;
+    Ok(())
 }
 
 fn load(index: &dyn Index) -> Result<Option<Damage>, StoreError> {

@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::cross_check::{CrossCheck, cross_check};
+use super::damage;
 use crate::{Store, StoreError, open::SCRUB_ROW, store::Inner};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -218,6 +219,8 @@ async fn scrub_all(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreE
         _ => started,
     };
     if cursor.after.is_none() {
+        // First: what could not be noted is forgotten now, and whoever goes on must know that all is to be read.
+        cursor.store(&*inner.index)?;
         inner.log.scrub_begins();
     }
     inner.scrub.state.lock().current = cursor.report(None);
@@ -228,6 +231,10 @@ async fn scrub_all(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreE
         cursor.bad_shards += scrubbed.bad_shards;
         cursor.bad_chunks += scrubbed.bad_chunks;
         *cursor.unread_shards.get_or_insert(0) += scrubbed.unread_shards;
+        if scrubbed.bad_shards > 0 {
+            // First: whoever goes on after this segment does not read it again.
+            damage::note(inner);
+        }
         cursor.store(&*inner.index)?;
         inner.scrub.state.lock().current = cursor.report(None);
     }

@@ -123,6 +123,24 @@ async fn damage_that_was_found_is_known_after_a_restart() {
     check_objects(&store).await;
 }
 
+/// Whoever goes on after a segment does not read it again: what was found there is written down before.
+#[tokio::test]
+async fn what_a_scrub_found_before_a_kill_is_known_after_it() {
+    let (mut world, store) = filled(8).await;
+    rot(&world);
+    {
+        let mut scrub = std::pin::pin!(store.scrub_now());
+        while store.status().scrub.errors_found == 0 || !store.status().scrub.running {
+            assert!(futures::poll!(scrub.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    let found = store.status().log.repairs;
+    assert!(!found.is_empty());
+    let store = world.crash_and_open(store, usize::MAX).await;
+    assert_eq!(store.status().log.repairs, found);
+}
+
 /// The shard of a segment on the second disk.
 fn shard_path(world: &World, segment: SegmentId) -> String {
     let is_its = |path: &String| path.contains(&segment.to_string());
