@@ -1,7 +1,6 @@
 //! What an operator asks a running server.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -11,6 +10,7 @@ use tokio::process::Command;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::BUCKET;
+use crate::faults::files::{Place, flip, shard_files};
 
 /// Longest wait for shards to be rebuilt or moved.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -204,14 +204,7 @@ async fn status_is_well_again_when_what_a_scrub_found_is_repaired() {
     client.put_object().bucket(BUCKET).key("large").body(body).send().await.unwrap();
     // Seals the segments, so that there is something to scrub.
     server.crash().await.unwrap();
-    for day in fs::read_dir(PathBuf::from(&server.targets()[0]).join("segments")).unwrap() {
-        for shard in fs::read_dir(day.unwrap().path()).unwrap() {
-            let file = fs::File::options().write(true).open(shard.unwrap().path()).unwrap();
-            if file.metadata().unwrap().len() > 8192 {
-                file.write_all_at(b"damage", 4096 + 500).unwrap();
-            }
-        }
-    }
+    server.paused(|| flip(&shard_files(&server, &[0]), Place::Payload)).await.unwrap();
     let state = server.state().display().to_string();
     let (code, text) = gabion(&["scrub", "--wait", "--admin", server.admin(), "--state", &state]).await;
     assert_eq!(code, Some(5), "{text}");

@@ -685,9 +685,7 @@ impl Inner {
     pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
         // Who finds nothing left to do must know that it is done: one at a time.
         let _one = self.checkpointing.lock().await;
-        if upkeep::note_damage(self) {
-            self.apply.work().committed();
-        }
+        upkeep::note_damage(self);
         let Some(work) = self.apply.work().take() else { return Ok(()) };
         self.log.sync().await?;
         tasks::blocking(|| self.index.persist())?;

@@ -9,7 +9,7 @@ use gabion_tests::Server;
 
 /// Where in a shard file (`docs/FORMAT.md`).
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The header block.
     Header,
     /// The header of the first chunk.
@@ -53,7 +53,7 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The shard files of these targets.
-pub(super) fn shard_files(server: &Server, targets: &[usize]) -> Vec<PathBuf> {
+pub(crate) fn shard_files(server: &Server, targets: &[usize]) -> Vec<PathBuf> {
     targets.iter().flat_map(|target| files(&server.targets()[*target].join("segments"))).collect()
 }
 
@@ -65,7 +65,7 @@ pub(super) fn shards(server: &Server, wanted: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Flips a bit at every offset of a place.
-pub(super) fn flip(paths: &[PathBuf], place: Place) {
+pub(crate) fn flip(paths: &[PathBuf], place: Place) {
     assert!(!paths.is_empty(), "there is nothing to damage");
     for path in paths {
         let mut bytes = fs::read(path).unwrap();

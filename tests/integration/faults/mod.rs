@@ -4,7 +4,7 @@
 //! sentence that says what and where.
 
 mod deployment;
-mod files;
+pub(crate) mod files;
 mod index;
 mod membership;
 mod running;

@@ -39,6 +39,14 @@ pub(super) struct Line {
     pub(super) points: Vec<(f64, f64)>,
 }
 
+/// Each x at which a line has a point, in order.
+pub(super) fn measured_at(lines: &[Line]) -> Vec<f64> {
+    let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    xs
+}
+
 /// A chart.
 pub(super) struct Chart {
     pub(super) title: &'static str,
@@ -157,9 +165,7 @@ impl Chart {
 
     /// What the lines say at each x, shown when the pointer is there.
     fn readings(&self, out: &mut String) {
-        let mut xs: Vec<f64> = self.lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
-        xs.sort_by(f64::total_cmp);
-        xs.dedup();
+        let xs = measured_at(&self.lines);
         for (index, x) in xs.iter().enumerate() {
             let here = self.x_of(*x);
             let from = if index == 0 { LEFT } else { f64::midpoint(self.x_of(xs[index - 1]), here) };

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use super::chart::{Chart, Line};
+use super::chart::{Chart, Line, measured_at};
 use super::scale::Scale;
 use crate::{
     report::Latency,
@@ -117,11 +117,8 @@ fn line(name: impl Into<String>, colour: usize, dashed: bool, points: Vec<(f64, 
 
 /// The lines of a chart over the number of clients.
 fn chart(title: &'static str, y: fn(&[f64]) -> Scale, show_y: fn(f64) -> String, lines: Vec<Line>) -> Chart {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let mut clients: Vec<f64> = points().map(|point| point.0).collect();
-    clients.sort_by(f64::total_cmp);
-    clients.dedup();
-    let values: Vec<f64> = points().map(|point| point.1).collect();
+    let clients = measured_at(&lines);
+    let values: Vec<f64> = lines.iter().flat_map(|line| &line.points).map(|point| point.1).collect();
     Chart {
         title,
         x_title: "clients",

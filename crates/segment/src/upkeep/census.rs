@@ -72,6 +72,7 @@ impl Census {
             Self { redundancy: Vec::new(), at_risk: 0, waiting: 0, needs: Vec::new(), shards_on: HashMap::new() };
         for segment in segments {
             let info = segment.info();
+            let is_damaged = |shard: usize| damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
             let Some(seal) = segment.settled_seal() else {
                 // What a segment lacks that is written still is built when it has ended.
                 if segment.life() == Life::Open {
@@ -79,8 +80,7 @@ impl Census {
                     for (shard, &target) in info.targets.iter().enumerate() {
                         let standing = standings.entry(target).or_insert_with(|| targets.standing(target));
                         let is_away = matches!(standing, Standing::Gone | Standing::Down { .. });
-                        let is_damaged = damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
-                        missing += usize::from(is_away || is_damaged);
+                        missing += usize::from(is_away || is_damaged(shard));
                         this.waiting += usize::from(is_away);
                     }
                     if missing > 0 {
@@ -93,7 +93,7 @@ impl Census {
             for (shard, &target) in info.targets.iter().enumerate() {
                 *this.shards_on.entry(target).or_default() += 1;
                 let standing = *standings.entry(target).or_insert_with(|| targets.standing(target));
-                let is_damaged = damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
+                let is_damaged = is_damaged(shard);
                 let (is_missing, is_due) = match standing {
                     Standing::Gone => (true, true),
                     Standing::Down { since_ns, given_up } => {

@@ -70,24 +70,22 @@ pub(crate) fn resume(inner: &Inner) {
     }
 }
 
-/// Writes down what the log knows, if it is something else than before; whether it was. Where that fails, all else goes on: it is tried again.
-pub(crate) fn note(inner: &Inner) -> bool {
+/// Writes down what the log knows, if it is something else than before; the next checkpoint makes it durable. Where that fails, all else goes on: it is tried again.
+pub(crate) fn note(inner: &Inner) {
     let mut noted = inner.noted_damage.0.lock();
     let damage = inner.log.damage();
     if noted.damage == damage {
-        return false;
+        return;
     }
     match store(&*inner.index, &damage) {
         Ok(()) => {
+            inner.apply.work().committed();
             *noted = Noted { damage, told: Told::default() };
-            true
         }
-        Err(error) => {
-            if noted.told.is_new(&error) {
-                tracing::warn!(%error, "what is damaged could not be written down: after a restart only a scrub finds it again");
-            }
-            false
+        Err(error) if noted.told.is_new(&error) => {
+            tracing::warn!(%error, "what is damaged could not be written down: after a restart only a scrub finds it again");
         }
+        Err(_) => {}
     }
 }
 
