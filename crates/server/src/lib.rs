@@ -8,6 +8,7 @@ pub mod admin;
 pub mod audit;
 mod auth;
 pub mod credentials;
+mod documents;
 pub mod error;
 mod fetch;
 #[cfg(feature = "fuzzing")]

@@ -110,16 +110,23 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             let version = call.version()?;
             judge.require_object(action, &key, version, actions::reads_object(operation)).await?;
             if operation == Operation::GetObjectAttributes {
-                let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
-                judge.require_object(action, &key, version, true).await?;
+                judge.require_object(reading(version), &key, version, true).await?;
             }
             if makes_object(operation) {
                 judge.check_new(&key)?;
+            }
+            if operation == Operation::DeleteObject && call.list("if-match").is_some() {
+                judge.require_object(reading(version), &key, version, false).await?;
             }
         }
         _ => judge.require_bucket(action)?,
     }
     Ok(Standing::Granted)
+}
+
+/// What an object or a version is read by.
+fn reading(version: Option<VersionId>) -> &'static str {
+    if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" }
 }
 
 /// What nobody in particular can do, whoever allows it.
@@ -289,6 +296,28 @@ pub(crate) async fn may(
         Some(key) => judge.may_on_object(action, key, version).await,
         None => Ok(judge.decide(action, &judge.bucket_arn(), &judge.context, None) == Decision::Allow),
     }
+}
+
+/// Whether the one who sent a document may delete an object of it. Who names the tag that it must have may read it, too, as on AWS: the answer says whether it has it.
+///
+/// # Errors
+/// Those of the index.
+pub(crate) async fn may_delete(
+    ops: &Ops,
+    call: &Call,
+    action: &str,
+    key: &ObjectKey,
+    version: Option<VersionId>,
+    tag: Option<&str>,
+) -> Result<bool, S3Error> {
+    let bucket = call.bucket()?;
+    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
+        return Ok(true);
+    }
+    let mut judge = Judge::new(ops, call, &bucket)?;
+    let Some(tag) = tag else { return judge.may_on_object(action, key, version).await };
+    judge.context.set(context::IF_MATCH, tag);
+    Ok(judge.may_on_object(action, key, version).await? && judge.may_on_object(reading(version), key, version).await?)
 }
 
 /// Whether the one who sent a request may put an object in another bucket than it names.

@@ -3,6 +3,7 @@
 //! Source: AWS, "AWS global condition context keys", "Actions, resources, and condition keys for Amazon S3".
 
 use gabion_policy::{Context, Principal};
+use gabion_store::EtagMatch;
 
 use super::sigv4::unix_seconds;
 use crate::credentials::{self, Identity};
@@ -32,10 +33,11 @@ const HEADERS: [&str; 17] = [
     "x-amz-if-none-match",
 ];
 
-/// Headers that are keys by another name.
-const RENAMED_HEADERS: [(&str, &str); 2] = [("if-match", "s3:if-match"), ("if-none-match", "s3:if-none-match")];
+/// The tag that the object must have.
+pub(crate) const IF_MATCH: &str = "s3:if-match";
+const IF_NONE_MATCH: &str = "s3:if-none-match";
 
-/// The same of those that say how a new object is locked. To what makes none they say nothing: what changes a lock says so in its document.
+/// Headers that say how a new object is locked, which are keys by another name. To what makes none they say nothing: what changes a lock says so in its document.
 const LOCK_HEADERS: [(&str, &str); 3] = [
     ("x-amz-object-lock-legal-hold", "s3:object-lock-legal-hold"),
     ("x-amz-object-lock-mode", "s3:object-lock-mode"),
@@ -152,8 +154,12 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     for name in HEADERS {
         context.add_optional(&format!("s3:{name}"), call.header(name)?);
     }
-    for (name, key) in RENAMED_HEADERS {
-        context.add_optional(key, call.header(name)?);
+    let (if_match, if_none_match) = heeded_tags(call);
+    if if_match {
+        context.add_optional(IF_MATCH, call.header("if-match")?);
+    }
+    if if_none_match {
+        context.add_optional(IF_NONE_MATCH, call.header("if-none-match")?);
     }
     if call.operation().is_some_and(locks_what_it_makes) {
         for (name, key) in LOCK_HEADERS {
@@ -173,6 +179,23 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
         add_request_tag(&mut context, &key, value);
     }
     Ok(context)
+}
+
+/// Whether `If-Match` and `If-None-Match` of a request are conditions that it heeds, as policies take them to be. AWS knows only `*` of the latter where something is written: it is what
+/// says that nothing is overwritten.
+fn heeded_tags(call: &Call) -> (bool, bool) {
+    use Operation::{
+        CompleteMultipartUpload, CopyObject, DeleteObject, GetObject, HeadObject, PutObject, RenameObject,
+    };
+    match call.operation() {
+        Some(GetObject | HeadObject) => (true, true),
+        Some(PutObject | CopyObject | CompleteMultipartUpload | RenameObject) => {
+            let names_any = call.list("if-none-match").is_some_and(|list| EtagMatch::parse(&list).names_any());
+            (true, names_any)
+        }
+        Some(DeleteObject) => (true, false),
+        _ => (false, false),
+    }
 }
 
 /// Whether the headers of an operation say how the object that it makes, or begins, is locked.

@@ -269,14 +269,15 @@ pub(super) fn answer<H: Handler, S: Deref<Target = Shared<H>> + Send>(
     let headless = request.method() == Method::HEAD;
     let mut pending = observer.map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
     let closes = answered_without_continue(&request);
-    let too_large = head_bytes(request.uri(), request.headers()) > shared.limits.header_bytes_max;
+    let refusal = refusal(&request, shared.limits.header_bytes_max);
     let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
     async move {
-        let mut answer = if too_large {
-            Answer::from(head_too_large(shared.limits.header_bytes_max).map(Either::Left))
-        } else {
-            let Answer { response, operation } = shared.handler.handle(request, peer).await;
-            Answer { response: response.map(Either::Right), operation }
+        let mut answer = match refusal {
+            Some(refusal) => Answer::from(refusal.map(Either::Left)),
+            None => {
+                let Answer { response, operation } = shared.handler.handle(request, peer).await;
+                Answer { response: response.map(Either::Right), operation }
+            }
         };
         if closes {
             answer.response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
@@ -303,11 +304,27 @@ fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
     headers.iter().fold(target, |sum, (name, value)| sum + name.as_str().len() + value.len())
 }
 
-/// AWS's answer to a request whose header section is too large.
-fn head_too_large(bytes_max: usize) -> Response<Full<Bytes>> {
+/// What is answered to a request that nobody else is to see.
+fn refusal(request: &Request<Arriving>, bytes_max: usize) -> Option<Response<Full<Bytes>>> {
+    let (uri, headers) = (request.uri(), request.headers());
+    if head_bytes(uri, headers) > bytes_max {
+        let size = format!("<MaxSizeAllowed>{bytes_max}</MaxSizeAllowed>");
+        let message = "Your request header section exceeds the maximum allowed size.";
+        return Some(refused("RequestHeaderSectionTooLarge", message, &size));
+    }
+    // Whoever stands before this server and goes by another line, or by none, must not take the answer for that of another host.
+    let hosts = headers.get_all(header::HOST).iter().take(2).count();
+    match (hosts, request.version()) {
+        (1, _) | (0, Version::HTTP_09 | Version::HTTP_10) => None,
+        (0, Version::HTTP_2 | Version::HTTP_3) if uri.authority().is_some() => None,
+        _ => Some(refused("InvalidRequest", "The request must name its host, and only once.", "")),
+    }
+}
+
+/// A refusal, in the manner of S3; `details` are elements.
+fn refused(code: &str, message: &str, details: &str) -> Response<Full<Bytes>> {
     let body = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>RequestHeaderSectionTooLarge</Code><Message>Your request \
-         header section exceeds the maximum allowed size.</Message><MaxSizeAllowed>{bytes_max}</MaxSizeAllowed></Error>"
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>{details}</Error>"
     );
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::BAD_REQUEST;

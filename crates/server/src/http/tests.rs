@@ -920,6 +920,10 @@ async fn what_is_answered_without_hyper_is_what_hyper_answers() {
         &[&huge],
         &[&many],
         &["GET / HTTP/1.1\r\nHost : x\r\n\r\n"],
+        &["GET / HTTP/1.1\r\n\r\n"],
+        &["GET / HTTP/1.0\r\n\r\n"],
+        &["GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n"],
+        &["PUT /echo HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"],
         &["GET / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n"],
         &["GET / HTTP/1.1\r\nHost: \u{7f}\r\n\r\n"],
         &["GET /\u{fc} HTTP/1.1\r\nHost: x\r\n\r\n"],
@@ -938,6 +942,25 @@ async fn what_is_answered_without_hyper_is_what_hyper_answers() {
     for path in ["/lies/4", "/lies/6"] {
         let said = exchanged(true, &[&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"), END]).await;
         assert!(!said.contains("closes"), "{path}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_names_its_host_and_only_once() {
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\nHost: x\r\n", "200"),
+        ("GET / HTTP/1.1\r\nHost:\r\n", "200"),
+        ("GET / HTTP/1.0\r\n", "200"),
+        ("GET / HTTP/1.1\r\n", "400"),
+        ("GET http://x/ HTTP/1.1\r\n", "400"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n", "400"),
+        ("GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n", "400"),
+    ] {
+        for direct in BOTH_WAYS {
+            let said = exchanged(direct, &[&format!("{head}\r\n")]).await;
+            let (_, after_version) = said.split_once("HTTP/1.").unwrap();
+            assert_eq!(&after_version[2..5], status, "{head:?} {direct}: {said}");
+        }
     }
 }
 

@@ -77,6 +77,12 @@ impl IamError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "ServiceFailure", message)
     }
 
+    /// Too many requests are on their way.
+    pub(crate) fn busy() -> Self {
+        let message = "The request has failed due to a temporary failure of the server.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
     /// Whether the client is to blame.
     pub(crate) fn is_senders(&self) -> bool {
         self.status.is_client_error()

@@ -16,6 +16,7 @@ use super::{Ask, Form, Iam, IamError, action_name};
 use crate::audit::Known;
 use crate::auth::sigv4::{Verifier, service_of};
 use crate::credentials::{Identity, Principal};
+use crate::documents::{DocumentMemory, Sender};
 use crate::http::{OperationName, Peer};
 use crate::s3::{Query, Xml};
 
@@ -29,6 +30,7 @@ const UNSIGNED: &str = "sts:AssumeRoleWithWebIdentity";
 /// Answers requests to IAM and STS.
 pub(crate) struct Front {
     pub(crate) iam: Arc<Iam>,
+    pub(crate) documents: DocumentMemory,
     pub(crate) verifier: Verifier,
     pub(crate) region: String,
     pub(crate) nobody: Arc<Identity>,
@@ -80,9 +82,15 @@ impl Front {
     {
         let malformed = |_| IamError::sender("MalformedQueryString", "The query string contains a syntax error.");
         let query = Query::parse(parts.uri.query().unwrap_or_default()).map_err(malformed)?;
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| {
-            IamError::validation(format!("The request is not complete, or has more than {BODY_BYTES_MAX} bytes."))
-        })?;
+        let too_long =
+            || IamError::validation(format!("The request is not complete, or has more than {BODY_BYTES_MAX} bytes."));
+        let bytes = body.size_hint().upper().unwrap_or(BODY_BYTES_MAX as u64);
+        if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+            return Err(too_long());
+        }
+        let memory = self.documents.take(Sender::Stranger, (bytes as usize).min(BODY_BYTES_MAX));
+        let _until_it_is_there = memory.ok_or_else(IamError::busy)?;
+        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| too_long())?;
         let body = body.to_bytes();
         let form = Form::parse(&body, &query)?;
         let action = form.required("Action").map_err(|_| {

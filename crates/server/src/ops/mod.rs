@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::Ownership;
 use crate::credentials::{AccountName, CredentialStore};
+use crate::documents::DocumentMemory;
 use crate::error::S3Error;
 use crate::inventory::Changes;
 use crate::notifications::Notifier;
@@ -43,6 +44,8 @@ pub(crate) struct Ops {
     pub(crate) inventories: Changes,
     /// Tells of what happens to objects.
     pub(crate) notifier: Notifier,
+    /// Memory for documents on their way.
+    pub(crate) documents: DocumentMemory,
     /// Accounts and who asks for them.
     pub(crate) credentials: Arc<dyn CredentialStore>,
     /// How objects are encrypted of which neither request nor bucket says anything.

@@ -18,6 +18,7 @@ use super::call::Call;
 use super::checksums::{self, BodyDigests};
 use super::content::Content;
 use crate::auth;
+use crate::documents::Sender;
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -133,7 +134,8 @@ pub(super) async fn bounded(ops: &Ops, call: &mut Call, bytes_max: usize) -> Res
 /// Reads a document to its end. Clients may take hours to send it: whether its sender may do what he asks for is judged once more when it is there.
 ///
 /// # Errors
-/// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing; what is no longer allowed.
+/// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing; `SlowDown` when too many documents are
+/// on their way; what is no longer allowed.
 pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) -> Result<Bytes, S3Error> {
     let digests = match rule {
         DocumentDigests::Md5Only => BodyDigests { md5: checksums::content_md5(call)?, ..BodyDigests::default() },
@@ -152,6 +154,9 @@ pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) 
     if length.is_none() && body.exact() != Some(0) {
         return Err(S3Code::MissingContentLength.into());
     }
+    let sender = if call.caller().is_anonymous() { Sender::Stranger } else { Sender::Known };
+    let memory = ops.documents.take(sender, length.unwrap_or(0) as usize);
+    let _until_it_is_there = memory.ok_or(StoreError::Busy)?;
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     let mut digester = Digester::new(digests.md5.is_some(), expected.as_slice());
     let mut document = BytesMut::new();

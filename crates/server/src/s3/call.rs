@@ -317,7 +317,7 @@ impl Call {
     }
 
     /// A header that is a list, over all its lines; nothing if nothing is in it.
-    pub(super) fn list(&self, name: &str) -> Option<String> {
+    pub(crate) fn list(&self, name: &str) -> Option<String> {
         self.list_or_empty(name).filter(|list| !list.trim().is_empty())
     }
 

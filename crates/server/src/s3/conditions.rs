@@ -26,13 +26,20 @@ pub(super) fn read(ops: &Ops, call: &Call, prefix: &str) -> ReadConditions {
 /// # Errors
 /// `NotImplemented` for conditions on dates, `InvalidArgument` for a list without tags.
 pub(super) fn write(call: &Call) -> Result<WriteConditions, S3Error> {
-    for name in ["if-modified-since", "if-unmodified-since"] {
-        if call.list(name).is_some() {
-            return Err(S3Error::unsupported(name));
-        }
-    }
+    refuse(call, &["if-modified-since", "if-unmodified-since"])?;
     let (if_match, if_none_match) = both_tags(call, "")?;
     Ok(WriteConditions { if_none_match, if_match })
+}
+
+/// Refuses conditions that an operation does not know: who sends one wants nothing to be done unless it holds.
+///
+/// # Errors
+/// `NotImplemented`.
+pub(super) fn refuse(call: &Call, names: &[&str]) -> Result<(), S3Error> {
+    match names.iter().find(|name| call.list(name).is_some()) {
+        Some(name) => Err(S3Error::unsupported(name)),
+        None => Ok(()),
+    }
 }
 
 /// Those of a renaming, of its source or its target: it replaces and takes away.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::Either;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Uri};
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Request, S3Response, S3Result};
@@ -205,7 +206,10 @@ impl Dispatch {
         // Beside the request's future, which is small that way: it is moved about.
         match operation {
             Operation::GetObject => Box::pin(objects::get(ops, call)).await,
-            Operation::HeadObject => objects::head(ops, call),
+            Operation::HeadObject => match objects::head(ops, call)? {
+                Either::Left(response) => Ok(response),
+                Either::Right(hiding) => hiding.await,
+            },
             Operation::PutObject => Box::pin(objects::put(ops, call)).await,
             Operation::DeleteObject => Box::pin(objects::delete(ops, call)).await,
             Operation::UploadPart => Box::pin(uploads::part(ops, call)).await,

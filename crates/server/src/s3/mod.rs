@@ -81,6 +81,7 @@ use crate::auth::forms::FormKeys;
 use crate::auth::sigv4::{Framing, Said, Verified};
 use crate::auth::{self, Asked};
 use crate::credentials::{CredentialStore, Identity};
+use crate::documents::DocumentMemory;
 use crate::error::{S3Code, S3Error};
 use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody};
 use crate::iam::Iam;
@@ -262,8 +263,10 @@ impl S3Service {
         let mut builder = S3ServiceBuilder::new(Nowhere);
         let forms = FormKeys::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region, options.sigv2);
         let nobody = Arc::new(Identity::anonymous());
+        let documents = DocumentMemory::default();
         let iam = iam.map(|iam| Front {
             iam,
+            documents: documents.clone(),
             verifier: auth::sigv4::Verifier::new(Arc::clone(&credentials), Arc::clone(&clock), &options.region),
             region: options.region.clone(),
             nobody: Arc::clone(&nobody),
@@ -284,6 +287,7 @@ impl S3Service {
             logs: Deliveries::new(options.log_figures),
             inventories: Changes::default(),
             notifier: Notifier::new(options.notifications),
+            documents,
             credentials,
             object_ownership: options.object_ownership,
             default_encryption: options.default_encryption.map(Encrypt::by),

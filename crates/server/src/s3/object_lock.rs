@@ -30,9 +30,9 @@ use crate::ops::{Ops, bucket};
 
 /// Name of the document.
 pub(super) const NAME: &str = "object-lock";
-const MODE: HeaderName = HeaderName::from_static("x-amz-object-lock-mode");
-const UNTIL: HeaderName = HeaderName::from_static("x-amz-object-lock-retain-until-date");
-const HOLD: HeaderName = HeaderName::from_static("x-amz-object-lock-legal-hold");
+pub(super) const MODE: HeaderName = HeaderName::from_static("x-amz-object-lock-mode");
+pub(super) const UNTIL: HeaderName = HeaderName::from_static("x-amz-object-lock-retain-until-date");
+pub(super) const HOLD: HeaderName = HeaderName::from_static("x-amz-object-lock-legal-hold");
 const BYPASS: &str = "x-amz-bypass-governance-retention";
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Longest default retention, in days and in years.

@@ -1,8 +1,11 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, Either};
 use gabion_store::{
-    AppendObject, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult, RangeRequest,
-    VersionId,
+    AppendObject, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectInfo, ObjectRead, PutObject, PutResult,
+    RangeRequest, VersionId,
 };
 use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
@@ -16,7 +19,9 @@ use super::body::{self, DocumentDigests};
 use super::call::Call;
 use super::logging::{Also, AlsoDone};
 use super::xml::{Xml, parse_delete};
-use super::{attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, versioning};
+use super::{
+    attributes, checksums, conditions, date, encryption, lifecycle, notifications, object_lock, tags, versioning,
+};
 use crate::auth;
 use crate::error::{S3Code, S3Error, VERSION_ID};
 use crate::notifications::EventName;
@@ -117,17 +122,57 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
         response.extensions_mut().insert(places.clone());
     }
     *response.body_mut() = body::sending(read.body, read.len);
-    Ok(response)
+    match hidden(ops, call, read.info, response) {
+        Either::Left(response) => Ok(response),
+        Either::Right(hiding) => hiding.await,
+    }
 }
 
 /// HeadObject.
-pub(super) fn head(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
+pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeHidden<'a>, S3Error> {
     let (request, shown) = asked(ops, call)?;
     let found = get_object::head(ops, &request)?;
     let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
     versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
+    Ok(hidden(ops, call, read.info, response))
+}
+
+/// An answer, or one that waits for what its reader may know.
+pub(super) type MaybeHidden<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
+
+/// Takes out of an answer what its reader may not know of the object. Nobody waits where there is nothing of that kind.
+fn hidden<'a>(ops: &'a Ops, call: &'a Call, info: Arc<ObjectInfo>, response: Response<Body>) -> MaybeHidden<'a> {
+    let attributes = &info.attributes;
+    if attributes.retention.is_none() && attributes.legal_hold.is_none() && attributes.tags.is_empty() {
+        return Either::Left(response);
+    }
+    Either::Right(Box::pin(hide(ops, call, info, response)))
+}
+
+/// Takes out of an answer what its reader may not know of the object: by what it is kept, and how many tags it has.
+///
+/// # Errors
+/// Those of the index.
+async fn hide(
+    ops: &Ops,
+    call: &Call,
+    info: Arc<ObjectInfo>,
+    mut response: Response<Body>,
+) -> Result<Response<Body>, S3Error> {
+    let (attributes, key, version) = (&info.attributes, call.key()?, call.version()?);
+    let tagging = if version.is_some() { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
+    let retention = &[object_lock::MODE, object_lock::UNTIL][..];
+    for (is_there, action, names) in [
+        (attributes.retention.is_some(), "s3:GetObjectRetention", retention),
+        (attributes.legal_hold.is_some(), "s3:GetObjectLegalHold", &[object_lock::HOLD]),
+        (!attributes.tags.is_empty(), tagging, &[tags::COUNT]),
+    ] {
+        if is_there && !auth::may(ops, call, action, Some(&key), version).await? {
+            names.iter().for_each(|name| drop(response.headers_mut().remove(name)));
+        }
+    }
     Ok(response)
 }
 
@@ -239,6 +284,7 @@ fn time_of(text: &str) -> Result<u64, S3Error> {
 }
 
 pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3Error> {
+    conditions::refuse(call, &["if-none-match", "if-modified-since", "if-unmodified-since"])?;
     let delete = DeleteObject {
         version: call.version()?,
         if_match: conditions::tags(call, "If-Match")?,
@@ -276,14 +322,17 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
         let version = object.version_id.filter(|version| !version.is_empty());
         let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
         let parsed = version.as_deref().and_then(|version| version.parse().ok());
+        let tag = object.e_tag.as_ref().map(|tag| tag.value());
         let refused = match ObjectKey::new(&object.key) {
-            Ok(key) if !auth::may(ops, call, action, Some(&key), parsed).await? => Some(S3Code::AccessDenied.into()),
+            Ok(key) if !auth::may_delete(ops, call, action, &key, parsed, tag).await? => {
+                Some(S3Code::AccessDenied.into())
+            }
             Ok(key) if bypass_governance && !object_lock::may_bypass(ops, call, &key, parsed).await? => {
                 Some(S3Code::AccessDenied.into())
             }
             _ => None,
         };
-        let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
+        let if_match = tag.map(EtagMatch::parse);
         // No object has a size below zero: the condition holds for none.
         let if_size = object.size.map(|size| u64::try_from(size).unwrap_or(u64::MAX));
         let if_modified_ms = object

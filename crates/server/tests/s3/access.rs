@@ -877,3 +877,73 @@ async fn where_nothing_is_locked_there_is_nothing_to_bypass() {
     assert_eq!((deleted.elements("Key"), deleted.elements("Code")), (vec!["k".into()], vec![]));
     s3.head("/bkt/k").send(&s3).await.expect(404);
 }
+
+#[tokio::test]
+async fn conditions_are_keys_only_where_they_are_heeded() {
+    let s3 = server().await;
+    let user = user_arn("user");
+    // Who may write once may not overwrite by a condition that is none of that.
+    put_policy(&s3, &allow(&user, "s3:PutObject", "bkt/*", "'Null':{'s3:if-none-match':'false'}")).await.expect(204);
+    let put = |target: &str, tag: &str| by(USER, s3.put(target).header("if-none-match", tag).body("x")).send(&s3);
+    put("/bkt/new", "*").await.expect(200);
+    put("/bkt/new", "*").await.refused(412, "PreconditionFailed");
+    put("/bkt/new", "\"x\"").await.refused(403, "AccessDenied");
+    by(USER, s3.put("/bkt/new").body("x")).send(&s3).await.refused(403, "AccessDenied");
+    // What is deleted by its tag is named in a document by the document, and by a header where there is none.
+    let by_tag = |action: &str| allow(&user, action, "bkt/*", "'Null':{'s3:if-match':'false'}");
+    put_policy(&s3, &by_tag("s3:*Object")).await.expect(204);
+    let tag = s3.head("/bkt/k").send(&s3).await.header("etag").unwrap().to_owned();
+    let many = |etag: &str| {
+        let document = format!("<Delete><Object><Key>k</Key>{etag}</Object></Delete>");
+        by(USER, s3.post("/bkt?delete").header("if-match", &*tag).body(document).md5()).send(&s3)
+    };
+    assert_eq!(many("").await.expect(200).elements("Code"), ["AccessDenied"]);
+    assert_eq!(many("<ETag>\"other\"</ETag>").await.expect(200).elements("Code"), ["PreconditionFailed"]);
+    assert_eq!(many(&format!("<ETag>{tag}</ETag>")).await.expect(200).elements("Deleted").len(), 1);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let one = |tag: &str| by(USER, s3.delete("/bkt/k").header("if-match", tag)).send(&s3);
+    one("\"other\"").await.refused(412, "PreconditionFailed");
+    by(USER, s3.delete("/bkt/k")).send(&s3).await.refused(403, "AccessDenied");
+    // Who may not read it is not told whether it has the tag either.
+    put_policy(&s3, &by_tag("s3:DeleteObject")).await.expect(204);
+    for guess in ["\"other\"", &tag] {
+        one(guess).await.refused(403, "AccessDenied");
+        assert_eq!(many(&format!("<ETag>{guess}</ETag>")).await.expect(200).elements("Code"), ["AccessDenied"]);
+    }
+    put_policy(&s3, &by_tag("s3:*Object")).await.expect(204);
+    one(&tag).await.expect(204);
+}
+
+#[tokio::test]
+async fn locks_and_tags_are_shown_to_those_who_may_know_them() {
+    const HEADERS: [&str; 4] = [
+        "x-amz-object-lock-mode",
+        "x-amz-object-lock-retain-until-date",
+        "x-amz-object-lock-legal-hold",
+        "x-amz-tagging-count",
+    ];
+    let s3 = S3::for_users(Arc::new(Users::new())).await;
+    s3.put("/bkt").header("x-amz-bucket-object-lock-enabled", "true").send(&s3).await.expect(200);
+    let locked = s3.put("/bkt/k").header(HEADERS[0], "GOVERNANCE").header(HEADERS[1], "2099-01-01T00:00:00.000Z");
+    let locked = locked.header(HEADERS[2], "ON").header("x-amz-tagging", "a=1").body("x");
+    let locked = locked.send(&s3).await.expect(200);
+    let version = format!("/bkt/k?versionId={}", locked.header("x-amz-version-id").unwrap());
+    let shown = async |who: &'static str, action: &str, target: &str| {
+        put_policy(&s3, &allow("'*'", action, "bkt/*", "")).await.expect(204);
+        let of = |answer: Answer| {
+            let answer = answer.expect(200);
+            HEADERS.map(|name| answer.header(name).is_some())
+        };
+        let head = of(by(who, s3.head(target)).send(&s3).await);
+        assert_eq!(of(by(who, s3.get(target)).send(&s3).await), head, "{who} {action} {target}");
+        head
+    };
+    assert_eq!(shown(ACCESS_KEY, "s3:GetObject", "/bkt/k").await, [true; 4]);
+    assert_eq!(shown(READER, "s3:GetObject", "/bkt/k").await, [true; 4]);
+    for who in ["", ALT, USER] {
+        assert_eq!(shown(who, "s3:GetObject", "/bkt/k").await, [false; 4], "{who}");
+        assert_eq!(shown(who, "s3:GetObject*", "/bkt/k").await, [true; 4], "{who}");
+        assert_eq!(shown(who, "s3:GetObjectVersion", &version).await, [false; 4], "{who}");
+        assert_eq!(shown(who, "s3:GetObjectVersion*", &version).await, [false, false, false, true], "{who}");
+    }
+}

@@ -690,6 +690,30 @@ async fn a_document_counts_only_if_its_sender_still_may() {
 }
 
 #[tokio::test]
+async fn what_strangers_are_about_to_say_has_bounded_memory() {
+    const FORM_BYTES: usize = 512 << 10;
+    let s3 = S3::with_iam().await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    let form = |bytes| {
+        let form = s3.post("/").header("content-type", "application/x-www-form-urlencoded");
+        form.body("a".repeat(bytes)).sign(crate::harness::Sign::Not)
+    };
+    let mut waiting: Vec<_> =
+        (0..32).map(|_| Box::pin(form(FORM_BYTES).send_slowly(&s3, std::future::pending()))).collect();
+    for (number, one) in waiting.iter_mut().enumerate() {
+        assert!(futures::poll!(one.as_mut()).is_pending(), "{number}");
+    }
+    form(1).send(&s3).await.refused(503, "ServiceUnavailable");
+    // Whoever is known has memory of his own, and what has no body needs none.
+    let delete = s3.post("/bkt?delete").body("<Delete><Object><Key>k</Key></Object></Delete>").md5();
+    delete.send(&s3).await.expect(200);
+    form(0).send(&s3).await.refused(400, "MissingAction");
+    drop(waiting);
+    form(1).send(&s3).await.refused(400, "MissingAction");
+    form(FORM_BYTES + 1).send(&s3).await.refused(400, "ValidationError");
+}
+
+#[tokio::test]
 async fn the_audit_log_says_who_did_what() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("audit.log");

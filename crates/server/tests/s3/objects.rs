@@ -178,6 +178,11 @@ async fn deletes_are_idempotent_and_conditional() {
     s3.delete("/bkt/k").send(&s3).await.expect(204);
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     s3.delete("/bkt/k").header("if-match", "\"other\"").send(&s3).await.refused(412, "PreconditionFailed");
+    // Nobody wants it gone all the same.
+    for condition in ["if-none-match", "if-modified-since", "if-unmodified-since"] {
+        let date = "Thu, 01 Dec 1994 16:00:00 GMT";
+        s3.delete("/bkt/k").header(condition, date).send(&s3).await.refused(501, "NotImplemented");
+    }
     for none in ["", "“quoted”"] {
         s3.delete("/bkt/k").header("if-match", none).send(&s3).await.refused(400, "InvalidArgument");
     }
