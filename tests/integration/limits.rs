@@ -10,7 +10,9 @@ const UNCOPIED_BYTES: &str = "gabion_http_uncopied_bytes_total";
 
 const OBJECTS: u32 = 20_000;
 const OBJECT_BYTES: f64 = 4096.0;
-const ROUNDS_MAX: usize = 4;
+const ROUNDS_MAX: usize = 6;
+/// A stripe is one sync per shard: of 64 clients so many objects and more share it, where nobody takes the processors from them some 35.
+const RECORDS_PER_STRIPE_MIN: f64 = 12.0;
 const GETS: u64 = 2000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,10 +24,11 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
         // The first object opens segments: what that costs is not the objects' share.
         server.bench(&["put", "--count", "1", "--warmup", "0s", "--keep"]).await.unwrap();
         let bound = 1.25 * overhead * (OBJECT_BYTES + 512.0);
-        let (mut syncs, mut bytes) = (f64::MAX, f64::MAX);
+        let (mut syncs, mut bytes);
         // How full stripes get follows from how fast the clients come back: where other tests take the processors from them, 64
-        // clients are no load of 64. So the best of a few rounds counts.
-        for round in 0..ROUNDS_MAX {
+        // clients are no load of 64. So one of a few rounds has to do, in all that is counted.
+        let mut round = 0;
+        loop {
             let (before, io_before) = (server.metrics().await.unwrap(), Io::of(&server));
             let (count, prefix) = (OBJECTS.to_string(), format!("round{round}/"));
             let put = ["put", "--count", &count, "--size", "4096", "-c", "64", "--warmup", "0s", "--keep"];
@@ -37,8 +40,9 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
             // With the index. Where the file system is in memory the kernel counts nothing.
             let written = (io_after.written - io_before.written) as f64 / f64::from(OBJECTS);
             println!("{geometry}: {logged:.0} bytes per object to the log, {written:.0} in all");
-            (syncs, bytes) = (per_object(SYNCS).min(syncs), written.max(logged).min(bytes));
-            if bytes <= bound && syncs <= shards / 8.0 {
+            (syncs, bytes) = (per_object(SYNCS), written.max(logged));
+            round += 1;
+            if round == ROUNDS_MAX || bytes <= bound && syncs <= shards / RECORDS_PER_STRIPE_MIN {
                 break;
             }
         }
@@ -46,8 +50,7 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
         let inodes = server.inodes().unwrap();
         println!("{geometry}: {inodes} inodes, {syncs:.3} syncs and {bytes:.0} bytes per object of 4096 bytes");
         assert!(inodes < 100, "{geometry}: {inodes} files and directories");
-        // A batch is one sync per shard: at 64 clients eight objects and more share it.
-        assert!(syncs <= shards / 8.0, "{geometry}: {syncs} syncs per object");
+        assert!(syncs <= shards / RECORDS_PER_STRIPE_MIN, "{geometry}: {syncs} syncs per object");
         assert!(bytes <= bound, "{geometry}: {bytes} bytes per object, bound {bound}");
     }
 }

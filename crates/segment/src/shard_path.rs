@@ -11,7 +11,7 @@ const UNFINISHED_SUFFIX: &str = ".rebuild";
 /// Ends the names of shard files of segments that count no more: their target came back as an older image of itself.
 const SET_ASIDE_SUFFIX: &str = ".stale";
 
-/// Directory of a segment's shard file: the last byte of the id, which counts, spreads them evenly.
+/// Directory of a segment's shard file: the last byte of the id spreads them evenly, sixteen that come one after the other to each.
 pub(crate) fn shard_dir(segment: SegmentId) -> String {
     format!("{SEGMENTS_DIR}/{:02x}", segment.to_bytes()[15])
 }

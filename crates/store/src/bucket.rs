@@ -144,7 +144,8 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
         match self.bucket(&name) {
-            Err(StoreError::NoSuchBucket) => {}
+            // It may be somebody's, whose objects are there.
+            Err(StoreError::NoSuchBucket) => self.require_complete_index()?,
             Ok(row) if row.owner == owner => return Err(StoreError::BucketAlreadyOwnedByYou),
             Ok(_) => return Err(StoreError::BucketAlreadyExists),
             Err(error) => return Err(error),
@@ -171,6 +172,8 @@ impl Inner {
         if !self.index.scan(objects, 1)?.is_empty() || !self.index.scan(versions, 1)?.is_empty() {
             return Err(StoreError::BucketNotEmpty);
         }
+        // It only looks empty, maybe.
+        self.require_complete_index()?;
         let uploads = loop {
             let range = ScanRange::prefix(Table::Upload, &keys::uploads_with_prefix(&name, ""));
             let rows = self.index.scan(range, ENDED_UPLOADS_MAX + 1)?;

@@ -560,9 +560,22 @@ impl Inner {
         self.read_ahead_memory.try_take(bytes)
     }
 
-    /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same.
+    /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same: what came of a commit is unknown, or the index was made
+    /// without mutations that could not be read.
     pub(crate) fn is_uncertain(&self) -> bool {
-        self.uncertain.load(Ordering::Acquire)
+        self.uncertain.load(Ordering::Acquire) || self.apply.must_carry_all()
+    }
+
+    /// Refuses what depends on what is not there, while mutations can not be read that may be there at the next start.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) fn require_complete_index(&self) -> Result<(), StoreError> {
+        if self.apply.awaits_unreadable() {
+            let why = "mutations can not be read for now that may say otherwise: bring back the targets that are away, or remove them, and restart";
+            return Err(StoreError::Unavailable(why.to_owned()));
+        }
+        Ok(())
     }
 
     /// The outcome of a commit is unknown: it may take effect at the next start.

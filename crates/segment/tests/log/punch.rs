@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gabion_platform::Disk;
 use gabion_segment::inspect::{ChunkState, inspect_stripe};
-use gabion_segment::{Durability, KnownSegment, Log, LogError};
-use gabion_types::Extent;
+use gabion_segment::{Durability, KnownSegment, Liveness, Log, LogError};
+use gabion_types::{Extent, SegmentId};
 
 use crate::book::Book;
 use crate::world::{World, append, life, pattern, read};
@@ -101,6 +101,38 @@ fn holes_are_neither_damage_nor_an_end_though_power_and_index_are_lost() {
             }
         }
     }
+}
+
+/// Stripes that nobody needs.
+struct Dead(BTreeSet<u64>);
+
+impl Liveness for Dead {
+    fn is_live(&self, _: SegmentId, stripe_offset: u64) -> bool {
+        !self.0.contains(&stripe_offset)
+    }
+}
+
+#[test]
+fn headers_of_what_is_dead_lead_on_and_are_repaired() {
+    let (mut world, book, extents) = written("2+1", Durability::Sync, 1);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        log.set_liveness(Arc::new(Dead([extents[1].stripe_offset].into())));
+        let bad_shards = async || {
+            let scrubbed = log.scrub_next(None).await.unwrap().unwrap();
+            assert_eq!(scrubbed.segment, extents[0].segment);
+            scrubbed.bad_shards
+        };
+        world.rot(&extents[1], 0, 5000);
+        assert_eq!(bad_shards().await, 0, "nobody reads it");
+        for shard in 0..3 {
+            world.rot(&extents[1], shard, 10);
+            assert_eq!(bad_shards().await, 1, "{shard}");
+            assert_eq!(log.repair(true).await.unwrap().shards_built, 1, "{shard}");
+            assert_eq!(bad_shards().await, 0, "{shard}");
+        }
+        check_live(&log, &extents, &[0, 2, 3, 4, 5]).await;
+    });
 }
 
 #[test]

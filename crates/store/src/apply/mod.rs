@@ -208,6 +208,11 @@ impl Apply {
         }
     }
 
+    /// Whether segments could not be read at the start that may be read again.
+    pub(crate) fn awaits_unreadable(&self) -> bool {
+        self.kept.get().is_some()
+    }
+
     /// The index was made of the log without its snapshot when this was the log's highest sequence. Noted once, at the start.
     pub(crate) fn note_snapshot_unknown(&self, until: Seq) {
         let _ = self.snapshot_unknown.set(until);

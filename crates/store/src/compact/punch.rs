@@ -278,6 +278,11 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     let now_ms = inner.env.clock.now_ms();
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live_stripes(inner, segments).await?.into_iter().collect();
+    if live.is_empty() {
+        return Ok(0);
+    }
+    // Only when it is durable that nothing needs them: what is built or moved from now on is built without them.
+    inner.checkpoint().await?;
     let (mut holes, mut given_back) = (Vec::new(), 0);
     for (id, live) in live {
         inner.require_open()?;

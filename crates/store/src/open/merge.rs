@@ -90,8 +90,8 @@ impl<'a> Merge<'a> {
     }
 
     /// Segments of which some stripes could not be read, with what was wrong with the first.
-    pub(super) fn lost(self) -> BTreeMap<SegmentId, String> {
-        self.lost
+    pub(super) fn lost(&self) -> &BTreeMap<SegmentId, String> {
+        &self.lost
     }
 
     /// Whether some of them could not be read for now, rather than were found damaged.

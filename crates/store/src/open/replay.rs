@@ -39,6 +39,11 @@ pub(super) async fn replay(
     let state = begin(log, apply, recovery, &before)?;
     let (mutations, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, replaying: None, ..state };
+    // What a recovery could not read may have been data alone, or for a moment: of these all mutations were read now.
+    let is_read = |id: &SegmentId| {
+        recovery.segments.iter().any(|segment| segment.info.id == *id && segment.info.kind == LaneKind::Small)
+    };
+    done.unreadable.retain(|id| !is_read(id));
     done.unreadable.extend(lost.keys());
     if !recovery.segments.is_empty() || done != before {
         apply.replay(&[], |overlay| {
@@ -127,16 +132,15 @@ async fn merge(
         }
         // Records of one position stay together: what is behind a position is all applied.
         if batch.is_full() && position > batch.position {
-            replayed += batch.apply(apply, state)?;
+            replayed += batch.apply(apply, state, merge.lost())?;
             progress.replayed(replayed, merge.bytes_done(), bytes_total);
             tokio::task::yield_now().await;
         }
         batch.push(position, record);
     }
-    replayed += batch.apply(apply, state)?;
+    replayed += batch.apply(apply, state, merge.lost())?;
     progress.replayed(replayed, bytes_total, bytes_total);
-    let is_silent = merge.is_silent();
-    Ok((replayed, merge.lost(), is_silent))
+    Ok((replayed, merge.lost().clone(), merge.is_silent()))
 }
 
 fn source(segment: &RecoveredSegment) -> Source {
@@ -167,11 +171,13 @@ impl Batch {
         self.records.push(record);
     }
 
-    fn apply(&mut self, apply: &Apply, state: &State) -> Result<u64, StoreError> {
+    /// What was lost until now is noted with it: when the replay is cut off, the next one passes over all up to here, though it may be able to read that.
+    fn apply(&mut self, apply: &Apply, state: &State, lost: &BTreeMap<SegmentId, String>) -> Result<u64, StoreError> {
         if self.records.is_empty() {
             return Ok(0);
         }
-        let so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
+        let mut so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
+        so_far.unreadable.extend(lost.keys());
         apply.replay(&self.records, |overlay| {
             so_far.store_replayed(overlay);
             Ok(())

@@ -83,24 +83,18 @@ impl State {
         Ok(read().map_err(str::to_owned))
     }
 
-    /// Writes the row that says how far a replay got; the others are written.
+    /// Writes the rows that say how far a replay got, and what it could not read on the way; the others are written.
     pub(super) fn store_replayed(&self, overlay: &mut Overlay<'_>) {
-        match self.replayed {
-            Some(position) => {
-                overlay.put_raw(Table::System, keys::system(REPLAYED_ROW), position.to_be_bytes().to_vec());
-            }
-            None => overlay.delete(Table::System, keys::system(REPLAYED_ROW)),
-        }
+        let names = [REPLAYED_ROW, UNREADABLE_ROW].map(keys::system);
+        let changes = |write: &Write| match write {
+            Write::Put(_, key, _) | Write::Delete(_, key) => names.contains(key),
+        };
+        put(overlay, self.writes().into_iter().filter(changes));
     }
 
     /// Writes the rows.
     pub(super) fn store(&self, overlay: &mut Overlay<'_>) {
-        for write in self.writes() {
-            match write {
-                Write::Put(table, key, row) => overlay.put_raw(table, key, row),
-                Write::Delete(table, key) => overlay.delete(table, key),
-            }
-        }
+        put(overlay, self.writes());
     }
 
     /// The rows.
@@ -139,6 +133,15 @@ impl State {
             DEPLOYMENT_ROW | SCRUB_ROW | DAMAGE_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
+        }
+    }
+}
+
+fn put(overlay: &mut Overlay<'_>, writes: impl IntoIterator<Item = Write>) {
+    for write in writes {
+        match write {
+            Write::Put(table, key, row) => overlay.put_raw(table, key, row),
+            Write::Delete(table, key) => overlay.delete(table, key),
         }
     }
 }

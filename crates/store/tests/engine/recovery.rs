@@ -1,8 +1,10 @@
 //! Replay, rebuild, and what is lost.
 
+use std::ops::Range;
+
 use gabion_metadata::{
     Index, Table, Write,
-    rows::{LaneKind, SegmentState},
+    rows::{LaneKind, SegmentRow, SegmentState},
 };
 use gabion_platform::SimDisk;
 use gabion_segment::Durability;
@@ -55,6 +57,43 @@ async fn a_replay_that_is_cut_off_goes_on_where_it_was() {
             check_counters(&world.index.current.lock());
             world.crash(store, usize::MAX).await;
         }
+    }
+}
+
+/// What a replay could not read it does not take to be applied, also when it is cut off: the next one may be able to.
+#[tokio::test]
+async fn what_a_replay_that_is_cut_off_could_not_read_is_not_forgotten() {
+    // In the records of some stripes.
+    const FLIPPED: Range<u64> = 20..40;
+    let mut world = World::new(1, config(1, 0));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    for round in 0..60 {
+        let names = (0..50).map(|i| format!("key {round} {i}"));
+        let put = async |name: String| put(&store, "bucket", &name, &bytes(round, 300)).await;
+        futures::future::join_all(names.map(put)).await;
+    }
+    let expected = list_all(&store, "bucket").await;
+    world.crash(store, 0).await;
+    let before = fork(&world.index.current.lock());
+    // Of a segment that has ended a recovery reads the seal.
+    let store = world.open().await;
+    world.crash(store, usize::MAX).await;
+    for keep_commits in [2, 3, 4] {
+        let paths: Vec<String> =
+            world.disks[0].paths().into_iter().filter(|path| path.starts_with("segments/")).collect();
+        // Twice, and it is as it was.
+        let flip = || FLIPPED.for_each(|number| world.disks[0].corrupt(&paths[0], number * 5000));
+        flip();
+        let cut = fork(&before);
+        replay_prefix(&world, &cut, keep_commits).await;
+        *world.index.current.lock() = cut;
+        flip();
+        let (store, report) = world.try_open().await.unwrap();
+        assert_eq!(list_all(&store, "bucket").await, expected, "{keep_commits} {report:?}");
+        assert!(report.index_rebuilt.is_some(), "{keep_commits} {report:?}");
+        check_counters(&world.index.current.lock());
+        world.crash(store, usize::MAX).await;
     }
 }
 
@@ -379,12 +418,17 @@ async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
     world.disks.push(SimDisk::powered(99, &world.power));
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
+    store.create_bucket(bucket("other"), None).await.unwrap();
+    // In a segment of its own.
+    let store = world.restart(store).await;
+    let known = world.segment_rows();
     let body = bytes(1, 3 << 20);
     put(&store, "bucket", "large", &body).await;
     // Both segments are sealed by the next start; later ones say nothing of the object.
     let store = world.restart(store).await;
     let (mut small, mut large) = (None, None);
-    for (id, row) in world.segment_rows() {
+    let is_new = |(id, row): &(_, SegmentRow)| row.sealed_stripes.is_some() && !known.contains_key(id);
+    for (id, row) in world.segment_rows().into_iter().filter(is_new) {
         match row.kind {
             LaneKind::Small => small = small.or(Some(id)),
             LaneKind::Large => large = large.or(Some(id)),
@@ -398,12 +442,11 @@ async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
     let mut holders = (0..3).filter_map(|disk| Some((disk, file_on(&world.disks[disk])?)));
     let ((away, _), (rotten, path)) = (holders.next().unwrap(), holders.next().unwrap());
     drop(holders);
-    (100..8000).step_by(50).for_each(|at| world.disks[rotten].corrupt(&path, 4096 + at));
+    (100..4000).step_by(50).for_each(|at| world.disks[rotten].corrupt(&path, 4096 + at));
     world.disks[away].offline(true);
     world.lose_index();
     let store = world.open().await;
     assert!(world.segment_rows()[&large].punched.is_none(), "nothing of it counts as a hole");
-    store.create_bucket(bucket("other"), None).await.unwrap();
     put(&store, "other", "new", &bytes(2, 3 << 20)).await;
     delete(&store, "other", "new").await;
     store.checkpoint().await.unwrap();

@@ -6,11 +6,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use gabion_metadata::rows::{LaneKind, SegmentState};
 use gabion_platform::OpenFile;
-use gabion_store::Store;
+use gabion_store::{ConfigScope, Store, StoreError};
 use gabion_types::SegmentId;
 
 use crate::harness::*;
@@ -94,5 +95,71 @@ async fn a_segment_that_holds_nothing_is_missed_no_more() {
     assert_eq!(store.status().log.unreadable_segments, 1);
     let store = world.restart(store).await;
     assert_eq!(store.status().log.unreadable_segments, 0);
+    assert!(store.snapshot_index().await.unwrap().is_some());
+}
+
+/// What can not be read now may be there at the next start: what is deleted meanwhile stays deleted, and no bucket is taken to be empty, or nobody's.
+#[tokio::test]
+async fn nothing_is_decided_by_what_can_not_be_read_for_now() {
+    let mut config = config(1, 1);
+    config.log.small_lanes = 1;
+    let mut world = World::new(53, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("first"), None).await.unwrap();
+    let store = world.restart(store).await;
+    let known = world.segment_rows();
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let scope = || ConfigScope::Bucket(bucket("first"));
+    store.put_config(scope(), "policy", "{}".into()).await.unwrap();
+    for key in ["deleted", "kept"] {
+        put(&store, "first", key, &bytes(1, 1000)).await;
+    }
+    let store = world.restart(store).await;
+    let hidden = *world.segment_rows().keys().find(|id| !known.contains_key(id)).unwrap();
+    store.shutdown().await;
+    drop(store);
+    world.lose_index();
+    world.clock.advance(Duration::from_secs(1));
+    let store = open_sick(&world, hidden, &Arc::new(AtomicBool::new(true))).await;
+    assert!(get(&store, "first", "deleted").await.is_err());
+    delete(&store, "first", "deleted").await;
+    store.delete_config(scope(), "policy").await.unwrap();
+    for refused in [store.create_bucket(bucket("bucket"), None).await, store.delete_bucket(&bucket("first")).await] {
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+    store.shutdown().await;
+    drop(store);
+    let store = world.open().await;
+    assert!(matches!(get(&store, "first", "deleted").await, Err(StoreError::NoSuchKey)));
+    assert_eq!(get(&store, "first", "kept").await.unwrap(), bytes(1, 1000));
+    assert_eq!(store.bucket_configs(&bucket("first")).unwrap().get("policy"), None);
+    delete(&store, "first", "kept").await;
+    store.delete_bucket(&bucket("first")).await.unwrap();
+    store.delete_bucket(&bucket("bucket")).await.unwrap();
+    store.create_bucket(bucket("another"), None).await.unwrap();
+}
+
+/// Bytes of an object are lost, but no mutation: nothing is waited for.
+#[tokio::test]
+async fn damage_beside_the_mutations_hides_none() {
+    let mut config = config(1, 0);
+    config.log.small_lanes = 1;
+    let mut world = World::new(54, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    let store = world.restart(store).await;
+    for key in ["first", "second", "third"] {
+        put(&store, "bucket", key, &bytes(1, 50_000)).await;
+    }
+    let open = world.segment_rows().into_iter().find(|(_, row)| row.sealed_stripes.is_none()).unwrap().0;
+    world.crash(store, usize::MAX).await;
+    let path = world.disks[0].paths().into_iter().find(|path| path.contains(&open.to_string())).unwrap();
+    // In the second stripe.
+    world.disks[0].corrupt(&path, 80_000);
+    world.lose_index();
+    let (store, report) = world.try_open().await.unwrap();
+    assert_eq!(report.segments_unreadable, 1, "the operator is told of what is lost: {report:?}");
+    assert!(get(&store, "bucket", "second").await.is_err());
+    assert_eq!(get(&store, "bucket", "third").await.unwrap(), bytes(1, 50_000));
     assert!(store.snapshot_index().await.unwrap().is_some());
 }
