@@ -1,6 +1,6 @@
 //! Coding and checksums, beside a copy of the same bytes in the same run.
 //!
-//! `cargo bench -p gabion-benches --bench erasure`. Throughput counts the bytes of the data shards: a copy of them
+//! `cargo bench -p gabion-benches --ignore-rust-version --bench erasure`. Throughput counts the bytes of the data shards: a copy of them
 //! is what any write of them costs at least, so the ratio to `memcpy` is what a change of machine leaves alone.
 #![allow(missing_docs)] // criterion's macros make public functions
 

@@ -1,6 +1,6 @@
 //! Coding beside a copy of the same bytes, in turn.
 //!
-//! `cargo bench -p gabion-benches --bench ratios` prints a table of Markdown. Criterion measures one thing after the other, so that on a machine which others use, too, a ratio
+//! `cargo bench -p gabion-benches --ignore-rust-version --bench ratios` prints a table of Markdown. Criterion measures one thing after the other, so that on a machine which others use, too, a ratio
 //! of two of its figures says little. Here everything has its turn within a few milliseconds, thousands of times, and what counts is the median: of the rates, and of the ratios
 //! to the copy of the same turn.
 #![allow(clippy::disallowed_methods, reason = "a measurement: the wall clock is its result")]

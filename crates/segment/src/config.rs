@@ -149,7 +149,7 @@ impl LogConfig {
             large_lanes: 4,
             segment_payload_bytes: SEGMENT_PAYLOAD_BYTES_DEFAULT,
             stripe_payload_bytes: chunk * geometry.data(),
-            stripe_memory_bytes: 512 * 1024 * 1024,
+            stripe_memory_bytes: 256 * 1024 * 1024,
             prewrite_records_max: 24,
             prewrite_piece_bytes: PREWRITE_PIECE_BYTES,
             batch_bytes_max: 4 * 1024 * 1024,

@@ -218,7 +218,7 @@ settings! {
     "segment.target_reserve_bytes" => segment_target_reserve_bytes: ByteCount = "1GiB",
         "Room on each target that writers leave (then they get 507): three quarters of it are for compaction, which makes room, the rest for deletions and for the index \
          where the state directory lies on one.";
-    "memory.stripe_bytes" => memory_stripe_bytes: ByteCount = "512MiB",
+    "memory.stripe_bytes" => memory_stripe_bytes: ByteCount = "256MiB",
         "Memory for stripes of large objects on their way to the targets, parity included.";
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
         "Memory for bodies of small objects; a request waits for its share before its body is read.";
