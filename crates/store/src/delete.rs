@@ -106,7 +106,8 @@ impl Inner {
     /// What goes with an object that leaves its key; nothing when it is not all known: what came of a commit whose outcome is unknown may lie anywhere, and of segments that can not be read
     /// the index may lack what is older.
     pub(crate) fn taken_with(&self, row: &ObjectRow) -> Option<Taken> {
-        Taken::with(row, self.apply.snapshot_unknown()).filter(|_| !self.is_uncertain())
+        let is_known = !self.is_uncertain() && !self.apply.must_carry_all();
+        Taken::with(row, self.apply.snapshot_unknown()).filter(|_| is_known)
     }
 
     /// Whether there is what is to be deleted, if it may be.

@@ -560,10 +560,10 @@ impl Inner {
         self.read_ahead_memory.try_take(bytes)
     }
 
-    /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same: what came of a commit is unknown, or the index was made
-    /// without mutations that could not be read.
+    /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same: what came of a commit is unknown, or mutations could not be
+    /// read that may be read again.
     pub(crate) fn is_uncertain(&self) -> bool {
-        self.uncertain.load(Ordering::Acquire) || self.apply.must_carry_all()
+        self.uncertain.load(Ordering::Acquire) || self.apply.awaits_unreadable()
     }
 
     /// Refuses what depends on what is not there, while mutations can not be read that may be there at the next start.

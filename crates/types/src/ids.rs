@@ -88,7 +88,7 @@ macro_rules! id {
 }
 
 id! {
-    /// A segment: the upper 64 bits name the writer (random per start of a server), the lower count its segments.
+    /// A segment: the upper 64 bits name the writer (random per start of a server), the lower are a number of its own.
     SegmentId
 }
 id! {

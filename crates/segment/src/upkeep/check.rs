@@ -26,7 +26,7 @@ pub(crate) struct Checked {
     pub(crate) bytes: u64,
     /// The first thing that is wrong, if anything is.
     pub(crate) damage: Option<String>,
-    /// Chunks of live stripes that are wrong.
+    /// Chunks that are wrong; of stripes that nobody needs those whose headers are.
     pub(crate) bad_chunks: u64,
 }
 

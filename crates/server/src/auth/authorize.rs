@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use gabion_policy::{Context, Decision, Layers, Outcome, Reach, Request, decide};
-use gabion_store::{Attributes, StoreError, VersionId};
+use gabion_store::{Attributes, EtagMatch, StoreError, VersionId};
 use gabion_types::{BucketName, ObjectKey};
 
 use super::actions::{self, Target};
@@ -91,8 +91,10 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
         Operation::CopyObject | Operation::UploadPartCopy => copy(&judge, operation).await?,
         Operation::RenameObject => {
             let from = renamed_key(call)?;
-            judge.require_object("s3:GetObject", &from, None, true).await?;
-            judge.require_object("s3:DeleteObject", &from, None, false).await?;
+            let mut source = Judge::of_source(ops, call, bucket)?;
+            source.context.add_optional(context::IF_MATCH, call.header("x-amz-rename-source-if-match")?);
+            source.require_object("s3:GetObject", &from, None, true).await?;
+            source.require_object("s3:DeleteObject", &from, None, false).await?;
             judge.require_object(action, &call.key()?, None, false).await?;
         }
         Operation::DeleteObjects if call.caller().is_anonymous() && judge.is_closed() => {
@@ -115,13 +117,18 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             if makes_object(operation) {
                 judge.check_new(&key)?;
             }
-            if operation == Operation::DeleteObject && call.list("if-match").is_some() {
+            if operation == Operation::DeleteObject && call.list("if-match").is_some_and(|tags| names_tags(&tags)) {
                 judge.require_object(reading(version), &key, version, false).await?;
             }
         }
         _ => judge.require_bucket(action)?,
     }
     Ok(Standing::Granted)
+}
+
+/// Whether a condition names tags: who names one may read it, as on AWS, as the answer says whether the object has it. That there is an object at all, any may ask.
+fn names_tags(condition: &str) -> bool {
+    EtagMatch::parse(condition) != EtagMatch::Any
 }
 
 /// What an object or a version is read by.
@@ -203,7 +210,7 @@ async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     let (ops, call) = (judge.ops, judge.call);
     let SourceName { bucket, key, version } = source_name(call)?;
     let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
-    let source = Judge::new(ops, call, &bucket)?;
+    let source = Judge::of_source(ops, call, &bucket)?;
     source.require_object(action, &key, version, true).await?;
     // Tags go along unless they are replaced, and they are more than the object to some.
     let takes_tags = operation == Operation::CopyObject && call.header("x-amz-tagging-directive")? != Some("REPLACE");
@@ -298,7 +305,7 @@ pub(crate) async fn may(
     }
 }
 
-/// Whether the one who sent a document may delete an object of it. Who names the tag that it must have may read it, too, as on AWS: the answer says whether it has it.
+/// Whether the one who sent a document may delete an object of it; see [`names_tags`]. Policies see its condition as they see a header.
 ///
 /// # Errors
 /// Those of the index.
@@ -308,16 +315,21 @@ pub(crate) async fn may_delete(
     action: &str,
     key: &ObjectKey,
     version: Option<VersionId>,
-    tag: Option<&str>,
+    if_match: Option<&EtagMatch>,
 ) -> Result<bool, S3Error> {
     let bucket = call.bucket()?;
     if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
         return Ok(true);
     }
     let mut judge = Judge::new(ops, call, &bucket)?;
-    let Some(tag) = tag else { return judge.may_on_object(action, key, version).await };
-    judge.context.set(context::IF_MATCH, tag);
-    Ok(judge.may_on_object(action, key, version).await? && judge.may_on_object(reading(version), key, version).await?)
+    let tags = match if_match {
+        None => return judge.may_on_object(action, key, version).await,
+        Some(EtagMatch::Any) => "*".to_owned(),
+        Some(EtagMatch::OneOf(tags)) => tags.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(","),
+    };
+    judge.context.set(context::IF_MATCH, &*tags);
+    Ok(judge.may_on_object(action, key, version).await?
+        && (!names_tags(&tags) || judge.may_on_object(reading(version), key, version).await?))
 }
 
 /// Whether the one who sent a request may put an object in another bucket than it names.
@@ -426,6 +438,16 @@ impl<'a> Judge<'a> {
         context.add_optional("s3:ResourceAccount", account.clone());
         context.add_optional("aws:ResourceAccount", account);
         Ok(Self { ops, call, bucket: bucket.clone(), owner, settings, names, context })
+    }
+
+    /// The same of what is copied or renamed: the conditions of the request are about what comes of it.
+    ///
+    /// # Errors
+    /// As [`Judge::new`].
+    fn of_source(ops: &'a Ops, call: &'a Call, bucket: &BucketName) -> Result<Self, S3Error> {
+        let mut judge = Self::new(ops, call, bucket)?;
+        [context::IF_MATCH, context::IF_NONE_MATCH].iter().for_each(|key| judge.context.remove(key));
+        Ok(judge)
     }
 
     fn access(&self) -> &BucketAccess {

@@ -35,7 +35,8 @@ const HEADERS: [&str; 17] = [
 
 /// The tag that the object must have.
 pub(crate) const IF_MATCH: &str = "s3:if-match";
-const IF_NONE_MATCH: &str = "s3:if-none-match";
+/// The tags that it must not have.
+pub(crate) const IF_NONE_MATCH: &str = "s3:if-none-match";
 
 /// Headers that say how a new object is locked, which are keys by another name. To what makes none they say nothing: what changes a lock says so in its document.
 const LOCK_HEADERS: [(&str, &str); 3] = [

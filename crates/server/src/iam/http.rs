@@ -2,9 +2,10 @@
 //!
 //! The signature is of the whole body, so that a body is read before anything is known of its sender: it is bounded.
 
+use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -75,6 +76,26 @@ impl Front {
         response
     }
 
+    /// All of a body, while there is memory for what is there of it.
+    async fn whole<B>(&self, body: B) -> Result<Bytes, IamError>
+    where
+        B: Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let incomplete =
+            || IamError::validation(format!("The request is not complete, or has more than {BODY_BYTES_MAX} bytes."));
+        let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
+        let (mut coming, mut whole) = (self.documents.begin(Sender::OfForm), BytesMut::new());
+        while let Some(frame) = coming.in_time(body.frame()).await.map_err(|_| incomplete())? {
+            let Ok(bytes) = frame.map_err(|_| incomplete())?.into_data() else { continue };
+            if !coming.may_have(whole.len() + bytes.len()) {
+                return Err(IamError::busy());
+            }
+            whole.extend_from_slice(&bytes);
+        }
+        Ok(whole.freeze())
+    }
+
     async fn run<B>(&self, parts: Parts, body: B, peer: Peer, known: &Known) -> Result<String, IamError>
     where
         B: Body<Data = Bytes> + Send,
@@ -82,16 +103,7 @@ impl Front {
     {
         let malformed = |_| IamError::sender("MalformedQueryString", "The query string contains a syntax error.");
         let query = Query::parse(parts.uri.query().unwrap_or_default()).map_err(malformed)?;
-        let too_long =
-            || IamError::validation(format!("The request is not complete, or has more than {BODY_BYTES_MAX} bytes."));
-        let bytes = body.size_hint().upper().unwrap_or(BODY_BYTES_MAX as u64);
-        if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-            return Err(too_long());
-        }
-        let memory = self.documents.take(Sender::Stranger, (bytes as usize).min(BODY_BYTES_MAX));
-        let _until_it_is_there = memory.ok_or_else(IamError::busy)?;
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|_| too_long())?;
-        let body = body.to_bytes();
+        let body = self.whole(body).await?;
         let form = Form::parse(&body, &query)?;
         let action = form.required("Action").map_err(|_| {
             IamError::sender("MissingAction", "The request is missing an action or a required parameter.")

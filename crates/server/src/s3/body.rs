@@ -154,16 +154,18 @@ pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) 
     if length.is_none() && body.exact() != Some(0) {
         return Err(S3Code::MissingContentLength.into());
     }
-    let sender = if call.caller().is_anonymous() { Sender::Stranger } else { Sender::Known };
-    let memory = ops.documents.take(sender, length.unwrap_or(0) as usize);
-    let _until_it_is_there = memory.ok_or(StoreError::Busy)?;
+    let sender = if call.caller().is_anonymous() { Sender::Anonymous } else { Sender::Known };
+    let mut coming = ops.documents.begin(sender);
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     let mut digester = Digester::new(digests.md5.is_some(), expected.as_slice());
     let mut document = BytesMut::new();
-    while let Some(bytes) = body.next().await {
+    while let Some(bytes) = coming.in_time(body.next()).await.map_err(|_| BodyError::TimedOut)? {
         let bytes = bytes?;
         if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(too_long(DOCUMENT_BYTES_MAX));
+        }
+        if !coming.may_have(document.len() + bytes.len()) {
+            return Err(StoreError::Busy.into());
         }
         digester.update(&bytes);
         document.extend_from_slice(&bytes);

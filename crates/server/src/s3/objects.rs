@@ -1,10 +1,8 @@
 //! Adapters of the operations on objects: put, get, head, delete.
 
-use std::sync::Arc;
-
 use futures::future::{BoxFuture, Either};
 use gabion_store::{
-    AppendObject, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectInfo, ObjectRead, PutObject, PutResult,
+    AppendObject, Attributes, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult,
     RangeRequest, VersionId,
 };
 use gabion_types::ObjectKey;
@@ -115,65 +113,75 @@ pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
     let (request, shown) = asked(ops, call)?;
     let found = get_object::get(ops, request).await?;
     let version = versioning::shown(ops, call, found.read.info.version)?;
+    let hidden = match is_said_to_few(&found.read.info.attributes) {
+        true => Box::pin(hidden(ops, call, &found.read.info.attributes)).await?,
+        false => Vec::new(),
+    };
     let (mut response, read) = shown_object(call, found, shown);
+    hidden.iter().for_each(|name| drop(response.headers_mut().remove(name)));
     versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
     if let Some(places) = read.body.places() {
         response.extensions_mut().insert(places.clone());
     }
     *response.body_mut() = body::sending(read.body, read.len);
-    match hidden(ops, call, read.info, response) {
-        Either::Left(response) => Ok(response),
-        Either::Right(hiding) => hiding.await,
-    }
+    Ok(response)
 }
 
-/// HeadObject.
-pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeHidden<'a>, S3Error> {
+/// An answer, or one that waits for what its reader may know of the object.
+pub(super) type MaybeLater<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
+
+/// HeadObject. Nobody waits, and no memory is taken for it, where all who read the object may know all that is shown.
+pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
     let (request, shown) = asked(ops, call)?;
     let found = get_object::head(ops, &request)?;
+    if is_said_to_few(&found.read.info.attributes) {
+        return Ok(Either::Right(Box::pin(async move {
+            let hidden = hidden(ops, call, &found.read.info.attributes).await?;
+            show_head(ops, call, found, shown, &hidden)
+        })));
+    }
+    show_head(ops, call, found, shown, &[]).map(Either::Left)
+}
+
+fn show_head(
+    ops: &Ops,
+    call: &mut Call,
+    found: get_object::Response,
+    shown: Shown,
+    hidden: &[HeaderName],
+) -> Result<Response<Body>, S3Error> {
     let version = versioning::shown(ops, call, found.read.info.version)?;
     let (mut response, read) = shown_object(call, found, shown);
+    hidden.iter().for_each(|name| drop(response.headers_mut().remove(name)));
     versioning::show(version, false, response.headers_mut());
     show_end(ops, call, &read, &mut response)?;
-    Ok(hidden(ops, call, read.info, response))
+    Ok(response)
 }
 
-/// An answer, or one that waits for what its reader may know.
-pub(super) type MaybeHidden<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
-
-/// Takes out of an answer what its reader may not know of the object. Nobody waits where there is nothing of that kind.
-fn hidden<'a>(ops: &'a Ops, call: &'a Call, info: Arc<ObjectInfo>, response: Response<Body>) -> MaybeHidden<'a> {
-    let attributes = &info.attributes;
-    if attributes.retention.is_none() && attributes.legal_hold.is_none() && attributes.tags.is_empty() {
-        return Either::Left(response);
-    }
-    Either::Right(Box::pin(hide(ops, call, info, response)))
+/// Whether there is something that not all who read an object may know of it.
+fn is_said_to_few(attributes: &Attributes) -> bool {
+    attributes.retention.is_some() || attributes.legal_hold.is_some() || !attributes.tags.is_empty()
 }
 
-/// Takes out of an answer what its reader may not know of the object: by what it is kept, and how many tags it has.
+/// The headers that the reader of an object may not see: by what it is kept, and how many tags it has. Policies look at the request, which is all there yet.
 ///
 /// # Errors
 /// Those of the index.
-async fn hide(
-    ops: &Ops,
-    call: &Call,
-    info: Arc<ObjectInfo>,
-    mut response: Response<Body>,
-) -> Result<Response<Body>, S3Error> {
-    let (attributes, key, version) = (&info.attributes, call.key()?, call.version()?);
+async fn hidden(ops: &Ops, call: &Call, attributes: &Attributes) -> Result<Vec<HeaderName>, S3Error> {
+    let (key, version) = (call.key()?, call.version()?);
     let tagging = if version.is_some() { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
-    let retention = &[object_lock::MODE, object_lock::UNTIL][..];
+    let mut hidden = Vec::new();
     for (is_there, action, names) in [
-        (attributes.retention.is_some(), "s3:GetObjectRetention", retention),
+        (attributes.retention.is_some(), "s3:GetObjectRetention", &[object_lock::MODE, object_lock::UNTIL][..]),
         (attributes.legal_hold.is_some(), "s3:GetObjectLegalHold", &[object_lock::HOLD]),
         (!attributes.tags.is_empty(), tagging, &[tags::COUNT]),
     ] {
         if is_there && !auth::may(ops, call, action, Some(&key), version).await? {
-            names.iter().for_each(|name| drop(response.headers_mut().remove(name)));
+            hidden.extend_from_slice(names);
         }
     }
-    Ok(response)
+    Ok(hidden)
 }
 
 /// RestoreObject: no object is in a class from which it would have to be restored.
@@ -322,9 +330,9 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
         let version = object.version_id.filter(|version| !version.is_empty());
         let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
         let parsed = version.as_deref().and_then(|version| version.parse().ok());
-        let tag = object.e_tag.as_ref().map(|tag| tag.value());
+        let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
         let refused = match ObjectKey::new(&object.key) {
-            Ok(key) if !auth::may_delete(ops, call, action, &key, parsed, tag).await? => {
+            Ok(key) if !auth::may_delete(ops, call, action, &key, parsed, if_match.as_ref()).await? => {
                 Some(S3Code::AccessDenied.into())
             }
             Ok(key) if bypass_governance && !object_lock::may_bypass(ops, call, &key, parsed).await? => {
@@ -332,7 +340,6 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
             }
             _ => None,
         };
-        let if_match = tag.map(EtagMatch::parse);
         // No object has a size below zero: the condition holds for none.
         let if_size = object.size.map(|size| u64::try_from(size).unwrap_or(u64::MAX));
         let if_modified_ms = object

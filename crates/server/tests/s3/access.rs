@@ -910,8 +910,21 @@ async fn conditions_are_keys_only_where_they_are_heeded() {
         one(guess).await.refused(403, "AccessDenied");
         assert_eq!(many(&format!("<ETag>{guess}</ETag>")).await.expect(200).elements("Code"), ["AccessDenied"]);
     }
+    // That there is one, and nothing else, any may ask.
+    let any = by(USER, s3.head("/bkt/k")).send(&s3).await;
+    assert_eq!(any.status, 403);
     put_policy(&s3, &by_tag("s3:*Object")).await.expect(204);
-    one(&tag).await.expect(204);
+    // Nothing is taken away under another key by the tag of what it replaces.
+    s3.put("/bkt/mine").body("y").send(&s3).await.expect(200);
+    let rename = |header: &str| {
+        let rename = s3.put("/bkt/mine?renameObject").header("x-amz-rename-source", "k");
+        by(USER, rename.header("if-match", "*").header(header, &*tag)).send(&s3)
+    };
+    rename("x-amz-meta-other").await.refused(403, "AccessDenied");
+    put_policy(&s3, &by_tag("s3:DeleteObject")).await.expect(204);
+    assert_eq!(many("<ETag>*</ETag>").await.expect(200).elements("Deleted").len(), 1);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    one("*").await.expect(204);
 }
 
 #[tokio::test]
@@ -943,6 +956,15 @@ async fn locks_and_tags_are_shown_to_those_who_may_know_them() {
     for who in ["", ALT, USER] {
         assert_eq!(shown(who, "s3:GetObject", "/bkt/k").await, [false; 4], "{who}");
         assert_eq!(shown(who, "s3:GetObject*", "/bkt/k").await, [true; 4], "{who}");
+        let seen = async |condition: &str| {
+            let policy = allow("'*'", "s3:GetObject*", "bkt/*", condition);
+            put_policy(&s3, &policy).await.expect(204);
+            let get = s3.get("/bkt/k").header("user-agent", "reader");
+            let answer = by(who, get).send(&s3).await;
+            HEADERS.map(|name| answer.header(name).is_some())
+        };
+        assert_eq!(seen("'StringEquals':{'aws:UserAgent':'reader'}").await, [true; 4], "{who}: of the same request");
+        assert_eq!(seen("'StringEquals':{'aws:UserAgent':'other'}").await, [false; 4], "{who}");
         assert_eq!(shown(who, "s3:GetObjectVersion", &version).await, [false; 4], "{who}");
         assert_eq!(shown(who, "s3:GetObjectVersion*", &version).await, [false, false, false, true], "{who}");
     }

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use gabion_metadata::{Index, rows::SegmentState};
+use gabion_metadata::{
+    Index,
+    rows::{self, SegmentState},
+};
 use gabion_segment::{AppliedRecord, LaneKind, Log, RecoveredSegment, Recovery};
 use gabion_types::{SegmentId, Seq};
 
@@ -39,9 +42,12 @@ pub(super) async fn replay(
     let state = begin(log, apply, recovery, &before)?;
     let (mutations, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
     let mut done = State { replayed: None, replaying: None, ..state };
-    // What a recovery could not read may have been data alone, or for a moment: of these all mutations were read now.
+    // What a recovery could not read may have been data alone, or for a moment: of these all mutations were read now. Segments of large objects have none.
     let is_read = |id: &SegmentId| {
-        recovery.segments.iter().any(|segment| segment.info.id == *id && segment.info.kind == LaneKind::Small)
+        let is_known_large = apply.with_segments(|segments| {
+            segments.get(*id).is_some_and(|segment| segment.row.kind == rows::LaneKind::Large)
+        });
+        is_known_large || recovery.segments.iter().any(|segment| segment.info.id == *id)
     };
     done.unreadable.retain(|id| !is_read(id));
     done.unreadable.extend(lost.keys());

@@ -143,7 +143,7 @@ async fn nothing_is_decided_by_what_can_not_be_read_for_now() {
 #[tokio::test]
 async fn damage_beside_the_mutations_hides_none() {
     let mut config = config(1, 0);
-    config.log.small_lanes = 1;
+    (config.log.small_lanes, config.log.large_lanes) = (1, 1);
     let mut world = World::new(54, config);
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
@@ -151,15 +151,22 @@ async fn damage_beside_the_mutations_hides_none() {
     for key in ["first", "second", "third"] {
         put(&store, "bucket", key, &bytes(1, 50_000)).await;
     }
-    let open = world.segment_rows().into_iter().find(|(_, row)| row.sealed_stripes.is_none()).unwrap().0;
+    put(&store, "bucket", "large", &bytes(2, 2 << 20)).await;
+    let open = |world: &World, kind| {
+        let rows = world.segment_rows();
+        rows.into_iter().find(|(_, row)| row.kind == kind && row.sealed_stripes.is_none()).unwrap().0
+    };
+    let (small, large) = (open(&world, LaneKind::Small), open(&world, LaneKind::Large));
     world.crash(store, usize::MAX).await;
-    let path = world.disks[0].paths().into_iter().find(|path| path.contains(&open.to_string())).unwrap();
     // In the second stripe.
-    world.disks[0].corrupt(&path, 80_000);
+    for (segment, at) in [(small, 80_000), (large, 300_000)] {
+        let path = world.disks[0].paths().into_iter().find(|path| path.contains(&segment.to_string())).unwrap();
+        world.disks[0].corrupt(&path, at);
+    }
     world.lose_index();
     let (store, report) = world.try_open().await.unwrap();
-    assert_eq!(report.segments_unreadable, 1, "the operator is told of what is lost: {report:?}");
-    assert!(get(&store, "bucket", "second").await.is_err());
+    assert_eq!(report.segments_unreadable, 2, "the operator is told of what is lost: {report:?}");
+    assert!(get(&store, "bucket", "second").await.is_err() && get(&store, "bucket", "large").await.is_err());
     assert_eq!(get(&store, "bucket", "third").await.unwrap(), bytes(1, 50_000));
     assert!(store.snapshot_index().await.unwrap().is_some());
 }
