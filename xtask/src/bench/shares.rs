@@ -28,8 +28,8 @@ const FOLDERS_SHARE: f64 = 0.5;
 const DRIVE_BYTES_PER_S: u64 = 4 << 30;
 /// What two servers take at most of small puts, in bytes per second of each one's measurement.
 const SMALL_BYTES_PER_S: u64 = 512 << 20;
-/// What they take of objects that are there to be deleted, in bytes for each round: 64 000 of 4 KiB, which have their space back later.
-const DELETED_BYTES: u64 = 1 << 30;
+/// What they take of objects that are there to be deleted, in bytes for each round: 64 000 of 4 KiB for each server, which do not give their space back before it ends.
+const DELETED_BYTES: u64 = 3 << 30;
 /// What the floors, the objects that are read and those that are listed take beside it, in bytes.
 const OTHER_BYTES: u64 = 16 << 30;
 
