@@ -24,11 +24,10 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
         // The first object opens segments: what that costs is not the objects' share.
         server.bench(&["put", "--count", "1", "--warmup", "0s", "--keep"]).await.unwrap();
         let bound = 1.25 * overhead * (OBJECT_BYTES + 512.0);
-        let (mut syncs, mut bytes);
         // How full stripes get follows from how fast the clients come back: where other tests take the processors from them, 64
         // clients are no load of 64. So one of a few rounds has to do, in all that is counted.
         let mut round = 0;
-        loop {
+        let (syncs, bytes) = loop {
             let (before, io_before) = (server.metrics().await.unwrap(), Io::of(&server));
             let (count, prefix) = (OBJECTS.to_string(), format!("round{round}/"));
             let put = ["put", "--count", &count, "--size", "4096", "-c", "64", "--warmup", "0s", "--keep"];
@@ -40,12 +39,12 @@ async fn small_objects_cost_no_inode_few_syncs_and_few_bytes() {
             // With the index. Where the file system is in memory the kernel counts nothing.
             let written = (io_after.written - io_before.written) as f64 / f64::from(OBJECTS);
             println!("{geometry}: {logged:.0} bytes per object to the log, {written:.0} in all");
-            (syncs, bytes) = (per_object(SYNCS), written.max(logged));
+            let (syncs, bytes) = (per_object(SYNCS), written.max(logged));
             round += 1;
             if round == ROUNDS_MAX || bytes <= bound && syncs <= shards / RECORDS_PER_STRIPE_MIN {
-                break;
+                break (syncs, bytes);
             }
-        }
+        };
 
         let inodes = server.inodes().unwrap();
         println!("{geometry}: {inodes} inodes, {syncs:.3} syncs and {bytes:.0} bytes per object of 4096 bytes");

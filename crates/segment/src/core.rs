@@ -60,12 +60,6 @@ pub(crate) struct Core {
     poison: OnceLock<String>,
 }
 
-/// A number for each number, whose last byte is that of fifteen others that come with it: it names the directory of their files
-/// ([`crate::shard_path`]), so that few segments have few directories, and many have all of them alike.
-fn neighbourly(number: u64) -> u64 {
-    (number & !0xfff) | (number & 0xf) << 8 | (number >> 4 & 0xff)
-}
-
 impl Core {
     pub(crate) fn new(config: LogConfig, media: Media, env: &Env) -> Self {
         let mut writer = [0; 8];
@@ -98,7 +92,7 @@ impl Core {
     /// The id of the next segment, and its number.
     pub(crate) fn next_segment(&self) -> (SegmentId, u64) {
         let number = self.next_segment.fetch_add(1, Ordering::Relaxed);
-        (SegmentId::new(self.writer, neighbourly(number)), number)
+        (SegmentId::new(self.writer, crate::shard_path::neighbourly(number)), number)
     }
 
     /// See the field.
@@ -213,29 +207,5 @@ pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCo
             tracing::warn!(%segment, shard, %error, "the removal of a shard file may not be durable");
             false
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-
-    #[test]
-    fn neighbours_share_a_directory_and_no_number() {
-        let numbers: Vec<u64> = (0..3 << 12).map(neighbourly).collect();
-        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), numbers.len());
-        assert_eq!(neighbourly(u64::MAX), u64::MAX);
-        let mut dirs: BTreeMap<String, usize> = BTreeMap::new();
-        for number in &numbers {
-            *dirs.entry(crate::shard_path::shard_dir(SegmentId::new(1, *number))).or_default() += 1;
-        }
-        assert_eq!((dirs.len(), dirs.values().min(), dirs.values().max()), (256, Some(&48), Some(&48)));
-        let of_first = |count| {
-            let dirs = numbers[..count].iter().map(|number| crate::shard_path::shard_dir(SegmentId::new(1, *number)));
-            dirs.collect::<BTreeSet<_>>().len()
-        };
-        assert_eq!([1, 16, 17, 32].map(of_first), [1, 1, 2, 2]);
     }
 }

@@ -16,6 +16,12 @@ pub(crate) fn shard_dir(segment: SegmentId) -> String {
     format!("{SEGMENTS_DIR}/{:02x}", segment.to_bytes()[15])
 }
 
+/// A number for each number, to be that of a segment: sixteen in a row have the same last byte, so that few segments have few directories, and many have
+/// all of them alike.
+pub(crate) fn neighbourly(number: u64) -> u64 {
+    (number & !0xfff) | (number & 0xf) << 8 | (number >> 4 & 0xff)
+}
+
 /// Path of a shard file on its target.
 pub(crate) fn shard_path(segment: SegmentId, shard: u8) -> String {
     format!("{}/{segment}.{shard:03}", shard_dir(segment))
@@ -54,7 +60,26 @@ pub(crate) fn parse_shard_name(name: &str) -> Option<(SegmentId, u8)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+
+    #[test]
+    fn neighbours_share_a_directory_and_no_number() {
+        let numbers: Vec<u64> = (0..3 << 12).map(neighbourly).collect();
+        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), numbers.len());
+        assert_eq!(neighbourly(u64::MAX), u64::MAX);
+        let mut dirs: BTreeMap<String, usize> = BTreeMap::new();
+        for number in &numbers {
+            *dirs.entry(shard_dir(SegmentId::new(1, *number))).or_default() += 1;
+        }
+        assert_eq!((dirs.len(), dirs.values().min(), dirs.values().max()), (256, Some(&48), Some(&48)));
+        let of_first = |count| {
+            let dirs = numbers[..count].iter().map(|number| shard_dir(SegmentId::new(1, *number)));
+            dirs.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!([1, 16, 17, 32].map(of_first), [1, 1, 2, 2]);
+    }
 
     #[test]
     fn names_round_trip() {

@@ -12,7 +12,7 @@ const KNOWN_BYTES_MAX: usize = 64 << 20;
 const OTHER_BYTES_MAX: usize = 16 << 20;
 const UNIT_BYTES: usize = 4096;
 /// Longest time that a document may take: 4 MiB at 35 kB/s.
-pub(crate) const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
+const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Who sends a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,7 +117,9 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             if makes_object(operation) {
                 judge.check_new(&key)?;
             }
-            if operation == Operation::DeleteObject && call.list("if-match").is_some_and(|tags| names_tags(&tags)) {
+            if operation == Operation::DeleteObject
+                && call.list("if-match").is_some_and(|list| names_tags(&EtagMatch::parse(&list)))
+            {
                 judge.require_object(reading(version), &key, version, false).await?;
             }
         }
@@ -127,13 +129,13 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
 }
 
 /// Whether a condition names tags: who names one may read it, as on AWS, as the answer says whether the object has it. That there is an object at all, any may ask.
-fn names_tags(condition: &str) -> bool {
-    EtagMatch::parse(condition) != EtagMatch::Any
+fn names_tags(condition: &EtagMatch) -> bool {
+    *condition != EtagMatch::Any
 }
 
 /// What an object or a version is read by.
 fn reading(version: Option<VersionId>) -> &'static str {
-    if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" }
+    actions::action(Operation::GetObject, version.is_some()).1
 }
 
 /// What nobody in particular can do, whoever allows it.
@@ -209,14 +211,13 @@ impl Judge<'_> {
 async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     let (ops, call) = (judge.ops, judge.call);
     let SourceName { bucket, key, version } = source_name(call)?;
-    let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
     let source = Judge::of_source(ops, call, &bucket)?;
-    source.require_object(action, &key, version, true).await?;
+    source.require_object(reading(version), &key, version, true).await?;
     // Tags go along unless they are replaced, and they are more than the object to some.
     let takes_tags = operation == Operation::CopyObject && call.header("x-amz-tagging-directive")? != Some("REPLACE");
     let has_tags = takes_tags && source.look(&key, version).await?.is_some_and(|found| !found.tags.is_empty());
     if has_tags {
-        let action = if version.is_some() { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
+        let (_, action) = actions::action(Operation::GetObjectTagging, version.is_some());
         source.require_object(action, &key, version, true).await?;
     }
     let key = call.key()?;
@@ -295,10 +296,7 @@ pub(crate) async fn may(
     version: Option<VersionId>,
 ) -> Result<bool, S3Error> {
     let bucket = call.bucket()?;
-    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
-        return Ok(true);
-    }
-    let judge = Judge::new(ops, call, &bucket)?;
+    let Some(judge) = Judge::unless_owner(ops, call, &bucket)? else { return Ok(true) };
     match key {
         Some(key) => judge.may_on_object(action, key, version).await,
         None => Ok(judge.decide(action, &judge.bucket_arn(), &judge.context, None) == Decision::Allow),
@@ -318,18 +316,15 @@ pub(crate) async fn may_delete(
     if_match: Option<&EtagMatch>,
 ) -> Result<bool, S3Error> {
     let bucket = call.bucket()?;
-    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
-        return Ok(true);
-    }
-    let mut judge = Judge::new(ops, call, &bucket)?;
-    let tags = match if_match {
-        None => return judge.may_on_object(action, key, version).await,
-        Some(EtagMatch::Any) => "*".to_owned(),
-        Some(EtagMatch::OneOf(tags)) => tags.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(","),
+    let Some(mut judge) = Judge::unless_owner(ops, call, &bucket)? else { return Ok(true) };
+    let Some(condition) = if_match else { return judge.may_on_object(action, key, version).await };
+    let tags = match condition {
+        EtagMatch::Any => "*".to_owned(),
+        EtagMatch::OneOf(tags) => tags.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(","),
     };
-    judge.context.set(context::IF_MATCH, &*tags);
+    judge.context.set(context::IF_MATCH, tags);
     Ok(judge.may_on_object(action, key, version).await?
-        && (!names_tags(&tags) || judge.may_on_object(reading(version), key, version).await?))
+        && (!names_tags(condition) || judge.may_on_object(reading(version), key, version).await?))
 }
 
 /// Whether the one who sent a request may put an object in another bucket than it names.
@@ -337,10 +332,8 @@ pub(crate) async fn may_delete(
 /// # Errors
 /// Those of the index.
 pub(crate) fn may_put(ops: &Ops, call: &Call, bucket: &BucketName, key: &ObjectKey) -> Result<bool, S3Error> {
-    if owns_all(call.caller(), &ops.settings(bucket)?.access, ops.object_ownership) {
-        return Ok(true);
-    }
-    Ok(Judge::new(ops, call, bucket)?.on_object("s3:PutObject", key, None, None) == Decision::Allow)
+    let Some(judge) = Judge::unless_owner(ops, call, bucket)? else { return Ok(true) };
+    Ok(judge.on_object("s3:PutObject", key, None, None) == Decision::Allow)
 }
 
 /// Decides whether a request may give an object the tags of its document, where some policy looks at them; where none does, that is
@@ -350,10 +343,7 @@ pub(crate) fn may_put(ops: &Ops, call: &Call, bucket: &BucketName, key: &ObjectK
 /// As [`authorize`].
 pub(crate) async fn authorize_tags(ops: &Ops, call: &Call, tags: &[(String, String)]) -> Result<(), S3Error> {
     let bucket = call.bucket()?;
-    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
-        return Ok(());
-    }
-    let mut judge = Judge::new(ops, call, &bucket)?;
+    let Some(mut judge) = Judge::unless_owner(ops, call, &bucket)? else { return Ok(()) };
     for (key, value) in tags {
         context::add_request_tag(&mut judge.context, key, value.clone());
     }
@@ -374,10 +364,7 @@ pub(crate) async fn authorize_lock(
     said: &[(&str, String)],
 ) -> Result<(), S3Error> {
     let bucket = call.bucket()?;
-    if owns_all(call.caller(), &ops.settings(&bucket)?.access, ops.object_ownership) {
-        return Ok(());
-    }
-    let mut judge = Judge::new(ops, call, &bucket)?;
+    let Some(mut judge) = Judge::unless_owner(ops, call, &bucket)? else { return Ok(()) };
     for (key, value) in said {
         judge.context.set(key, value.clone());
     }
@@ -438,6 +425,15 @@ impl<'a> Judge<'a> {
         context.add_optional("s3:ResourceAccount", account.clone());
         context.add_optional("aws:ResourceAccount", account);
         Ok(Self { ops, call, bucket: bucket.clone(), owner, settings, names, context })
+    }
+
+    /// The same, or nothing of who may do whatever he likes there.
+    ///
+    /// # Errors
+    /// As [`Judge::new`].
+    fn unless_owner(ops: &'a Ops, call: &'a Call, bucket: &BucketName) -> Result<Option<Self>, S3Error> {
+        let is_free = owns_all(call.caller(), &ops.settings(bucket)?.access, ops.object_ownership);
+        if is_free { Ok(None) } else { Self::new(ops, call, bucket).map(Some) }
     }
 
     /// The same of what is copied or renamed: the conditions of the request are about what comes of it.

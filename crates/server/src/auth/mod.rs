@@ -17,6 +17,7 @@ pub(crate) mod sigv4;
 pub(crate) mod version_2;
 mod version_4;
 
+pub(crate) use actions::action;
 pub(crate) use authorize::{Standing, authorize, authorize_lock, authorize_tags, hide, may, may_delete, may_put};
 pub(crate) use context::{REMAINING_DAYS, remaining_days};
 pub(crate) use front::{Asked, check, session_token};

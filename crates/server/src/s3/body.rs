@@ -131,7 +131,7 @@ pub(super) async fn bounded(ops: &Ops, call: &mut Call, bytes_max: usize) -> Res
     if document.len() > bytes_max { Err(too_long(bytes_max)) } else { Ok(document) }
 }
 
-/// Reads a document to its end. Clients may take hours to send it: whether its sender may do what he asks for is judged once more when it is there.
+/// Reads a document to its end. Clients may take minutes to send it: whether its sender may do what he asks for is judged once more when it is there.
 ///
 /// # Errors
 /// `MaxMessageLengthExceeded`, `BadDigest`, what the body may fail with; `InvalidRequest` when a required digest is missing; `SlowDown` when too many documents are

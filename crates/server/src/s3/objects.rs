@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use s3s::Body;
 use time::OffsetDateTime;
 
+use super::Operation;
 use super::acl;
 use super::answer;
 use super::body::{self, DocumentDigests};
@@ -110,17 +111,12 @@ fn stored(result: &PutResult, headers: HeaderMap) -> Response<Body> {
 
 /// GetObject.
 pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, shown) = asked(ops, call)?;
+    let (request, mut shown) = asked(ops, call)?;
     let found = get_object::get(ops, request).await?;
-    let version = versioning::shown(ops, call, found.read.info.version)?;
-    let hidden = match is_said_to_few(&found.read.info.attributes) {
-        true => Box::pin(hidden(ops, call, &found.read.info.attributes)).await?,
-        false => Vec::new(),
-    };
-    let (mut response, read) = shown_object(call, found, shown);
-    hidden.iter().for_each(|name| drop(response.headers_mut().remove(name)));
-    versioning::show(version, false, response.headers_mut());
-    show_end(ops, call, &read, &mut response)?;
+    if is_said_to_few(&found.read.info.attributes) {
+        shown.hidden = Box::pin(hidden(ops, call, &found.read.info.attributes)).await?;
+    }
+    let (mut response, read) = shown_object(ops, call, found, shown)?;
     if let Some(places) = read.body.places() {
         response.extensions_mut().insert(places.clone());
     }
@@ -133,30 +129,15 @@ pub(super) type MaybeLater<'a> = Either<Response<Body>, BoxFuture<'a, Result<Res
 
 /// HeadObject. Nobody waits, and no memory is taken for it, where all who read the object may know all that is shown.
 pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
-    let (request, shown) = asked(ops, call)?;
+    let (request, mut shown) = asked(ops, call)?;
     let found = get_object::head(ops, &request)?;
     if is_said_to_few(&found.read.info.attributes) {
         return Ok(Either::Right(Box::pin(async move {
-            let hidden = hidden(ops, call, &found.read.info.attributes).await?;
-            show_head(ops, call, found, shown, &hidden)
+            shown.hidden = hidden(ops, call, &found.read.info.attributes).await?;
+            shown_object(ops, call, found, shown).map(|(response, _)| response)
         })));
     }
-    show_head(ops, call, found, shown, &[]).map(Either::Left)
-}
-
-fn show_head(
-    ops: &Ops,
-    call: &mut Call,
-    found: get_object::Response,
-    shown: Shown,
-    hidden: &[HeaderName],
-) -> Result<Response<Body>, S3Error> {
-    let version = versioning::shown(ops, call, found.read.info.version)?;
-    let (mut response, read) = shown_object(call, found, shown);
-    hidden.iter().for_each(|name| drop(response.headers_mut().remove(name)));
-    versioning::show(version, false, response.headers_mut());
-    show_end(ops, call, &read, &mut response)?;
-    Ok(response)
+    shown_object(ops, call, found, shown).map(|(response, _)| Either::Left(response))
 }
 
 /// Whether there is something that not all who read an object may know of it.
@@ -170,7 +151,7 @@ fn is_said_to_few(attributes: &Attributes) -> bool {
 /// Those of the index.
 async fn hidden(ops: &Ops, call: &Call, attributes: &Attributes) -> Result<Vec<HeaderName>, S3Error> {
     let (key, version) = (call.key()?, call.version()?);
-    let tagging = if version.is_some() { "s3:GetObjectVersionTagging" } else { "s3:GetObjectTagging" };
+    let (_, tagging) = auth::action(Operation::GetObjectTagging, version.is_some());
     let mut hidden = Vec::new();
     for (is_there, action, names) in [
         (attributes.retention.is_some(), "s3:GetObjectRetention", &[object_lock::MODE, object_lock::UNTIL][..]),
@@ -206,6 +187,8 @@ struct Shown {
     overrides: Vec<(HeaderName, HeaderValue)>,
     /// The MD5 of the customer's key.
     md5: Option<HeaderValue>,
+    /// Headers that its sender may not see.
+    hidden: Vec<HeaderName>,
 }
 
 /// What a GetObject or HeadObject asks for, and what it wants to see.
@@ -227,11 +210,17 @@ fn asked(ops: &Ops, call: &Call) -> Result<(get_object::Request, Shown), S3Error
         customer: customer.map(|customer| customer.key),
     };
     let checksums = call.header("x-amz-checksum-mode")?.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED"));
-    Ok((get_object::Request { get, checksums }, Shown { overrides, md5 }))
+    Ok((get_object::Request { get, checksums }, Shown { overrides, md5, hidden: Vec::new() }))
 }
 
 /// The head of an answer, and what is left to be sent.
-fn shown_object(call: &mut Call, found: get_object::Response, shown: Shown) -> (Response<Body>, ObjectRead) {
+fn shown_object(
+    ops: &Ops,
+    call: &mut Call,
+    found: get_object::Response,
+    shown: Shown,
+) -> Result<(Response<Body>, ObjectRead), S3Error> {
+    let version = versioning::shown(ops, call, found.read.info.version)?;
     let read = found.read;
     let info = &read.info;
     let status = if read.range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
@@ -260,7 +249,10 @@ fn shown_object(call: &mut Call, found: get_object::Response, shown: Shown) -> (
     if let Some(parts) = found.parts_count {
         answer::set(&mut response, PARTS_COUNT, parts.to_string());
     }
-    (response, read)
+    shown.hidden.iter().for_each(|name| drop(response.headers_mut().remove(name)));
+    versioning::show(version, false, response.headers_mut());
+    show_end(ops, call, &read, &mut response)?;
+    Ok((response, read))
 }
 
 /// A tag as a value.
@@ -328,7 +320,7 @@ pub(super) async fn delete_many(ops: &Ops, call: &mut Call) -> Result<Response<B
         // Policies may take their time for each.
         tokio::task::yield_now().await;
         let version = object.version_id.filter(|version| !version.is_empty());
-        let action = if version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
+        let (_, action) = auth::action(Operation::DeleteObject, version.is_some());
         let parsed = version.as_deref().and_then(|version| version.parse().ok());
         let if_match = object.e_tag.map(|tag| EtagMatch::parse(tag.value()));
         let refused = match ObjectKey::new(&object.key) {

@@ -185,7 +185,7 @@ impl Batch {
         let mut so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
         so_far.unreadable.extend(lost.keys());
         apply.replay(&self.records, |overlay| {
-            so_far.store_replayed(overlay);
+            so_far.store(overlay);
             Ok(())
         })?;
         let count = self.records.len() as u64;

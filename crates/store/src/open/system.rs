@@ -83,18 +83,14 @@ impl State {
         Ok(read().map_err(str::to_owned))
     }
 
-    /// Writes the rows that say how far a replay got, and what it could not read on the way; the others are written.
-    pub(super) fn store_replayed(&self, overlay: &mut Overlay<'_>) {
-        let names = [REPLAYED_ROW, UNREADABLE_ROW].map(keys::system);
-        let changes = |write: &Write| match write {
-            Write::Put(_, key, _) | Write::Delete(_, key) => names.contains(key),
-        };
-        put(overlay, self.writes().into_iter().filter(changes));
-    }
-
     /// Writes the rows.
     pub(super) fn store(&self, overlay: &mut Overlay<'_>) {
-        put(overlay, self.writes());
+        for write in self.writes() {
+            match write {
+                Write::Put(table, key, row) => overlay.put_raw(table, key, row),
+                Write::Delete(table, key) => overlay.delete(table, key),
+            }
+        }
     }
 
     /// The rows.
@@ -133,15 +129,6 @@ impl State {
             DEPLOYMENT_ROW | SCRUB_ROW | DAMAGE_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
             FORGOTTEN_ROW => segments(Some(row)).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
-        }
-    }
-}
-
-fn put(overlay: &mut Overlay<'_>, writes: impl IntoIterator<Item = Write>) {
-    for write in writes {
-        match write {
-            Write::Put(table, key, row) => overlay.put_raw(table, key, row),
-            Write::Delete(table, key) => overlay.delete(table, key),
         }
     }
 }
