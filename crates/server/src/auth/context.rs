@@ -5,7 +5,7 @@
 use gabion_policy::{Context, Principal};
 use gabion_store::EtagMatch;
 
-use super::sigv4::unix_seconds;
+use super::version_2;
 use crate::credentials::{self, Identity};
 use crate::error::S3Error;
 use crate::lifecycle::DAY_MS;
@@ -138,11 +138,13 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
             false => "REST-HEADER",
         };
         context.add("s3:authType", kind);
-        let signed = query
-            .get("X-Amz-Date")?
-            .or(text(call, "x-amz-date"))
-            .or(call.form.as_ref().and_then(|form| form.date.as_deref()));
-        let signed = signed.and_then(unix_seconds);
+        // The date that was verified, and no other one that the request may also say.
+        let signed = match kind {
+            "POST" => call.form.as_ref().and_then(|form| form.date.as_deref()),
+            "REST-QUERY-STRING" => query.get("X-Amz-Date")?.filter(|_| query.has("X-Amz-Signature")),
+            _ => text(call, "x-amz-date").or_else(|| text(call, "date")),
+        };
+        let signed = signed.and_then(version_2::moment);
         let signed_ms =
             signed.and_then(|seconds| u64::try_from(seconds).ok()).map(|seconds| seconds.saturating_mul(1000));
         let age_ms = signed_ms.map(|signed_ms| ops.clock.now_ms().saturating_sub(signed_ms).to_string());

@@ -55,7 +55,7 @@ pub(crate) fn verify(parts: &Parts, routed: &Routed, asked: &Asked<'_>) -> Resul
 }
 
 /// Unix time in seconds of a date as Version 4 has it, or HTTP, whose zone may be `+0000`.
-fn moment(text: &str) -> Option<i64> {
+pub(super) fn moment(text: &str) -> Option<i64> {
     unix_seconds(text).or_else(|| {
         let http = text.strip_suffix("+0000").map_or(Cow::Borrowed(text), |rest| format!("{rest}GMT").into());
         i64::try_from(date::parse_http(&http)? / 1000).ok()

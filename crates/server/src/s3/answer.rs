@@ -19,6 +19,8 @@ const VALUE_BYTES: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Rendered;
 
+const XML: HeaderValue = HeaderValue::from_static("application/xml");
+
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
@@ -69,7 +71,7 @@ pub(super) fn number(number: u64) -> HeaderValue {
 /// An answer with a document.
 pub(super) fn document(xml: String) -> Response<Body> {
     let mut response = Response::new(Body::from(xml));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    response.headers_mut().insert(CONTENT_TYPE, XML);
     response
 }
 
@@ -92,8 +94,13 @@ pub(super) struct About<'a> {
 /// The answer to a failed request.
 pub(super) fn error(error: &S3Error, about: &About<'_>) -> Response<Body> {
     let status = error.code.status();
-    let mut response = if about.headless || status == StatusCode::NOT_MODIFIED {
+    let mut response = if status == StatusCode::NOT_MODIFIED {
         empty(status)
+    } else if about.headless {
+        // The type that the document would have, as on AWS.
+        let mut response = empty(status);
+        response.headers_mut().insert(CONTENT_TYPE, XML);
+        response
     } else {
         let mut response = document(Xml::plain("Error", |xml| {
             xml.text("Code", error.code.as_str());

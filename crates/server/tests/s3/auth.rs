@@ -341,6 +341,24 @@ async fn who_is_not_known_learns_nothing() {
     assert_eq!(shapes.len(), 2, "{shapes:?}");
 }
 
+/// A policy sees the date that was verified: no other that a request may say as well, and one in any header that may carry it.
+#[tokio::test]
+async fn the_age_of_a_signature_is_that_of_its_own_date() {
+    let s3 = S3::with(|options| options.sigv2 = true).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let young = r#"{"Version":"2012-10-17","Statement":{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::bkt/*",
+        "Condition":{"NumericLessThan":{"s3:signatureAge":"600000"}}}}"#;
+    s3.put("/bkt?policy").body(young).send(&s3).await.expect(204);
+    let old = "/bkt/k?X-Amz-Date=20010101T000000Z";
+    let signs = [Sign::Version2, Sign::Version2Dated("x-amz-date", ""), Sign::Version2Dated("date", ""), Sign::Header];
+    for (target, sign) in [old, "/bkt/k"].into_iter().flat_map(|target| signs.map(|sign| (target, sign))) {
+        s3.get(target).sign(sign).send(&s3).await.refused(403, "AccessDenied");
+    }
+    s3.get("/bkt/k").sign(Sign::Query(3600)).send(&s3).await.refused(403, "AccessDenied");
+    s3.get("/bkt/k").change(|call| call.clock_s = -700).send(&s3).await.expect(200);
+}
+
 #[tokio::test]
 async fn virtual_hosts_name_buckets() {
     let s3 = S3::with(|options| options.domains = vec!["s3.test".into()]).await;

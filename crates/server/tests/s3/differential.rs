@@ -3,63 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_platform::{Clock, Dice, SeededEntropy, SystemClock};
+use gabion_platform::{Dice, SeededEntropy, SystemClock};
 use gabion_server::credentials::{
     Account, AccountName, Credential, CredentialStore, Credentials, NoCredential, SecretKey,
 };
 use gabion_server::s3::{S3Options, S3Service};
-use http::{HeaderName, HeaderValue, Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request, Version};
 use http_body_util::BodyExt;
 
-use crate::harness::{ACCESS_KEY, Call, Payload, REGION, S3, SECRET_KEY, Sent, Sign, crc32, peer, store};
-
-/// Body of the requests that have one: two chunks.
-fn content() -> Vec<u8> {
-    (0..9000).map(|i: u32| (i * 7 + i / 251) as u8).collect()
-}
-
-/// Begins an upload of `/bkt/k`.
-async fn begin_upload(s3: &S3) -> String {
-    s3.post("/bkt/k?uploads").send(s3).await.expect(200).element("UploadId").unwrap()
-}
-
-/// Requests that are in order, of all kinds that the fast path serves. The upload is one of `/bkt/k`.
-fn good(upload: &str) -> Vec<(&'static str, Call)> {
-    let part = |number: u16| Call::new("PUT", &format!("/bkt/k?partNumber={number}&uploadId={upload}")).body(content());
-    let long = || (0..300_000_u32).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<u8>>();
-    let put = |payload| Call::new("PUT", "/bkt/a%20key%2B").body(content()).payload(payload);
-    let trailer = || ("x-amz-checksum-crc32", crc32(&content()));
-    vec![
-        ("signed", put(Payload::Signed).header("x-amz-meta-a", "some text").header("content-type", "text/plain")),
-        ("unsigned", put(Payload::Unsigned).md5()),
-        ("signed chunks", put(Payload::SignedChunks { chunk_bytes: 8192, trailer: None })),
-        ("signed chunks, trailer", put(Payload::SignedChunks { chunk_bytes: 8192, trailer: Some(trailer()) })),
-        ("unsigned chunks", put(Payload::UnsignedChunks { chunk_bytes: 8192, trailer: trailer() })),
-        ("presigned put", put(Payload::Signed).sign(Sign::Query(60))),
-        ("empty", Call::new("PUT", "/bkt/empty")),
-        ("get", Call::new("GET", "/bkt/a%20key%2B?x-id=GetObject")),
-        ("range", Call::new("GET", "/bkt/a%20key%2B").header("range", "bytes=10-19")),
-        ("presigned get", Call::new("GET", "/bkt/a%20key%2B?response-content-type=text%2Fcsv").sign(Sign::Query(60))),
-        ("not modified", Call::new("GET", "/bkt/a%20key%2B").header("if-none-match", "*")),
-        ("missing", Call::new("GET", "/bkt/missing")),
-        ("head", Call::new("HEAD", "/bkt/a%20key%2B")),
-        ("head of missing", Call::new("HEAD", "/bkt/missing")),
-        ("presigned head", Call::new("HEAD", "/bkt/a%20key%2B").sign(Sign::Query(60))),
-        ("part", part(1).payload(Payload::Unsigned)),
-        ("presigned part", part(2).sign(Sign::Query(60))),
-        ("part in signed chunks", part(3).payload(Payload::SignedChunks { chunk_bytes: 8192, trailer: None })),
-        (
-            "part of no upload",
-            Call::new("PUT", "/bkt/k?partNumber=1&uploadId=00000000000000000000000000000000").body("part"),
-        ),
-        ("only if there is none", put(Payload::Unsigned).header("if-none-match", "*")),
-        ("only if it is another", put(Payload::Unsigned).header("if-match", "\"00000000000000000000000000000000\"")),
-        ("tagged", put(Payload::Unsigned).header("x-amz-tagging", "a=b&c=d")),
-        ("long", Call::new("PUT", "/bkt/long").body(long()).payload(Payload::Unsigned)),
-        ("delete", Call::new("DELETE", "/bkt/empty")),
-        ("presigned delete", Call::new("DELETE", "/bkt/long").sign(Sign::Query(60))),
-    ]
-}
+use crate::harness::{ACCESS_KEY, Call, Payload, S3, SECRET_KEY, Sent, Sign, options, peer, store};
+use crate::twins::{by_others, good, stage, twins};
 
 /// What a client sees of an answer, without what differs from request to request. The body comes in frames of so many bytes, or as one whose length is known.
 async fn ask(s3: &S3, request: Request<Vec<u8>>, frame_bytes: Option<usize>) -> (u16, Vec<(String, String)>, String) {
@@ -77,7 +30,7 @@ async fn ask(s3: &S3, request: Request<Vec<u8>>, frame_bytes: Option<usize>) -> 
             continue;
         }
         let value = match name.as_str() {
-            "x-amz-request-id" | "last-modified" => String::new(),
+            "x-amz-request-id" => String::new(),
             _ => String::from_utf8_lossy(value.as_bytes()).into_owned(),
         };
         headers.push((name.to_string(), value));
@@ -88,25 +41,8 @@ async fn ask(s3: &S3, request: Request<Vec<u8>>, frame_bytes: Option<usize>) -> 
     (parts.status.as_u16(), headers, text)
 }
 
-/// One with the fast path and one without; both with a bucket, an object, and an upload of the same id.
-async fn pair() -> (S3, S3, String) {
-    let fast = S3::with(|options| options.fast_path = true).await;
-    let slow = S3::with(|options| options.fast_path = false).await;
-    for s3 in [&fast, &slow] {
-        s3.put("/bkt").send(s3).await.expect(200);
-        s3.put("/bkt/a%20key%2B").body(content()).send(s3).await.expect(200);
-    }
-    // Ids come of the same seed, and of the time.
-    loop {
-        let (upload, other) = (begin_upload(&fast).await, begin_upload(&slow).await);
-        if upload == other {
-            return (fast, slow, upload);
-        }
-    }
-}
-
 /// All single changes to a request's head, and some to its body.
-fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<Vec<u8>>)> {
+pub(crate) fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<Vec<u8>>)> {
     let mut changed = Vec::new();
     let mut change = |what: String, change: &mut dyn FnMut(&mut Request<Vec<u8>>)| {
         let mut request = request.clone();
@@ -174,14 +110,14 @@ fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<
         format!("{target}{and}versionId=null"),
         format!("{target}{and}acl"),
         format!("{target}{and}X-Amz-Signature=00"),
-        format!("{target}{and}X-Amz-Expires=60"),
+        format!("{target}{and}X-Amz-Expires=3600"),
         format!("{target}{and}a=%ff"),
         target.replace("bkt", "Bkt"),
         target.replace("bkt", "other"),
         target.replace("%20", "+"),
         target.replace("%2B", "+"),
-        target.replace("X-Amz-Expires=60", "X-Amz-Expires=0"),
-        target.replace("X-Amz-Expires=60", "X-Amz-Expires=60&X-Amz-Expires=60"),
+        target.replace("X-Amz-Expires=3600", "X-Amz-Expires=0"),
+        target.replace("X-Amz-Expires=3600", "X-Amz-Expires=3600&X-Amz-Expires=3600"),
         target.replace("X-Amz-Algorithm=AWS4-HMAC-SHA256", "X-Amz-Algorithm=AWS4-ECDSA-P256-SHA256"),
         target.to_uppercase(),
     ] {
@@ -210,15 +146,113 @@ fn changes(request: &Request<Vec<u8>>, dice: &mut Dice) -> Vec<(String, Request<
     changed
 }
 
+/// Other ways to say it, each signed as it is said: what is in order may be spelled in many ways, and what is not can be signed as well.
+fn respelled(call: &Call) -> Vec<(String, Call)> {
+    let mut others = Vec::new();
+    let mut other = |what: String, change: &mut dyn FnMut(&mut Call)| {
+        let mut call = call.clone();
+        change(&mut call);
+        others.push((format!("signed with {what}"), call));
+    };
+    for at in 0..call.headers.len() {
+        let (name, value) = &call.headers[at];
+        other(format!("{name} twice"), &mut |call| call.headers.push(call.headers[at].clone()));
+        other(format!("{name} in capitals"), &mut |call| call.headers[at].0.make_ascii_uppercase());
+        for (what, value) in [
+            ("spaces", format!("  {}  ", value.replace(' ', "   "))),
+            ("a tab", format!("{value}\tx")),
+            ("more letters", format!("{value}\u{e9}")),
+            ("nothing", String::new()),
+        ] {
+            other(format!("{what} in {name}"), &mut |call| call.headers[at].1.clone_from(&value));
+        }
+    }
+    for (name, value) in [
+        ("x-amz-meta-b", "  two   words "),
+        ("x-amz-meta-b", "\u{fc}ber"),
+        ("x-amz-security-token", ""),
+        ("x-amz-security-token", "token"),
+        ("x-amz-trailer", "x-amz-checksum-crc32"),
+        ("x-amz-decoded-content-length", "9000"),
+        ("x-amz-expected-bucket-owner", ""),
+        ("x-amz-request-payer", "requester"),
+        ("date", "Mon, 01 Jan 2001 00:00:00 GMT"),
+        ("range", "bytes=0-0,5-6"),
+        ("if-match", "*"),
+        ("if-none-match", "\"a\", \"b\""),
+        ("if-modified-since", "Mon, 01 Jan 2001 00:00:00 GMT"),
+        ("content-encoding", "gzip,aws-chunked"),
+        ("cache-control", "no-store"),
+        ("x-amz-storage-class", "STANDARD_IA"),
+        ("x-amz-acl", "private"),
+    ] {
+        other(format!("{name}: {value}"), &mut |call| call.headers.push((name.into(), value.into())));
+    }
+    other("45 headers more".into(), &mut |call| {
+        call.headers.extend((0..45).map(|i| (format!("x-amz-meta-{i}"), i.to_string())));
+    });
+    for (name, value) in [
+        ("x-id", "GetObject"),
+        ("x", "a b+c"),
+        ("x", ""),
+        ("x", "\u{e9}&="),
+        ("versionId", "null"),
+        ("partNumber", "1"),
+    ] {
+        other(format!("?{name}={value}"), &mut |call| call.query.push((name.into(), value.into())));
+        other(format!("?{name}={value} twice"), &mut |call| {
+            call.query.extend([(name.into(), value.into()), (name.into(), value.into())]);
+        });
+    }
+    for host in ["S3.TEST", "bkt.s3.test", "BKT.s3.test:80", "nowhere.s3.test", "b\u{fc}cher.test", "other", ""] {
+        other(format!("host {host}"), &mut |call| call.host = host);
+    }
+    for clock_s in [-1000, -800, 800, 1000, -4000, -86_400 * 8] {
+        other(format!("a clock that is {clock_s} s fast"), &mut |call| call.clock_s = clock_s);
+    }
+    for expires_s in [604_800, 604_801] {
+        let is_presigned = matches!(call.sign, Sign::Query(_));
+        let sign = if is_presigned { Sign::Query(expires_s) } else { call.sign };
+        other(format!("{expires_s} s to live"), &mut |call| call.sign = sign);
+    }
+    other("another region".into(), &mut |call| call.region = "eu-west-1");
+    other("another service".into(), &mut |call| call.service = "iam");
+    other("another key".into(), &mut |call| call.access_key = "AKNONE");
+    for name in ["host", "x-amz-date", "x-amz-content-sha256"] {
+        other(format!("no {name}"), &mut |call| call.unlisted.push(name));
+    }
+    for says in
+        ["UNSIGNED-PAYLOAD", "", "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855", "STREAMING"]
+    {
+        other(format!("content {says:?}"), &mut |call| call.payload = Payload::Says(says.into()));
+    }
+    for bytes in [1, 8191, 8193, 1 << 20] {
+        other(format!("chunks of {bytes}"), &mut |call| match &mut call.payload {
+            Payload::SignedChunks { chunk_bytes, .. } | Payload::UnsignedChunks { chunk_bytes, .. } => {
+                *chunk_bytes = bytes;
+            }
+            _ => {}
+        });
+    }
+    for (from, to) in [("%20", "+"), ("%20", "%2520"), ("%2B", "%2b"), ("/bkt/", "/bkt//"), ("/bkt/", "//bkt/")] {
+        other(format!("{to} for {from}"), &mut |call| call.path = call.path.replace(from, to));
+    }
+    for version in [Version::HTTP_10, Version::HTTP_2] {
+        other(format!("{version:?}"), &mut |call| call.version = version);
+    }
+    others
+}
+
 #[tokio::test]
 async fn both_paths_answer_alike() {
-    let (fast, slow, upload) = pair().await;
+    let ([fast, slow], stage) = twins([true, false]).await;
     let mut dice = Dice::new(1);
     let (mut asked, mut refused) = (0, 0);
-    for (kind, call) in good(&upload) {
-        let request = call.build();
-        let mut requests = changes(&request, &mut dice);
-        requests.push(("unchanged".into(), request));
+    for (kind, call) in good(&stage).into_iter().chain(by_others(&stage)) {
+        let request = call.clone().build();
+        let mut requests = vec![("unchanged".into(), request.clone())];
+        requests.extend(respelled(&call).into_iter().map(|(what, call)| (what, call.build())));
+        requests.extend(changes(&request, &mut dice));
         // Frames that cut the framing anywhere, and say nothing of the length.
         let in_frames = requests.iter().flat_map(|(what, request)| {
             [1, 7, 1000].map(|bytes| (format!("{what}, in frames of {bytes}"), request.clone(), Some(bytes)))
@@ -235,28 +269,14 @@ async fn both_paths_answer_alike() {
             assert_eq!(found, expected, "{kind}, {what}: {:?}", request.uri());
         }
     }
-    let parts = format!("/bkt/k?uploadId={upload}");
+    let parts = format!("/bkt/k?uploadId={}", stage.upload);
     let listed = [&fast, &slow].map(async |s3| s3.get(&parts).send(s3).await.expect(200).elements("PartNumber"));
     let [of_fast, of_slow] = futures::future::join_all(listed).await.try_into().unwrap();
     assert_eq!((&of_fast[..], &of_slow), (&["1", "2", "3"].map(String::from)[..], &of_fast));
-    assert!(asked > 4000 && refused > asked / 2, "{asked} {refused}");
+    assert!(asked > 30_000 && refused > asked / 2, "{asked} {refused}");
 }
 
 /// Counts how often it is asked.
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Clock for Counting {
-    fn now_ms(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        SystemClock.now_ms()
-    }
-
-    fn monotonic_ns(&self) -> u64 {
-        SystemClock.monotonic_ns()
-    }
-}
-
 struct CountingCredentials(Credentials, Arc<AtomicU64>);
 
 impl CredentialStore for CountingCredentials {
@@ -283,22 +303,19 @@ impl CredentialStore for CountingCredentials {
 /// s3s asks for secrets in its own way: it was not asked. What is signed in its query was looked at beforehand.
 #[tokio::test]
 async fn what_is_in_order_takes_the_fast_path() {
-    let (clock, secrets) = (Arc::new(Counting::default()), Arc::new(AtomicU64::new(0)));
-    let credentials = CountingCredentials(Credentials::new(ACCESS_KEY, SECRET_KEY), Arc::clone(&secrets));
+    let asked = Arc::new(AtomicU64::new(0));
+    let credentials = CountingCredentials(Credentials::new(ACCESS_KEY, SECRET_KEY), Arc::clone(&asked));
     let (store, disk) = store().await;
-    let options =
-        S3Options { region: REGION.into(), domains: Vec::new(), sigv2: false, fast_path: true, ..S3Options::default() };
+    let options = S3Options { domains: vec!["s3.test".into()], fast_path: true, ..options() };
     let service =
-        S3Service::new(store.clone(), Arc::new(credentials), options, Arc::clone(&clock) as _, &SeededEntropy::new(9))
+        S3Service::new(store.clone(), Arc::new(credentials), options, Arc::new(SystemClock), &SeededEntropy::new(9))
             .unwrap();
     let s3 = S3 { service, store, disk, iam: None };
-    s3.put("/bkt").send(&s3).await.expect(200);
-    let upload = begin_upload(&s3).await;
-    for (kind, call) in good(&upload) {
-        let before = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
+    let stage = stage(&s3).await;
+    for (kind, call) in good(&stage) {
+        let before = asked.load(Ordering::SeqCst);
         call.send(&s3).await;
-        let after = (clock.0.load(Ordering::SeqCst), secrets.load(Ordering::SeqCst));
         let times = if kind.starts_with("presigned") { 2 } else { 1 };
-        assert_eq!((after.0 - before.0, after.1 - before.1), (times, times), "{kind}");
+        assert_eq!(asked.load(Ordering::SeqCst) - before, times, "{kind}");
     }
 }

@@ -18,7 +18,7 @@ const SOURCE: &str = "x-amz-copy-source-server-side-encryption-customer-";
 
 /// How something is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+pub(crate) enum How {
     Not,
     Master,
     Named(&'static str),
@@ -36,7 +36,7 @@ fn shown(call: Call, prefix: &str, key: u8) -> Call {
 
 impl How {
     /// Asks for it.
-    fn put(self, call: Call) -> Call {
+    pub(crate) fn put(self, call: Call) -> Call {
         match self {
             How::Not => call,
             How::Master => call.header(SSE, "AES256"),
@@ -46,7 +46,7 @@ impl How {
     }
 
     /// What a request must show to read it.
-    fn get(self, call: Call) -> Call {
+    pub(crate) fn get(self, call: Call) -> Call {
         if let How::Customer(key) = self { shown(call, CUSTOMER, key) } else { call }
     }
 
@@ -64,7 +64,7 @@ impl How {
     }
 }
 
-fn keys() -> KeyRing {
+pub(crate) fn keys() -> KeyRing {
     let text: String = (0..3_u8).map(|n| format!("k{n} {}\n", BASE64_STANDARD.encode([0x80 | n; 32]))).collect();
     let sources = KeySources { file: KeyFile::parse(&text).unwrap(), ..KeySources::default() };
     KeyRing::new(sources, Arc::new(SystemClock)).unwrap()

@@ -49,6 +49,11 @@ pub(crate) async fn store() -> (Store, SimDisk) {
 }
 
 async fn store_with(change: impl FnOnce(&mut StoreConfig)) -> (Store, SimDisk) {
+    store_at(Arc::new(SystemClock), change).await
+}
+
+/// With this clock.
+pub(crate) async fn store_at(clock: Arc<dyn Clock>, change: impl FnOnce(&mut StoreConfig)) -> (Store, SimDisk) {
     let mut log = LogConfig::new(Geometry::SINGLE);
     log.segment_payload_bytes = 8 << 20;
     log.stripe_payload_bytes = 2 << 20;
@@ -63,12 +68,12 @@ async fn store_with(change: impl FnOnce(&mut StoreConfig)) -> (Store, SimDisk) {
         disk: Some(Arc::new(disk.clone()) as Arc<dyn Disk>),
         failure_domain: "domain".into(),
     };
-    let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(SeededEntropy::new(7)) };
+    let env = Env { clock, entropy: Arc::new(SeededEntropy::new(7)) };
     let opened = Store::open(config, vec![target], Box::new(Factory(MemoryIndex::new())), env, Arc::new(Silent)).await;
     (opened.unwrap().0, disk)
 }
 
-fn options() -> S3Options {
+pub(crate) fn options() -> S3Options {
     S3Options {
         region: REGION.into(),
         domains: Vec::new(),
@@ -213,9 +218,9 @@ pub(crate) enum Payload {
 #[derive(Clone)]
 pub(crate) struct Call {
     method: String,
-    path: String,
-    query: Vec<(String, String)>,
-    headers: Vec<(String, String)>,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// Sent, but not signed.
     pub(crate) smuggled: Vec<(String, String)>,
     /// Left out of the list of signed headers.

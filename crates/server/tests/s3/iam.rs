@@ -9,20 +9,20 @@ use gabion_server::audit::AuditLog;
 use crate::harness::{Answer, Call, S3, Sign};
 
 /// Somebody who signs: access key, secret key, session token.
-#[derive(Clone)]
-struct Signer {
-    access_key: &'static str,
-    secret_key: &'static str,
-    token: Option<String>,
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Signer {
+    pub(crate) access_key: &'static str,
+    pub(crate) secret_key: &'static str,
+    pub(crate) token: Option<String>,
 }
 
 impl Signer {
-    fn root() -> Self {
+    pub(crate) fn root() -> Self {
         Self { access_key: crate::harness::ACCESS_KEY, secret_key: crate::harness::SECRET_KEY, token: None }
     }
 
     /// What an answer gives, under AWS's names.
-    fn of(answer: &Answer) -> Self {
+    pub(crate) fn of(answer: &Answer) -> Self {
         let text = |name: &str| answer.element(name).unwrap_or_else(|| panic!("{name} in {}", answer.text()));
         Self {
             access_key: text("AccessKeyId").leak(),
@@ -31,7 +31,7 @@ impl Signer {
         }
     }
 
-    fn sign(&self, mut call: Call) -> Call {
+    pub(crate) fn sign(&self, mut call: Call) -> Call {
         (call.access_key, call.secret_key) = (self.access_key, self.secret_key);
         match &self.token {
             Some(token) => call.header("x-amz-security-token", token.clone()),
@@ -53,11 +53,11 @@ impl Signer {
         self.sign(call)
     }
 
-    async fn iam(&self, s3: &S3, action: &str, parameters: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn iam(&self, s3: &S3, action: &str, parameters: &[(&str, &str)]) -> Answer {
         self.ask(s3, "iam", action, parameters).send(s3).await
     }
 
-    async fn sts(&self, s3: &S3, action: &str, parameters: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn sts(&self, s3: &S3, action: &str, parameters: &[(&str, &str)]) -> Answer {
         self.ask(s3, "sts", action, parameters).send(s3).await
     }
 }
@@ -67,7 +67,7 @@ fn allow(action: &str) -> String {
 }
 
 /// A user with an access key.
-async fn user(s3: &S3, name: &str) -> Signer {
+pub(crate) async fn user(s3: &S3, name: &str) -> Signer {
     Signer::root().iam(s3, "CreateUser", &[("UserName", name)]).await.expect(200);
     Signer::of(&Signer::root().iam(s3, "CreateAccessKey", &[("UserName", name)]).await.expect(200))
 }

@@ -29,13 +29,15 @@ impl<'a> Fields<'a> {
     /// Nothing when a header is missing that must be there, is there twice, or asks for what only s3s answers.
     pub(super) fn of(headers: &'a HeaderMap) -> Option<Self> {
         let mut all = [("", &[][..]); FIELDS_MAX];
-        let (mut count, mut hosts) = (0, 0);
+        let mut count = 0;
+        let (mut host, mut trailer) = (None, None);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
         let (mut content_length, mut decoded_length, mut token) = (None, None, None);
         for (name, value) in headers {
             let name = name.as_str();
             match name {
-                "host" => hosts += 1,
+                "host" => once(&mut host, value.to_str().ok()?)?,
+                "x-amz-trailer" => once(&mut trailer, ())?,
                 "authorization" => once(&mut authorization, text(value)?)?,
                 "x-amz-date" => once(&mut date, text(value)?)?,
                 "x-amz-content-sha256" => once(&mut content_sha256, text(value)?)?,
@@ -48,7 +50,7 @@ impl<'a> Fields<'a> {
             count += 1;
         }
         // An empty token is for s3s to judge.
-        (hosts == 1 && token != Some("")).then_some(Self {
+        (host.is_some() && token != Some("")).then_some(Self {
             all,
             count,
             authorization: authorization?,
