@@ -150,7 +150,6 @@ struct Figures {
     bytes_per_s: f64,
     p50_us: f64,
     p99_us: f64,
-    errors: u64,
 }
 
 fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyhow::Result<String> {
@@ -173,14 +172,14 @@ fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyh
         }
     }
     let mut table = String::from(
-        "| operation | size | clients | geometry | ops/s | MiB/s | p50 ms | p99 ms | errors |\n\
-         | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n",
+        "| operation | size | clients | geometry | ops/s | MiB/s | p50 ms | p99 ms |\n\
+         | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |\n",
     );
     for (index, rounds) in runs.iter().enumerate() {
         let (load, server) = (&LOADS[index / servers.len()], &servers[index % servers.len()]);
         let figures = median(rounds)?;
         table += &format!(
-            "| {} | {} | {} | {} | {:.0} | {:.0} | {:.2} | {:.2} | {} |\n",
+            "| {} | {} | {} | {} | {:.0} | {:.0} | {:.2} | {:.2} |\n",
             load.operation,
             load.size,
             load.clients,
@@ -189,7 +188,6 @@ fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyh
             figures.bytes_per_s / 1_048_576.0,
             figures.p50_us / 1000.0,
             figures.p99_us / 1000.0,
-            figures.errors,
         );
     }
     Ok(table)
@@ -206,7 +204,6 @@ fn median(rounds: &[Figures]) -> anyhow::Result<Figures> {
         bytes_per_s: a.bytes_per_s.midpoint(b.bytes_per_s),
         p50_us: a.p50_us.midpoint(b.p50_us),
         p99_us: a.p99_us.midpoint(b.p99_us),
-        errors: rounds.iter().map(|figures| figures.errors).sum(),
     })
 }
 
@@ -244,8 +241,12 @@ fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String
 
 impl Figures {
     /// What a report of `gabion bench` says.
+    ///
+    /// # Errors
+    /// When requests failed, too.
     fn read(text: &str) -> anyhow::Result<Self> {
         let report: Value = serde_json::from_str(text).context("reading the report of gabion bench")?;
+        shares::without_errors(&report["results"])?;
         let result = &report["results"][0];
         let number = |value: &Value| value.as_f64().context("a figure is missing from the report");
         Ok(Self {
@@ -253,7 +254,6 @@ impl Figures {
             bytes_per_s: number(&result["bytes_per_s"])?,
             p50_us: number(&result["latency_us"]["p50"])?,
             p99_us: number(&result["latency_us"]["p99"])?,
-            errors: result["error_count"].as_u64().context("the report has no count of errors")?,
         })
     }
 }
@@ -400,13 +400,13 @@ mod tests {
 
     #[test]
     fn the_median_of_an_even_number_is_the_mean_of_the_two_in_the_middle() {
-        let run = |rate: f64| Figures { ops_per_s: rate, bytes_per_s: 2.0 * rate, p50_us: 7.0, p99_us: 9.0, errors: 1 };
+        let run = |rate: f64| Figures { ops_per_s: rate, bytes_per_s: 2.0 * rate, p50_us: 7.0, p99_us: 9.0 };
         let rates = |rates: &[f64]| {
             let figures = median(&rates.iter().copied().map(run).collect::<Vec<_>>()).unwrap();
-            (figures.ops_per_s, figures.bytes_per_s, figures.p50_us, figures.errors)
+            (figures.ops_per_s, figures.bytes_per_s, figures.p50_us)
         };
-        assert_eq!(rates(&[9.0, 1.0, 4.0, 2.0]), (3.0, 6.0, 7.0, 4));
-        assert_eq!(rates(&[9.0, 1.0, 4.0]), (4.0, 8.0, 7.0, 3));
+        assert_eq!(rates(&[9.0, 1.0, 4.0, 2.0]), (3.0, 6.0, 7.0));
+        assert_eq!(rates(&[9.0, 1.0, 4.0]), (4.0, 8.0, 7.0));
         assert!(median(&[]).is_err());
     }
 }

@@ -73,28 +73,37 @@ struct Remover<'a> {
 
 impl Remover<'_> {
     async fn remove(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
-        if leftovers.uploads {
-            // First: one whose end was not waited for may yet become an object.
-            self.abort_uploads().await?;
-        }
-        self.remove_objects().await?;
-        self.remove_versions().await?;
+        // First: one whose end was not waited for may yet become an object. Who may not list uploads can remove objects all the same.
+        let aborted = if leftovers.uploads { self.abort_uploads().await } else { Ok(()) };
+        let removed = self.remove_all().await;
+        removed.and(aborted)?;
         if !leftovers.created {
             return Ok(());
         }
         match self.ask(async |client| client.delete_bucket().await).await {
-            // Another run has written to it.
-            Err(Failure::Status { status: 409, .. }) => Ok(()),
+            // Another run has written to it, or a write that was given up came to its end only now.
+            Err(Failure::Status { status: 409, .. }) => {
+                self.remove_all().await?;
+                match self.ask(async |client| client.delete_bucket().await).await {
+                    Err(Failure::Status { status: 409, .. }) => Ok(()),
+                    outcome => outcome,
+                }
+            }
             outcome => outcome,
         }
     }
 
+    async fn remove_all(&mut self) -> Result<(), Failure> {
+        self.remove_objects().await?;
+        self.remove_versions().await
+    }
+
     /// Sends one request, as often and to as many endpoints as it takes.
     async fn ask<T>(&mut self, request: impl AsyncFn(&mut Client) -> Result<T, Failure>) -> Result<T, Failure> {
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_cleaning();
         loop {
             let client = &mut self.clients[self.asked];
-            match self.factory.limit().run(Stamp::now(), request(client)).await {
+            match self.factory.patient_limit().run(Stamp::now(), request(client)).await {
                 Err(failure) => patience.after(failure).await?,
                 answer => return answer,
             }

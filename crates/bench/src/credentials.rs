@@ -31,7 +31,12 @@ pub(crate) fn identity(args: &AccessArgs) -> anyhow::Result<Identity> {
 fn identity_in(args: &AccessArgs, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Identity> {
     let pick = |flag: &Option<String>, name: fn(&Family) -> &'static str, what: &str, option: &str| {
         let families = || FAMILIES.iter().enumerate();
-        let from_environment = || families().find_map(|(place, family)| Some((variable(name(family))?, Some(place))));
+        let from_environment = || {
+            families().find_map(|(place, family)| {
+                let value = variable(name(family)).filter(|value| !value.is_empty())?;
+                Some((value, Some(place)))
+            })
+        };
         let found: Option<Found> = flag.clone().map(|value| (value, None)).or_else(from_environment);
         found.with_context(|| {
             let [one, other] = FAMILIES.each_ref().map(name);

@@ -27,7 +27,7 @@ use crate::{
     report::Report,
     stats::Stats,
     threads::{self, Outcome, Threads},
-    workload::{End, Load, Phase, STOP, Share, phases},
+    workload::{End, Load, Name, Phase, STOP, Share, phases},
 };
 
 /// Why a run ended without a result.
@@ -100,7 +100,12 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         return processes::serve(settings, &factory, threads(settings), share);
     }
     let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
-    let created = make_bucket(&factory, &args.endpoint[0])?;
+    let created = if args.no_prepare && settings.prepared_objects() > 0 {
+        find_objects(settings, &factory)?;
+        false
+    } else {
+        make_bucket(&factory, &args.endpoint[0])?
+    };
     let measured = measure(settings, &factory);
     // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
@@ -128,18 +133,62 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
 pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
     let mut client = factory.client(0);
-    let made = runtime.block_on(async { factory.limit().run(Stamp::now(), client.create_bucket()).await });
-    let hint = match &made {
-        // What was refused is not said in an answer to HEAD.
-        Err(Failure::Status { status: 401 | 403, .. }) => {
+    let made = runtime.block_on(async { factory.patient_limit().run(Stamp::now(), client.create_bucket()).await });
+    made.map_err(|failure| {
+        let hint = hint(&failure);
+        anyhow!(failure).context(format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))
+    })
+}
+
+/// What may be wrong: what was refused is not said in an answer to HEAD.
+fn hint(failure: &Failure) -> &'static str {
+    match failure {
+        Failure::Status { status: 401 | 403, .. } => {
             ": the access key or the secret key is wrong, or its owner has no right to this bucket"
         }
-        Err(Failure::Status { status: 301 | 400, .. }) => {
+        Failure::Status { status: 301 | 400, .. } => {
             ": --region may be none of the server's or not the bucket's, or the session token is wrong or has expired"
         }
         _ => "",
-    };
-    made.with_context(|| format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))
+    }
+}
+
+/// Looks for what a run with `--no-prepare` takes for granted: the bucket, and the first and the last object of those that are deleted, as deletions succeed without.
+///
+/// # Errors
+/// When they are not there: nothing was written, or removed.
+fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
+    let (mut client, mut limit) = (factory.client(0), factory.patient_limit());
+    let (bucket, url) = (factory.bucket(), &settings.load.endpoint[0]);
+    let found = runtime.block_on(async { limit.run(Stamp::now(), client.head_bucket()).await });
+    match found {
+        Err(Failure::Status { status: 404, .. }) => bail!(
+            "--no-prepare is for objects that are there, and there is no bucket {bucket:?} at {url}: run without it first, with --keep"
+        ),
+        found => found.map_err(|failure| {
+            let hint = hint(&failure);
+            anyhow!(failure).context(format!("looking for the bucket {bucket:?} at {url}{hint}"))
+        })?,
+    }
+    if settings.operation != Operation::Delete {
+        return Ok(());
+    }
+    let load = Load::new(settings, Share::WHOLE);
+    for index in [0, load.prepared - 1] {
+        let mut key = String::new();
+        load.write_key(&mut key, Name::Prepared(index));
+        let length = load.content_of(&key).remaining();
+        let found = runtime.block_on(async { limit.run(Stamp::now(), client.stat(&key, length, false)).await });
+        match found {
+            Err(Failure::Status { status: 404, .. }) => bail!(
+                "--no-prepare is for objects that are there, and there is no {key:?} in the bucket {bucket:?}: deletions of nothing would be measured; give as many --objects as an earlier run kept"
+            ),
+            Err(Failure::Mismatch) => {}
+            found => found.with_context(|| format!("looking for {key:?} in the bucket {bucket:?}"))?,
+        }
+    }
+    Ok(())
 }
 
 /// Whether the run is to end early.

@@ -15,6 +15,9 @@ use crate::{
     workload::Worker,
 };
 
+/// Least time that a request has which is not measured.
+const PATIENT_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Endpoints and credentials.
 pub(crate) struct Factory {
     endpoints: Vec<Arc<Endpoint>>,
@@ -55,11 +58,23 @@ impl Factory {
         &self.bucket
     }
 
+    /// Of what is measured.
     pub(crate) fn limit(&self) -> Limit {
         Limit::new(self.timeout)
     }
 
+    /// Of what prepares a measurement or cleans up behind it: how long what is measured may take says nothing of that.
+    pub(crate) fn patient_limit(&self) -> Limit {
+        Limit::new(self.timeout.max(PATIENT_TIMEOUT))
+    }
+
+    /// One that measures.
     pub(crate) fn worker(&self, number: usize) -> Worker {
         Worker::new(number, self.client(number), self.limit())
+    }
+
+    /// One that prepares.
+    pub(crate) fn patient_worker(&self, number: usize) -> Worker {
+        Worker::new(number, self.client(number), self.patient_limit())
     }
 }

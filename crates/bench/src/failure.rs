@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     Mismatch,
     /// A listing came to its end, and objects that exist were not on it.
     Incomplete,
+    /// The run was stopped: it is none of the figures.
+    Stopped,
 }
 
 /// What is wrong with a connection.
@@ -75,6 +77,7 @@ impl std::fmt::Display for Failure {
             Failure::Timeout => f.write_str("timeout"),
             Failure::Mismatch => f.write_str("content mismatch"),
             Failure::Incomplete => f.write_str("listing without all keys"),
+            Failure::Stopped => f.write_str("stopped"),
         }
     }
 }
@@ -115,7 +118,7 @@ impl Failure {
             }
             Failure::Status { status, .. } => *status == 429 || *status >= 500 && *status != 501,
             Failure::Connection { .. } | Failure::Timeout => true,
-            Failure::Malformed(_) | Failure::Mismatch | Failure::Incomplete => false,
+            Failure::Malformed(_) | Failure::Mismatch | Failure::Incomplete | Failure::Stopped => false,
         }
     }
 }

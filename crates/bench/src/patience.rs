@@ -6,6 +6,8 @@ use crate::failure::Failure;
 
 /// How often a request is sent once more: a server that is started again, or told to slow down, is back by then.
 const RETRIES: u32 = 4;
+/// The same of one that removes what was written, where a server answers that can not do it now: for a dozen seconds, as what stays is somebody's work.
+const RETRIES_OF_CLEANING: u32 = 7;
 /// How long is waited before the first of them; twice as long before each that follows.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -13,15 +15,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Default, Debug)]
 pub(crate) struct Patience {
     failures: u32,
+    cleans: bool,
 }
 
 impl Patience {
+    /// With what removes what was written.
+    pub(crate) fn of_cleaning() -> Self {
+        Self { cleans: true, ..Self::default() }
+    }
+
     /// Waits until the request may be sent once more.
     ///
     /// # Errors
     /// The failure, if it will not pass by itself or was met too often.
     pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
-        if self.failures == RETRIES || !failure.may_pass() {
+        let answers = !matches!(failure, Failure::Connection { .. });
+        let retries = if self.cleans && answers { RETRIES_OF_CLEANING } else { RETRIES };
+        if self.failures >= retries || !failure.may_pass() {
             return Err(failure);
         }
         tokio::time::sleep(FIRST_PAUSE * 2_u32.pow(self.failures)).await;
@@ -33,6 +43,7 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Fault;
 
     #[tokio::test(start_paused = true)]
     async fn only_what_may_pass_is_tried_again_and_not_for_ever() {
@@ -43,6 +54,14 @@ mod tests {
                 tries += 1;
             }
             assert_eq!(tries, RETRIES, "{failure}");
+        }
+        let refused = Failure::Connection { fault: Fault::Refused, reason: String::new() };
+        for (failure, expected) in [(status(503, "SlowDown"), RETRIES_OF_CLEANING), (refused, RETRIES)] {
+            let (mut patience, mut tries) = (Patience::of_cleaning(), 0);
+            while patience.after(failure.clone()).await.is_ok() {
+                tries += 1;
+            }
+            assert_eq!(tries, expected, "{failure}");
         }
         for failure in [Failure::Mismatch, status(403, "AccessDenied"), status(200, "AccessDenied")] {
             assert_eq!(Patience::default().after(failure.clone()).await, Err(failure));

@@ -27,6 +27,9 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) struct Page {
     /// Keys and common prefixes on it.
     pub(crate) entries: u64,
+    /// The first key.
+    pub(crate) first: Option<String>,
+    /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
     pub(crate) bytes: u64,
 }
@@ -122,9 +125,14 @@ impl Client {
         self.connection.take_retries()
     }
 
+    /// Asks whether there is the bucket.
+    pub(crate) async fn head_bucket(&mut self) -> Result<(), Failure> {
+        self.finish(Call::new("HEAD", "")).await
+    }
+
     /// Creates the bucket; `false` when it was there.
     pub(crate) async fn create_bucket(&mut self) -> Result<bool, Failure> {
-        match self.finish(Call::new("HEAD", "")).await {
+        match self.head_bucket().await {
             Ok(()) => return Ok(false),
             Err(Failure::Status { status: 404, .. }) => {}
             Err(error) => return Err(error),
@@ -206,8 +214,11 @@ impl Client {
         self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
         let text = self.text()?;
         let entries = elements(text, "Key").count() + text.matches("<CommonPrefixes>").count();
-        let next = elements(text, "NextContinuationToken").next().map(unescape);
-        Ok(Page { entries: entries as u64, next, bytes: self.answer.len() as u64 })
+        let first = elements(text, "Key").next().map(str::to_owned);
+        let goes_on = elements(text, "IsTruncated").next().is_none_or(|truncated| truncated != "false");
+        let next = elements(text, "NextContinuationToken").next().filter(|token| goes_on && !token.is_empty());
+        let next = next.map(unescape);
+        Ok(Page { entries: entries as u64, first, next, bytes: self.answer.len() as u64 })
     }
 
     /// The keys of the page that was just read.
@@ -311,7 +322,7 @@ impl Client {
 
     fn refuse_error_in_answer(&self) -> Result<(), Failure> {
         match elements(self.text()?, "Code").next() {
-            Some(code) => Err(Failure::Status { status: 200, code: code.to_owned() }),
+            Some(code) => Err(Failure::Status { status: 200, code: plain(code) }),
             None => Ok(()),
         }
     }
@@ -350,7 +361,7 @@ impl Client {
         }
         self.read_answer().await?;
         let text = String::from_utf8_lossy(&self.answer);
-        let code = elements(&text, "Code").next().unwrap_or_default().to_owned();
+        let code = elements(&text, "Code").next().map(plain).unwrap_or_default();
         Err(Failure::Status { status: head.status, code })
     }
 
@@ -411,6 +422,12 @@ impl Client {
         self.signer.authorize(head, &self.date, &request);
         head.push_str("\r\n\r\n");
     }
+}
+
+/// The code of an error, if it is such as one may print and count: not whatever a server sends.
+fn plain(code: &str) -> String {
+    let is_plain = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if is_plain { code.to_owned() } else { String::new() }
 }
 
 /// The body of a request that creates a bucket in `region`; empty where AWS wants none.

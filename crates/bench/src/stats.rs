@@ -217,6 +217,8 @@ impl Series {
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     start: Stamp,
+    /// From the start to the begin of the first operation that counts, where a count of them is measured: until then the warm-up was under way.
+    first: Option<Duration>,
     /// From the start to the end of the last operation that succeeded, in time.
     last: Duration,
     /// How long the measurement was to be; what ends later is in the latencies and errors, but in no rate.
@@ -234,7 +236,15 @@ pub(crate) const SECONDS_MAX: usize = 24 * 3600;
 impl Stats {
     /// Measures from `start` on.
     pub(crate) fn new(start: Stamp) -> Self {
-        Self { start, last: Duration::ZERO, window: None, whole: false, given_up: 0, series: BTreeMap::new() }
+        Self {
+            start,
+            first: None,
+            last: Duration::ZERO,
+            window: None,
+            whole: false,
+            given_up: 0,
+            series: BTreeMap::new(),
+        }
     }
 
     /// Measures from `start` to `end`, if that is a moment.
@@ -265,6 +275,9 @@ impl Stats {
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
         if end < self.start && !is_wrong {
             return;
+        }
+        if self.window.is_none() && !is_early {
+            self.begins(begin.since(self.start));
         }
         let series = self.series.entry(kind).or_insert_with(Series::new);
         series.ended += u64::from(in_time);
@@ -299,6 +312,10 @@ impl Stats {
         }
     }
 
+    fn begins(&mut self, after: Duration) {
+        self.first = Some(self.first.map_or(after, |first| first.min(after)));
+    }
+
     /// Notes requests of an operation of this kind, begun at `begin`, that were sent once more.
     pub(crate) fn record_retries(&mut self, kind: Kind, begin: Stamp, count: u64) {
         if count > 0 && begin >= self.start {
@@ -314,6 +331,9 @@ impl Stats {
 
     /// Adds the figures of others that measured from the same start. All are finished.
     pub(crate) fn merge(&mut self, other: &Stats) {
+        if let Some(first) = other.first {
+            self.begins(first);
+        }
         self.last = self.last.max(other.last);
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
@@ -323,9 +343,11 @@ impl Stats {
         }
     }
 
-    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success. A request that hangs adds nothing.
+    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success; of a count of operations, from the begin
+    /// of the first of them. A request that hangs adds nothing.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.window.filter(|_| self.whole).unwrap_or(self.last)
+        let worked = self.last.saturating_sub(self.first.unwrap_or_default());
+        self.window.filter(|_| self.whole).unwrap_or(worked)
     }
 
     /// What was asked for: an upload in parts is one, of which no part is any good without the others.
@@ -359,6 +381,7 @@ impl Stats {
 /// [`Stats`] on their way from one process to another.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct WireStats {
+    first_ns: Option<u64>,
     last_ns: u64,
     window_ns: Option<u64>,
     whole: bool,
@@ -412,8 +435,8 @@ impl WireStats {
             (*kind, wire)
         });
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let (last_ns, window_ns) = (ns(stats.last), stats.window.map(ns));
-        Self { last_ns, window_ns, whole: stats.whole, given_up: stats.given_up, series: series.collect() }
+        let (first_ns, last_ns, window_ns) = (stats.first.map(ns), ns(stats.last), stats.window.map(ns));
+        Self { first_ns, last_ns, window_ns, whole: stats.whole, given_up: stats.given_up, series: series.collect() }
     }
 
     /// The figures again.
@@ -422,6 +445,7 @@ impl WireStats {
     /// When a histogram is not one.
     pub(crate) fn into_stats(self, start: Stamp) -> anyhow::Result<Stats> {
         let mut stats = Stats {
+            first: self.first_ns.map(Duration::from_nanos),
             last: Duration::from_nanos(self.last_ns),
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
@@ -512,6 +536,21 @@ mod tests {
         stats.record(Kind::Put, at(0), at(4000), BYTES);
         stats.record(Kind::Put, at(0), at(60_000), Err("timeout".into()));
         assert_eq!(stats.elapsed(), Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_count_of_operations_takes_from_the_first_of_them_on() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut sum = Stats::new(at(1000));
+        // Two workers, still with their last operation of the warm-up when the measurement begins.
+        for (begin, free) in [(600, 1600), (700, 1700)] {
+            let mut stats = Stats::within(at(1000), End::After(2));
+            stats.record(Kind::Get, at(begin), at(free), BYTES);
+            stats.record(Kind::Get, at(free), at(free + 1000), BYTES);
+            sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
+        }
+        assert_eq!((sum.counts(), sum.elapsed()), ((2, 0), Duration::from_millis(1100)));
     }
 
     #[test]
@@ -620,7 +659,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

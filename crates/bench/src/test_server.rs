@@ -25,6 +25,10 @@ pub(crate) struct Bucket {
     pub(crate) unsteady: bool,
     /// What is refused for good, as `METHOD ` or `METHOD key`, in how it begins: with this status.
     pub(crate) refused: Option<(&'static str, u16, &'static str)>,
+    /// The same by what the query contains.
+    pub(crate) refused_query: Option<(&'static str, u16)>,
+    /// Each page of a listing says that another one follows, which is the same.
+    pub(crate) turns_in_circles: bool,
     /// Objects that are written before nothing is answered any more but that it can not.
     pub(crate) lives_for: Option<usize>,
     /// All versions, of a bucket that keeps them.
@@ -92,6 +96,11 @@ impl Bucket {
         {
             return (status, format!("<Code>{code}</Code>"), Bytes::new());
         }
+        if let Some((part, status)) = self.refused_query
+            && query.contains(part)
+        {
+            return (status, String::new(), Bytes::new());
+        }
         match (request.method().as_str(), key.as_str()) {
             ("HEAD", "") => xml(String::new()),
             ("GET", "") if query.contains("uploads") => {
@@ -108,7 +117,10 @@ impl Bucket {
             }
             ("GET", "") => {
                 let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
-                xml(keys.map(|key| format!("<Key>{key}</Key>")).collect())
+                let keys: String = keys.map(|key| format!("<Key>{key}</Key>")).collect();
+                let is_measured = query.contains("max-keys=1000") && !keys.is_empty() && self.turns_in_circles;
+                let next = if is_measured { "<NextContinuationToken>x</NextContinuationToken>" } else { "" };
+                xml(format!("{keys}{next}<IsTruncated>{is_measured}</IsTruncated>"))
             }
             ("POST", "") => {
                 let body = String::from_utf8(body.to_vec()).unwrap();

@@ -5,20 +5,18 @@
 use std::{
     io,
     sync::{
-        Arc, Barrier, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    thread::Builder,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use gabion_platform::schedule_as_batch;
 use parking_lot::Mutex;
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinSet,
-};
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{
     clock::Stamp,
@@ -28,6 +26,9 @@ use crate::{
     stats::Stats,
     workload::{End, Load, Name, Phase, Run, STOP},
 };
+
+/// What was tried when there is no thread.
+const STARTING: &str = "starting a thread of the client";
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(200);
@@ -70,44 +71,50 @@ impl Threads<'_> {
     ) -> anyhow::Result<Outcome> {
         let workers: Vec<usize> = load.own_workers().collect();
         let count = used(self.count, workers.len());
-        let connected = Barrier::new(count + 1);
-        let released = Barrier::new(count + 1);
-        let run: OnceLock<Option<Arc<Run>>> = OnceLock::new();
         let stats: Vec<OnceLock<Arc<Mutex<Stats>>>> = (0..count).map(|_| OnceLock::new()).collect();
+        let (connected, connections) = mpsc::channel();
         let (ended, endings) = mpsc::channel();
         std::thread::scope(|scope| {
+            // Threads whose start is not said end by themselves.
+            let mut starts = Vec::with_capacity(count);
             for index in 0..count {
-                let (connected, released, run, stats) = (&connected, &released, &run, &stats[index]);
+                let (start, started) = mpsc::channel::<Arc<Run>>();
+                let (connected, ended, stats) = (connected.clone(), ended.clone(), &stats[index]);
                 let own: Vec<usize> = workers.iter().skip(index).step_by(count).copied().collect();
-                let (factory, load, ended) = (Arc::clone(self.factory), Arc::clone(load), ended.clone());
-                scope.spawn(move || {
+                let (factory, load) = (Arc::clone(self.factory), Arc::clone(load));
+                let thread = move || {
                     let runtime = runtime();
                     let crew = runtime.map(|runtime| (runtime.block_on(connect(&factory, &own)), runtime));
-                    connected.wait();
-                    released.wait();
-                    let outcome = match (crew, run.get()) {
-                        (Err(error), _) => Err(error).context("starting a thread of the client"),
-                        (Ok((workers, runtime)), Some(Some(run))) => {
+                    // Whoever listens has ended only if it failed.
+                    let _ = connected.send(());
+                    drop(connected);
+                    let outcome = match (crew, started.recv()) {
+                        (Err(error), _) => Err(error).context(STARTING),
+                        (Ok((workers, runtime)), Ok(run)) => {
                             let stats = Arc::clone(
                                 stats.get_or_init(|| Arc::new(Mutex::new(Stats::within(run.start, run.end)))),
                             );
-                            runtime.block_on(work(workers, &load, run, &stats))
+                            runtime.block_on(work(workers, &load, &run, &stats))
                         }
-                        _ => Ok(()),
+                        (Ok(_), Err(_)) => Ok(()),
                     };
-                    // Whoever listens has ended only if it panicked.
                     let _ = ended.send(outcome);
-                });
+                };
+                Builder::new().spawn_scoped(scope, thread).context(STARTING)?;
+                starts.push(start);
             }
-            connected.wait();
-            let bounds = begin();
-            let started = bounds.as_ref().ok().map(|(start, end)| Arc::new(Run::new(phase.goal, *start, *end)));
-            run.set(started).unwrap_or_else(|_| unreachable!("it is set here alone"));
-            released.wait();
-            let mut outcome = self.watch(bounds?, count, &endings, &stats, tick)?;
-            if let Some(Some(run)) = run.get()
-                && run.reached_end()
-            {
+            drop((connected, ended));
+            for _ in 0..count {
+                connections.recv().context("a thread of the client ended early")?;
+            }
+            let (start, end) = begin()?;
+            let run = Arc::new(Run::new(phase.goal, start, end));
+            for start in starts {
+                // It is missed at the end.
+                let _ = start.send(Arc::clone(&run));
+            }
+            let mut outcome = self.watch((start, end), count, &endings, &stats, tick)?;
+            if run.reached_end() {
                 outcome.stats.reached_end();
             }
             Ok(outcome)
@@ -123,7 +130,7 @@ impl Threads<'_> {
         stats: &[OnceLock<Arc<Mutex<Stats>>>],
         tick: &mut dyn FnMut(Tick),
     ) -> anyhow::Result<Outcome> {
-        let meter = Meter::start(self.server_pids, start, end).context("starting a thread of the client")?;
+        let meter = Meter::start(self.server_pids, start, end).context(STARTING)?;
         let mut running = count;
         while running > 0 {
             match endings.recv_timeout(TICK) {
@@ -158,16 +165,25 @@ impl Threads<'_> {
                 let (factory, load, next) = (Arc::clone(self.factory), Arc::clone(load), Arc::clone(&next));
                 let ended = ended.clone();
                 let own: Vec<usize> = (0..workers).skip(index).step_by(count).collect();
-                scope.spawn(move || {
-                    let outcome = runtime()
-                        .context("starting a thread of the client")
-                        .and_then(|runtime| runtime.block_on(write_prepared(&factory, &own, &load, &next)));
-                    if outcome.is_err() {
-                        next.store(load.prepared, Ordering::Relaxed);
+                let prepared = load.prepared;
+                let thread = {
+                    let next = Arc::clone(&next);
+                    move || {
+                        let outcome = runtime()
+                            .context(STARTING)
+                            .and_then(|runtime| runtime.block_on(write_prepared(&factory, &own, &load, &next)));
+                        if outcome.is_err() {
+                            next.store(load.prepared, Ordering::Relaxed);
+                        }
+                        // Whoever listens has ended only if it failed.
+                        let _ = ended.send(outcome);
                     }
-                    // Whoever listens has ended only if it panicked.
-                    let _ = ended.send(outcome);
-                });
+                };
+                if let Err(error) = Builder::new().spawn_scoped(scope, thread) {
+                    // Those that there are write no more.
+                    next.store(prepared, Ordering::Relaxed);
+                    return Err(error).context(STARTING);
+                }
             }
             let mut running = count;
             while running > 0 {
@@ -197,7 +213,7 @@ pub(crate) fn used(threads: usize, workers: usize) -> usize {
 fn runtime() -> io::Result<Runtime> {
     // Where the system does not know this, figures are lower.
     let _ = schedule_as_batch();
-    Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// What all threads have counted until now.
@@ -247,7 +263,7 @@ async fn write_prepared(
 ) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     for number in numbers {
-        let (mut worker, load, next) = (factory.worker(*number), Arc::clone(load), Arc::clone(next));
+        let (mut worker, load, next) = (factory.patient_worker(*number), Arc::clone(load), Arc::clone(next));
         tasks.spawn(async move {
             let mut key = String::new();
             loop {

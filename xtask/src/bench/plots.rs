@@ -9,10 +9,11 @@ use std::{
 };
 
 use anyhow::Context;
+use serde_json::Value;
 
 use super::{
     ACCESS_KEY, SECRET_KEY,
-    shares::{TOUCHED_MEMORY, serve},
+    shares::{TOUCHED_MEMORY, serve, without_errors},
 };
 use crate::process::run as run_command;
 
@@ -51,6 +52,9 @@ fn measure(program: &Path, place: &Path, seconds: u64, rounds: usize) -> anyhow:
             .env("GABION_ACCESS_KEY", ACCESS_KEY)
             .env("GABION_SECRET_KEY", SECRET_KEY);
         run_command(&mut command)?;
+        let text = fs::read_to_string(&table).with_context(|| format!("reading {}", table.display()))?;
+        let measured: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", table.display()))?;
+        without_errors(&measured["rows"])?;
         tables.push(table);
     }
     Ok(tables)

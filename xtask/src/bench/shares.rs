@@ -230,7 +230,7 @@ fn lone_put(table: &Value) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// With the first row that has errors.
-fn without_errors(rows: &Value) -> anyhow::Result<()> {
+pub(super) fn without_errors(rows: &Value) -> anyhow::Result<()> {
     for row in rows.as_array().context("the report has no rows")? {
         let errors = row["error_count"].as_u64().context("the report has no count of errors")?;
         let operation = row["operation"].as_str().unwrap_or_default();

@@ -99,7 +99,8 @@ fn only_what_the_run_wrote_is_removed() {
 #[test]
 fn uploads_that_were_left_are_given_up() {
     let theirs = "bench/another/upload".to_owned();
-    let bucket = Bucket { stubborn: 2, uploads: BTreeSet::from([theirs.clone()]), ..Bucket::default() };
+    // A worker tries five times to give one up.
+    let bucket = Bucket { stubborn: 11, uploads: BTreeSet::from([theirs.clone()]), ..Bucket::default() };
     let bucket = Arc::new(Mutex::new(bucket));
     let (_server, url) = serve(&bucket);
     // Uploads begin, but none is completed.
@@ -264,6 +265,63 @@ fn a_listing_without_the_objects_that_there_are_is_an_error() {
         let (outcome, report) = report(&url, words);
         assert_eq!(said(outcome), "no operation succeeded");
         assert_eq!(report.results[0].errors["listing without all keys"], 4);
+    }
+}
+
+#[test]
+fn a_page_that_comes_again_is_no_progress() {
+    let bucket = Arc::new(Mutex::new(Bucket { turns_in_circles: true, ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let (outcome, report) = report(&url, "list -n 6 --objects 7");
+    outcome.unwrap();
+    let errors = &report.results[0].errors;
+    assert!(errors["a page of a listing came again"] > 0 && errors.len() == 1, "{errors:?}");
+}
+
+#[test]
+fn who_may_not_list_uploads_removes_objects_all_the_same() {
+    let bucket = Bucket { takes_parts: true, refused_query: Some(("uploads=", 403)), ..Bucket::default() };
+    let bucket = Arc::new(Mutex::new(bucket));
+    let (_server, url) = serve(&bucket);
+    let error = said(bench(&url, "multipart -n 4 --size 1KiB"));
+    assert!(error.contains("stays: 403"), "{error}");
+    assert!(bucket.lock().objects.is_empty());
+}
+
+#[test]
+fn what_is_not_there_is_not_measured() {
+    let bucket = Arc::new(Mutex::new(Bucket::default()));
+    let (_server, url) = serve(&bucket);
+    // Deletions of nothing succeed.
+    let error = said(bench(&url, "delete --no-prepare --objects 9"));
+    assert!(error.contains("there is no \"bench/0000000000\"") && error.contains("--objects"), "{error}");
+    bench(&url, "get -n 5 --objects 9 --keep").unwrap();
+    let error = said(bench(&url, "delete --no-prepare --objects 10"));
+    assert!(error.contains("there is no \"bench/0000000009\""), "{error}");
+    bench(&url, "delete --no-prepare --objects 9").unwrap();
+    let (deleted, missed) = {
+        let bucket = bucket.lock();
+        (bucket.deleted, bucket.missed)
+    };
+    assert_eq!((deleted, missed), (9, 0));
+    // Nor is a bucket made to be read from.
+    bucket.lock().refused = Some(("HEAD ", 404, ""));
+    for load in ["get", "stat", "list", "delete", "mixed"] {
+        let error = said(bench(&url, &format!("{load} --no-prepare")));
+        assert!(error.contains("there is no bucket \"gabion-bench\""), "{load}: {error}");
+    }
+    assert_eq!(bucket.lock().created.len(), 0);
+}
+
+#[test]
+fn what_a_server_sends_as_a_code_is_not_shown_whatever_it_is() {
+    let codes = ["\u{1b}[2J", "a b", "<b>"].map(|code| (code, ""));
+    for (code, shown) in [("Slow.Down_1-2", " Slow.Down_1-2")].into_iter().chain(codes) {
+        let bucket = Arc::new(Mutex::new(Bucket { refused: Some(("GET bench", 418, code)), ..Bucket::default() }));
+        let (_server, url) = serve(&bucket);
+        let (_, report) = report(&url, "get -n 2 --objects 1");
+        let kinds: Vec<_> = report.results[0].errors.keys().cloned().collect();
+        assert_eq!(kinds, [format!("418{shown}")]);
     }
 }
 

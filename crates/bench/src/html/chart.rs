@@ -36,6 +36,7 @@ pub(super) struct Line {
     /// Its colour on the page: `c0` to `c5`.
     pub(super) colour: usize,
     pub(super) dashed: bool,
+    /// In the order of their x.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -171,8 +172,8 @@ impl Chart {
             let from = if index == 0 { LEFT } else { f64::midpoint(self.x_of(xs[index - 1]), here) };
             let to = xs.get(index + 1).map_or(WIDTH - RIGHT, |next| f64::midpoint(here, self.x_of(*next)));
             let readings = self.lines.iter().filter_map(|line| {
-                let (_, y) = line.points.iter().find(|(at, _)| at == x)?;
-                Some(format!("\n{}: {}", line.name, (self.show_y)(*y)))
+                let at = line.points.binary_search_by(|(at, _)| at.total_cmp(x)).ok()?;
+                Some(format!("\n{}: {}", line.name, (self.show_y)(line.points[at].1)))
             });
             *out += &format!(
                 "<g class=\"at\"><rect x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/>\

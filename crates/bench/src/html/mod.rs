@@ -189,9 +189,29 @@ fn legend(letter: &str, what: &str) -> String {
     if letter.is_empty() { what.to_owned() } else { format!("{letter} {what}").trim_end().to_owned() }
 }
 
+/// Most points of a line: of a run of hours several seconds are one.
+const POINTS_MAX: usize = 1000;
+
+/// What a point stands for where it is of several seconds.
+#[derive(Clone, Copy)]
+enum Of {
+    Mean,
+    Highest,
+}
+
 #[expect(clippy::cast_precision_loss, reason = "pixels")]
-fn over_time(figures: &Figures, value: impl Fn(&PerSecond) -> f64) -> Vec<(f64, f64)> {
-    figures.whole_seconds().iter().map(|second| (second.second as f64 + 0.5, value(second))).collect()
+fn over_time(figures: &Figures, of: Of, value: impl Fn(&PerSecond) -> f64) -> Vec<(f64, f64)> {
+    let seconds = figures.whole_seconds();
+    let points = seconds.chunks(seconds.len().div_ceil(POINTS_MAX).max(1)).map(|seconds| {
+        let count = seconds.len() as f64;
+        let values = seconds.iter().map(&value);
+        let value = match of {
+            Of::Mean => values.sum::<f64>() / count,
+            Of::Highest => values.fold(0.0, f64::max),
+        };
+        (seconds[0].second as f64 + count / 2.0, value)
+    });
+    points.collect()
 }
 
 fn seconds_scale(rows: &[(&str, &Figures)]) -> Scale {
@@ -213,7 +233,7 @@ fn throughput(rows: &[(&str, &Figures)]) -> Chart {
             name: legend(letter, "operations per second"),
             colour,
             dashed: false,
-            points: over_time(figures, |second| second.ops as f64),
+            points: over_time(figures, Of::Mean, |second| second.ops as f64),
         })
         .collect();
     let max = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
@@ -232,17 +252,20 @@ fn throughput(rows: &[(&str, &Figures)]) -> Chart {
 
 fn latencies(rows: &[(&str, &Figures)]) -> Chart {
     type Pick = fn(&PerSecond) -> f64;
-    let picks: [(&str, Pick, usize); 3] =
-        [("p50", |second| second.p50_us, 0), ("p99", |second| second.p99_us, 1), ("max", |second| second.max_us, 3)];
+    let picks: [(&str, Of, Pick, usize); 3] = [
+        ("p50", Of::Mean, |second| second.p50_us, 0),
+        ("p99", Of::Mean, |second| second.p99_us, 1),
+        ("max", Of::Highest, |second| second.max_us, 3),
+    ];
     let lines: Vec<Line> = rows
         .iter()
         .enumerate()
         .flat_map(|(index, (letter, figures))| {
-            picks.iter().map(move |(name, pick, colour)| Line {
+            picks.iter().map(move |(name, of, pick, colour)| Line {
                 name: legend(letter, name),
                 colour: *colour,
                 dashed: index == 0 && rows.len() > 1,
-                points: over_time(figures, pick).into_iter().filter(|point| point.1 > 0.0).collect(),
+                points: over_time(figures, *of, pick).into_iter().filter(|point| point.1 > 0.0).collect(),
             })
         })
         .collect();

@@ -10,15 +10,28 @@ use serde::Deserialize;
 use super::chart::{Chart, Line, measured_at};
 use super::scale::Scale;
 use crate::{
-    report::Latency,
-    units::{show_round_count, show_us},
+    report::{Latency, Machine},
+    units::{show_bytes, show_round_count, show_us},
 };
 
 /// What is read of a table.
 #[derive(Deserialize)]
 struct Table {
+    size_bytes: u64,
     concurrency: u32,
+    geometry: String,
+    machine: Machine,
     rows: Vec<Row>,
+}
+
+impl Table {
+    /// What must be the same in all that are drawn as one.
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    fn subject(&self) -> String {
+        let Machine { cpu, cpus, .. } = &self.machine;
+        let size = show_bytes(self.size_bytes as f64);
+        format!("objects of {size} on {} and {cpus} cores of {cpu}", self.geometry)
+    }
 }
 
 #[derive(Deserialize)]
@@ -66,9 +79,24 @@ pub(crate) fn write<P: AsRef<Path>>(files: &[P], directory: &Path) -> anyhow::Re
         tables.push(table);
     }
     tables.sort_by_key(|table| table.concurrency);
+    are_one(&tables)?;
     for (name, drawing) in drawings(&tables)? {
         let path = directory.join(name);
         fs::write(&path, drawing).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Refuses tables that make no line together.
+fn are_one(tables: &[Table]) -> anyhow::Result<()> {
+    for pair in tables.windows(2) {
+        let (one, other) = (pair[0].subject(), pair[1].subject());
+        ensure!(one == other, "these tables are of different things: {one}, and {other}");
+        let clients = pair[0].concurrency;
+        ensure!(
+            clients != pair[1].concurrency,
+            "two of these tables are of {clients} clients: give one of each number"
+        );
     }
     Ok(())
 }
@@ -195,7 +223,13 @@ mod tests {
                 r#"{"floor": "http", "share": 0.25}, {"floor": "log", "share": 0.5}"#,
             ),
         ];
-        serde_json::from_str(&format!(r#"{{"concurrency": {clients}, "rows": [{}]}}"#, rows.join(","))).unwrap()
+        let machine = r#"{"cpu": "a", "cpus": 2, "memory_bytes": 1, "kernel": "b"}"#;
+        let table = format!(
+            r#"{{"size_bytes": {}, "concurrency": {clients}, "geometry": "4+2", "machine": {machine}, "rows": [{}]}}"#,
+            4096,
+            rows.join(",")
+        );
+        serde_json::from_str(&table).unwrap()
     }
 
     #[test]
@@ -223,6 +257,16 @@ mod tests {
         for (name, drawing) in drawings(&[table]).unwrap() {
             assert!(drawing.contains("\nget"), "{name}: {drawing}");
         }
+    }
+
+    #[test]
+    fn tables_of_different_things_make_no_line() {
+        are_one(&[table(1), table(4)]).unwrap();
+        assert!(are_one(&[table(4), table(4)]).unwrap_err().to_string().contains("of 4 clients"));
+        let other = Table { size_bytes: 1 << 20, ..table(4) };
+        assert!(are_one(&[table(1), other]).unwrap_err().to_string().contains("1.0 MiB"));
+        let other = Table { machine: Machine { cpus: 4, ..table(4).machine }, ..table(4) };
+        assert!(are_one(&[table(1), other]).is_err());
     }
 
     #[test]

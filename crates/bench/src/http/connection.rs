@@ -183,7 +183,11 @@ impl Connection {
 fn is_reset(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            // TLS without a farewell.
+            | io::ErrorKind::UnexpectedEof
     )
 }
 

@@ -33,8 +33,13 @@ impl Endpoint {
         let host = authority.host();
         // The parser takes what is no number of a port, and says that there is none.
         let whole = authority.as_str();
-        let after_user = whole.rsplit_once('@').map_or(whole, |(_, rest)| rest);
-        let port = match (authority.port_u16(), after_user.strip_prefix(host)) {
+        if whole.contains('@') {
+            // Reports show endpoints.
+            bail!(
+                "an endpoint must not say who asks: give keys by --access-key and --secret-key, or by the environment"
+            );
+        }
+        let port = match (authority.port_u16(), whole.strip_prefix(host)) {
             (Some(port), _) if port > 0 => port,
             (None, Some("")) if tls => 443,
             (None, Some("")) => 80,
@@ -70,6 +75,9 @@ mod tests {
             let error = Endpoint::parse(url).unwrap_err().to_string();
             assert!(error.contains("no valid port"), "{error}");
         }
-        assert_eq!(Endpoint::parse("http://me@[::1]:81").unwrap().address, "[::1]:81");
+        for url in ["http://me@[::1]:81", "https://key:secret@localhost"] {
+            let error = format!("{:#}", Endpoint::parse(url).unwrap_err());
+            assert!(error.contains("--access-key") && !error.contains("secret@"), "{error}");
+        }
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     within: usize,
     /// Objects that only this worker changes, of a mixed load.
     owned: Vec<Name>,
+    /// Deletions of a mixed load that are put off until there is another object.
+    deletions_due: u64,
     /// What was chosen last.
     current: Option<Name>,
 }
@@ -46,7 +48,7 @@ impl Plan {
             Goal::Write | Goal::Upload | Goal::TurnSets => load.progress[worker].load(Ordering::Relaxed),
             _ => 0,
         };
-        Self { worker, random, next, within: 0, owned, current: None }
+        Self { worker, random, next, within: 0, owned, deletions_due: 0, current: None }
     }
 
     /// Whether the phase may end here: no step is half done.
@@ -94,16 +96,24 @@ impl Plan {
     }
 
     /// 45 % get, 30 % stat, 15 % put, 10 % delete.
+    /// The last object is not deleted before there is another one: a put that only makes something to read would take from the shares.
     fn choose_mixed(&mut self) -> (Action, Name) {
-        let dice = self.random.below(100);
-        if self.owned.is_empty() || (75..90).contains(&dice) {
-            return (Action::Put, self.written(self.next));
-        }
-        let index = self.random.below(self.owned.len());
-        match dice {
-            0..45 => (Action::Get, self.owned[index]),
-            45..75 => (Action::Stat, self.owned[index]),
-            _ => (Action::Delete, self.owned.swap_remove(index)),
+        loop {
+            let is_due = self.deletions_due > 0 && self.owned.len() > 1;
+            let dice = if is_due { 99 } else { self.random.below(100) };
+            if self.owned.is_empty() || (75..90).contains(&dice) {
+                return (Action::Put, self.written(self.next));
+            }
+            let index = self.random.below(self.owned.len());
+            match dice {
+                0..45 => return (Action::Get, self.owned[index]),
+                45..75 => return (Action::Stat, self.owned[index]),
+                _ if self.owned.len() == 1 => self.deletions_due += 1,
+                _ => {
+                    self.deletions_due -= u64::from(is_due);
+                    return (Action::Delete, self.owned.swap_remove(index));
+                }
+            }
         }
     }
 

@@ -1,16 +1,17 @@
 //! One worker: a connection and one request at a time, until the phase ends.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Action, Load, Run, plan::Plan};
+use super::{Action, Load, Run, STOP, plan::Plan};
 use crate::{
     cli::Payload,
     clock::Stamp,
     content::Window,
     failure::Failure,
     limit::Limit,
+    patience::Patience,
     s3::{Client, Listing, payload_hash},
     stats::{Done, Kind, Stats},
 };
@@ -25,6 +26,8 @@ pub(crate) struct Worker {
     token: Option<String>,
     /// Entries on the pages of that listing until there.
     listed: u64,
+    /// The first key of the page before, if it is not the first.
+    page_before: Option<String>,
 }
 
 /// How long a worker waits after a failure, so that an endpoint that is down is not asked in a busy loop.
@@ -58,7 +61,7 @@ impl Silence {
 
 impl Worker {
     pub(crate) fn new(number: usize, client: Client, limit: Limit) -> Self {
-        Self { number, client, limit, key: String::new(), token: None, listed: 0 }
+        Self { number, client, limit, key: String::new(), token: None, listed: 0, page_before: None }
     }
 
     /// Connects ahead of the phase; if that fails, the first request will say why.
@@ -84,6 +87,9 @@ impl Worker {
             // Where operations are counted, requests are of those that are; where time is measured, of those that begin in it.
             let warm_up = (decided < run.start && !run.ends_at_a_moment()).then_some(decided);
             let (begin, outcome) = self.perform(load, action, warm_up, stats).await;
+            if outcome == Err(Failure::Stopped) {
+                break;
+            }
             // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
             let begin = if decided < run.start { decided } else { begin };
             let succeeded = outcome.is_ok();
@@ -159,7 +165,7 @@ impl Worker {
     async fn list(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
         let token = self.token.take();
         if token.is_none() {
-            self.listed = 0;
+            (self.listed, self.page_before) = (0, None);
         }
         let listing = Listing {
             prefix: &load.prefix,
@@ -170,6 +176,10 @@ impl Worker {
         let begin = Stamp::now();
         let page = self.limit.run(begin, self.client.list(listing)).await;
         let outcome = page.and_then(|page| {
+            if page.first.is_some() && page.first == self.page_before {
+                return Err(Failure::Malformed("a page of a listing came again".to_owned()));
+            }
+            self.page_before = page.first;
             self.token = page.next;
             self.listed += page.entries;
             // A page may hold less than was asked for; that all of them do is known at the last.
@@ -197,6 +207,10 @@ impl Worker {
         let mut etags = Vec::new();
         let sent: Result<(), Failure> = async {
             loop {
+                // There may be thousands of parts to come.
+                if STOP.load(Ordering::Relaxed) {
+                    return Err(Failure::Stopped);
+                }
                 let part = content.split_to(load.part_bytes);
                 let hash = signed(load, part);
                 let number = u32::try_from(etags.len() + 1).expect("an upload has at most 10000 parts");
@@ -215,8 +229,13 @@ impl Worker {
         }
         .await;
         if let Err(failure) = sent {
-            // What was sent is not kept for ever; that the upload failed is what counts.
-            let _ = limit.run(Stamp::now(), client.abort_upload(key, &upload)).await;
+            // What was sent is not kept for ever, and some servers do not list it; that the upload failed is what counts.
+            let mut patience = Patience::default();
+            while let Err(failure) = limit.run(Stamp::now(), client.abort_upload(key, &upload)).await {
+                if patience.after(failure).await.is_err() {
+                    break;
+                }
+            }
             return Err(failure);
         }
         Ok(Done::bytes(bytes))
