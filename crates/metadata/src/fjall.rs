@@ -26,7 +26,10 @@ mod mark;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -47,6 +50,8 @@ const DISTRUST_FILE: &str = "corrupt";
 const SEAL_KEY: &[u8] = &[0];
 /// Version of what this module adds to fjall's format; first byte of a seal.
 const SEAL_VERSION: u8 = 1;
+/// What an entry of a memtable takes beside key and row, roughly: its place in the list, two reference counts, sequence number.
+const ENTRY_BYTES: usize = 100;
 /// Smallest journal bound that fjall takes, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 
@@ -62,6 +67,9 @@ pub struct FjallIndex {
     tables: Tables,
     /// Held over every commit.
     commits: Mutex<()>,
+    /// What commits have put into memtables, in bytes. fjall keeps the memtables of all versions that the oldest snapshot may see, though they were written to tables long
+    /// ago (`SuperVersions` of lsm-tree): what a snapshot holds back is what came since.
+    written_bytes: Arc<AtomicU64>,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
 }
@@ -81,6 +89,9 @@ struct FjallSnapshot {
     dir: PathBuf,
     tables: Tables,
     snapshot: fjall::Snapshot,
+    /// All that was ever written, and how much that was when it was taken.
+    written_bytes: Arc<AtomicU64>,
+    taken_at_bytes: u64,
 }
 
 impl FjallIndex {
@@ -174,6 +185,7 @@ impl FjallIndex {
             database,
             tables: Tables(Arc::new(keyspaces)),
             commits: Mutex::new(()),
+            written_bytes: Arc::default(),
             seal: Mutex::new(seal),
         })
     }
@@ -194,7 +206,10 @@ impl FjallIndex {
     }
 
     fn reader(&self) -> FjallSnapshot {
-        FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.database.snapshot() }
+        let written_bytes = Arc::clone(&self.written_bytes);
+        let taken_at_bytes = written_bytes.load(Ordering::Relaxed);
+        let (dir, tables, snapshot) = (self.dir.clone(), self.tables.clone(), self.database.snapshot());
+        FjallSnapshot { dir, tables, snapshot, written_bytes, taken_at_bytes }
     }
 }
 
@@ -236,6 +251,11 @@ impl Index for FjallIndex {
             }
         }
         let mut batch = self.database.batch();
+        let bytes = |write: &Write| match write {
+            Write::Put(_, key, row) => key.len() + row.len() + ENTRY_BYTES,
+            Write::Delete(_, key) => key.len() + ENTRY_BYTES,
+        };
+        self.written_bytes.fetch_add(writes.iter().map(bytes).sum::<usize>() as u64, Ordering::Relaxed);
         for write in writes {
             // A batch has one sequence number: of two writes of a row the memtable and the journal keep the later.
             match write {
@@ -294,6 +314,10 @@ impl IndexSnapshot for FjallSnapshot {
 
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
         watched(&self.dir, || scan(&self.snapshot, &self.tables, &range, limit))
+    }
+
+    fn held_back_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed).saturating_sub(self.taken_at_bytes)
     }
 }
 

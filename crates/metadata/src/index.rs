@@ -324,6 +324,10 @@ pub trait IndexSnapshot: Send + Sync {
     /// # Errors
     /// `Corrupt` or `Io`.
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError>;
+
+    /// About how much memory it keeps from being given back, in bytes: an engine may hold all that was written since it was taken for as long as it is there. Whoever
+    /// keeps one for longer than a few pages looks at this, and ends.
+    fn held_back_bytes(&self) -> u64;
 }
 
 /// An ordered, transactional map of rows; linearizable.

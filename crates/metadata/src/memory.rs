@@ -76,6 +76,10 @@ impl Tables {
 }
 
 impl IndexSnapshot for Tables {
+    fn held_back_bytes(&self) -> u64 {
+        0
+    }
+
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
         Ok(self.rows(table).get(key).cloned())
     }

@@ -367,12 +367,12 @@ impl Store {
     /// among them may have been punched out: then it is no damage that its bytes do not match its checksums.
     ///
     /// # Errors
-    /// Those of the index.
+    /// Those of the index; `Busy` where it changes faster than it can be read.
     pub async fn live_stripes(
         &self,
         segments: &HashSet<SegmentId>,
     ) -> Result<HashMap<SegmentId, BTreeSet<u64>>, StoreError> {
-        compact::live_stripes(&self.inner, segments).await
+        compact::live_stripes(&self.inner, segments).await?.ok_or(StoreError::Busy)
     }
 
     /// A snapshot for the admin page.
@@ -553,6 +553,14 @@ impl Inner {
                 tracing::warn!(available_bytes, "the index' file system has room again");
             }
         }
+    }
+
+    /// Waits for a share of the memory for reading ahead: of what readers need next, those who hold pages for long could leave nothing to go on with.
+    ///
+    /// # Errors
+    /// `Busy` when it takes too long.
+    pub(crate) async fn pages_share(&self, bytes: usize) -> Result<Share, StoreError> {
+        self.share_of(&self.read_ahead_memory, bytes).await
     }
 
     /// A share of the memory for reading ahead, if it is free.

@@ -351,3 +351,21 @@ fn figures_are_there() {
     let stats = index.stats();
     assert!(stats.journal_bytes > 0 && stats.disk_bytes >= stats.journal_bytes, "{stats:?}");
 }
+
+#[test]
+fn a_snapshot_says_how_much_was_written_since() {
+    let dir = TempDir::new().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    let put = |from: u32| {
+        let writes = (from..from + 1000).map(|key| Write::Put(Table::Object, key.to_be_bytes().into(), vec![7; 100]));
+        index.commit(&[], writes.collect()).unwrap();
+    };
+    put(0);
+    let before = index.snapshot();
+    assert_eq!(before.held_back_bytes(), 0);
+    put(1000);
+    let after = index.snapshot();
+    put(2000);
+    assert!((100_000..400_000).contains(&after.held_back_bytes()), "{}", after.held_back_bytes());
+    assert_eq!(before.held_back_bytes(), 2 * after.held_back_bytes());
+}

@@ -61,6 +61,8 @@ impl Left {
     }
 }
 
+/// Pages of the index that are looked through in one turn.
+const PAGES_A_TURN: usize = 16;
 /// Segments that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 16;
 /// When it is looked again whether anything needs what can not be repaired of a segment, in ms.
@@ -141,8 +143,12 @@ impl Punching {
 /// Offsets of the live stripes of segments of large objects.
 pub(crate) type LiveStripes = HashMap<SegmentId, BTreeSet<u64>>;
 
-/// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer.
-pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<LiveStripes, StoreError> {
+/// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer. Nothing when the index changes faster than it can
+/// be read: the memory that this would hold back has a bound.
+pub(crate) async fn live_stripes(
+    inner: &Inner,
+    wanted: &HashSet<SegmentId>,
+) -> Result<Option<LiveStripes>, StoreError> {
     // First this, then the snapshot: what was in flight before is in it.
     let settled = |id: &SegmentId| {
         inner.apply.with_segments(|segments| {
@@ -157,7 +163,7 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
     };
     let mut live: LiveStripes = wanted.iter().filter(|id| settled(id)).map(|&id| (id, BTreeSet::new())).collect();
     if live.is_empty() {
-        return Ok(live);
+        return Ok(Some(live));
     }
     let index = inner.index.snapshot();
     let mut note = |extent: &Extent| {
@@ -168,15 +174,32 @@ pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> 
     // Nor are those dead that hold the index' own snapshot.
     for table in [Table::Object, Table::Part, Table::Manifest, Table::System, Table::Version] {
         let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
-        while let Some(rows) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
-            for (key, row) in &rows {
-                References::of_row(table, key, row)?.extents.iter().for_each(&mut note);
-            }
+        loop {
+            // Some pages in one turn: under load each turn waits for others, and so does what the snapshot holds back.
+            let walk = || {
+                for _ in 0..PAGES_A_TURN {
+                    let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? else { return Ok(true) };
+                    for (key, row) in &rows {
+                        References::of_row(table, key, row)?.extents.iter().for_each(&mut note);
+                    }
+                }
+                Ok::<_, StoreError>(false)
+            };
+            let is_last = tasks::blocking(walk)?;
             inner.require_open()?;
+            if index.held_back_bytes() > inner.config.held_back_bytes_max {
+                tracing::warn!(
+                    "the index changes too fast to find what is dead in segments of large objects; it is tried again later"
+                );
+                return Ok(None);
+            }
+            if is_last {
+                break;
+            }
             tokio::task::yield_now().await;
         }
     }
-    Ok(live)
+    Ok(Some(live))
 }
 
 /// Whether it is holes that give back the space of a segment, and not moving what is live: it holds large objects, and enough of them.
@@ -240,7 +263,10 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
 /// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
 async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
     // In an order, so that a simulation goes the same way each time.
-    let live: BTreeMap<_, _> = live_stripes(inner, wanted).await?.into_iter().collect();
+    let Some(live) = live_stripes(inner, wanted).await? else {
+        return Ok(wanted.iter().map(|&id| (id, None)).collect());
+    };
+    let live: BTreeMap<_, _> = live.into_iter().collect();
     let mut noted = Vec::new();
     if live.is_empty() {
         return Ok(noted);
@@ -277,7 +303,11 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Resul
     punching.forget_gone(inner);
     let now_ms = inner.env.clock.now_ms();
     // In an order, so that a simulation goes the same way each time.
-    let live: BTreeMap<_, _> = live_stripes(inner, segments).await?.into_iter().collect();
+    let Some(live) = live_stripes(inner, segments).await? else {
+        punching.failed_ms.lock().extend(segments.iter().map(|&id| (id, now_ms)));
+        return Ok(0);
+    };
+    let live: BTreeMap<_, _> = live.into_iter().collect();
     if live.is_empty() {
         return Ok(0);
     }

@@ -1,20 +1,17 @@
 //! Which parts of which extents make up a range of an object.
 
-use std::{collections::BTreeSet, collections::VecDeque, sync::Arc};
+use std::collections::{BTreeSet, VecDeque};
 
 use gabion_metadata::{
-    IndexSnapshot, ScanRange, Table, keys,
+    IndexSnapshot, ScanRange, Table, Value, keys,
     rows::{ManifestPage, Row},
 };
 use gabion_types::{Extent, ManifestId, SegmentId};
 
-use crate::{ByteRange, StoreError};
+use crate::{ByteRange, StoreError, pages::Pages};
 
-/// Pieces that are kept in memory (some 64 bytes each). A range with more keeps a snapshot of the index instead, and reads
-/// its pages as it comes to them: that holds back the index's garbage, so it is not done for a range that is small.
-const PIECES_MAX: usize = 8192;
 /// Pages that one scan asks for.
-const SCAN_PAGES: usize = 16;
+const SCAN_PAGES: usize = 64;
 
 /// A part of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +49,25 @@ impl Piece {
 /// The pieces of a range, in order.
 pub(crate) struct Pieces {
     at_hand: VecDeque<Piece>,
-    later: Option<Pages>,
+    /// Pages of the manifest that come behind those, as they are stored: a quarter of what their pieces would take. No snapshot of the index is kept instead: it would hold back
+    /// whatever is written to the index for as long as a client takes to read.
+    later: VecDeque<Page>,
+    later_bytes: usize,
+    range: ByteRange,
 }
 
-/// Pages of a manifest that are still to be read.
-struct Pages {
-    index: Arc<dyn IndexSnapshot>,
-    manifest: ManifestId,
-    /// Offset in the object at which the next page begins; nothing before the first one is found.
-    next_start: Option<u64>,
-    range: ByteRange,
+/// A page of a manifest.
+struct Page {
+    /// Offset in the object at which it begins.
+    start: u64,
+    row: Value,
+}
+
+impl Page {
+    /// Memory that it takes.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.row.len()
+    }
 }
 
 impl Pieces {
@@ -72,47 +78,49 @@ impl Pieces {
         let mut segments: Vec<SegmentId> = at_hand.iter().map(|piece| piece.extent.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        (Self { at_hand, later: None }, segments)
+        (Self { at_hand, later: VecDeque::new(), later_bytes: 0, range }, segments)
     }
 
     /// From the pages of a manifest; with the segments that they lie in. Nothing when the manifest is not whole.
     pub(crate) fn paged(
-        index: Arc<dyn IndexSnapshot>,
+        index: &dyn IndexSnapshot,
         manifest: ManifestId,
         range: ByteRange,
     ) -> Result<Option<(Self, Vec<SegmentId>)>, StoreError> {
-        let mut pages = Pages { index: Arc::clone(&index), manifest, next_start: None, range };
-        let (mut at_hand, mut segments, mut bytes, mut fits) = (VecDeque::new(), BTreeSet::new(), 0, true);
-        loop {
-            let mut found = VecDeque::new();
-            if !pages.read(&mut found)? {
-                break;
-            }
-            segments.extend(found.iter().map(|piece| piece.extent.segment));
-            bytes += found.iter().map(|piece| u64::from(piece.to - piece.from)).sum::<u64>();
-            fits &= at_hand.len() + found.len() <= PIECES_MAX;
-            if fits {
-                at_hand.extend(found);
+        let all = ScanRange::prefix(Table::Manifest, &keys::manifest_pages(manifest));
+        let first = keys::manifest_page(manifest, range.first);
+        let Some((first, _)) = index.scan(all.clone().up_to(&first).descending(), 1)?.pop() else { return Ok(None) };
+        let last = keys::manifest_page(manifest, range.last);
+        let mut rows = Pages::new(all.from(&first).up_to(&last), SCAN_PAGES);
+        let (mut later, mut later_bytes) = (VecDeque::new(), 0);
+        let (mut segments, mut bytes, mut found) = (BTreeSet::new(), 0, VecDeque::new());
+        while let Some(page) = rows.next(|range, limit| index.scan(range, limit))? {
+            for (key, row) in page {
+                let Ok((_, keys::ManifestKey::Page(start))) = keys::decode_manifest(&key) else {
+                    return Err(StoreError::Unavailable("the index is corrupt: no manifest page".into()));
+                };
+                cut(&ManifestPage::decode(&row)?.extents, start, range, &mut found);
+                segments.extend(found.iter().map(|piece| piece.extent.segment));
+                bytes += found.iter().map(|piece| u64::from(piece.to - piece.from)).sum::<u64>();
+                found.clear();
+                let page = Page { start, row };
+                later_bytes += page.bytes();
+                later.push_back(page);
             }
         }
         if bytes != range.len() {
             return Ok(None);
         }
-        let pieces = if fits {
-            Self { at_hand, later: None }
-        } else {
-            Self { at_hand: VecDeque::new(), later: Some(Pages { index, manifest, next_start: None, range }) }
-        };
+        let pieces = Self { at_hand: VecDeque::new(), later, later_bytes, range };
         Ok(Some((pieces, segments.into_iter().collect())))
     }
 
     /// The next piece; nothing after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         while self.at_hand.is_empty() {
-            let Some(pages) = &mut self.later else { return Ok(None) };
-            if !pages.read(&mut self.at_hand)? {
-                self.later = None;
-            }
+            let Some(page) = self.later.pop_front() else { return Ok(None) };
+            self.later_bytes -= page.bytes();
+            cut(&ManifestPage::decode(&page.row)?.extents, page.start, self.range, &mut self.at_hand);
         }
         Ok(self.at_hand.pop_front())
     }
@@ -124,39 +132,17 @@ impl Pieces {
 
     /// Whether it is known that there is no further one.
     pub(super) fn is_done(&self) -> bool {
-        self.later.is_none() && self.at_hand.is_empty()
+        self.later.is_empty() && self.at_hand.is_empty()
+    }
+
+    /// Memory that the pages of the manifest take which come later.
+    pub(super) fn later_bytes(&self) -> usize {
+        self.later_bytes
     }
 }
 
-impl Pages {
-    /// Reads some pages; tells whether there were any.
-    fn read(&mut self, into: &mut VecDeque<Piece>) -> Result<bool, StoreError> {
-        let all = ScanRange::prefix(Table::Manifest, &keys::manifest_pages(self.manifest));
-        let rows = match self.next_start {
-            None => {
-                let first = keys::manifest_page(self.manifest, self.range.first);
-                self.index.scan(all.up_to(&first).descending(), 1)?
-            }
-            Some(start) if start > self.range.last => return Ok(false),
-            Some(start) => {
-                let last = keys::manifest_page(self.manifest, self.range.last);
-                self.index.scan(all.from(&keys::manifest_page(self.manifest, start)).up_to(&last), SCAN_PAGES)?
-            }
-        };
-        for (key, page) in &rows {
-            let start = match keys::decode_manifest(key) {
-                Ok((_, keys::ManifestKey::Page(start))) => start,
-                _ => return Err(StoreError::Unavailable("the index is corrupt: no manifest page".into())),
-            };
-            let page = ManifestPage::decode(page)?;
-            self.next_start = Some(cut(&page.extents, start, self.range, into));
-        }
-        Ok(!rows.is_empty())
-    }
-}
-
-/// Adds what of `range` lies in `extents`, which begin at offset `start` of the object; returns where they end.
-fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque<Piece>) -> u64 {
+/// Adds what of `range` lies in `extents`, which begin at offset `start` of the object.
+fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque<Piece>) {
     for extent in extents {
         let end = start + u64::from(extent.len);
         let (from, to) = (range.first.max(start), (range.last + 1).min(end));
@@ -166,7 +152,6 @@ fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque
         }
         start = end;
     }
-    start
 }
 
 #[cfg(test)]
@@ -205,11 +190,9 @@ mod tests {
                 start += page.iter().map(|e| u64::from(e.len)).sum::<u64>();
             }
             index.commit(&[], writes).unwrap();
-            let lazily = Pages { index: index.snapshot(), manifest, next_start: None, range };
             for (mut pieces, segments) in [
                 Pieces::listed(&extents, range),
-                Pieces::paged(index.snapshot(), manifest, range).unwrap().unwrap(),
-                (Pieces { at_hand: VecDeque::new(), later: Some(lazily) }, Pieces::listed(&extents, range).1),
+                Pieces::paged(&*index.snapshot(), manifest, range).unwrap().unwrap(),
             ] {
                 let mut got = Vec::new();
                 while let Some(piece) = pieces.next().unwrap() {
@@ -223,7 +206,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(&got[..], expected);
-                prop_assert!(pieces.is_done());
+                prop_assert!(pieces.is_done() && pieces.later_bytes() == 0);
             }
         }
     }
@@ -235,6 +218,6 @@ mod tests {
         let row = ManifestPage { extents: vec![extent(1, 10)] }.encode();
         index.commit(&[], vec![Write::Put(Table::Manifest, keys::manifest_page(manifest, 0), row)]).unwrap();
         let range = ByteRange { first: 0, last: 10 };
-        assert!(Pieces::paged(index.snapshot(), manifest, range).unwrap().is_none());
+        assert!(Pieces::paged(&*index.snapshot(), manifest, range).unwrap().is_none());
     }
 }

@@ -22,6 +22,8 @@ use crate::{
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;
+/// Bytes of rows that are read in one turn, or few more.
+const PIECE_BYTES: usize = 4 << 20;
 /// How often the last step is tried while the queues of the log are full, and how long is waited in between.
 const COMMIT_ATTEMPTS: usize = 100;
 const COMMIT_RETRY: Duration = Duration::from_millis(100);
@@ -126,13 +128,23 @@ impl Stripes<'_> {
         let mut bytes = 0;
         for table in Table::ALL {
             let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
-            while let Some(page) = tasks::blocking(|| pages.next(|range, limit| index.scan(range, limit)))? {
-                for (key, row) in &page {
-                    encoder.put(table, key, row, &mut out);
-                }
+            loop {
+                // Many pages in one turn: under load each turn waits for others, and so does what the snapshot holds back.
+                let fill = || {
+                    while out.len() < PIECE_BYTES {
+                        let Some(page) = pages.next(|range, limit| index.scan(range, limit))? else { return Ok(true) };
+                        page.iter().for_each(|(key, row)| encoder.put(table, key, row, &mut out));
+                    }
+                    Ok::<_, StoreError>(false)
+                };
+                let is_last = tasks::blocking(fill)?;
                 bytes += out.len() as u64;
                 self.put(&out).await?;
                 out.clear();
+                self.check_held_back(index, bytes)?;
+                if is_last {
+                    break;
+                }
             }
         }
         let rows = encoder.rows();
@@ -140,6 +152,17 @@ impl Stripes<'_> {
         self.put(&end).await?;
         self.flush(true).await?;
         Ok((rows, bytes + end.len() as u64))
+    }
+
+    /// Memory is bounded, and a snapshot is not needed: it is given up where the index changes faster than it can be read.
+    fn check_held_back(&self, index: &dyn IndexSnapshot, bytes: u64) -> Result<(), StoreError> {
+        let held_back_bytes = index.held_back_bytes();
+        if held_back_bytes <= self.inner.config.held_back_bytes_max {
+            return Ok(());
+        }
+        Err(StoreError::Unavailable(format!(
+            "the index changes too fast for a snapshot: {held_back_bytes} bytes were written to it while {bytes} of it were read; it is tried again later"
+        )))
     }
 
     async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {

@@ -3,7 +3,10 @@
 pub mod counted;
 pub mod truth;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -46,6 +49,8 @@ pub struct SharedIndex {
     pub scanned: ScannedRows,
     pub asked_for: ObjectsAskedFor,
     pub interruption: Interruption,
+    /// Memory that its snapshots say they hold back, in bytes.
+    pub held_back: Arc<AtomicU64>,
 }
 
 struct Factory(Arc<SharedIndex>);
@@ -54,7 +59,8 @@ impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
         let (inner, held) = (self.0.current.lock().clone(), &self.0);
         let (scanned, asked_for) = (held.scanned.clone(), held.asked_for.clone());
-        Ok(Arc::new(CountedIndex { inner, scanned, asked_for, interruption: held.interruption.clone() }))
+        let (interruption, held_back) = (held.interruption.clone(), Arc::clone(&held.held_back));
+        Ok(Arc::new(CountedIndex { inner, scanned, asked_for, interruption, held_back }))
     }
 
     fn destroy(&self) -> Result<(), IndexError> {
