@@ -332,11 +332,18 @@ fn open_database(dir: &Path, options: IndexOptions) -> Result<Database, IndexErr
     let path = dir.join(DATABASE_DIR);
     let builder = Database::builder(&path)
         .cache_size(options.cache_bytes)
+        .worker_threads(worker_threads())
         .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN));
     match guarded(|| builder.open()) {
         Err(IndexError::Locked(_)) => Err(IndexError::Locked(dir.to_owned())),
         other => other,
     }
+}
+
+/// As many as fjall has by itself, but three at least: its first one compacts nothing, and while the others do it takes the message that there is more to be compacted, and puts it back, without a
+/// pause. Of two, each compaction kept both cores busy.
+fn worker_threads() -> usize {
+    std::thread::available_parallelism().map_or(3, |cores| cores.get().clamp(3, 4))
 }
 
 /// Sizes of memtables: their sum (times the few that wait to be written) bounds memory, and what does not fit one goes to a
