@@ -29,7 +29,7 @@ impl Patience {
     /// # Errors
     /// The failure, if it will not pass by itself or was met too often.
     pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
-        let answers = !matches!(failure, Failure::Connection { .. });
+        let answers = !matches!(failure, Failure::Connection { .. } | Failure::Timeout);
         let retries = if self.cleans && answers { RETRIES_OF_CLEANING } else { RETRIES };
         if self.failures >= retries || !failure.may_pass() {
             return Err(failure);

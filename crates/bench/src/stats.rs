@@ -217,7 +217,7 @@ impl Series {
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     start: Stamp,
-    /// From the start to the begin of the first operation that counts, where a count of them is measured: until then the warm-up was under way.
+    /// From the start to the begin of the first operation that counts, where no moment ends the measurement: until then the warm-up was under way.
     first: Option<Duration>,
     /// From the start to the end of the last operation that succeeded, in time.
     last: Duration,

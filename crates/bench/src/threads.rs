@@ -85,18 +85,22 @@ impl Threads<'_> {
                 let thread = move || {
                     let runtime = runtime();
                     let crew = runtime.map(|runtime| (runtime.block_on(connect(&factory, &own)), runtime));
+                    let (crew, fault) = match crew {
+                        Ok(crew) => (Some(crew), Ok(())),
+                        Err(error) => (None, Err(error)),
+                    };
                     // Whoever listens has ended only if it failed.
-                    let _ = connected.send(());
+                    let _ = connected.send(fault);
                     drop(connected);
                     let outcome = match (crew, started.recv()) {
-                        (Err(error), _) => Err(error).context(STARTING),
-                        (Ok((workers, runtime)), Ok(run)) => {
+                        (Some((workers, runtime)), Ok(run)) => {
                             let stats = Arc::clone(
                                 stats.get_or_init(|| Arc::new(Mutex::new(Stats::within(run.start, run.end)))),
                             );
                             runtime.block_on(work(workers, &load, &run, &stats))
                         }
-                        (Ok(_), Err(_)) => Ok(()),
+                        // Nothing was begun.
+                        _ => Ok(()),
                     };
                     let _ = ended.send(outcome);
                 };
@@ -105,7 +109,7 @@ impl Threads<'_> {
             }
             drop((connected, ended));
             for _ in 0..count {
-                connections.recv().context("a thread of the client ended early")?;
+                connections.recv().context("a thread of the client ended early")?.context(STARTING)?;
             }
             let (start, end) = begin()?;
             let run = Arc::new(Run::new(phase.goal, start, end));
@@ -185,6 +189,7 @@ impl Threads<'_> {
                     return Err(error).context(STARTING);
                 }
             }
+            drop(ended);
             let mut running = count;
             while running > 0 {
                 match endings.recv_timeout(TICK) {

@@ -68,7 +68,7 @@ pub struct FjallIndex {
     /// Held over every commit.
     commits: Mutex<()>,
     /// What commits have put into memtables, in bytes. fjall keeps the memtables of all versions that the oldest snapshot may see, though they were written to tables long
-    /// ago (`SuperVersions` of lsm-tree): what a snapshot holds back is what came since.
+    /// ago (`SuperVersions` of lsm-tree): what a snapshot holds back is what came since, and what was in memtables when it was taken, which the sizes of those bound.
     written_bytes: Arc<AtomicU64>,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
@@ -340,10 +340,10 @@ fn open_database(dir: &Path, options: IndexOptions) -> Result<Database, IndexErr
     }
 }
 
-/// As many as fjall has by itself, but three at least: its first one compacts nothing, and while the others do it takes the message that there is more to be compacted, and puts it back, without a
-/// pause. Of two, each compaction kept both cores busy.
+/// As many as fjall has by itself, but three instead of two: the first of several compacts nothing, and while all others do it takes the message that there is more to be compacted, and puts it
+/// back, without a pause. Of two, each compaction kept both cores busy.
 fn worker_threads() -> usize {
-    std::thread::available_parallelism().map_or(3, |cores| cores.get().clamp(3, 4))
+    std::thread::available_parallelism().map_or(1, |cores| if cores.get() == 2 { 3 } else { cores.get().min(4) })
 }
 
 /// Sizes of memtables: their sum (times the few that wait to be written) bounds memory, and what does not fit one goes to a

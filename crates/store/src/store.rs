@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
-const PERMIT_BYTES: usize = 1024;
+pub(crate) const PERMIT_BYTES: usize = 1024;
 
 /// Most copies that move bytes at a time; beyond it the targets are busy anyway.
 const BYTE_COPIES_MAX: u64 = 16;
@@ -83,6 +83,8 @@ pub(crate) struct Inner {
     put_memory: Budget,
     read_memory: Budget,
     read_ahead_memory: Budget,
+    /// Pages of manifests that are being read.
+    pages_memory: Budget,
     /// Whatever must be finished although its request is gone.
     commits: TaskTracker,
     background: TaskTracker,
@@ -150,6 +152,17 @@ pub(crate) const NEEDED_BYTES_MAX: u32 = 512 << 10;
 
 /// A share of a [`Budget`], given back when it is dropped.
 pub(crate) type Share = OwnedSemaphorePermit;
+
+/// The bytes of a share.
+pub(crate) fn shared_bytes(share: &Share) -> usize {
+    share.num_permits() * PERMIT_BYTES
+}
+
+/// Gives back what is not needed for `bytes`.
+pub(crate) fn shrink(share: &mut Share, bytes: usize) {
+    let spare = share.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));
+    drop(share.split(spare));
+}
 
 impl Budget {
     /// A budget of `bytes`, but at least `bytes_min`.
@@ -243,7 +256,8 @@ impl Store {
             locks: Locks::new(config.key_locks),
             put_memory: Budget::new(config.put_memory_bytes, INLINE_BYTES_MAX),
             read_memory: Budget::new(config.read_memory_bytes / 2, NEEDED_BYTES_MAX as usize),
-            read_ahead_memory: Budget::new(config.read_memory_bytes / 2, 1),
+            read_ahead_memory: Budget::new(config.read_memory_bytes / 8 * 3, 1),
+            pages_memory: Budget::new(config.read_memory_bytes / 8, 1),
             metrics: StoreMetrics::default(),
             frees: Frees::default(),
             scrub: upkeep::Scrub::default(),
@@ -372,7 +386,9 @@ impl Store {
         &self,
         segments: &HashSet<SegmentId>,
     ) -> Result<HashMap<SegmentId, BTreeSet<u64>>, StoreError> {
-        compact::live_stripes(&self.inner, segments).await?.ok_or(StoreError::Busy)
+        compact::live_stripes(&self.inner, segments, self.inner.config.held_back_bytes_max)
+            .await?
+            .ok_or(StoreError::Busy)
     }
 
     /// A snapshot for the admin page.
@@ -423,6 +439,7 @@ impl Store {
             inner.put_memory.memory("bodies"),
             inner.read_memory.memory("reads"),
             inner.read_ahead_memory.memory("reads ahead"),
+            inner.pages_memory.memory("manifests"),
         ];
         own.into_iter().chain(inner.log.memory()).collect()
     }
@@ -555,12 +572,11 @@ impl Inner {
         }
     }
 
-    /// Waits for a share of the memory for reading ahead: of what readers need next, those who hold pages for long could leave nothing to go on with.
-    ///
-    /// # Errors
-    /// `Busy` when it takes too long.
-    pub(crate) async fn pages_share(&self, bytes: usize) -> Result<Share, StoreError> {
-        self.share_of(&self.read_ahead_memory, bytes).await
+    /// A share of the memory for the pages of manifests that are being read, if it is free. It is one of its own: who holds pages for long keeps nobody from going on.
+    pub(crate) fn try_pages_share(&self, bytes: usize) -> Option<Share> {
+        let share = self.pages_memory.try_take(bytes);
+        self.metrics.memory_refusals.add(u64::from(share.is_none()));
+        share
     }
 
     /// A share of the memory for reading ahead, if it is free.

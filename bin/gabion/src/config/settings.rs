@@ -223,7 +223,8 @@ settings! {
     "memory.put_bytes" => memory_put_bytes: ByteCount = "256MiB",
         "Memory for bodies of small objects; a request waits for its share before its body is read.";
     "memory.read_bytes" => memory_read_bytes: ByteCount = "768MiB",
-        "Memory for downloads: half for what clients need next, 512KiB each, half for what is read ahead while it is free.";
+        "Memory for downloads: half for what clients need next, 512KiB each, three quarters of the rest for what is read ahead while it is free, the last eighth for where the \
+         bytes of huge objects lie, some 5MiB a TiB.";
     "memory.read_ahead_stripes" => memory_read_ahead_stripes: usize = "3",
         "Stripes that a download of a large object reads ahead.";
     "memory.warm_bytes" => memory_warm_bytes: ByteCount = "64MiB",

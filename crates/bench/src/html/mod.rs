@@ -196,6 +196,8 @@ const POINTS_MAX: usize = 1000;
 #[derive(Clone, Copy)]
 enum Of {
     Mean,
+    /// Of the seconds in which there was anything.
+    MeanOfAny,
     Highest,
 }
 
@@ -205,8 +207,10 @@ fn over_time(figures: &Figures, of: Of, value: impl Fn(&PerSecond) -> f64) -> Ve
     let points = seconds.chunks(seconds.len().div_ceil(POINTS_MAX).max(1)).map(|seconds| {
         let count = seconds.len() as f64;
         let values = seconds.iter().map(&value);
+        let any = values.clone().filter(|value| *value > 0.0);
         let value = match of {
             Of::Mean => values.sum::<f64>() / count,
+            Of::MeanOfAny => any.clone().sum::<f64>() / any.count().max(1) as f64,
             Of::Highest => values.fold(0.0, f64::max),
         };
         (seconds[0].second as f64 + count / 2.0, value)
@@ -253,8 +257,8 @@ fn throughput(rows: &[(&str, &Figures)]) -> Chart {
 fn latencies(rows: &[(&str, &Figures)]) -> Chart {
     type Pick = fn(&PerSecond) -> f64;
     let picks: [(&str, Of, Pick, usize); 3] = [
-        ("p50", Of::Mean, |second| second.p50_us, 0),
-        ("p99", Of::Mean, |second| second.p99_us, 1),
+        ("p50", Of::MeanOfAny, |second| second.p50_us, 0),
+        ("p99", Of::MeanOfAny, |second| second.p99_us, 1),
         ("max", Of::Highest, |second| second.max_us, 3),
     ];
     let lines: Vec<Line> = rows

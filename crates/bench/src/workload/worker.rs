@@ -232,7 +232,9 @@ impl Worker {
             // What was sent is not kept for ever, and some servers do not list it; that the upload failed is what counts.
             let mut patience = Patience::default();
             while let Err(failure) = limit.run(Stamp::now(), client.abort_upload(key, &upload)).await {
-                if patience.after(failure).await.is_err() {
+                // Of a server that does not answer nobody waits here.
+                let answers = matches!(failure, Failure::Status { .. });
+                if !answers || patience.after(failure).await.is_err() {
                     break;
                 }
             }

@@ -60,6 +60,7 @@ pub(crate) async fn store_at(clock: Arc<dyn Clock>, change: impl FnOnce(&mut Sto
     log.target_reserve_bytes = 0;
     let mut config = StoreConfig::new(log);
     config.checkpoint_interval_ms = u64::MAX / 1_000_000;
+    config.compaction.interval_ms = u64::MAX / 1_000_000;
     config.part_bytes_min = 10;
     change(&mut config);
     let disk = SimDisk::new(7);

@@ -43,7 +43,7 @@ use accounts::Accounts;
 pub(crate) use accounts::{of_bucket as held_by_bucket, of_user as held_by_user};
 pub(crate) use overlay::Overlay;
 pub(crate) use segments::{Segment, Segments};
-pub(crate) use snapshot::{Begun, snapshot_row};
+pub(crate) use snapshot::{Begun, Pending, snapshot_row};
 use versioned::Versioned;
 
 /// Applies records to an index; shared by the log, which calls it, and the store, which asks it about segments.

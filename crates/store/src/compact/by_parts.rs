@@ -175,7 +175,7 @@ impl Moving<'_> {
         let found = match &row.layout {
             Layout::Empty => None,
             Layout::Extents(extents) => Some(Pieces::listed(extents, range).0),
-            Layout::Manifest(manifest) => Pieces::paged(&*index, *manifest, range)?.map(|(pieces, _)| pieces),
+            Layout::Manifest(manifest) => Pieces::paged(&*index, *manifest, range, None)?.map(|(pieces, _)| pieces),
         };
         let mut found = found.ok_or_else(|| StoreError::Corrupt("the manifest of an object is incomplete".into()))?;
         let mut pieces = Vec::new();

@@ -144,10 +144,11 @@ impl Punching {
 pub(crate) type LiveStripes = HashMap<SegmentId, BTreeSet<u64>>;
 
 /// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer. Nothing when the index changes faster than it can
-/// be read: the memory that this would hold back has a bound.
+/// be read: it holds back more than `held_back_bytes_max`.
 pub(crate) async fn live_stripes(
     inner: &Inner,
     wanted: &HashSet<SegmentId>,
+    held_back_bytes_max: u64,
 ) -> Result<Option<LiveStripes>, StoreError> {
     // First this, then the snapshot: what was in flight before is in it.
     let settled = |id: &SegmentId| {
@@ -175,6 +176,12 @@ pub(crate) async fn live_stripes(
     for table in [Table::Object, Table::Part, Table::Manifest, Table::System, Table::Version] {
         let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
         loop {
+            if index.held_back_bytes() > held_back_bytes_max {
+                tracing::warn!(
+                    "the index changes too fast to find what is dead in segments of large objects; it is tried again later"
+                );
+                return Ok(None);
+            }
             // Some pages in one turn: under load each turn waits for others, and so does what the snapshot holds back.
             let walk = || {
                 for _ in 0..PAGES_A_TURN {
@@ -187,12 +194,6 @@ pub(crate) async fn live_stripes(
             };
             let is_last = tasks::blocking(walk)?;
             inner.require_open()?;
-            if index.held_back_bytes() > inner.config.held_back_bytes_max {
-                tracing::warn!(
-                    "the index changes too fast to find what is dead in segments of large objects; it is tried again later"
-                );
-                return Ok(None);
-            }
             if is_last {
                 break;
             }
@@ -263,7 +264,7 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
 /// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
 async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
     // In an order, so that a simulation goes the same way each time.
-    let Some(live) = live_stripes(inner, wanted).await? else {
+    let Some(live) = live_stripes(inner, wanted, inner.config.held_back_bytes_max).await? else {
         return Ok(wanted.iter().map(|&id| (id, None)).collect());
     };
     let live: BTreeMap<_, _> = live.into_iter().collect();
@@ -298,12 +299,14 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
 }
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
-pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
+pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>, is_short: bool) -> Result<u64, StoreError> {
     let punching = &inner.compaction.punching;
     punching.forget_gone(inner);
     let now_ms = inner.env.clock.now_ms();
     // In an order, so that a simulation goes the same way each time.
-    let Some(live) = live_stripes(inner, segments).await? else {
+    // Where space is short writers wait, and nothing else makes room.
+    let held_back_bytes_max = if is_short { u64::MAX } else { inner.config.held_back_bytes_max };
+    let Some(live) = live_stripes(inner, segments, held_back_bytes_max).await? else {
         punching.failed_ms.lock().extend(segments.iter().map(|&id| (id, now_ms)));
         return Ok(0);
     };

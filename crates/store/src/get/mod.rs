@@ -218,7 +218,12 @@ impl Inner {
     fn pin(&self, found: &Found, range: ByteRange) -> Result<Option<(Pieces, Pin)>, StoreError> {
         let layout = &found.known.row.layout;
         let (pieces, segments) = match layout {
-            Layout::Manifest(manifest) => match Pieces::paged(&*self.index.snapshot(), *manifest, range)? {
+            Layout::Manifest(manifest) => match Pieces::paged(
+                &*self.index.snapshot(),
+                *manifest,
+                range,
+                Some(&|bytes| self.try_pages_share(bytes)),
+            )? {
                 Some(found) => found,
                 None if self.is_there(found)? => {
                     return Err(StoreError::Corrupt("the manifest of an object is incomplete".into()));

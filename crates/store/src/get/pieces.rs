@@ -8,7 +8,11 @@ use gabion_metadata::{
 };
 use gabion_types::{Extent, ManifestId, SegmentId};
 
-use crate::{ByteRange, StoreError, pages::Pages};
+use crate::{
+    ByteRange, StoreError,
+    pages::Pages,
+    store::{Share, shared_bytes, shrink},
+};
 
 /// Pages that one scan asks for.
 const SCAN_PAGES: usize = 64;
@@ -49,12 +53,20 @@ impl Piece {
 /// The pieces of a range, in order.
 pub(crate) struct Pieces {
     at_hand: VecDeque<Piece>,
-    /// Pages of the manifest that come behind those, as they are stored: a quarter of what their pieces would take. No snapshot of the index is kept instead: it would hold back
-    /// whatever is written to the index for as long as a client takes to read.
+    /// Pages of the manifest that come behind those, as they are stored: some 40 bytes an extent. No snapshot of the index is kept instead: it would hold back whatever is written
+    /// to the index for as long as a client takes to read.
     later: VecDeque<Page>,
     later_bytes: usize,
+    /// For those pages.
+    share: Option<Share>,
     range: ByteRange,
 }
+
+/// Bytes of pages that a reader keeps without a share of memory: those of an object of 3 GiB in stripes of 8 MiB.
+const PAGES_BYTES_FREE: usize = 16 << 10;
+
+/// A share of the memory for so many bytes of pages, if it is free.
+pub(crate) type TakeShare<'a> = &'a dyn Fn(usize) -> Option<Share>;
 
 /// A page of a manifest.
 struct Page {
@@ -78,21 +90,25 @@ impl Pieces {
         let mut segments: Vec<SegmentId> = at_hand.iter().map(|piece| piece.extent.segment).collect();
         segments.sort_unstable();
         segments.dedup();
-        (Self { at_hand, later: VecDeque::new(), later_bytes: 0, range }, segments)
+        (Self { at_hand, later: VecDeque::new(), later_bytes: 0, share: None, range }, segments)
     }
 
-    /// From the pages of a manifest; with the segments that they lie in. Nothing when the manifest is not whole.
+    /// From the pages of a manifest; with the segments that they lie in. Nothing when the manifest is not whole. Pages count against memory where there is a `take` for it.
+    ///
+    /// # Errors
+    /// `Busy` when there is no memory for the pages.
     pub(crate) fn paged(
         index: &dyn IndexSnapshot,
         manifest: ManifestId,
         range: ByteRange,
+        take: Option<TakeShare<'_>>,
     ) -> Result<Option<(Self, Vec<SegmentId>)>, StoreError> {
         let all = ScanRange::prefix(Table::Manifest, &keys::manifest_pages(manifest));
         let first = keys::manifest_page(manifest, range.first);
         let Some((first, _)) = index.scan(all.clone().up_to(&first).descending(), 1)?.pop() else { return Ok(None) };
         let last = keys::manifest_page(manifest, range.last);
         let mut rows = Pages::new(all.from(&first).up_to(&last), SCAN_PAGES);
-        let (mut later, mut later_bytes) = (VecDeque::new(), 0);
+        let (mut later, mut later_bytes, mut share) = (VecDeque::new(), 0, None::<Share>);
         let (mut segments, mut bytes, mut found) = (BTreeSet::new(), 0, VecDeque::new());
         while let Some(page) = rows.next(|range, limit| index.scan(range, limit))? {
             for (key, row) in page {
@@ -107,11 +123,20 @@ impl Pieces {
                 later_bytes += page.bytes();
                 later.push_back(page);
             }
+            let Some(take) = take.filter(|_| later_bytes > PAGES_BYTES_FREE) else { continue };
+            let more = later_bytes.saturating_sub(share.as_ref().map_or(0, shared_bytes));
+            if more > 0 {
+                let more = take(more).ok_or(StoreError::Busy)?;
+                match &mut share {
+                    Some(share) => share.merge(more),
+                    none => *none = Some(more),
+                }
+            }
         }
         if bytes != range.len() {
             return Ok(None);
         }
-        let pieces = Self { at_hand: VecDeque::new(), later, later_bytes, range };
+        let pieces = Self { at_hand: VecDeque::new(), later, later_bytes, share, range };
         Ok(Some((pieces, segments.into_iter().collect())))
     }
 
@@ -120,6 +145,9 @@ impl Pieces {
         while self.at_hand.is_empty() {
             let Some(page) = self.later.pop_front() else { return Ok(None) };
             self.later_bytes -= page.bytes();
+            if let Some(share) = &mut self.share {
+                shrink(share, self.later_bytes);
+            }
             cut(&ManifestPage::decode(&page.row)?.extents, page.start, self.range, &mut self.at_hand);
         }
         Ok(self.at_hand.pop_front())
@@ -133,11 +161,6 @@ impl Pieces {
     /// Whether it is known that there is no further one.
     pub(super) fn is_done(&self) -> bool {
         self.later.is_empty() && self.at_hand.is_empty()
-    }
-
-    /// Memory that the pages of the manifest take which come later.
-    pub(super) fn later_bytes(&self) -> usize {
-        self.later_bytes
     }
 }
 
@@ -156,11 +179,15 @@ fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use gabion_metadata::{Index, MemoryIndex, Write};
     use gabion_types::Place;
     use proptest::prelude::*;
+    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::store::PERMIT_BYTES;
 
     fn extent(number: u64, len: u32) -> Extent {
         let place = Place::Cells { cell_bytes: 4096 };
@@ -192,7 +219,7 @@ mod tests {
             index.commit(&[], writes).unwrap();
             for (mut pieces, segments) in [
                 Pieces::listed(&extents, range),
-                Pieces::paged(&*index.snapshot(), manifest, range).unwrap().unwrap(),
+                Pieces::paged(&*index.snapshot(), manifest, range, None).unwrap().unwrap(),
             ] {
                 let mut got = Vec::new();
                 while let Some(piece) = pieces.next().unwrap() {
@@ -206,7 +233,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(&got[..], expected);
-                prop_assert!(pieces.is_done() && pieces.later_bytes() == 0);
+                prop_assert!(pieces.is_done() && pieces.later_bytes == 0);
             }
         }
     }
@@ -218,6 +245,43 @@ mod tests {
         let row = ManifestPage { extents: vec![extent(1, 10)] }.encode();
         index.commit(&[], vec![Write::Put(Table::Manifest, keys::manifest_page(manifest, 0), row)]).unwrap();
         let range = ByteRange { first: 0, last: 10 };
-        assert!(Pieces::paged(&*index.snapshot(), manifest, range).unwrap().is_none());
+        assert!(Pieces::paged(&*index.snapshot(), manifest, range, None).unwrap().is_none());
+    }
+
+    /// Memory for the pages of a huge object is counted, and given back as they are read.
+    #[test]
+    fn pages_count_against_memory_while_they_are_there() {
+        let index = MemoryIndex::new();
+        let (manifest, count) = (ManifestId::from_u128(9), 10_000_u64);
+        let extents: Vec<Extent> = (0..count).map(|number| extent(number, 10)).collect();
+        let pages = extents.chunks(16).enumerate().map(|(at, page)| {
+            let row = ManifestPage { extents: page.to_vec() }.encode();
+            Write::Put(Table::Manifest, keys::manifest_page(manifest, at as u64 * 160), row)
+        });
+        index.commit(&[], pages.collect()).unwrap();
+        let range = ByteRange { first: 0, last: count * 10 - 1 };
+        let (snapshot, enough) = (index.snapshot(), 1000);
+        let memory = Arc::new(Semaphore::new(enough));
+        let take = |bytes: usize| Arc::clone(&memory).try_acquire_many_owned(bytes.div_ceil(PERMIT_BYTES) as u32).ok();
+        let (mut pieces, _) = Pieces::paged(&*snapshot, manifest, range, Some(&take)).unwrap().unwrap();
+        let taken = enough - memory.available_permits();
+        assert!(
+            (pieces.later_bytes / PERMIT_BYTES..=2 * pieces.later_bytes / PERMIT_BYTES).contains(&taken),
+            "{taken}"
+        );
+        for _ in 0..count / 2 {
+            pieces.next().unwrap().unwrap();
+        }
+        let left = enough - memory.available_permits();
+        assert!((taken / 3..=taken * 2 / 3).contains(&left), "{left} of {taken}");
+        drop(pieces);
+        assert_eq!(memory.available_permits(), enough);
+        memory.forget_permits(enough - taken / 2);
+        assert!(matches!(Pieces::paged(&*snapshot, manifest, range, Some(&take)), Err(StoreError::Busy)));
+        assert_eq!(memory.available_permits(), taken / 2);
+        // What is short takes none.
+        let range = ByteRange { first: 5, last: 1000 };
+        let nothing = |_: usize| -> Option<Share> { unreachable!("it is short") };
+        assert!(Pieces::paged(&*snapshot, manifest, range, Some(&nothing)).unwrap().is_some());
     }
 }

@@ -23,9 +23,6 @@ use crate::{
     store::{Inner, NEEDED_BYTES_MAX, Share},
 };
 
-/// Pages of a manifest that a reader holds without a share of memory for them, in bytes: those of some 50 GiB in stripes of 8 MiB.
-const PAGES_BYTES_FREE: usize = 256 << 10;
-
 /// The bytes of a piece, and the memory they count against.
 struct Read {
     chunks: Vec<Bytes>,
@@ -58,11 +55,8 @@ async fn open_long(
     pin: Pin,
 ) -> Result<ObjectStream, StoreError> {
     let places = FilePlaces::default();
-    let later_bytes = pieces.later_bytes();
-    let of_pages = if later_bytes > PAGES_BYTES_FREE { Some(inner.pages_share(later_bytes).await?) } else { None };
     let mut rest = Rest {
         inner: Arc::clone(inner),
-        _of_pages: of_pages,
         begun: None,
         loading: VecDeque::new(),
         pieces,
@@ -90,8 +84,6 @@ struct Loading {
 /// What is behind the first part: reads under way, what is left of the stripe that was begun last, those that are loaded, and the others, in this order.
 struct Rest {
     inner: Arc<Inner>,
-    /// For the pages of a long manifest.
-    _of_pages: Option<Share>,
     /// Reads of whole pieces, each with what it waits for. That ends with the stream; the read itself goes on, as the memory is the driver's.
     ahead: VecDeque<AbortOnDropHandle<Result<Read, StoreError>>>,
     begun: Option<Piece>,

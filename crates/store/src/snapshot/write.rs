@@ -7,12 +7,12 @@ use std::{sync::Arc, time::Duration};
 
 use gabion_metadata::{IndexSnapshot, ScanRange, Table};
 use gabion_segment::StripeBuffer;
-use gabion_types::{Extent, Seq, limits::CHUNK_ALIGN_BYTES};
+use gabion_types::{Extent, SegmentId, Seq, limits::CHUNK_ALIGN_BYTES};
 
 use super::{EXTENTS_MAX, stream::Encoder};
 use crate::{
     SnapshotReport, StoreError,
-    apply::{Begun, snapshot_row},
+    apply::{Begun, Pending, snapshot_row},
     holds::Hold,
     mutation::{IndexSnapshotMutation, Mutation},
     pages::Pages,
@@ -42,16 +42,18 @@ pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, 
     if inner.apply.must_carry_all() {
         return Ok(None);
     }
-    let Some(begun) = inner.apply.begin_snapshot() else { return Ok(None) };
+    let Some(Begun { index, covered, pending }) = inner.apply.begin_snapshot() else { return Ok(None) };
     let mut stripes = Stripes { inner, filling: None, extents: Vec::new(), hold: inner.holds.hold() };
-    let (rows, bytes) = stripes.write_rows(&*begun.index).await?;
+    let (rows, bytes) = stripes.write_rows(&*index).await?;
+    // What it held back is given back.
+    drop(index);
     let Stripes { extents, hold, .. } = stripes;
-    let mutation_bytes = (extents.len() + begun.covered.len()) * MUTATION_ENTRY_BYTES;
+    let mutation_bytes = (extents.len() + covered.len()) * MUTATION_ENTRY_BYTES;
     let stripe_bytes = extents.iter().map(|extent| extent.len as usize).chain([mutation_bytes]);
     let stored_bytes = stripe_bytes.map(|bytes| stored_bytes(inner, bytes)).sum();
     let committing = Arc::clone(inner);
     // From here on it may come to count: that is not to be forgotten half-way.
-    let committed = inner.run(async move { commit(&committing, begun, extents, rows, hold).await }).await?;
+    let committed = inner.run(async move { commit(&committing, covered, pending, extents, rows, hold).await }).await?;
     // Deletions that it knows need not be carried any more.
     inner.frees.reconsider();
     inner.apply.work().free.notify_one();
@@ -84,10 +86,16 @@ pub(crate) async fn withdraw(inner: &Arc<Inner>) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn commit(inner: &Inner, begun: Begun, extents: Vec<Extent>, rows: u64, hold: Hold) -> Result<Seq, StoreError> {
+async fn commit(
+    inner: &Inner,
+    covered: Vec<SegmentId>,
+    pending: Pending,
+    extents: Vec<Extent>,
+    rows: u64,
+    hold: Hold,
+) -> Result<Seq, StoreError> {
     // With relaxed durability the rows speak of stripes, and lie in some, that a power cut could still take.
     inner.log.sync().await?;
-    let Begun { covered, pending, .. } = begun;
     let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows, extents: extents.clone(), covered });
     let mut attempt = 1;
     let committed = loop {
