@@ -153,11 +153,6 @@ pub(crate) const NEEDED_BYTES_MAX: u32 = 512 << 10;
 /// A share of a [`Budget`], given back when it is dropped.
 pub(crate) type Share = OwnedSemaphorePermit;
 
-/// The bytes of a share.
-pub(crate) fn shared_bytes(share: &Share) -> usize {
-    share.num_permits() * PERMIT_BYTES
-}
-
 /// Gives back what is not needed for `bytes`.
 pub(crate) fn shrink(share: &mut Share, bytes: usize) {
     let spare = share.num_permits().saturating_sub(bytes.div_ceil(PERMIT_BYTES));
@@ -166,7 +161,7 @@ pub(crate) fn shrink(share: &mut Share, bytes: usize) {
 
 impl Budget {
     /// A budget of `bytes`, but at least `bytes_min`.
-    fn new(bytes: u64, bytes_min: usize) -> Self {
+    pub(crate) fn new(bytes: u64, bytes_min: usize) -> Self {
         let permits = bytes.max(bytes_min as u64).div_ceil(PERMIT_BYTES as u64);
         let permits = u32::try_from(permits).unwrap_or(u32::MAX).min(Semaphore::MAX_PERMITS.min(1 << 28) as u32);
         Self { semaphore: Arc::new(Semaphore::new(permits as usize)), permits }
@@ -179,8 +174,15 @@ impl Budget {
     }
 
     /// How much of it is taken.
-    fn memory(&self, name: &'static str) -> MemoryUse {
+    pub(crate) fn memory(&self, name: &'static str) -> MemoryUse {
         MemoryUse::of(name, &self.semaphore, self.permits as usize, PERMIT_BYTES)
+    }
+
+    /// What is missing to `share` for `bytes`, or for all there is, if that much is free.
+    pub(crate) fn try_top_up(&self, share: Option<&Share>, bytes: usize) -> Option<Share> {
+        let wanted = bytes.div_ceil(PERMIT_BYTES).min(self.permits as usize);
+        let missing = wanted.saturating_sub(share.map_or(0, Share::num_permits));
+        Arc::clone(&self.semaphore).try_acquire_many_owned(u32::try_from(missing).ok()?).ok()
     }
 
     /// A share of `bytes` if that much is free.
@@ -573,10 +575,11 @@ impl Inner {
     }
 
     /// A share of the memory for the pages of manifests that are being read, if it is free. It is one of its own: who holds pages for long keeps nobody from going on.
-    pub(crate) fn try_pages_share(&self, bytes: usize) -> Option<Share> {
-        let share = self.pages_memory.try_take(bytes);
-        self.metrics.memory_refusals.add(u64::from(share.is_none()));
-        share
+    /// What is missing to `share` for `bytes`.
+    pub(crate) fn try_pages_share(&self, share: Option<&Share>, bytes: usize) -> Option<Share> {
+        let missing = self.pages_memory.try_top_up(share, bytes);
+        self.metrics.memory_refusals.add(u64::from(missing.is_none()));
+        missing
     }
 
     /// A share of the memory for reading ahead, if it is free.

@@ -222,7 +222,7 @@ impl Inner {
                 &*self.index.snapshot(),
                 *manifest,
                 range,
-                Some(&|bytes| self.try_pages_share(bytes)),
+                Some(&|share, bytes| self.try_pages_share(share, bytes)),
             )? {
                 Some(found) => found,
                 None if self.is_there(found)? => {

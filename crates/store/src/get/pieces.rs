@@ -11,7 +11,7 @@ use gabion_types::{Extent, ManifestId, SegmentId};
 use crate::{
     ByteRange, StoreError,
     pages::Pages,
-    store::{Share, shared_bytes, shrink},
+    store::{Share, shrink},
 };
 
 /// Pages that one scan asks for.
@@ -65,8 +65,8 @@ pub(crate) struct Pieces {
 /// Bytes of pages that a reader keeps without a share of memory: those of an object of 3 GiB in stripes of 8 MiB.
 const PAGES_BYTES_FREE: usize = 16 << 10;
 
-/// A share of the memory for so many bytes of pages, if it is free.
-pub(crate) type TakeShare<'a> = &'a dyn Fn(usize) -> Option<Share>;
+/// What is missing to a share for so many bytes of pages, if it is free.
+pub(crate) type TakeShare<'a> = &'a dyn Fn(Option<&Share>, usize) -> Option<Share>;
 
 /// A page of a manifest.
 struct Page {
@@ -124,13 +124,10 @@ impl Pieces {
                 later.push_back(page);
             }
             let Some(take) = take.filter(|_| later_bytes > PAGES_BYTES_FREE) else { continue };
-            let more = later_bytes.saturating_sub(share.as_ref().map_or(0, shared_bytes));
-            if more > 0 {
-                let more = take(more).ok_or(StoreError::Busy)?;
-                match &mut share {
-                    Some(share) => share.merge(more),
-                    none => *none = Some(more),
-                }
+            let more = take(share.as_ref(), later_bytes).ok_or(StoreError::Busy)?;
+            match &mut share {
+                Some(share) => share.merge(more),
+                none => *none = Some(more),
             }
         }
         if bytes != range.len() {
@@ -179,15 +176,12 @@ fn cut(extents: &[Extent], mut start: u64, range: ByteRange, into: &mut VecDeque
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use gabion_metadata::{Index, MemoryIndex, Write};
     use gabion_types::Place;
     use proptest::prelude::*;
-    use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::store::PERMIT_BYTES;
+    use crate::store::{Budget, PERMIT_BYTES};
 
     fn extent(number: u64, len: u32) -> Extent {
         let place = Place::Cells { cell_bytes: 4096 };
@@ -259,29 +253,30 @@ mod tests {
             Write::Put(Table::Manifest, keys::manifest_page(manifest, at as u64 * 160), row)
         });
         index.commit(&[], pages.collect()).unwrap();
-        let range = ByteRange { first: 0, last: count * 10 - 1 };
-        let (snapshot, enough) = (index.snapshot(), 1000);
-        let memory = Arc::new(Semaphore::new(enough));
-        let take = |bytes: usize| Arc::clone(&memory).try_acquire_many_owned(bytes.div_ceil(PERMIT_BYTES) as u32).ok();
-        let (mut pieces, _) = Pieces::paged(&*snapshot, manifest, range, Some(&take)).unwrap().unwrap();
-        let taken = enough - memory.available_permits();
-        assert!(
-            (pieces.later_bytes / PERMIT_BYTES..=2 * pieces.later_bytes / PERMIT_BYTES).contains(&taken),
-            "{taken}"
-        );
+        let (snapshot, range) = (index.snapshot(), ByteRange { first: 0, last: count * 10 - 1 });
+        let paged = |memory: &Budget, range| {
+            let take = |share: Option<&Share>, bytes: usize| memory.try_top_up(share, bytes);
+            Pieces::paged(&*snapshot, manifest, range, Some(&take)).map(|found| found.unwrap().0)
+        };
+        let memory = Budget::new(64 << 20, 1);
+        let used = |memory: &Budget| usize::try_from(memory.memory("pages").used_bytes).unwrap();
+        let mut pieces = paged(&memory, range).unwrap();
+        let all = pieces.later_bytes;
+        assert!((all..all + PERMIT_BYTES).contains(&used(&memory)), "{} {all}", used(&memory));
         for _ in 0..count / 2 {
             pieces.next().unwrap().unwrap();
         }
-        let left = enough - memory.available_permits();
-        assert!((taken / 3..=taken * 2 / 3).contains(&left), "{left} of {taken}");
+        assert!((all / 3..all * 2 / 3).contains(&used(&memory)), "{} {all}", used(&memory));
         drop(pieces);
-        assert_eq!(memory.available_permits(), enough);
-        memory.forget_permits(enough - taken / 2);
-        assert!(matches!(Pieces::paged(&*snapshot, manifest, range, Some(&take)), Err(StoreError::Busy)));
-        assert_eq!(memory.available_permits(), taken / 2);
+        assert_eq!(used(&memory), 0);
+        // Who wants more than there is gets all of it, and the next one nothing.
+        let memory = Budget::new(all as u64 / 2, 1);
+        let first = paged(&memory, range).unwrap();
+        assert!(matches!(paged(&memory, range), Err(StoreError::Busy)));
         // What is short takes none.
-        let range = ByteRange { first: 5, last: 1000 };
-        let nothing = |_: usize| -> Option<Share> { unreachable!("it is short") };
-        assert!(Pieces::paged(&*snapshot, manifest, range, Some(&nothing)).unwrap().is_some());
+        let before = used(&memory);
+        assert!(before > 0 && paged(&memory, ByteRange { first: 5, last: 1000 }).is_ok());
+        drop(first);
+        assert_eq!(used(&memory), 0);
     }
 }
