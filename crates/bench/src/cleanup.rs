@@ -80,16 +80,19 @@ impl Remover<'_> {
         if !leftovers.created {
             return Ok(());
         }
-        match self.ask(async |client| client.delete_bucket().await).await {
+        if !self.delete_bucket().await? {
             // Another run has written to it, or a write that was given up came to its end only now.
-            Err(Failure::Status { status: 409, .. }) => {
-                self.remove_all().await?;
-                match self.ask(async |client| client.delete_bucket().await).await {
-                    Err(Failure::Status { status: 409, .. }) => Ok(()),
-                    outcome => outcome,
-                }
-            }
-            outcome => outcome,
+            self.remove_all().await?;
+            self.delete_bucket().await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the bucket; `false` if it is not empty.
+    async fn delete_bucket(&mut self) -> Result<bool, Failure> {
+        match self.ask(async |client| client.delete_bucket().await).await {
+            Err(Failure::Status { status: 409, .. }) => Ok(false),
+            outcome => outcome.map(|()| true),
         }
     }
 

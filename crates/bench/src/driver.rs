@@ -134,15 +134,12 @@ pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> 
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
     let mut client = factory.client(0);
     let made = runtime.block_on(async { factory.patient_limit().run(Stamp::now(), client.create_bucket()).await });
-    made.map_err(|failure| {
-        let hint = hint(&failure);
-        anyhow!(failure).context(format!("preparing the bucket {:?} at {url}{hint}", factory.bucket()))
-    })
+    made.map_err(|failure| of_bucket(failure, "preparing", factory, url))
 }
 
-/// What may be wrong: what was refused is not said in an answer to HEAD.
-fn hint(failure: &Failure) -> &'static str {
-    match failure {
+/// A failure of a request for the bucket, with what may be wrong: what was refused is not said in an answer to HEAD.
+fn of_bucket(failure: Failure, doing: &str, factory: &Factory, url: &str) -> anyhow::Error {
+    let hint = match failure {
         Failure::Status { status: 401 | 403, .. } => {
             ": the access key or the secret key is wrong, or its owner has no right to this bucket"
         }
@@ -150,7 +147,8 @@ fn hint(failure: &Failure) -> &'static str {
             ": --region may be none of the server's or not the bucket's, or the session token is wrong or has expired"
         }
         _ => "",
-    }
+    };
+    anyhow!(failure).context(format!("{doing} the bucket {:?} at {url}{hint}", factory.bucket()))
 }
 
 /// Looks for what a run with `--no-prepare` takes for granted: the bucket, and the first and the last object of those that are deleted, as deletions succeed without.
@@ -166,10 +164,7 @@ fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
         Err(Failure::Status { status: 404, .. }) => bail!(
             "--no-prepare is for objects that are there, and there is no bucket {bucket:?} at {url}: run without it first, with --keep"
         ),
-        found => found.map_err(|failure| {
-            let hint = hint(&failure);
-            anyhow!(failure).context(format!("looking for the bucket {bucket:?} at {url}{hint}"))
-        })?,
+        found => found.map_err(|failure| of_bucket(failure, "looking for", factory, url))?,
     }
     if settings.operation != Operation::Delete {
         return Ok(());

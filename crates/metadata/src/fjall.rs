@@ -251,10 +251,7 @@ impl Index for FjallIndex {
             }
         }
         let mut batch = self.database.batch();
-        let bytes = |write: &Write| match write {
-            Write::Put(_, key, row) => key.len() + row.len() + ENTRY_BYTES,
-            Write::Delete(_, key) => key.len() + ENTRY_BYTES,
-        };
+        let bytes = |write: &Write| write.key().len() + write.row().map_or(0, <[u8]>::len) + ENTRY_BYTES;
         self.written_bytes.fetch_add(writes.iter().map(bytes).sum::<usize>() as u64, Ordering::Relaxed);
         for write in writes {
             // A batch has one sequence number: of two writes of a row the memtable and the journal keep the later.

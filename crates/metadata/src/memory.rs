@@ -76,10 +76,6 @@ impl Tables {
 }
 
 impl IndexSnapshot for Tables {
-    fn held_back_bytes(&self) -> u64 {
-        0
-    }
-
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
         Ok(self.rows(table).get(key).cloned())
     }
@@ -94,6 +90,10 @@ impl IndexSnapshot for Tables {
             Order::Ascending => rows.take(limit).map(owned).collect(),
             Order::Descending => rows.rev().take(limit).map(owned).collect(),
         })
+    }
+
+    fn held_back_bytes(&self) -> u64 {
+        0
     }
 }
 

@@ -574,8 +574,8 @@ impl Inner {
         }
     }
 
-    /// A share of the memory for the pages of manifests that are being read, if it is free. It is one of its own: who holds pages for long keeps nobody from going on.
-    /// What is missing to `share` for `bytes`.
+    /// What is missing to `share` of the memory for the pages of manifests that are being read, for `bytes`, if it is free. That memory is one of its own: who holds pages for
+    /// long keeps nobody from going on.
     pub(crate) fn try_pages_share(&self, share: Option<&Share>, bytes: usize) -> Option<Share> {
         let missing = self.pages_memory.try_top_up(share, bytes);
         self.metrics.memory_refusals.add(u64::from(missing.is_none()));

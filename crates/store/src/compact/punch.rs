@@ -263,10 +263,10 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
 
 /// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
 async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
-    // In an order, so that a simulation goes the same way each time.
     let Some(live) = live_stripes(inner, wanted, inner.config.held_back_bytes_max).await? else {
         return Ok(wanted.iter().map(|&id| (id, None)).collect());
     };
+    // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live.into_iter().collect();
     let mut noted = Vec::new();
     if live.is_empty() {
@@ -303,13 +303,13 @@ pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>, is_short
     let punching = &inner.compaction.punching;
     punching.forget_gone(inner);
     let now_ms = inner.env.clock.now_ms();
-    // In an order, so that a simulation goes the same way each time.
     // Where space is short writers wait, and nothing else makes room.
     let held_back_bytes_max = if is_short { u64::MAX } else { inner.config.held_back_bytes_max };
     let Some(live) = live_stripes(inner, segments, held_back_bytes_max).await? else {
         punching.failed_ms.lock().extend(segments.iter().map(|&id| (id, now_ms)));
         return Ok(0);
     };
+    // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live.into_iter().collect();
     if live.is_empty() {
         return Ok(0);
