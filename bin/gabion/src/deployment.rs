@@ -113,7 +113,6 @@ fn store_config(config: &Config, geometry: gabion_types::Geometry, open_files: u
     store.index_reserve_bytes = config.index_reserve_bytes.0;
     store.index_snapshot_bytes = config.index_snapshot_bytes.0;
     store.index_snapshot_interval_h = config.index_snapshot_interval_hours as u64;
-    store.held_back_bytes_max = config.index_cache_bytes.0;
     store.memory_wait_ms = config.memory_wait.millis();
     store.scrub_interval_h = config.scrub_interval_hours as u64;
     store.checkpoint_bytes = config.checkpoint_bytes.0;

@@ -23,7 +23,9 @@ use gabion_types::Counter;
 use parking_lot::Mutex;
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
-use crate::{Index, IndexError, IndexSnapshot, IndexStats, Ingest, Precondition, Rows, ScanRange, Table, Value, Write};
+use crate::{
+    Index, IndexError, IndexSnapshot, IndexStats, Ingest, Precondition, Rows, ScanRange, Table, Value, Walk, Write,
+};
 
 /// Slots of rows; enough that a commit rarely bars a reader of another row.
 const SLOTS: usize = 1024;
@@ -196,6 +198,10 @@ impl<E: Index> Index for CachedIndex<E> {
 
     fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
         self.engine.snapshot()
+    }
+
+    fn walk(&self, tables: &[Table]) -> Result<Box<dyn Walk>, IndexError> {
+        self.engine.walk(tables)
     }
 
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {

@@ -15,7 +15,9 @@ use std::{
     thread,
 };
 
-use crate::{Index, IndexError, IndexSnapshot, Precondition, Rows, ScanRange, Table, Write, keys::successor};
+use crate::{
+    Index, IndexError, IndexSnapshot, Precondition, Rows, ScanRange, Table, WalkedRow, Write, keys::successor,
+};
 
 /// An engine under test.
 pub trait Fixture {
@@ -37,6 +39,7 @@ pub fn run(fixture: &dyn Fn() -> Box<dyn Fixture>) {
         random_scans_agree_with_a_model,
         tables_are_apart,
         snapshots_do_not_move,
+        walks_do_not_move,
         conflicts_leave_nothing,
         preconditions_come_before_writes,
         the_last_write_of_a_row_holds,
@@ -224,6 +227,39 @@ fn snapshots_do_not_move(fixture: Box<dyn Fixture>) {
     index.commit(&[], vec![delete(Table::Object, "aa"), delete(Table::Object, "cc")]).unwrap();
     assert_eq!(see(&*before), ("1".into(), "aa1 bb1".into()));
     assert_eq!(see(&*after), ("2".into(), "aa2 cc2".into()));
+}
+
+fn walks_do_not_move(fixture: Box<dyn Fixture>) {
+    let index = fixture.index();
+    let key = |number: u32| format!("key {number:05}").into_bytes();
+    let row = |number: u32, round: u8| [number.to_be_bytes().as_slice(), &[round]].concat();
+    let write = |round: u8| {
+        let puts = (0..3000).map(|number| Write::Put(Table::Object, key(number), row(number, round)));
+        index.commit(&[], puts.collect()).unwrap();
+    };
+    write(0);
+    index.commit(&[], vec![put(Table::Bucket, "bucket", "first"), put(Table::System, "not asked for", "row")]).unwrap();
+    let mut walk = index.walk(&[Table::Bucket, Table::Part, Table::Object]).unwrap();
+    let mut found = Vec::new();
+    // It does not matter how much is read before others write.
+    for upto in [0, 1, 500, usize::MAX] {
+        while found.len() < upto
+            && let Some(WalkedRow { table, key, row }) = walk.next().unwrap()
+        {
+            found.push((table, key.to_vec(), row.to_vec()));
+        }
+        write(1);
+        let deletions = (0..3000).step_by(2).map(|number| Write::Delete(Table::Object, key(number)));
+        index.commit(&[], deletions.collect()).unwrap();
+        index.commit(&[], vec![put(Table::Bucket, "bucket", "later"), put(Table::Part, "part", "new")]).unwrap();
+        index.persist().unwrap();
+    }
+    assert!(walk.next().unwrap().is_none(), "it stays at its end");
+    let mut expected = vec![(Table::Bucket, b"bucket".to_vec(), b"first".to_vec())];
+    expected.extend((0..3000).map(|number| (Table::Object, key(number), row(number, 0))));
+    assert_eq!(found, expected);
+    let mut walk = index.walk(&[]).unwrap();
+    assert!(walk.next().unwrap().is_none());
 }
 
 fn conflicts_leave_nothing(fixture: Box<dyn Fixture>) {

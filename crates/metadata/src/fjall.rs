@@ -22,24 +22,22 @@ mod fault;
 mod ingest;
 mod journal;
 mod mark;
+mod walk;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
 use parking_lot::Mutex;
 
-use self::{fault::guarded, ingest::FjallIngest, mark::Mark};
+use self::{fault::guarded, ingest::FjallIngest, mark::Mark, walk::FjallWalk};
 use crate::{
     Index, IndexError, IndexOptions, IndexSnapshot, IndexStats, Ingest, Order, Precondition, Rows, ScanRange, Table,
-    Value, Write,
+    Value, Walk, Write,
 };
 
 /// Directory of fjall's files inside the index directory.
@@ -50,8 +48,6 @@ const DISTRUST_FILE: &str = "corrupt";
 const SEAL_KEY: &[u8] = &[0];
 /// Version of what this module adds to fjall's format; first byte of a seal.
 const SEAL_VERSION: u8 = 1;
-/// What an entry of a memtable takes beside key and row, roughly: its place in the list, two reference counts, sequence number.
-const ENTRY_BYTES: usize = 100;
 /// Smallest journal bound that fjall takes, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 
@@ -67,9 +63,6 @@ pub struct FjallIndex {
     tables: Tables,
     /// Held over every commit.
     commits: Mutex<()>,
-    /// What commits have put into memtables, in bytes. fjall keeps the memtables of all versions that the oldest snapshot may see, though they were written to tables long
-    /// ago (`SuperVersions` of lsm-tree): what a snapshot holds back is what came since, and what was in memtables when it was taken, which the sizes of those bound.
-    written_bytes: Arc<AtomicU64>,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
 }
@@ -89,9 +82,6 @@ struct FjallSnapshot {
     dir: PathBuf,
     tables: Tables,
     snapshot: fjall::Snapshot,
-    /// All that was ever written, and how much that was when it was taken.
-    written_bytes: Arc<AtomicU64>,
-    taken_at_bytes: u64,
 }
 
 impl FjallIndex {
@@ -185,7 +175,6 @@ impl FjallIndex {
             database,
             tables: Tables(Arc::new(keyspaces)),
             commits: Mutex::new(()),
-            written_bytes: Arc::default(),
             seal: Mutex::new(seal),
         })
     }
@@ -206,10 +195,7 @@ impl FjallIndex {
     }
 
     fn reader(&self) -> FjallSnapshot {
-        let written_bytes = Arc::clone(&self.written_bytes);
-        let taken_at_bytes = written_bytes.load(Ordering::Relaxed);
-        let (dir, tables, snapshot) = (self.dir.clone(), self.tables.clone(), self.database.snapshot());
-        FjallSnapshot { dir, tables, snapshot, written_bytes, taken_at_bytes }
+        FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.database.snapshot() }
     }
 }
 
@@ -241,6 +227,10 @@ impl Index for FjallIndex {
         Arc::new(self.reader())
     }
 
+    fn walk(&self, tables: &[Table]) -> Result<Box<dyn Walk>, IndexError> {
+        Ok(Box::new(FjallWalk::begin(&self.dir, tables, &self.tables, &self.database.snapshot())?))
+    }
+
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
         writes.iter().try_for_each(Write::check)?;
         let _one_at_a_time = self.commits.lock();
@@ -251,8 +241,6 @@ impl Index for FjallIndex {
             }
         }
         let mut batch = self.database.batch();
-        let bytes = |write: &Write| write.key().len() + write.row().map_or(0, <[u8]>::len) + ENTRY_BYTES;
-        self.written_bytes.fetch_add(writes.iter().map(bytes).sum::<usize>() as u64, Ordering::Relaxed);
         for write in writes {
             // A batch has one sequence number: of two writes of a row the memtable and the journal keep the later.
             match write {
@@ -311,10 +299,6 @@ impl IndexSnapshot for FjallSnapshot {
 
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
         watched(&self.dir, || scan(&self.snapshot, &self.tables, &range, limit))
-    }
-
-    fn held_back_bytes(&self) -> u64 {
-        self.written_bytes.load(Ordering::Relaxed).saturating_sub(self.taken_at_bytes)
     }
 }
 

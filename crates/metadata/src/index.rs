@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{IndexError, Ingest, ingest::ByCommits, keys::successor};
+use crate::{IndexError, Ingest, Walk, ingest::ByCommits, keys::successor, walk::ByScans};
 
 /// Length of a row's key in bytes. Shorter keys are the engines' own; the longest is that of an upload.
 pub const ROW_KEY_BYTES: RangeInclusive<usize> = 2..=4096;
@@ -324,10 +324,6 @@ pub trait IndexSnapshot: Send + Sync {
     /// # Errors
     /// `Corrupt` or `Io`.
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError>;
-
-    /// About how much memory it keeps from being given back, in bytes: an engine may hold all that was written since it was taken for as long as it is there. Whoever
-    /// keeps one for longer than a few pages looks at this, and ends.
-    fn held_back_bytes(&self) -> u64;
 }
 
 /// An ordered, transactional map of rows; linearizable.
@@ -346,8 +342,17 @@ pub trait Index: Send + Sync + 'static {
     /// `Corrupt` or `Io`.
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError>;
 
-    /// The index as it is now. Holding one keeps old rows on disk or in memory: let it go soon.
+    /// The index as it is now. Holding one keeps old rows on disk, and all that is written meanwhile in memory: let it go soon.
     fn snapshot(&self) -> Arc<dyn IndexSnapshot>;
+
+    /// All rows of `tables` as they are now, to be read for as long as it takes: what is written meanwhile is not kept in memory for that, what was there
+    /// when it began stays on disk.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io`.
+    fn walk(&self, tables: &[Table]) -> Result<Box<dyn Walk>, IndexError> {
+        Ok(Box::new(ByScans::new(self.snapshot(), tables)))
+    }
 
     /// Checks all preconditions and makes all writes, or none, at one point in time. Does not sync: after a crash
     /// some prefix of the commits since the last [`Index::persist`] is there.

@@ -15,7 +15,9 @@ mod ingest;
 pub mod keys;
 mod memory;
 mod options;
+mod pages;
 pub mod rows;
+mod walk;
 
 pub use cached::CachedIndex;
 pub use error::IndexError;
@@ -27,3 +29,5 @@ pub use index::{
 pub use ingest::Ingest;
 pub use memory::MemoryIndex;
 pub use options::IndexOptions;
+pub use pages::Pages;
+pub use walk::{Walk, WalkedRow};

@@ -91,10 +91,6 @@ impl IndexSnapshot for Tables {
             Order::Descending => rows.rev().take(limit).map(owned).collect(),
         })
     }
-
-    fn held_back_bytes(&self) -> u64 {
-        0
-    }
 }
 
 impl Index for MemoryIndex {

@@ -30,8 +30,6 @@ pub struct StoreConfig {
     pub index_snapshot_interval_h: u64,
     /// Whether an index that is lost is begun with the newest snapshot in the log, and not with nothing.
     pub index_snapshot_restore: bool,
-    /// Memory that a snapshot or another walk through the whole index may hold back, in bytes: one that comes to more ends without a result.
-    pub held_back_bytes_max: u64,
     /// What the entity tags of new objects and parts are.
     pub etag: EtagKind,
     /// Room that the index' file system keeps, in bytes: below it nothing new is taken in (`NoSpace`), deletions go on. Looked at with
@@ -75,7 +73,6 @@ impl StoreConfig {
             index_snapshot_bytes: 16 << 30,
             index_snapshot_interval_h: 24,
             index_snapshot_restore: true,
-            held_back_bytes_max: 256 << 20,
             etag: EtagKind::Md5,
             index_reserve_bytes: 512 << 20,
             memory_wait_ms: 20_000,

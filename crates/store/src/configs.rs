@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use gabion_metadata::{
-    ScanRange, Table, keys,
+    Pages, ScanRange, Table, keys,
     rows::{ConfigRow, Row},
 };
 use gabion_types::BucketName;
@@ -15,7 +15,6 @@ use crate::{
     config_cache::Configs,
     locks::{Guards, Lockable, Mode},
     mutation::{DeleteConfigMutation, Mutation, PutConfigMutation},
-    pages::Pages,
     store::Inner,
 };
 

@@ -42,7 +42,6 @@ mod metrics;
 mod multipart;
 mod mutation;
 mod open;
-mod pages;
 mod put;
 mod quotas;
 pub mod range;

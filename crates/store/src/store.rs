@@ -352,13 +352,13 @@ impl Store {
         self.inner.checkpoint().await
     }
 
-    /// Writes the index to the log, so that a start without it need not replay everything; nothing when there is a reason not to.
-    /// Happens by itself when enough was written.
+    /// Writes the index to the log, as fast as it goes, so that a start without it need not replay everything; nothing when there is a reason not to.
+    /// Happens by itself, in its own time, when enough was written.
     ///
     /// # Errors
     /// Those of the log and the index; the snapshot before still counts.
     pub async fn snapshot_index(&self) -> Result<Option<SnapshotReport>, StoreError> {
-        snapshot::write(&self.inner).await
+        snapshot::write(&self.inner, Pace::Now).await
     }
 
     /// Deletes the segments in which nothing is needed; returns how many. Happens by itself when there are any.
@@ -383,14 +383,12 @@ impl Store {
     /// among them may have been punched out: then it is no damage that its bytes do not match its checksums.
     ///
     /// # Errors
-    /// Those of the index; `Busy` where it changes faster than it can be read.
+    /// Those of the index.
     pub async fn live_stripes(
         &self,
         segments: &HashSet<SegmentId>,
     ) -> Result<HashMap<SegmentId, BTreeSet<u64>>, StoreError> {
-        compact::live_stripes(&self.inner, segments, self.inner.config.held_back_bytes_max)
-            .await?
-            .ok_or(StoreError::Busy)
+        compact::live_stripes(&self.inner, segments).await
     }
 
     /// A snapshot for the admin page.

@@ -96,7 +96,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
         let written = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            written = snapshot::write(&inner) => written,
+            written = snapshot::write(&inner, Pace::Background) => written,
         };
         let next_bytes = match written {
             Ok(Some(report)) => {

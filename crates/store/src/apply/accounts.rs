@@ -9,14 +9,14 @@ use std::{
 };
 
 use gabion_metadata::{
-    Index, ScanRange, Table,
+    Index, Pages, ScanRange, Table,
     keys::{self, Counted},
     rows::{BucketRow, Row, UsageRow},
 };
 use gabion_types::BucketName;
 use parking_lot::Mutex;
 
-use crate::{Holding, StoreError, pages::Pages};
+use crate::{Holding, StoreError};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;

@@ -6,14 +6,14 @@ use std::{
 };
 
 use gabion_metadata::{
-    Index, Rows, ScanRange, Table, Value, Write, keys,
+    Index, Pages, Rows, ScanRange, Table, Value, Write, keys,
     rows::{Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
 };
 use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{BucketName, Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
 
 use super::{Outcome, Segment, Segments, accounts, bucket, segments, snapshot::Covered, versioned::Versioned};
-use crate::{StoreError, pages::Pages};
+use crate::StoreError;
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use gabion_metadata::{
-    Index, ScanRange, Table, Write, keys,
+    Index, Pages, ScanRange, Table, Write, keys,
     rows::{LaneKind, Row, SegmentRow, SegmentState},
 };
 use gabion_segment::{KnownSegment, Seal, SegmentInfo};
 use gabion_types::{SegmentId, Seq, ShardCopy};
 
 use super::snapshot::{self, Covered};
-use crate::{StoreError, pages::Pages};
+use crate::StoreError;
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use gabion_metadata::{
-    IndexSnapshot, Table, keys,
+    IndexSnapshot, Table, Walk, keys,
     rows::{LaneKind, Row, SegmentState, SnapshotRow},
 };
 use gabion_types::SegmentId;
@@ -16,8 +16,8 @@ pub(crate) type Covered = HashSet<SegmentId>;
 
 /// What a snapshot that is begun consists of.
 pub(crate) struct Begun {
-    /// The index at one moment.
-    pub index: Arc<dyn IndexSnapshot>,
+    /// All rows of the index at one moment.
+    pub rows: Box<dyn Walk>,
     /// Segments all of whose records were applied at that moment.
     pub covered: Vec<SegmentId>,
     /// As long as it lives, the snapshot counts as one that may bring rows back.
@@ -45,20 +45,23 @@ impl Drop for Pending {
 impl Apply {
     /// Takes the index at one moment. No deletion that comes later may go with its segment from now on: the snapshot has the row.
     /// Nothing, when it is not known whether an earlier one will count: what that one covers must not be forgotten.
-    pub(crate) fn begin_snapshot(self: &Arc<Self>) -> Option<Begun> {
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub(crate) fn begin_snapshot(self: &Arc<Self>) -> Result<Option<Begun>, StoreError> {
         let mut state = self.state.lock();
         if state.segments.has_pending() {
-            return None;
+            return Ok(None);
         }
         let is_covered = |kind, segment_state| kind == LaneKind::Small && segment_state != SegmentState::Open;
         let mut covered: Vec<SegmentId> =
             state.segments.iter().filter(|(_, s)| is_covered(s.row.kind, s.row.state)).map(|(id, _)| id).collect();
         covered.sort_unstable();
         covered.truncate(crate::snapshot::COVERED_MAX);
-        let index = self.index.snapshot();
+        let rows = self.index.walk(&Table::ALL)?;
         state.segments.set_pending(Some(covered.iter().copied().collect()));
         self.work.snapshot_begins();
-        Some(Begun { index, covered, pending: Pending(Some(Arc::clone(self))) })
+        Ok(Some(Begun { rows, covered, pending: Pending(Some(Arc::clone(self))) }))
     }
 }
 

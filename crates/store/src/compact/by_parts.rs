@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use gabion_metadata::{
-    ScanRange, Table, keys,
+    Pages, ScanRange, Table, keys,
     rows::{Layout, ManifestPart, ObjectRow, Row},
 };
 use gabion_segment::NewRecord;
@@ -24,7 +24,6 @@ use crate::{
     ByteRange, StoreError,
     get::pieces::{Piece, Pieces},
     mutation::{CompleteUploadMutation, Data, EndUploadMutation, MovedRow, Mutation, NamedPart, PutPartMutation},
-    pages::Pages,
     sealed::stored_len,
     store::Inner,
 };

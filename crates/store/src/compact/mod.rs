@@ -157,7 +157,7 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
     let Some(Plan { victims, holes, is_short }) = plan(inner, pace).await? else { return Ok(Compacted::default()) };
     inner.metrics.compactions.add(1);
     // First what costs little.
-    let punched_bytes = if holes.is_empty() { 0 } else { punch::punch(inner, &holes, is_short).await? };
+    let punched_bytes = if holes.is_empty() { 0 } else { punch::punch(inner, &holes).await? };
     if punched_bytes > 0 {
         inner.holdback.room_changed();
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gabion_metadata::{
-    Rows, ScanRange, Table, Value,
+    Pages, Rows, ScanRange, Table, Value,
     keys::{self, VersionKey},
     rows::{
         BucketRow, ConfigRow, Home, Layout, ManifestPage, ManifestPart, ObjectRow, PartRow, PartsSummary, Row,
@@ -14,7 +14,7 @@ use gabion_types::{BucketName, Extent, ObjectKey, UploadId, limits::INLINE_BYTES
 use tokio::sync::Semaphore;
 
 use super::{PACED_ROW_BYTES_MIN, PAUSE_EVERY_BYTES, Round, UNIT_BYTES, UNITS_PER_ROW_MIN, relocate::relocate};
-use crate::{StoreError, pages::Pages, snapshot::SNAPSHOT_ROW, tasks};
+use crate::{StoreError, snapshot::SNAPSHOT_ROW, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 512;

@@ -12,7 +12,7 @@ use std::{
 
 use futures::stream::{self, StreamExt};
 use gabion_metadata::{
-    ScanRange, Table,
+    Table, WalkedRow,
     rows::{LaneKind, SegmentState},
 };
 use gabion_segment::{DeadStripe, LogError};
@@ -20,10 +20,8 @@ use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
 use super::NoRound;
-use crate::{StoreError, apply::Segment, pages::Pages, references::References, store::Inner, tasks};
+use crate::{StoreError, apply::Segment, references::References, store::Inner, tasks};
 
-/// Rows that one scan returns at most.
-const PAGE_ROWS: usize = 1024;
 /// Full stripes that a segment must have to give before it is looked at.
 const STRIPES_MIN: u64 = 2;
 /// Part of a full stripe that is enough when space is short: else nearly two stripes in every segment could not be had by anybody.
@@ -61,8 +59,8 @@ impl Left {
     }
 }
 
-/// Pages of the index that are looked through in one turn.
-const PAGES_A_TURN: usize = 16;
+/// Rows of the index that are looked through in one turn.
+const ROWS_A_TURN: usize = 16 * 1024;
 /// Segments that are looked at side by side.
 const LOOKS_AT_ONCE: usize = 16;
 /// When it is looked again whether anything needs what can not be repaired of a segment, in ms.
@@ -143,14 +141,9 @@ impl Punching {
 /// Offsets of the live stripes of segments of large objects.
 pub(crate) type LiveStripes = HashMap<SegmentId, BTreeSet<u64>>;
 
-/// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer. Nothing when the index changes faster than it can
-/// be read: it holds back more than `held_back_bytes_max`.
-pub(crate) async fn live_stripes(
-    inner: &Inner,
-    wanted: &HashSet<SegmentId>,
-    held_back_bytes_max: u64,
-) -> Result<Option<LiveStripes>, StoreError> {
-    // First this, then the snapshot: what was in flight before is in it.
+/// The live stripes of those of `wanted` that are sealed segments of large objects to which nothing in flight may come to refer.
+pub(crate) async fn live_stripes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<LiveStripes, StoreError> {
+    // First this, then the rows: what was in flight before is in it.
     let settled = |id: &SegmentId| {
         inner.apply.with_segments(|segments| {
             segments.get(*id).is_some_and(|segment| {
@@ -164,43 +157,30 @@ pub(crate) async fn live_stripes(
     };
     let mut live: LiveStripes = wanted.iter().filter(|id| settled(id)).map(|&id| (id, BTreeSet::new())).collect();
     if live.is_empty() {
-        return Ok(Some(live));
+        return Ok(live);
     }
-    let index = inner.index.snapshot();
     let mut note = |extent: &Extent| {
         if let Some(stripes) = live.get_mut(&extent.segment) {
             stripes.insert(extent.stripe_offset);
         }
     };
     // Nor are those dead that hold the index' own snapshot.
-    for table in [Table::Object, Table::Part, Table::Manifest, Table::System, Table::Version] {
-        let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
-        loop {
-            if index.held_back_bytes() > held_back_bytes_max {
-                tracing::warn!(
-                    "the index changes too fast to find what is dead in segments of large objects; it is tried again later"
-                );
-                return Ok(None);
+    let mut rows = inner.index.walk(&[Table::Object, Table::Part, Table::Manifest, Table::System, Table::Version])?;
+    loop {
+        let walk = || {
+            for _ in 0..ROWS_A_TURN {
+                let Some(WalkedRow { table, key, row }) = rows.next()? else { return Ok(true) };
+                References::of_row(table, key, row)?.extents.iter().for_each(&mut note);
             }
-            // Some pages in one turn: under load each turn waits for others, and so does what the snapshot holds back.
-            let walk = || {
-                for _ in 0..PAGES_A_TURN {
-                    let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? else { return Ok(true) };
-                    for (key, row) in &rows {
-                        References::of_row(table, key, row)?.extents.iter().for_each(&mut note);
-                    }
-                }
-                Ok::<_, StoreError>(false)
-            };
-            let is_last = tasks::blocking(walk)?;
-            inner.require_open()?;
-            if is_last {
-                break;
-            }
-            tokio::task::yield_now().await;
+            Ok::<_, StoreError>(false)
+        };
+        let is_last = tasks::blocking(walk)?;
+        inner.require_open()?;
+        if is_last {
+            return Ok(live);
         }
+        tokio::task::yield_now().await;
     }
-    Ok(Some(live))
 }
 
 /// Whether it is holes that give back the space of a segment, and not moving what is live: it holds large objects, and enough of them.
@@ -263,9 +243,7 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
 
 /// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
 async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
-    let Some(live) = live_stripes(inner, wanted, inner.config.held_back_bytes_max).await? else {
-        return Ok(wanted.iter().map(|&id| (id, None)).collect());
-    };
+    let live = live_stripes(inner, wanted).await?;
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live.into_iter().collect();
     let mut noted = Vec::new();
@@ -299,16 +277,11 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
 }
 
 /// Punches what is dead out of `segments`; returns the payload that was given back, in bytes.
-pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>, is_short: bool) -> Result<u64, StoreError> {
+pub(super) async fn punch(inner: &Inner, segments: &HashSet<SegmentId>) -> Result<u64, StoreError> {
     let punching = &inner.compaction.punching;
     punching.forget_gone(inner);
     let now_ms = inner.env.clock.now_ms();
-    // Where space is short writers wait, and nothing else makes room.
-    let held_back_bytes_max = if is_short { u64::MAX } else { inner.config.held_back_bytes_max };
-    let Some(live) = live_stripes(inner, segments, held_back_bytes_max).await? else {
-        punching.failed_ms.lock().extend(segments.iter().map(|&id| (id, now_ms)));
-        return Ok(0);
-    };
+    let live = live_stripes(inner, segments).await?;
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live.into_iter().collect();
     if live.is_empty() {

@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use gabion_metadata::{
-    IndexSnapshot, ScanRange, Table, Value, keys,
+    IndexSnapshot, Pages, ScanRange, Table, Value, keys,
     rows::{ManifestPage, Row},
 };
 use gabion_types::{Extent, ManifestId, SegmentId};
 
 use crate::{
     ByteRange, StoreError,
-    pages::Pages,
     store::{Share, shrink},
 };
 

@@ -11,7 +11,7 @@ pub(crate) use verify::verify;
 use std::sync::Arc;
 
 use gabion_metadata::{
-    Index, IndexError, ScanRange, Table,
+    Index, IndexError, Pages, ScanRange, Table,
     rows::{SegmentRow, SegmentState},
 };
 use gabion_segment::{Log, LogConfig, LogError, LogTarget, Recovery, UnreadableSegment};
@@ -22,7 +22,6 @@ use crate::{
     apply::Apply,
     compact::note_all_holes,
     holds::Holds,
-    pages::Pages,
     snapshot::{self, Restored},
     store::Parts,
 };

@@ -3,15 +3,14 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use gabion_metadata::{
-    Index, Rows, ScanRange, Table, Value,
+    Index, Pages, Rows, ScanRange, Table, Value,
     rows::{Row, SegmentRow, SegmentState, may_be_rebuilt_as},
 };
 use gabion_segment::LogTarget;
 
 use super::{Opened, PAGE_ROWS, open_index, startup};
 use crate::{
-    Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, pages::Pages,
-    snapshot::SNAPSHOT_ROW,
+    Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, snapshot::SNAPSHOT_ROW,
 };
 
 /// Differences that a report names; beyond it they are counted.

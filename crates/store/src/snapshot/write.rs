@@ -5,25 +5,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gabion_metadata::{IndexSnapshot, ScanRange, Table};
+use gabion_metadata::{Walk, WalkedRow};
 use gabion_segment::StripeBuffer;
 use gabion_types::{Extent, SegmentId, Seq, limits::CHUNK_ALIGN_BYTES};
+use tokio::time::Instant;
 
 use super::{EXTENTS_MAX, stream::Encoder};
 use crate::{
     SnapshotReport, StoreError,
     apply::{Begun, Pending, snapshot_row},
+    compact::Pace,
     holds::Hold,
     mutation::{IndexSnapshotMutation, Mutation},
-    pages::Pages,
     store::Inner,
     tasks,
 };
 
-/// Rows that one scan returns at most.
-const PAGE_ROWS: usize = 1024;
 /// Bytes of rows that are read in one turn, or few more.
-const PIECE_BYTES: usize = 4 << 20;
+const PIECE_BYTES: usize = 1 << 20;
+/// In the background one is written for one part of the time in so many: with two cores and ten millions of rows each of them takes a second of somebody else's time else.
+const TIME_SHARE: u32 = 4;
 /// How often the last step is tried while the queues of the log are full, and how long is waited in between.
 const COMMIT_ATTEMPTS: usize = 100;
 const COMMIT_RETRY: Duration = Duration::from_millis(100);
@@ -37,16 +38,14 @@ const STRIPE_HEAD_BYTES_MAX: usize = 4 * CHUNK_ALIGN_BYTES;
 ///
 /// # Errors
 /// Those of the log and the index: the snapshot before still counts.
-pub(crate) async fn write(inner: &Arc<Inner>) -> Result<Option<SnapshotReport>, StoreError> {
+pub(crate) async fn write(inner: &Arc<Inner>, pace: Pace) -> Result<Option<SnapshotReport>, StoreError> {
     let _one = inner.snapshotting.lock().await;
     if inner.apply.must_carry_all() {
         return Ok(None);
     }
-    let Some(Begun { index, covered, pending }) = inner.apply.begin_snapshot() else { return Ok(None) };
+    let Some(Begun { rows, covered, pending }) = inner.apply.begin_snapshot()? else { return Ok(None) };
     let mut stripes = Stripes { inner, filling: None, extents: Vec::new(), hold: inner.holds.hold() };
-    let (rows, bytes) = stripes.write_rows(&*index).await?;
-    // What it held back is given back.
-    drop(index);
+    let (rows, bytes) = stripes.write_rows(rows, pace).await?;
     let Stripes { extents, hold, .. } = stripes;
     let mutation_bytes = (extents.len() + covered.len()) * MUTATION_ENTRY_BYTES;
     let stripe_bytes = extents.iter().map(|extent| extent.len as usize).chain([mutation_bytes]);
@@ -131,28 +130,24 @@ struct Stripes<'a> {
 
 impl Stripes<'_> {
     /// Writes all rows; returns how many there are, and their bytes.
-    async fn write_rows(&mut self, index: &dyn IndexSnapshot) -> Result<(u64, u64), StoreError> {
+    async fn write_rows(&mut self, mut rows: Box<dyn Walk>, pace: Pace) -> Result<(u64, u64), StoreError> {
         let (mut encoder, mut out) = Encoder::new(self.inner.log.deployment());
-        let mut bytes = 0;
-        for table in Table::ALL {
-            let mut pages = Pages::new(ScanRange::all(table), PAGE_ROWS);
-            loop {
-                // Many pages in one turn: under load each turn waits for others, and so does what the snapshot holds back.
-                let fill = || {
-                    while out.len() < PIECE_BYTES {
-                        let Some(page) = pages.next(|range, limit| index.scan(range, limit))? else { return Ok(true) };
-                        page.iter().for_each(|(key, row)| encoder.put(table, key, row, &mut out));
-                    }
-                    Ok::<_, StoreError>(false)
-                };
-                let is_last = tasks::blocking(fill)?;
-                bytes += out.len() as u64;
-                self.put(&out).await?;
-                out.clear();
-                self.check_held_back(index, bytes)?;
-                if is_last {
-                    break;
+        let (mut bytes, mut is_last) = (0, false);
+        while !is_last {
+            let began = Instant::now();
+            let fill = || {
+                while out.len() < PIECE_BYTES {
+                    let Some(WalkedRow { table, key, row }) = rows.next()? else { return Ok(true) };
+                    encoder.put(table, key, row, &mut out);
                 }
+                Ok::<_, StoreError>(false)
+            };
+            is_last = tasks::blocking(fill)?;
+            bytes += out.len() as u64;
+            self.put(&out).await?;
+            out.clear();
+            if pace == Pace::Background {
+                tokio::time::sleep(began.elapsed() * (TIME_SHARE - 1)).await;
             }
         }
         let rows = encoder.rows();
@@ -160,17 +155,6 @@ impl Stripes<'_> {
         self.put(&end).await?;
         self.flush(true).await?;
         Ok((rows, bytes + end.len() as u64))
-    }
-
-    /// Memory is bounded, and a snapshot is not needed: it is given up where the index changes faster than it can be read.
-    fn check_held_back(&self, index: &dyn IndexSnapshot, bytes: u64) -> Result<(), StoreError> {
-        let held_back_bytes = index.held_back_bytes();
-        if held_back_bytes <= self.inner.config.held_back_bytes_max {
-            return Ok(());
-        }
-        Err(StoreError::Unavailable(format!(
-            "the index changes too fast for a snapshot: {held_back_bytes} bytes were written to it while {bytes} of it were read; it is tried again later"
-        )))
     }
 
     async fn put(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {

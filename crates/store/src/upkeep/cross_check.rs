@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use gabion_metadata::{ScanRange, Table, rows::SegmentState};
+use gabion_metadata::{Pages, ScanRange, Table, rows::SegmentState};
 use gabion_segment::Strays;
 use gabion_types::SegmentId;
 use serde::Serialize;
 
-use crate::{Store, StoreError, pages::Pages, references::References, store::Inner, tasks};
+use crate::{Store, StoreError, references::References, store::Inner, tasks};
 
 /// Rows that one scan returns at most.
 const PAGE_ROWS: usize = 1024;

@@ -71,13 +71,10 @@ pub struct CountedIndex {
     pub scanned: ScannedRows,
     pub asked_for: ObjectsAskedFor,
     pub interruption: Interruption,
-    /// What snapshots say that they hold back.
-    pub held_back: Arc<AtomicU64>,
 }
 
 struct CountedSnapshot {
     inner: Arc<dyn IndexSnapshot>,
-    held_back: Arc<AtomicU64>,
     scanned: ScannedRows,
     interruption: Interruption,
 }
@@ -98,8 +95,7 @@ impl Index for CountedIndex {
 
     fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
         let (scanned, interruption) = (self.scanned.clone(), self.interruption.clone());
-        let held_back = Arc::clone(&self.held_back);
-        Arc::new(CountedSnapshot { inner: self.inner.snapshot(), held_back, scanned, interruption })
+        Arc::new(CountedSnapshot { inner: self.inner.snapshot(), scanned, interruption })
     }
 
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
@@ -132,9 +128,5 @@ impl IndexSnapshot for CountedSnapshot {
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
         self.interruption.reads(range.table);
         Ok(self.scanned.counted(self.inner.scan(range, limit)?))
-    }
-
-    fn held_back_bytes(&self) -> u64 {
-        self.held_back.load(Ordering::Relaxed)
     }
 }

@@ -3,10 +3,7 @@
 pub mod counted;
 pub mod truth;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -49,8 +46,6 @@ pub struct SharedIndex {
     pub scanned: ScannedRows,
     pub asked_for: ObjectsAskedFor,
     pub interruption: Interruption,
-    /// Memory that its snapshots say they hold back, in bytes.
-    pub held_back: Arc<AtomicU64>,
 }
 
 struct Factory(Arc<SharedIndex>);
@@ -59,8 +54,8 @@ impl IndexFactory for Factory {
     fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
         let (inner, held) = (self.0.current.lock().clone(), &self.0);
         let (scanned, asked_for) = (held.scanned.clone(), held.asked_for.clone());
-        let (interruption, held_back) = (held.interruption.clone(), Arc::clone(&held.held_back));
-        Ok(Arc::new(CountedIndex { inner, scanned, asked_for, interruption, held_back }))
+        let interruption = held.interruption.clone();
+        Ok(Arc::new(CountedIndex { inner, scanned, asked_for, interruption }))
     }
 
     fn destroy(&self) -> Result<(), IndexError> {

@@ -1,21 +1,25 @@
 //! Scans of any length, some rows at a time.
 
-use gabion_metadata::{IndexError, Rows, ScanRange};
+use crate::{IndexError, Rows, ScanRange};
 
 /// What is left of a range of rows.
-pub(crate) struct Pages {
+pub struct Pages {
     left: Option<ScanRange>,
     rows_max: usize,
 }
 
 impl Pages {
     /// The rows of `range`, at most `rows_max` at a time.
-    pub(crate) fn new(range: ScanRange, rows_max: usize) -> Self {
+    #[must_use]
+    pub fn new(range: ScanRange, rows_max: usize) -> Self {
         Self { left: Some(range), rows_max }
     }
 
     /// The next rows, as `scan` of an index or of one moment of it finds them; nothing after the last.
-    pub(crate) fn next(
+    ///
+    /// # Errors
+    /// Those of `scan`.
+    pub fn next(
         &mut self,
         scan: impl FnOnce(ScanRange, usize) -> Result<Rows, IndexError>,
     ) -> Result<Option<Rows>, IndexError> {
@@ -30,9 +34,8 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use gabion_metadata::{Index, MemoryIndex, Table, Write};
-
     use super::*;
+    use crate::{Index, MemoryIndex, Table, Write};
 
     #[test]
     fn every_row_comes_once_whatever_the_page() {
