@@ -233,9 +233,8 @@ settings! {
         "Longest wait for a share of this memory; then the client is told SlowDown.";
     "index.reserve_bytes" => index_reserve_bytes: ByteCount = "512MiB",
         "Room on the index' file system below which nothing new is taken (507 InsufficientStorage); deletions go on.";
-    "index.cache_bytes" => index_cache_bytes: ByteCount = "256MiB",
-        "Memory for blocks of the index. As much again is taken for a while at most when the index is written to the targets, or looked through for what is dead in large objects, \
-         while it changes.";
+    "index.cache_bytes" => index_cache_bytes: ByteCount = "192MiB",
+        "Memory for blocks of the index.";
     "index.row_cache_bytes" => index_row_cache_bytes: ByteCount = "128MiB",
         "Memory for hot rows in front of the index.";
     "index.journal_bytes" => index_journal_bytes: ByteCount = "64MiB",
