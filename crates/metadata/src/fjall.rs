@@ -3,7 +3,7 @@
 //! One keyspace per table; a commit is one atomic batch in the journal, handed to the kernel but not synced, so a
 //! killed process loses nothing and a power cut some last commits; `persist` syncs the journal. Writers take turns:
 //! that makes preconditions atomic with the writes, and fjall's journal has one writer anyway. Reads go through
-//! snapshots, which never see a part of a batch.
+//! snapshots.
 //!
 //! What fjall leaves to us:
 //!
@@ -12,6 +12,8 @@
 //!   a *seal*: one row with the same count in every keyspace, and the count in a file beside the database once the journal
 //!   is synced. An index whose seals differ, or are below the file's count, lost persisted commits.
 //! - *Files that are gone.* A missing keyspace or journal would be created afresh. Both are looked for at open.
+//! - *Batches that are seen in part.* What fjall shows is all below a sequence number, and a flush or a compaction that ends moves that on while a batch is being put into
+//!   memtables row by row. Who reads meanwhile gets what was before that batch.
 //! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
 //! - *Names.* fjall syncs its files and most of its directories, but not the one that names the keyspaces. All directories are synced at
 //!   creation, before the mark that says that it is finished, and that of the index itself with them.
@@ -31,8 +33,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
-use parking_lot::Mutex;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
+use parking_lot::{Mutex, RwLock};
 
 use self::{fault::guarded, ingest::FjallIngest, mark::Mark, walk::FjallWalk};
 use crate::{
@@ -63,6 +65,8 @@ pub struct FjallIndex {
     tables: Tables,
     /// Held over every commit.
     commits: Mutex<()>,
+    /// What was before the commit that is on its way.
+    before: RwLock<Option<fjall::Snapshot>>,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
 }
@@ -175,6 +179,7 @@ impl FjallIndex {
             database,
             tables: Tables(Arc::new(keyspaces)),
             commits: Mutex::new(()),
+            before: RwLock::new(None),
             seal: Mutex::new(seal),
         })
     }
@@ -194,8 +199,24 @@ impl FjallIndex {
         }
     }
 
+    /// A snapshot that has every batch as a whole or not at all.
+    fn whole(&self) -> fjall::Snapshot {
+        match &*self.before.read() {
+            Some(before) => before.clone(),
+            None => self.database.snapshot(),
+        }
+    }
+
+    /// Makes a batch visible in one step. `commits` is held.
+    fn commit_batch(&self, batch: OwnedWriteBatch) -> Result<(), IndexError> {
+        *self.before.write() = Some(self.database.snapshot());
+        let committed = watched(&self.dir, || batch.commit());
+        *self.before.write() = None;
+        committed
+    }
+
     fn reader(&self) -> FjallSnapshot {
-        FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.database.snapshot() }
+        FjallSnapshot { dir: self.dir.clone(), tables: self.tables.clone(), snapshot: self.whole() }
     }
 }
 
@@ -216,11 +237,11 @@ fn sync_names(dir: &Path) -> std::io::Result<()> {
 
 impl Index for FjallIndex {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value>, IndexError> {
-        watched(&self.dir, || get(&self.database.snapshot(), &self.tables, table, key))
+        watched(&self.dir, || get(&self.whole(), &self.tables, table, key))
     }
 
     fn scan(&self, range: ScanRange, limit: usize) -> Result<Rows, IndexError> {
-        watched(&self.dir, || scan(&self.database.snapshot(), &self.tables, &range, limit))
+        watched(&self.dir, || scan(&self.whole(), &self.tables, &range, limit))
     }
 
     fn snapshot(&self) -> Arc<dyn IndexSnapshot> {
@@ -228,7 +249,7 @@ impl Index for FjallIndex {
     }
 
     fn walk(&self, tables: &[Table]) -> Result<Box<dyn Walk>, IndexError> {
-        Ok(Box::new(FjallWalk::begin(&self.dir, tables, &self.tables, &self.database.snapshot())?))
+        Ok(Box::new(FjallWalk::begin(&self.dir, tables, &self.tables, &self.whole())?))
     }
 
     fn commit(&self, preconditions: &[Precondition], writes: Vec<Write>) -> Result<(), IndexError> {
@@ -248,7 +269,7 @@ impl Index for FjallIndex {
                 Write::Delete(table, key) => batch.remove(self.tables.of(table), key),
             }
         }
-        watched(&self.dir, || batch.commit())
+        self.commit_batch(batch)
     }
 
     fn ingest(&self, table: Table) -> Result<Box<dyn Ingest + '_>, IndexError> {
@@ -264,7 +285,7 @@ impl Index for FjallIndex {
             for table in Table::ALL {
                 batch.insert(self.tables.of(table), SEAL_KEY, encode_seal(count));
             }
-            watched(&self.dir, || batch.commit())?;
+            self.commit_batch(batch)?;
         }
         seal.count = count;
         watched(&self.dir, || self.database.persist(PersistMode::SyncAll))?;

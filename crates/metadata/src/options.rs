@@ -13,7 +13,7 @@ pub struct IndexOptions {
 }
 
 impl Default for IndexOptions {
-    /// 256 MiB of blocks, 64 MiB of journal, 128 MiB of rows.
+    /// 192 MiB of blocks, 64 MiB of journal, 128 MiB of rows.
     fn default() -> Self {
         Self { cache_bytes: 192 << 20, journal_bytes_max: 64 << 20, row_cache_bytes: 128 << 20 }
     }

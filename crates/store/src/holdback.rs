@@ -19,7 +19,7 @@ use gabion_metadata::rows::ObjectRow;
 use gabion_segment::{Demand, Room};
 use gabion_types::SegmentId;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::Notify;
 
 use crate::{StoreError, compact, store::Inner};
 
@@ -251,9 +251,16 @@ impl Holdback {
         self.wanted.notified().await;
     }
 
-    /// Resolves when it is switched on after this call.
-    pub(crate) fn pressed(&self) -> Notified<'_> {
-        self.pressed.notified()
+    /// Leaves the machine to others for so long. Who waits for room must not wait for this.
+    pub(crate) async fn pause(&self, pause: Duration) {
+        let pressed = self.pressed.notified();
+        if !self.is_on() {
+            tokio::select! {
+                biased;
+                () = pressed => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
     }
 
     /// Asks for a look at the targets: room was taken or given back.

@@ -352,13 +352,13 @@ impl Store {
         self.inner.checkpoint().await
     }
 
-    /// Writes the index to the log, as fast as it goes, so that a start without it need not replay everything; nothing when there is a reason not to.
-    /// Happens by itself, in its own time, when enough was written.
+    /// Writes the index to the log, as fast as it goes once one that is under way is done, so that a start without it need not replay everything; nothing when there is a reason
+    /// not to. Happens by itself, in its own time, when enough was written.
     ///
     /// # Errors
     /// Those of the log and the index; the snapshot before still counts.
     pub async fn snapshot_index(&self) -> Result<Option<SnapshotReport>, StoreError> {
-        snapshot::write(&self.inner, Pace::Now).await
+        snapshot::write(&self.inner, Pace::Now).await.map_err(|failed| failed.error)
     }
 
     /// Deletes the segments in which nothing is needed; returns how many. Happens by itself when there are any.

@@ -109,11 +109,11 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
                 apply.work().snapshot_begins();
                 0
             }
-            Err(error) => {
+            Err(snapshot::Failed { error, stored_bytes }) => {
                 inner.metrics.index_snapshot_failures.add(1);
                 tracing::warn!(%error, "the index could not be written to the log; it is tried again when more was written");
                 // What it came to before it failed was written in vain, and may be again.
-                apply.work().stored_since_snapshot().saturating_mul(SNAPSHOT_SHARE)
+                stored_bytes.saturating_mul(SNAPSHOT_SHARE)
             }
         };
         apply.work().snapshot_after(bytes.max(next_bytes));

@@ -1,6 +1,10 @@
 use std::{
     io::{Read, Seek, SeekFrom, Write as _},
-    sync::Weak,
+    sync::{
+        Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use fjall::AbstractTree;
@@ -364,16 +368,17 @@ fn a_walk_keeps_no_memtables_of_what_is_written_meanwhile() {
     let dir = TempDir::new().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();
     let tree = &index.tables.of(Table::Bucket).tree;
-    // Fills a memtable; returns whether it is there.
+    // Fills a memtable and waits until it lies in a table; returns whether it is still there.
     let write = |number: u32| {
+        let memtable = tree.active_memtable();
+        let (id, kept) = (memtable.id(), Arc::downgrade(&memtable));
+        drop(memtable);
         let row = |row: u32| Write::Put(Table::Bucket, row.to_be_bytes().into(), vec![number as u8; ROW_BYTES]);
         index.commit(&[], (0..ROWS).map(row).collect()).unwrap();
-        let memtable = Arc::downgrade(&tree.active_memtable());
-        // What waits to be written to a table is kept in any case.
-        while tree.sealed_memtable_count() > 0 {
-            std::thread::yield_now();
+        while tree.active_memtable().id() == id || tree.sealed_memtable_count() > 0 {
+            thread::yield_now();
         }
-        memtable
+        kept
     };
     let kept = |memtables: &[Weak<_>]| memtables.iter().filter(|memtable| memtable.strong_count() > 0).count();
     write(0);
@@ -388,4 +393,37 @@ fn a_walk_keeps_no_memtables_of_what_is_written_meanwhile() {
     let (snapshot, memtables) = (index.snapshot(), (0..ROWS).map(write).collect::<Vec<_>>());
     assert_eq!(kept(&memtables), memtables.len(), "a snapshot keeps them: else this test tells nothing");
     drop(snapshot);
+}
+
+/// What fjall shows moves on when a flush or a compaction ends, also amid a batch.
+#[test]
+fn batches_are_whole_while_tables_are_written() {
+    const ROUNDS: u32 = 60;
+    const ROWS: u32 = 4000;
+    let dir = TempDir::new().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    let places = |row: u32| [(Table::Bucket, row.to_be_bytes()), (Table::Config, row.to_be_bytes())];
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                let put = |(table, key): (Table, [u8; 4])| Write::Put(table, key.into(), vec![round as u8; 500]);
+                index.commit(&[], (0..ROWS).flat_map(places).map(put).collect()).unwrap();
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            let snapshot = index.snapshot();
+            let mut walk = index.walk(&[Table::Bucket, Table::Config]).unwrap();
+            let round = |(table, key): (Table, [u8; 4])| snapshot.get(table, &key).unwrap().map(|row| row[0]);
+            let (first, last) = (places(0).map(round), places(ROWS - 1).map(round));
+            assert_eq!([first, last], [[first[0]; 2]; 2]);
+            let mut walked = Vec::new();
+            while let Some(WalkedRow { row, .. }) = walk.next().unwrap() {
+                walked.push(row[0]);
+            }
+            walked.dedup();
+            assert!(walked.len() <= 1, "{walked:?}");
+        }
+    });
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use fjall::{AbstractTree, SeqNo, Slice};
 use lsm_tree::{Guard, IterGuardImpl};
 
-use super::{SEAL_KEY, Tables, fault::guarded, watched};
+use super::{SEAL_KEY, Tables, watched};
 use crate::{IndexError, ScanRange, Table, Walk, WalkedRow};
 
 pub(super) struct FjallWalk {
@@ -17,6 +17,8 @@ pub(super) struct FjallWalk {
     /// What is left, the next table last.
     left: Vec<(Table, Iter)>,
     current: (Slice, Slice),
+    /// Keeps the directory from being opened or removed by others: tables delete their files when they go.
+    _tables: Tables,
 }
 
 type Iter = Box<dyn DoubleEndedIterator<Item = IterGuardImpl> + Send>;
@@ -29,9 +31,9 @@ impl FjallWalk {
         of: &Tables,
         snapshot: &fjall::Snapshot,
     ) -> Result<Self, IndexError> {
-        let begin = |table: Table| guarded(|| Ok((table, iter(of, table, snapshot.seqno()))));
+        let begin = |table: Table| watched(dir, || Ok((table, iter(of, table, snapshot.seqno()))));
         let left = tables.iter().rev().map(|&table| begin(table)).collect::<Result<_, _>>()?;
-        Ok(Self { dir: dir.to_owned(), left, current: (Slice::empty(), Slice::empty()) })
+        Ok(Self { dir: dir.to_owned(), left, current: (Slice::empty(), Slice::empty()), _tables: of.clone() })
     }
 }
 

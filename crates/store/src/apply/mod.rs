@@ -127,11 +127,6 @@ impl Work {
         self.changes.load(Ordering::Relaxed) > 1
     }
 
-    /// Bytes stored since the last one was begun.
-    pub(crate) fn stored_since_snapshot(&self) -> u64 {
-        self.snapshot_stored_bytes.load(Ordering::Relaxed)
-    }
-
     /// Counts what a stripe stored.
     fn stored(&self, bytes: u64) {
         let add = |counter: &AtomicU64| counter.fetch_add(bytes, Ordering::Relaxed) + bytes;

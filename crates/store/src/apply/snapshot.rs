@@ -53,6 +53,8 @@ impl Apply {
         if state.segments.has_pending() {
             return Ok(None);
         }
+        // Also when it can not be begun: it is tried again when more was written.
+        self.work.snapshot_begins();
         let is_covered = |kind, segment_state| kind == LaneKind::Small && segment_state != SegmentState::Open;
         let mut covered: Vec<SegmentId> =
             state.segments.iter().filter(|(_, s)| is_covered(s.row.kind, s.row.state)).map(|(id, _)| id).collect();
@@ -60,7 +62,6 @@ impl Apply {
         covered.truncate(crate::snapshot::COVERED_MAX);
         let rows = self.index.walk(&Table::ALL)?;
         state.segments.set_pending(Some(covered.iter().copied().collect()));
-        self.work.snapshot_begins();
         Ok(Some(Begun { rows, covered, pending: Pending(Some(Arc::clone(self))) }))
     }
 }

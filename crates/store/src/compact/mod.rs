@@ -387,16 +387,7 @@ impl Round {
         if let Some(bytes_per_s) = self.bytes_per_s {
             let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s);
             let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            let holdback = &self.inner.holdback;
-            let pressed = holdback.pressed();
-            // Who waits for room must not wait for this.
-            if !holdback.is_on() {
-                tokio::select! {
-                    biased;
-                    () = pressed => {}
-                    () = tokio::time::sleep(pause) => {}
-                }
-            }
+            self.inner.holdback.pause(pause).await;
         }
     }
 }

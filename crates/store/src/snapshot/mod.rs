@@ -11,7 +11,7 @@ mod write;
 use gabion_types::limits::MUTATION_BYTES_MAX;
 
 pub(crate) use restore::{Restored, restore};
-pub(crate) use write::{withdraw, write};
+pub(crate) use write::{Failed, withdraw, write};
 
 /// Name of the row of the newest one, in the table `System`.
 pub(crate) const SNAPSHOT_ROW: &str = "snapshot";

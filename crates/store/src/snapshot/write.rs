@@ -23,7 +23,9 @@ use crate::{
 
 /// Bytes of rows that are read in one turn, or few more.
 const PIECE_BYTES: usize = 1 << 20;
-/// In the background one is written for one part of the time in so many: with two cores and ten millions of rows each of them takes a second of somebody else's time else.
+/// A stripe has at least so many of them.
+const PIECES_A_STRIPE: usize = 8;
+/// In the background rows are read for one part of the time in so many: others hardly notice, where reading ten millions takes some twenty seconds of a core.
 const TIME_SHARE: u32 = 4;
 /// How often the last step is tried while the queues of the log are full, and how long is waited in between.
 const COMMIT_ATTEMPTS: usize = 100;
@@ -33,26 +35,43 @@ const MUTATION_ENTRY_BYTES: usize = 56;
 /// What a chunk takes beside its payload, at most: its header and records, and the padding of both.
 const STRIPE_HEAD_BYTES_MAX: usize = 4 * CHUNK_ALIGN_BYTES;
 
+/// It was not written.
+pub(crate) struct Failed {
+    pub error: StoreError,
+    /// What the attempt stored in vain, on all targets, at most.
+    pub stored_bytes: u64,
+}
+
+impl From<StoreError> for Failed {
+    /// Before anything was.
+    fn from(error: StoreError) -> Self {
+        Self { error, stored_bytes: 0 }
+    }
+}
+
 /// Writes one; `None` when the index lacks what is in the log and can not be read, so that it is no place to begin from, or when it is
 /// unknown what became of the last attempt.
 ///
 /// # Errors
 /// Those of the log and the index: the snapshot before still counts.
-pub(crate) async fn write(inner: &Arc<Inner>, pace: Pace) -> Result<Option<SnapshotReport>, StoreError> {
+pub(crate) async fn write(inner: &Arc<Inner>, pace: Pace) -> Result<Option<SnapshotReport>, Failed> {
     let _one = inner.snapshotting.lock().await;
     if inner.apply.must_carry_all() {
         return Ok(None);
     }
     let Some(Begun { rows, covered, pending }) = inner.apply.begin_snapshot()? else { return Ok(None) };
     let mut stripes = Stripes { inner, filling: None, extents: Vec::new(), hold: inner.holds.hold() };
-    let (rows, bytes) = stripes.write_rows(rows, pace).await?;
+    let written = stripes.write_rows(rows, pace).await;
     let Stripes { extents, hold, .. } = stripes;
     let mutation_bytes = (extents.len() + covered.len()) * MUTATION_ENTRY_BYTES;
     let stripe_bytes = extents.iter().map(|extent| extent.len as usize).chain([mutation_bytes]);
     let stored_bytes = stripe_bytes.map(|bytes| stored_bytes(inner, bytes)).sum();
+    let failed = |error| Failed { error, stored_bytes };
+    let (rows, bytes) = written.map_err(failed)?;
     let committing = Arc::clone(inner);
     // From here on it may come to count: that is not to be forgotten half-way.
-    let committed = inner.run(async move { commit(&committing, covered, pending, extents, rows, hold).await }).await?;
+    let committed = inner.run(async move { commit(&committing, covered, pending, extents, rows, hold).await }).await;
+    let committed = committed.map_err(failed)?;
     // Deletions that it knows need not be carried any more.
     inner.frees.reconsider();
     inner.apply.work().free.notify_one();
@@ -132,23 +151,26 @@ impl Stripes<'_> {
     /// Writes all rows; returns how many there are, and their bytes.
     async fn write_rows(&mut self, mut rows: Box<dyn Walk>, pace: Pace) -> Result<(u64, u64), StoreError> {
         let (mut encoder, mut out) = Encoder::new(self.inner.log.deployment());
+        let piece_bytes = PIECE_BYTES.min(self.inner.log.stripe_payload_bytes() / PIECES_A_STRIPE);
         let (mut bytes, mut is_last) = (0, false);
         while !is_last {
+            // Tables that were merged meanwhile are kept until the end.
+            self.inner.check_index_room()?;
             let began = Instant::now();
             let fill = || {
-                while out.len() < PIECE_BYTES {
+                while out.len() < piece_bytes {
                     let Some(WalkedRow { table, key, row }) = rows.next()? else { return Ok(true) };
                     encoder.put(table, key, row, &mut out);
                 }
                 Ok::<_, StoreError>(false)
             };
             is_last = tasks::blocking(fill)?;
+            if pace == Pace::Background && !is_last {
+                self.inner.holdback.pause(began.elapsed() * (TIME_SHARE - 1)).await;
+            }
             bytes += out.len() as u64;
             self.put(&out).await?;
             out.clear();
-            if pace == Pace::Background {
-                tokio::time::sleep(began.elapsed() * (TIME_SHARE - 1)).await;
-            }
         }
         let rows = encoder.rows();
         let end = encoder.finish();
