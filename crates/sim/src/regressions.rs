@@ -43,6 +43,7 @@ mod tests {
             let dir = match suite {
                 "engine" => "crates/store/tests/engine",
                 "log" => "crates/segment/tests/log",
+                "fjall" => "crates/metadata/src/fjall",
                 _ => panic!("{name}: there is no suite {suite}"),
             };
             let code = fs::read_to_string(root.join(dir).join(format!("{file}.rs"))).expect(name);
