@@ -13,7 +13,7 @@
 //!   is synced. An index whose seals differ, or are below the file's count, lost persisted commits.
 //! - *Files that are gone.* A missing keyspace or journal would be created afresh. Both are looked for at open.
 //! - *Batches that are seen in part.* What fjall shows is all below a sequence number, and a flush or a compaction that ends moves that on while a batch is being put into
-//!   memtables row by row. Who reads meanwhile gets what was before that batch.
+//!   memtables row by row. Who reads until it is done gets what was before that batch, also while fjall has its writer wait for tables.
 //! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
 //! - *Names.* fjall syncs its files and most of its directories, but not the one that names the keyspaces. All directories are synced at
 //!   creation, before the mark that says that it is finished, and that of the index itself with them.
@@ -65,7 +65,7 @@ pub struct FjallIndex {
     tables: Tables,
     /// Held over every commit.
     commits: Mutex<()>,
-    /// What was before the commit that is on its way.
+    /// What was before the commit that is on its way, or before one that failed.
     before: RwLock<Option<fjall::Snapshot>>,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
@@ -186,7 +186,7 @@ impl FjallIndex {
 
     /// Reads the seals of the keyspaces of `tables`, which must agree; returns their count.
     fn check_seals(&self, tables: &[Table]) -> Result<u64, IndexError> {
-        let snapshot = self.database.snapshot();
+        let snapshot = self.whole();
         let mut counts = Vec::with_capacity(tables.len());
         for &table in tables {
             let seal = guarded(|| snapshot.get(self.tables.of(table), SEAL_KEY))?;
@@ -209,10 +209,17 @@ impl FjallIndex {
 
     /// Makes a batch visible in one step. `commits` is held.
     fn commit_batch(&self, batch: OwnedWriteBatch) -> Result<(), IndexError> {
-        *self.before.write() = Some(self.database.snapshot());
-        let committed = watched(&self.dir, || batch.commit());
-        *self.before.write() = None;
-        committed
+        watched(&self.dir, || {
+            // What a commit that failed has left of itself is not seen until the index is opened again.
+            if self.before.read().is_none() {
+                let now = self.database.snapshot();
+                *self.before.write() = Some(now);
+            }
+            batch.commit()?;
+            let before = self.before.write().take();
+            drop(before);
+            Ok(())
+        })
     }
 
     fn reader(&self) -> FjallSnapshot {

@@ -100,6 +100,8 @@ pub(crate) struct Inner {
     uncertain: Arc<AtomicBool>,
     /// The index' file system has less room than is kept for deletions.
     index_full: AtomicBool,
+    /// It has less than twice that: what can do without room there gives some back.
+    index_short: AtomicBool,
     _stop_when_dropped: DropGuard,
 }
 
@@ -275,6 +277,7 @@ impl Store {
             keys: OnceLock::new(),
             uncertain: Arc::default(),
             index_full: AtomicBool::new(false),
+            index_short: AtomicBool::new(false),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
             owner: OnceLock::new(),
@@ -554,10 +557,19 @@ impl Inner {
         if self.index_full.load(Ordering::Acquire) { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
+    /// Whether its file system is nearly full.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(crate) fn check_index_room_to_spare(&self) -> Result<(), StoreError> {
+        if self.index_short.load(Ordering::Acquire) { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+
     /// Asks how much room the index has left. An index that could not write would take the log down with it, deletions and all.
     pub(crate) fn measure_index_room(&self) {
         let Some(available_bytes) = self.index.stats().available_bytes else { return };
         let is_full = available_bytes < self.config.index_reserve_bytes;
+        self.index_short.store(available_bytes / 2 < self.config.index_reserve_bytes, Ordering::Release);
         if self.index_full.swap(is_full, Ordering::AcqRel) != is_full {
             if is_full {
                 let reserve_bytes = self.config.index_reserve_bytes;

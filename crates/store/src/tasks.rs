@@ -79,6 +79,8 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
     }
     drop(inner);
     apply.work().snapshot_after(bytes);
+    // The last attempt failed: nothing need change for the next one.
+    let mut is_owed = false;
     let interval = if interval_h == 0 { Duration::MAX } else { Duration::from_secs(interval_h.saturating_mul(3600)) };
     loop {
         let is_timed = tokio::select! {
@@ -87,7 +89,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
             () = apply.work().snapshot.notified() => false,
             () = tokio::time::sleep(interval) => true,
         };
-        if is_timed && !apply.work().changed_since_snapshot() {
+        if is_timed && !is_owed && !apply.work().changed_since_snapshot() {
             continue;
         }
         let Some(inner) = store.upgrade() else { return };
@@ -98,6 +100,7 @@ pub(crate) async fn snapshots(store: Weak<Inner>, apply: Arc<Apply>, stop: Cance
             () = stop.cancelled() => return,
             written = snapshot::write(&inner, Pace::Background) => written,
         };
+        is_owed = written.is_err() || (is_owed && matches!(written, Ok(None)));
         let next_bytes = match written {
             Ok(Some(report)) => {
                 tracing::info!(rows = report.rows, bytes = report.bytes, "the index was written to the log");

@@ -1,9 +1,6 @@
 use std::{
     io::{Read, Seek, SeekFrom, Write as _},
-    sync::{
-        Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Weak,
     thread,
 };
 
@@ -398,21 +395,19 @@ fn a_walk_keeps_no_memtables_of_what_is_written_meanwhile() {
 /// What fjall shows moves on when a flush or a compaction ends, also amid a batch.
 #[test]
 fn batches_are_whole_while_tables_are_written() {
-    const ROUNDS: u32 = 60;
+    const ROUNDS: u32 = 30;
     const ROWS: u32 = 4000;
     let dir = TempDir::new().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();
     let places = |row: u32| [(Table::Bucket, row.to_be_bytes()), (Table::Config, row.to_be_bytes())];
-    let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             for round in 1..=ROUNDS {
                 let put = |(table, key): (Table, [u8; 4])| Write::Put(table, key.into(), vec![round as u8; 500]);
                 index.commit(&[], (0..ROWS).flat_map(places).map(put).collect()).unwrap();
             }
-            done.store(true, Ordering::Release);
         });
-        while !done.load(Ordering::Acquire) {
+        while !writer.is_finished() {
             let snapshot = index.snapshot();
             let mut walk = index.walk(&[Table::Bucket, Table::Config]).unwrap();
             let round = |(table, key): (Table, [u8; 4])| snapshot.get(table, &key).unwrap().map(|row| row[0]);

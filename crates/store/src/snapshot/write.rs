@@ -38,7 +38,7 @@ const STRIPE_HEAD_BYTES_MAX: usize = 4 * CHUNK_ALIGN_BYTES;
 /// It was not written.
 pub(crate) struct Failed {
     pub error: StoreError,
-    /// What the attempt stored in vain, on all targets, at most.
+    /// What the attempt stored in vain, on all targets.
     pub stored_bytes: u64,
 }
 
@@ -155,7 +155,7 @@ impl Stripes<'_> {
         let (mut bytes, mut is_last) = (0, false);
         while !is_last {
             // Tables that were merged meanwhile are kept until the end.
-            self.inner.check_index_room()?;
+            self.inner.check_index_room_to_spare()?;
             let began = Instant::now();
             let fill = || {
                 while out.len() < piece_bytes {

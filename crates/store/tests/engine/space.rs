@@ -333,6 +333,11 @@ async fn a_full_index_volume_stops_what_is_new_and_lets_deletions_go_on() {
     measured().await;
     put(&store, "bucket", "new", &bytes(3, 1000)).await;
     assert_eq!(keys(&store, "bucket").await, ["new"]);
+    // Nor does what keeps tables of the index go on, before it is too late for writers.
+    assert!(matches!(store.snapshot_index().await, Err(StoreError::NoSpace)));
+    world.index.current.lock().set_available_bytes(Some(2000));
+    measured().await;
+    assert!(store.snapshot_index().await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
