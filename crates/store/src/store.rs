@@ -5,7 +5,7 @@ use std::{
     future::Future,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -98,10 +98,8 @@ pub(crate) struct Inner {
     closed: AtomicBool,
     /// Some commit failed in a way that may let it take effect at the next start.
     uncertain: Arc<AtomicBool>,
-    /// The index' file system has less room than is kept for deletions.
-    index_full: AtomicBool,
-    /// It has less than twice that: what can do without room there gives some back.
-    index_short: AtomicBool,
+    /// Room that the index' file system had when it was last asked, in bytes.
+    index_available_bytes: AtomicU64,
     _stop_when_dropped: DropGuard,
 }
 
@@ -276,8 +274,7 @@ impl Store {
             quotas: Quotas::default(),
             keys: OnceLock::new(),
             uncertain: Arc::default(),
-            index_full: AtomicBool::new(false),
-            index_short: AtomicBool::new(false),
+            index_available_bytes: AtomicU64::new(u64::MAX),
             _stop_when_dropped: stop.clone().drop_guard(),
             config,
             owner: OnceLock::new(),
@@ -554,25 +551,29 @@ impl Inner {
     /// # Errors
     /// `NoSpace`.
     pub(crate) fn check_index_room(&self) -> Result<(), StoreError> {
-        if self.index_full.load(Ordering::Acquire) { Err(StoreError::NoSpace) } else { Ok(()) }
+        self.check_index_available(self.config.index_reserve_bytes)
     }
 
-    /// Whether its file system is nearly full.
+    /// Whether it has enough that what can do without need not end.
     ///
     /// # Errors
     /// `NoSpace`.
     pub(crate) fn check_index_room_to_spare(&self) -> Result<(), StoreError> {
-        if self.index_short.load(Ordering::Acquire) { Err(StoreError::NoSpace) } else { Ok(()) }
+        self.check_index_available(self.config.index_reserve_bytes.saturating_mul(2))
+    }
+
+    fn check_index_available(&self, bytes: u64) -> Result<(), StoreError> {
+        if self.index_available_bytes.load(Ordering::Acquire) < bytes { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
     /// Asks how much room the index has left. An index that could not write would take the log down with it, deletions and all.
     pub(crate) fn measure_index_room(&self) {
         let Some(available_bytes) = self.index.stats().available_bytes else { return };
-        let is_full = available_bytes < self.config.index_reserve_bytes;
-        self.index_short.store(available_bytes / 2 < self.config.index_reserve_bytes, Ordering::Release);
-        if self.index_full.swap(is_full, Ordering::AcqRel) != is_full {
+        let reserve_bytes = self.config.index_reserve_bytes;
+        let before_bytes = self.index_available_bytes.swap(available_bytes, Ordering::AcqRel);
+        let is_full = available_bytes < reserve_bytes;
+        if (before_bytes < reserve_bytes) != is_full {
             if is_full {
-                let reserve_bytes = self.config.index_reserve_bytes;
                 tracing::error!(
                     available_bytes,
                     reserve_bytes,

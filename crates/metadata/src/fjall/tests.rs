@@ -395,7 +395,7 @@ fn a_walk_keeps_no_memtables_of_what_is_written_meanwhile() {
 /// What fjall shows moves on when a flush or a compaction ends, also amid a batch.
 #[test]
 fn batches_are_whole_while_tables_are_written() {
-    const ROUNDS: u32 = 30;
+    const ROUNDS: u32 = 60;
     const ROWS: u32 = 4000;
     let dir = TempDir::new().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();

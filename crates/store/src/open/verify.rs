@@ -3,12 +3,12 @@
 use std::{cmp::Ordering, sync::Arc};
 
 use gabion_metadata::{
-    Index, Pages, Rows, ScanRange, Table, Value,
+    Index, Table, WalkedRow,
     rows::{Row, SegmentRow, SegmentState, may_be_rebuilt_as},
 };
 use gabion_segment::LogTarget;
 
-use super::{Opened, PAGE_ROWS, open_index, startup};
+use super::{Opened, open_index, startup};
 use crate::{
     Env, IndexFactory, Progress, RowDifference, RowFault, StoreConfig, StoreError, VerifyReport, snapshot::SNAPSHOT_ROW,
 };
@@ -39,60 +39,37 @@ pub(crate) async fn verify(
     Ok(report)
 }
 
-/// The rows of a table, page by page.
-struct Cursor<'a> {
-    index: &'a dyn Index,
-    pages: Pages,
-    page: std::vec::IntoIter<(Vec<u8>, Value)>,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(index: &'a dyn Index, table: Table) -> Self {
-        Self { index, pages: Pages::new(ScanRange::all(table), PAGE_ROWS), page: Rows::new().into_iter() }
-    }
-
-    fn next(&mut self) -> Result<Option<(Vec<u8>, Value)>, StoreError> {
-        if let Some(row) = self.page.next() {
-            return Ok(Some(row));
-        }
-        self.page = self.pages.next(|range, limit| self.index.scan(range, limit))?.unwrap_or_default().into_iter();
-        Ok(self.page.next())
-    }
-}
-
 fn compare(
     present: &dyn Index,
     rebuilt: &dyn Index,
     table: Table,
     report: &mut VerifyReport,
 ) -> Result<(), StoreError> {
-    let (mut ours, mut theirs) = (Cursor::new(present, table), Cursor::new(rebuilt, table));
+    let (mut ours, mut theirs) = (present.walk(&[table])?, rebuilt.walk(&[table])?);
     let (mut our, mut their) = (ours.next()?, theirs.next()?);
     loop {
         let order = match (&our, &their) {
             (None, None) => return Ok(()),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (Some((our, _)), Some((their, _))) => our.cmp(their),
+            (Some(our), Some(their)) => our.key.cmp(their.key),
         };
         report.rows += 1;
+        let counts = |found: &WalkedRow<'_>| counts(table, found.key, found.row);
         let fault = match (&our, &their) {
-            (Some((key, row)), _) if order.is_lt() && counts(table, key, row) => Some((key, RowFault::Surplus)),
-            (_, Some((key, row))) if order.is_gt() && counts(table, key, row) => Some((key, RowFault::Missing)),
-            (Some((key, our)), Some((_, their)))
-                if order.is_eq()
-                    && !is_same(table, our, their)
-                    && counts(table, key, our)
-                    && counts(table, key, their) =>
+            (Some(our), _) if order.is_lt() && counts(our) => Some((our.key, RowFault::Surplus)),
+            (_, Some(their)) if order.is_gt() && counts(their) => Some((their.key, RowFault::Missing)),
+            (Some(our), Some(their))
+                if order.is_eq() && !is_same(table, our.row, their.row) && counts(our) && counts(their) =>
             {
-                Some((key, RowFault::Different))
+                Some((our.key, RowFault::Different))
             }
             _ => None,
         };
         if let Some((key, fault)) = fault {
             report.differing += 1;
             if report.differences.len() < NAMED_MAX {
-                report.differences.push(RowDifference { table: table.name(), key: key.clone(), fault });
+                report.differences.push(RowDifference { table: table.name(), key: key.to_vec(), fault });
             }
         }
         if order.is_le() {
