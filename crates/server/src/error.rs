@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use gabion_store::{BodyError, DigestKind, KeyError, StoreError, VersionId};
-use http::header::{ALLOW, CONTENT_RANGE, ETAG, LAST_MODIFIED, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_RANGE, ETAG, EXPIRES, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::credentials::NoCredential;
@@ -321,9 +321,16 @@ impl From<StoreError> for S3Error {
             StoreError::BucketNotEmpty => Self::new(S3Code::BucketNotEmpty),
             StoreError::TooManyBuckets => Self::new(S3Code::TooManyBuckets),
             StoreError::PreconditionFailed(header) => Self::new(S3Code::PreconditionFailed).detail("Condition", header),
-            StoreError::NotModified { etag, modified_ms } => Self::new(S3Code::NotModified)
-                .header(ETAG, &format!("\"{etag}\""))
-                .header(LAST_MODIFIED, &date::http(modified_ms).to_string()),
+            StoreError::NotModified(current) => {
+                let error = Self::new(S3Code::NotModified)
+                    .header(ETAG, &format!("\"{}\"", current.etag))
+                    .header(LAST_MODIFIED, &date::http(current.modified_ms).to_string());
+                let caching = [(CACHE_CONTROL, current.cache_control), (EXPIRES, current.expires)];
+                caching.into_iter().fold(error, |error, (name, value)| match value {
+                    Some(value) => error.header(name, &value),
+                    None => error,
+                })
+            }
             StoreError::InvalidRange { size } => Self::new(S3Code::InvalidRange)
                 .detail("ActualObjectSize", size.to_string())
                 .header(CONTENT_RANGE, &format!("bytes */{size}")),
@@ -379,7 +386,7 @@ impl From<StoreError> for S3Error {
 
 #[cfg(test)]
 mod tests {
-    use gabion_store::{ChecksumAlgorithm, Etag};
+    use gabion_store::{ChecksumAlgorithm, Etag, Unmodified};
 
     use super::*;
 
@@ -404,7 +411,16 @@ mod tests {
             (StoreError::BucketNotEmpty, 409, "BucketNotEmpty"),
             (StoreError::TooManyBuckets, 400, "TooManyBuckets"),
             (StoreError::PreconditionFailed("If-Match"), 412, "PreconditionFailed"),
-            (StoreError::NotModified { etag: etag.clone(), modified_ms: 0 }, 304, "NotModified"),
+            (
+                StoreError::NotModified(Box::new(Unmodified {
+                    etag: etag.clone(),
+                    modified_ms: 0,
+                    cache_control: None,
+                    expires: None,
+                })),
+                304,
+                "NotModified",
+            ),
             (StoreError::InvalidRange { size: 3 }, 416, "InvalidRange"),
             (StoreError::InvalidPart, 400, "InvalidPart"),
             (StoreError::InvalidPartNumber, 416, "InvalidPartNumber"),

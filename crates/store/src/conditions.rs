@@ -4,9 +4,9 @@
 //! deletes". `If-Match` wins over `If-Unmodified-Since`, `If-None-Match` over `If-Modified-Since`. Dates are compared by
 //! whole seconds, as HTTP dates have no more.
 
-use gabion_metadata::rows::Etag;
+use gabion_metadata::rows::{Attributes, Etag};
 
-use crate::StoreError;
+use crate::{StoreError, Unmodified};
 
 /// A list of entity tags, or any.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,10 +78,15 @@ impl ReadConditions {
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`.
-    pub fn check(&self, etag: &Etag, modified_ms: u64) -> Result<(), StoreError> {
+    pub fn check(&self, etag: &Etag, modified_ms: u64, attributes: &Attributes) -> Result<(), StoreError> {
         self.check_positive(etag, modified_ms)?;
         match self.unchanged(etag, modified_ms) {
-            Some(_) => Err(StoreError::NotModified { etag: etag.clone(), modified_ms }),
+            Some(_) => Err(StoreError::NotModified(Box::new(Unmodified {
+                etag: etag.clone(),
+                modified_ms,
+                cache_control: attributes.cache_control.clone(),
+                expires: attributes.expires.clone(),
+            }))),
             None => Ok(()),
         }
     }
@@ -211,7 +216,7 @@ mod tests {
                 if_modified_since_ms: modified,
                 if_unmodified_since_ms: unmodified,
             };
-            assert_eq!(outcome(conditions.check(&tag(A), 10_500)), read, "{conditions:?}");
+            assert_eq!(outcome(conditions.check(&tag(A), 10_500, &Attributes::default())), read, "{conditions:?}");
             assert_eq!(outcome(conditions.check_copy(&tag(A), 10_500)), copy, "{conditions:?}");
         }
     }
@@ -246,7 +251,7 @@ mod tests {
         match result {
             Ok(()) => "ok".into(),
             Err(StoreError::PreconditionFailed(header)) => format!("412 {header}"),
-            Err(StoreError::NotModified { .. }) => "304".into(),
+            Err(StoreError::NotModified(_)) => "304".into(),
             Err(StoreError::NoSuchKey) => "404".into(),
             Err(error) => format!("{error}"),
         }

@@ -50,12 +50,7 @@ pub enum StoreError {
     PreconditionFailed(&'static str),
     /// The client has the current object already.
     #[error("the object was not modified")]
-    NotModified {
-        /// Tag of the current object.
-        etag: Etag,
-        /// `Last-Modified` of the current object, Unix time in milliseconds.
-        modified_ms: u64,
-    },
+    NotModified(Box<Unmodified>),
     /// The range begins behind the end of the object.
     #[error("the range can not be satisfied")]
     InvalidRange {
@@ -252,4 +247,17 @@ impl From<RowError> for StoreError {
     fn from(error: RowError) -> Self {
         StoreError::Corrupt(format!("the index: {error}"))
     }
+}
+
+/// What a client that has the current object already is told of it, so that its cache knows for how long it may keep that (RFC 9110 §15.4.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmodified {
+    /// Its tag.
+    pub etag: Etag,
+    /// `Last-Modified`, Unix time in milliseconds.
+    pub modified_ms: u64,
+    /// `Cache-Control`, as it was put.
+    pub cache_control: Option<String>,
+    /// `Expires`, as it was put.
+    pub expires: Option<String>,
 }

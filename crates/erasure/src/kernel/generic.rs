@@ -125,7 +125,8 @@ fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
     let paired = if V::ADDS_PAIRS { sources.len() & !1 } else { 0 };
     let (pairs, _) = sources[..paired].as_chunks::<2>();
     let (pair_coefficients, _) = coefficients[..paired].as_chunks::<2>();
-    for ([first, second], [a, b]) in pairs.iter().zip(pair_coefficients) {
+    for pair in 0..pairs.len() {
+        let ([first, second], [a, b]) = (&pairs[pair], &pair_coefficients[pair]);
         let x = load_all::<V, BYTES, U>(simd, first, at);
         let y = load_all::<V, BYTES, U>(simd, second, at);
         for r in 0..R {
@@ -135,10 +136,10 @@ fn step<V: Simd<BYTES>, const BYTES: usize, const R: usize, const U: usize>(
             }
         }
     }
-    for (source, coefficients) in sources[paired..].iter().zip(&coefficients[paired..]) {
-        let x = load_all::<V, BYTES, U>(simd, source, at);
+    for unpaired in paired..sources.len() {
+        let x = load_all::<V, BYTES, U>(simd, sources[unpaired], at);
         for r in 0..R {
-            let factor = simd.factor(coefficients[r]);
+            let factor = simd.factor(coefficients[unpaired][r]);
             for u in 0..U {
                 sums[r][u] = simd.add(sums[r][u], x[u], factor);
             }
@@ -173,10 +174,10 @@ fn tail<V: Simd<BYTES>, const BYTES: usize, const R: usize>(
     at: usize,
 ) {
     let mut sums = [simd.zero(); R];
-    for (source, coefficients) in sources.iter().zip(coefficients) {
-        let loaded = simd.load_part(&source[at..]);
+    for source in 0..sources.len() {
+        let loaded = simd.load_part(&sources[source][at..]);
         for r in 0..R {
-            sums[r] = simd.add(sums[r], loaded, simd.factor(coefficients[r]));
+            sums[r] = simd.add(sums[r], loaded, simd.factor(coefficients[source][r]));
         }
     }
     for r in 0..R {

@@ -67,7 +67,11 @@ const PLAIN: [(Kind, &str, &str); 26] = [
     (Kind::Gauge, "gabion_repair_waiting_shards", "Shards that are missing and whose targets are waited for"),
     (Kind::Gauge, "gabion_rebalance_left_bytes", "Bytes of the shards to be moved from fuller to emptier targets"),
     (Kind::Gauge, "gabion_scrub_unread_shards", "Shards that the scrub under way, or the last one, could not read"),
-    (Kind::Gauge, "gabion_index_disk_bytes", "Bytes of the index on disk, its journal included"),
+    (
+        Kind::Gauge,
+        "gabion_index_disk_bytes",
+        "Bytes that the files of the index take on disk, with its journal and with tables that are merged already but still read",
+    ),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
     (Kind::Gauge, "gabion_index_available_bytes", "Bytes that may still be written to the index' file system"),
     (Kind::Counter, "gabion_index_cache_hits", "Point reads answered by the row cache"),

@@ -107,7 +107,9 @@ async fn ranges_are_cut() {
 #[tokio::test]
 async fn reads_are_conditional() {
     let s3 = S3::with_bucket().await;
-    let stored = s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    let expiry = "Tue, 01 Dec 2043 16:00:00 GMT";
+    let stored = s3.put("/bkt/k").header("cache-control", "max-age=60").header("expires", expiry).body("x");
+    let stored = stored.send(&s3).await.expect(200);
     let etag = stored.header("etag").unwrap().to_owned();
     let bare = etag.trim_matches('"').to_owned();
     let past = "Thu, 01 Dec 1994 16:00:00 GMT";
@@ -135,6 +137,8 @@ async fn reads_are_conditional() {
                 assert!(read.body.is_empty());
                 assert_eq!(read.header("etag"), Some(etag.as_str()));
                 assert!(read.header("last-modified").is_some());
+                assert_eq!(read.header("cache-control"), Some("max-age=60"));
+                assert_eq!(read.header("expires"), Some(expiry));
             }
         }
     }

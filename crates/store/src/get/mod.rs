@@ -64,7 +64,7 @@ impl Store {
         let index = self.inner.index.snapshot();
         let (bucket, key) = (&request.bucket, &request.key);
         let mut row = self.inner.require_version_in(&*index, bucket, key, request.version)?.row;
-        request.conditions.check(&row.etag, row.modified_ms)?;
+        request.conditions.check(&row.etag, row.modified_ms, &row.attributes)?;
         self.inner.check_customer(&row.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
         let parts = match row.parts {
             Some(summary) => {
@@ -171,7 +171,7 @@ impl Inner {
     /// meanwhile.
     fn resolve(&self, request: &GetObject, found: &Found) -> Result<Option<ObjectRead>, StoreError> {
         let Known { row, info } = &*found.known;
-        request.conditions.check(&row.etag, row.modified_ms)?;
+        request.conditions.check(&row.etag, row.modified_ms, &info.attributes)?;
         if info.attributes.encryption.is_some() || request.customer.is_some() {
             self.check_customer(&info.attributes, &request.bucket, &request.key, request.customer.as_ref())?;
         }
