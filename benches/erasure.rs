@@ -7,7 +7,9 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gabion_erasure::{ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, kernel};
+use gabion_erasure::{
+    ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, crc64_kernels, kernel,
+};
 use gabion_types::Geometry;
 use shards::Shards;
 
@@ -48,12 +50,16 @@ fn code(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new("encode, then crc64", len), |bencher| {
                 bencher.iter(|| shards::encode_then_crcs(&codec, black_box(&data), black_box(&mut parity)));
             });
-            group.bench_function(BenchmarkId::new("encode with crc64", len), |bencher| {
-                bencher.iter(|| {
-                    let (data, parity) = (black_box(&data), black_box(&mut parity));
-                    codec.encode_with_crcs(data, parity, &own_bytes, shards::BLOCK).expect("shards fit")
+            for kernel in kernel::available() {
+                let codec = Codec::with_kernel(geometry, *kernel);
+                let id = BenchmarkId::new(format!("encode with crc64 {}", kernel.name()), len);
+                group.bench_function(id, |bencher| {
+                    bencher.iter(|| {
+                        let (data, parity) = (black_box(&data), black_box(&mut parity));
+                        codec.encode_with_crcs(data, parity, &own_bytes, shards::BLOCK).expect("shards fit")
+                    });
                 });
-            });
+            }
 
             // The worst case: as many data shards are lost as there is parity.
             codec.encode(&data, &mut parity).expect("shards fit");
@@ -84,10 +90,10 @@ fn checksums(criterion: &mut Criterion) {
             bencher.iter(|| black_box(&mut copy[..]).copy_from_slice(black_box(bytes)));
         });
         group.bench_function(BenchmarkId::new("crc64", len), |bencher| bencher.iter(|| crc64(black_box(bytes))));
-        // What ours is held against; the same, where the machine has 512-bit carry-less products or none of 256 bits.
-        group.bench_function(BenchmarkId::new("crc64 of crc-fast", len), |bencher| {
-            bencher.iter(|| crc_fast::crc64_nvme(black_box(bytes)));
-        });
+        for (name, kernel) in crc64_kernels() {
+            let id = BenchmarkId::new(format!("crc64 by {name}"), len);
+            group.bench_function(id, |bencher| bencher.iter(|| kernel(black_box(bytes))));
+        }
         for algorithm in ChecksumAlgorithm::ALL {
             group.bench_function(BenchmarkId::new(algorithm.as_str(), len), |bencher| {
                 bencher.iter(|| {

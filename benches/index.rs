@@ -1,4 +1,5 @@
-//! The index as the server has it (fjall behind the row cache): a row that is looked for, the rows of a batch of puts, a page of a listing.
+//! The index as the server has it (fjall behind the row cache): a row that is looked for, the rows of a batch of puts and of one of deletes, a page of a listing, what is behind a folder,
+//! and all rows in their order, as snapshots of the index read them.
 //!
 //! `cargo bench -p gabion-benches --ignore-rust-version --bench index`. The index lies in `TMPDIR`.
 #![allow(clippy::unwrap_used)]
@@ -86,9 +87,47 @@ fn index(criterion: &mut Criterion) {
         };
         bencher.iter_batched(batch, |writes| world.index.commit(&[], writes).unwrap(), BatchSize::PerIteration);
     });
+    let mut first = 0;
+    group.bench_function("a batch of rows that are replaced", |bencher| {
+        let batch = || {
+            first = (first + BATCH_ROWS) % (ROWS / 2);
+            world.puts(first, BATCH_ROWS)
+        };
+        bencher.iter_batched(batch, |writes| world.index.commit(&[], writes).unwrap(), BatchSize::PerIteration);
+    });
+    let mut first = ROWS / 2;
+    group.bench_function("a batch of deletes", |bencher| {
+        let batch = || {
+            // Those that were deleted come back first, which is not counted.
+            world.index.commit(&[], world.puts(first, BATCH_ROWS)).unwrap();
+            (first..first + BATCH_ROWS).map(|number| Write::Delete(Table::Object, world.key(number))).collect()
+        };
+        bencher.iter_batched(batch, |writes| world.index.commit(&[], writes).unwrap(), BatchSize::PerIteration);
+        world.index.commit(&[], world.puts(first, BATCH_ROWS)).unwrap();
+        first += BATCH_ROWS;
+    });
     group.throughput(Throughput::Elements(PAGE_ROWS as u64));
     group.bench_function("a page of 1000 rows", |bencher| {
         bencher.iter(|| world.index.scan(ScanRange::all(Table::Object), PAGE_ROWS).unwrap().len());
+    });
+    group.throughput(Throughput::Elements(1));
+    let mut number = 0;
+    group.bench_function("the row behind a key", |bencher| {
+        bencher.iter(|| {
+            number = (number + 1) % (ROWS / 2);
+            world.index.scan(ScanRange::all(Table::Object).after(&world.key(number)), 1).unwrap().len()
+        });
+    });
+    group.sample_size(10).throughput(Throughput::Elements(ROWS));
+    group.bench_function("a walk over all rows", |bencher| {
+        bencher.iter(|| {
+            let mut walk = world.index.walk(&[Table::Object]).unwrap();
+            let mut rows = 0;
+            while walk.next().unwrap().is_some() {
+                rows += 1;
+            }
+            assert!(rows >= ROWS / 2);
+        });
     });
     group.finish();
 }

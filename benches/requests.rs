@@ -199,10 +199,30 @@ fn policies(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What makes one object of parts; their puts are not counted.
+/// What begins an upload and gives it up, a page of those that there are, and what makes one object of parts, whose puts are not counted.
 fn uploads(criterion: &mut Criterion) {
     let runtime = runtime();
     let s3 = runtime.block_on(S3::with_bucket());
+    let begin = || {
+        let begun = runtime.block_on(s3.post("/bkt/parts?uploads").send(&s3)).expect(200);
+        built(s3.delete(&format!("/bkt/parts?uploadId={}", begun.element("UploadId").unwrap())))
+    };
+    let answer = |request: &Request<Bytes>| runtime.block_on(answered(&s3.service, request));
+    let mut group = criterion.benchmark_group("upload");
+    let create = built(s3.post("/bkt/listed?uploads"));
+    // Few of them: each stays.
+    group.sample_size(10).warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(100));
+    group.bench_function("create", |bencher| bencher.iter(|| answer(&create)));
+    group.bench_function("abort", |bencher| {
+        bencher.iter_batched(begin, |abort| answer(&abort), BatchSize::PerIteration);
+    });
+    for _ in 0..KEYS {
+        answer(&create);
+    }
+    let page = built(s3.get("/bkt?uploads&prefix=listed"));
+    group.throughput(Throughput::Elements(KEYS as u64));
+    group.bench_function("list 1000 uploads", |bencher| bencher.iter(|| answer(&page)));
+    group.finish();
     let uploaded = |parts: usize| {
         runtime.block_on(async {
             // What the upload before has left.

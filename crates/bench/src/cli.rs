@@ -251,6 +251,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) per_folder: Option<u64>,
 
+    /// Begin the names of objects with a hash: those that are written one after the other lie far from each other in the order of keys, as those of many users do.
+    #[arg(long)]
+    pub(crate) scatter: bool,
+
     /// Take the objects that an earlier run with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
     #[arg(long)]
     pub(crate) no_prepare: bool,

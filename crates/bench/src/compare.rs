@@ -110,10 +110,15 @@ pub(crate) fn show_ratio(ratio: Option<f64>) -> String {
 /// All operations that both reports have, in the order of the first.
 pub(crate) fn compare<'a>(a: &'a Report, b: &'a Report) -> Vec<Comparison<'a>> {
     let pairs = a.results.iter().filter_map(|one| {
-        let other = b.results.iter().find(|other| (&other.operation, &other.phase) == (&one.operation, &one.phase));
+        let other = b.results.iter().find(|other| is_same(one, other));
         Some((one, other?))
     });
     pairs.map(|(a, b)| judge(a, b)).collect()
+}
+
+/// Whether both are of the same operation.
+fn is_same(a: &Figures, b: &Figures) -> bool {
+    (&a.operation, &a.phase) == (&b.operation, &b.phase)
 }
 
 fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
@@ -171,7 +176,15 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         if report.interrupted {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
+        cautions.extend(report.saturation().map(|line| format!("{letter}: {line}.")));
         cautions.extend(report.given_up().into_iter().map(|line| format!("{letter}, {line}.")));
+    }
+    for (letter, of, other) in [("A", a, b), ("B", b, a)] {
+        let is_missing = |figures: &&Figures| !other.results.iter().any(|row| is_same(figures, row));
+        let missing: Vec<_> = of.results.iter().filter(is_missing).map(Figures::name).collect();
+        if !missing.is_empty() {
+            cautions.push(format!("Only {letter} has {}.", missing.join(", ")));
+        }
     }
     let counts_early = |report: &Report| report.results.iter().all(|figures| figures.early_operations.is_some());
     if counts_early(a) != counts_early(b) {

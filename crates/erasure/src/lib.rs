@@ -25,7 +25,7 @@ mod ring;
 pub use self::md5::Md5;
 pub use checksum::{Checksum, ChecksumAlgorithm};
 pub use codec::Codec;
-pub use crc64::{Crc64, Crc64Shift, crc64, crc64_combine};
+pub use crc64::{Crc64, Crc64Kernel, Crc64Shift, crc64, crc64_combine, crc64_kernels};
 pub use digester::{Digester, Digests};
 pub use error::ErasureError;
 pub use kernel::Kernel;

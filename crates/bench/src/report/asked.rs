@@ -28,6 +28,9 @@ pub(crate) struct Asked {
     /// Of these, in each folder, if they lie in several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) per_folder: Option<u64>,
+    /// Whether names begin with a hash. Absent from reports that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scattered: Option<bool>,
     /// Whether they were written for this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prepared: Option<bool>,
@@ -63,6 +66,7 @@ impl Asked {
             seed: args.seed,
             objects: (has_objects && is_known).then(|| settings.prepared_objects()),
             per_folder: args.per_folder.filter(|_| has_objects),
+            scattered: Some(args.scatter),
             prepared: has_objects.then_some(!args.no_prepare),
             delimiter: settings.delimiter.clone().filter(|_| only(Operation::List)),
             max_keys: only(Operation::List).then_some(settings.max_keys),
@@ -73,13 +77,14 @@ impl Asked {
     }
 
     /// All that it says, each with what it is called; nothing where there is nothing to be said.
-    pub(crate) fn words(&self) -> [(&'static str, Option<String>); 12] {
+    pub(crate) fn words(&self) -> [(&'static str, Option<String>); 13] {
         let seconds = |seconds: f64| format!("{seconds} s");
         let length = match (self.count, self.duration_seconds) {
             (Some(count), _) => Some(format!("{count} operations")),
             (None, duration) => duration.map(seconds),
         };
         let objects_come_from = |prepared| if prepared { "this run" } else { "an earlier run" }.to_owned();
+        let order = |scattered| if scattered { "scattered" } else { "ascending" }.to_owned();
         let per_folder = || self.per_folder.map_or_else(|| "all".to_owned(), |count| count.to_string());
         let delimiter = || self.delimiter.as_ref().map_or_else(|| "none".to_owned(), |text| format!("{text:?}"));
         [
@@ -87,6 +92,7 @@ impl Asked {
             ("warm-up", self.warmup_seconds.map(seconds)),
             ("longest request", Some(seconds(self.timeout_seconds))),
             ("seed", Some(self.seed.to_string())),
+            ("keys", self.scattered.map(order)),
             ("objects", self.objects.map(|count| count.to_string())),
             ("objects of", self.prepared.map(objects_come_from)),
             ("objects in a folder", self.prepared.map(|_| per_folder())),
@@ -111,7 +117,7 @@ mod tests {
 
     /// What all say, with what is said before and after it.
     fn with(before: &[&'static str], after: &[&'static str]) -> Vec<&'static str> {
-        [before, &["longest request: 60 s", "seed: 1"], after].concat()
+        [before, &["longest request: 60 s", "seed: 1", "keys: ascending"], after].concat()
     }
 
     #[test]

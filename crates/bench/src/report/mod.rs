@@ -395,8 +395,9 @@ pub(crate) mod tests {
         assert_eq!((&json["started"], &json["size_bytes"]), (&"1970-01-01 00:00:00 UTC".into(), &4096.into()));
         let again: Report = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(again).unwrap(), json);
-        let asked =
-            serde_json::json!({"duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1});
+        let asked = serde_json::json!({
+            "duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1, "scattered": false
+        });
         assert_eq!(json["asked"], asked);
     }
 

@@ -3,6 +3,9 @@
 use super::{PhaseCost, Report};
 use crate::units::show_bytes;
 
+/// Share of their time from which on threads have hardly any left.
+const SATURATED: f64 = 0.9;
+
 impl Report {
     /// The report as a table.
     pub(crate) fn text(&self) -> String {
@@ -53,7 +56,24 @@ impl Report {
         if let Some(server) = self.server_cpu_us_per_op {
             out += &format!(", server {server:.1} µs");
         }
-        out + "\n"
+        out += "\n";
+        if let Some(line) = self.saturation() {
+            out += &format!("{line}\n");
+        }
+        out
+    }
+
+    /// That the client itself may be what limits the rates.
+    pub(crate) fn saturation(&self) -> Option<String> {
+        let busy_seconds: f64 = self.phases.iter().map(|phase| phase.client_cpu_seconds).sum();
+        let share = busy_seconds / (self.seconds * f64::from(self.threads));
+        (share >= SATURATED).then(|| {
+            format!(
+                "the client's threads ({}) were busy for {:.0} % of the time: what is measured may be their limit; see --threads and --processes",
+                self.threads,
+                share * 100.0
+            )
+        })
     }
 
     /// How many workers gave a phase up, a line for each phase in which some did.
@@ -92,6 +112,14 @@ mod tests {
         ];
         assert_eq!(report.given_up(), told);
         assert!(report.text().contains(&told.join("\n")));
+    }
+
+    #[test]
+    fn a_client_that_is_at_its_limit_says_so() {
+        let mut report = sample();
+        assert_eq!(report.saturation(), None);
+        report.phases[0].client_cpu_seconds = 0.95 * report.seconds * f64::from(report.threads);
+        assert!(report.text().contains(" busy for 95 % of the time"), "{}", report.text());
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub(crate) use worker::Worker;
 use crate::{
     cli::{Operation, Payload, Settings},
     clock::Stamp,
-    content::{Content, Window},
+    content::{Content, Window, mix},
     sizes::Sizes,
     stats::Kind,
 };
@@ -130,6 +130,7 @@ pub(crate) struct Load {
     pub(crate) prepared: u64,
     /// Prepared objects that lie in one folder, if they do.
     pub(crate) per_folder: Option<u64>,
+    pub(crate) scatter: bool,
     pub(crate) delimiter: Option<String>,
     pub(crate) max_keys: u32,
     /// Fewest entries that all pages of a listing have together.
@@ -177,6 +178,7 @@ impl Load {
             verify: true,
             prepared: 0,
             per_folder: None,
+            scatter: false,
             delimiter: None,
             max_keys: LISTED_MAX,
             listed_min: 0,
@@ -203,6 +205,7 @@ impl Load {
             verify: !args.no_verify,
             prepared: settings.prepared_objects(),
             per_folder: args.per_folder,
+            scatter: args.scatter,
             delimiter: settings.delimiter.clone(),
             max_keys: settings.max_keys,
             listed_min: settings.listed_min(),
@@ -229,10 +232,10 @@ impl Load {
                     push_padded(key, index / per_folder, 8);
                     key.push('/');
                 }
-                push_padded(key, index, 10);
+                self.push_number(key, 0, index);
             }
             Name::Written { worker, number } if self.shares_one_prefix() => {
-                push_padded(key, number, 10);
+                self.push_number(key, worker, number);
                 key.push('.');
                 push_padded(key, worker.into(), 5);
             }
@@ -240,7 +243,7 @@ impl Load {
                 key.push('w');
                 push_padded(key, worker.into(), 5);
                 key.push('/');
-                push_padded(key, number, 10);
+                self.push_number(key, worker, number);
             }
             Name::InSet { worker, set, number } => {
                 key.push('w');
@@ -248,9 +251,18 @@ impl Load {
                 key.push_str("/s");
                 push_padded(key, set.into(), 4);
                 key.push('/');
-                push_padded(key, number, 10);
+                self.push_number(key, worker, number);
             }
         }
+    }
+
+    /// What tells an object from the others of its folder.
+    fn push_number(&self, key: &mut String, worker: u32, number: u64) {
+        if self.scatter {
+            push_padded(key, mix(mix(worker.into()) ^ number) % SCATTERED, SCATTERED_DIGITS);
+            key.push('-');
+        }
+        push_padded(key, number, 10);
     }
 
     /// All workers write to one prefix, in turn, as processes write to one directory or one file in the hard patterns.
@@ -336,6 +348,10 @@ impl Run {
     }
 }
 
+/// Places that scattered names begin at, and the digits that these take.
+const SCATTERED: u64 = 10_u64.pow(SCATTERED_DIGITS as u32);
+const SCATTERED_DIGITS: usize = 8;
+
 /// Adds `number` with at least `digits` digits.
 fn push_padded(out: &mut String, number: u64, digits: usize) {
     let mut text = [b'0'; 20];
@@ -364,6 +380,8 @@ impl From<Action> for Kind {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -376,6 +394,23 @@ mod tests {
         let mut out = String::new();
         push_padded(&mut out, u64::MAX, 10);
         assert_eq!(out, u64::MAX.to_string());
+    }
+
+    #[test]
+    fn scattered_names_are_each_once_and_in_no_order() {
+        let args = Settings::for_tests(Operation::Put, &["--scatter"]);
+        let load = Load::new(&args, Share { index: 0, of: 1 });
+        let keys: Vec<String> = (0..1000)
+            .map(|number| {
+                let mut key = String::new();
+                load.write_key(&mut key, Name::Written { worker: number as u32 % 2, number: number / 2 });
+                key
+            })
+            .collect();
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
+        let own: Vec<&String> = keys.iter().step_by(2).collect();
+        let ascending = own.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((200..300).contains(&ascending), "{ascending} of 499 neighbours ascend");
     }
 
     #[test]

@@ -143,7 +143,8 @@ impl Plan {
                 self.next += 1;
                 self.owned.extend(self.current.filter(|_| succeeded));
             }
-            Goal::Each(_) | Goal::FillSets | Goal::ClearSets => self.next += 1,
+            Goal::FillSets if succeeded => self.next += 1,
+            Goal::Each(_) | Goal::ClearSets => self.next += 1,
             Goal::TurnSets => {
                 self.within = (self.within + 1) % TURN.len();
                 if self.within == 0 {
