@@ -324,6 +324,15 @@ mod tests {
     }
 
     #[test]
+    fn what_only_one_report_has_is_named() {
+        let (a, mut b) = (of_rates(&[10, 10, 10]), of_rates(&[10, 10, 10]));
+        b.results.extend_from_within(..);
+        b.results[1].operation = "get".to_owned();
+        assert_eq!(cautions(&a, &b), ["Only B has get."]);
+        assert_eq!(cautions(&b, &a), ["Only A has get."]);
+    }
+
+    #[test]
     fn what_did_not_do_the_same_is_told() {
         let a = of_rates(&[10, 10, 10]);
         let size = Report { size: "1.0 MiB".to_owned(), payload: "signed".to_owned(), ..a.clone() };

@@ -212,7 +212,8 @@ impl S3Error {
     /// Adds a header to the answer.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
-        if let Ok(value) = HeaderValue::from_str(value) {
+        // Not `from_str`: what is not ASCII goes out as it came in.
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
             self.headers.push((name, value));
         }
         self
