@@ -28,7 +28,6 @@ mod walk;
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -51,8 +50,6 @@ const DISTRUST_FILE: &str = "corrupt";
 const SEAL_KEY: &[u8] = &[0];
 /// Version of what this module adds to fjall's format; first byte of a seal.
 const SEAL_VERSION: u8 = 1;
-/// What the blocks are counted in that a file takes, in bytes (`stat(2)`).
-const BLOCK_BYTES: u64 = 512;
 /// Smallest journal bound that fjall takes, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 
@@ -323,7 +320,7 @@ impl Index for FjallIndex {
     }
 }
 
-/// What the files below `dir` take of their file system. fjall's own figure leaves out the tables that were merged since, which a walk or a snapshot keeps on disk.
+/// Length of all files below `dir`. fjall's own figure leaves out the tables that were merged since, which a walk or a snapshot keeps on disk.
 fn bytes_below(dir: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
@@ -331,7 +328,7 @@ fn bytes_below(dir: &Path) -> std::io::Result<u64> {
         // What is gone by now takes nothing.
         let taken = match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
-            Ok(metadata) => Ok(metadata.blocks() * BLOCK_BYTES),
+            Ok(metadata) => Ok(metadata.len()),
             Err(error) => Err(error),
         };
         match taken {

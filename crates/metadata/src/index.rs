@@ -292,7 +292,7 @@ fn key_at(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
 /// Figures of an index; zero where an engine has no such thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexStats {
-    /// Bytes that its files take on disk, with the journal and with tables that were merged since and that a [`Walk`] or a snapshot still reads.
+    /// Length of its files on disk, the journal included, and tables that were merged since, but that a [`Walk`] or a snapshot still reads.
     pub disk_bytes: u64,
     /// Bytes of the journal: what a start must replay.
     pub journal_bytes: u64,

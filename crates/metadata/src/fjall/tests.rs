@@ -354,7 +354,7 @@ fn figures_are_there() {
     let dir = tempfile::tempdir().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();
     let stats = index.stats();
-    assert!(stats.journal_bytes > 0 && stats.disk_bytes > 0, "{stats:?}");
+    assert!(stats.journal_bytes > 0 && stats.disk_bytes >= stats.journal_bytes, "{stats:?}");
 }
 
 /// They take room until it is done with them, of which the engine's own figure says nothing.

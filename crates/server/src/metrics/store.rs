@@ -70,7 +70,7 @@ const PLAIN: [(Kind, &str, &str); 26] = [
     (
         Kind::Gauge,
         "gabion_index_disk_bytes",
-        "Bytes that the files of the index take on disk, with its journal and with tables that are merged already but still read",
+        "Bytes of all files of the index, its journal included, and tables that are merged already but still read",
     ),
     (Kind::Gauge, "gabion_index_journal_bytes", "Bytes of the index' journal"),
     (Kind::Gauge, "gabion_index_available_bytes", "Bytes that may still be written to the index' file system"),
