@@ -6,15 +6,21 @@
 
 use std::hint::black_box;
 
+use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use futures::future::join_all;
 use gabion_erasure::{
     ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, crc64_kernels, kernel,
 };
+use gabion_store::Md5s;
 use gabion_types::Geometry;
 use shards::Shards;
+use tokio::runtime::Builder;
 
 mod shards;
 
+/// Bytes of a body that there are at a time.
+const PIECE_BYTES: usize = 64 * 1024;
 const SHARD_BYTES: [usize; 3] = [4 * 1024, 64 * 1024, 1024 * 1024];
 const GEOMETRIES: [(usize, usize); 2] = [(4, 2), (8, 3)];
 
@@ -133,6 +139,35 @@ fn md5(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The same by what takes them of all bodies that arrive at the moment, in pieces as a connection has them: of bodies that come at the same time, which take turns as tasks of
+/// one thread do. Beside it one body without anybody to share with, which must not wait for others.
+fn md5_of_bodies(criterion: &mut Criterion) {
+    let runtime = Builder::new_current_thread().build().expect("a runtime without I/O");
+    let mut group = criterion.benchmark_group("md5 of bodies");
+    for len in [4 * 1024, 1024 * 1024] {
+        for count in [1, 2, 4, 8, 16, 64] {
+            let bodies = Shards::new(count, len);
+            let pieces = |body: &[u8]| body.chunks(PIECE_BYTES).map(Bytes::copy_from_slice).collect::<Vec<_>>();
+            let bodies: Vec<Vec<Bytes>> = bodies.slices().into_iter().map(pieces).collect();
+            group.throughput(Throughput::Bytes((count * len) as u64));
+            group.bench_function(BenchmarkId::new(format!("{count} bodies"), len), |bencher| {
+                let md5s = Md5s::default();
+                let digested = async |body: &Vec<Bytes>| {
+                    let mut md5 = md5s.begin();
+                    for piece in body {
+                        md5.update(piece).await;
+                        // As if it had to wait for what comes.
+                        tokio::task::yield_now().await;
+                    }
+                    md5.finish().await
+                };
+                bencher.iter(|| runtime.block_on(join_all(black_box(&bodies).iter().map(digested))));
+            });
+        }
+    }
+    group.finish();
+}
+
 fn combine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("crc64 combine");
     let (a, b) = (crc64(b"a"), crc64(b"b"));
@@ -149,6 +184,6 @@ fn combine(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = code, checksums, md5, combine
+    targets = code, checksums, md5, md5_of_bodies, combine
 }
 criterion_main!(benches);

@@ -84,6 +84,7 @@ pub use config::{
 pub use config_cache::{Configs, VERSIONING, Versioning};
 pub use configs::{CONFIG_BYTES_MAX, ConfigScope};
 pub use error::{BodyError, DigestKind, KeyError, StoreError, Unmodified};
+pub use md5s::{BodyMd5, Md5s};
 pub use metrics::StoreMetrics;
 pub use range::{ByteRange, RangeRequest};
 pub use store::{Store, StoreStatus};

@@ -31,7 +31,7 @@ const LEFT_IN_PLACE_BYTES_MAX: usize = 8 << 20;
 
 /// Takes MD5s together.
 #[derive(Default)]
-pub(crate) struct Md5s {
+pub struct Md5s {
     bodies: AtomicUsize,
     /// Those that have left bytes.
     waiting: Mutex<VecDeque<Arc<Stream>>>,
@@ -64,14 +64,14 @@ struct Job {
 }
 
 /// The MD5 of one body.
-pub(crate) struct BodyMd5<'a> {
+pub struct BodyMd5<'a> {
     all: &'a Md5s,
     stream: Arc<Stream>,
 }
 
 impl Md5s {
     /// Begins a body.
-    pub(crate) fn begin(&self) -> BodyMd5<'_> {
+    pub fn begin(&self) -> BodyMd5<'_> {
         self.bodies.fetch_add(1, Ordering::Relaxed);
         let state =
             State { md5: Some(Md5::default()), left: VecDeque::new(), left_bytes: 0, waits: false, is_lost: false };
@@ -188,7 +188,7 @@ impl Drop for Job {
 
 impl BodyMd5<'_> {
     /// Appends `bytes`.
-    pub(crate) async fn update(&mut self, bytes: &Bytes) {
+    pub async fn update(&mut self, bytes: &Bytes) {
         self.append(bytes.clone(), LEFT_BYTES_MAX, LEFT_PIECES_MAX).await;
     }
 
@@ -271,7 +271,7 @@ impl BodyMd5<'_> {
     }
 
     /// The MD5 of all bytes.
-    pub(crate) async fn finish(self) -> [u8; 16] {
+    pub async fn finish(self) -> [u8; 16] {
         let left_bytes = self.stream.state.lock().left_bytes;
         if left_bytes >= BYTES_MIN && !self.all.is_alone() {
             tokio::task::yield_now().await;

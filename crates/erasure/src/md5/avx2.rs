@@ -1,4 +1,5 @@
 //! Eight streams in vectors of 32 bytes, or sixteen in two of them (AVX2).
+#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see `lanes`")]
 
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_castsi128_si256,
@@ -81,10 +82,10 @@ impl Lanes<8> for Avx2 {
             // SAFETY: as above; each reference is good for 64 bytes, of which the quarter's 16 are read.
             unsafe {
                 let mut rows = [self.splat(0); 4];
-                for (lane, row) in rows.iter_mut().enumerate() {
+                for lane in 0..4 {
                     let low = _mm_loadu_si128(blocks[lane].as_ptr().add(16 * quarter).cast());
                     let high = _mm_loadu_si128(blocks[lane + 4].as_ptr().add(16 * quarter).cast());
-                    *row = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                    rows[lane] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
                 }
                 let (low, low_hi) = (_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[0], rows[1]));
                 let (high, high_hi) =
@@ -176,9 +177,8 @@ impl Lanes<16> for Two {
         let (halves, _) = blocks.as_chunks();
         let (first, second) = (self.0.transpose(halves[0]), self.0.transpose(halves[1]));
         let mut words = [self.splat(0); 16];
-        // No closure: what has no vectors enabled would move them.
-        for (at, word) in words.iter_mut().enumerate() {
-            *word = [first[at], second[at]];
+        for at in 0..16 {
+            words[at] = [first[at], second[at]];
         }
         words
     }

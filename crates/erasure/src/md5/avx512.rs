@@ -1,4 +1,5 @@
 //! Four, eight or sixteen streams (AVX-512): one instruction for any boolean function, one to rotate.
+#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see `lanes`")]
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -222,12 +223,14 @@ unsafe fn transpose_four(blocks: [&Block; 4]) -> [__m128i; 16] {
         let mut words = [_mm_set1_epi32(0); 16];
         for quarter in 0..4 {
             let mut rows = [_mm_set1_epi32(0); 4];
-            for (row, block) in rows.iter_mut().zip(blocks) {
-                *row = _mm_loadu_si128(block.as_ptr().add(16 * quarter).cast());
+            for lane in 0..4 {
+                rows[lane] = _mm_loadu_si128(blocks[lane].as_ptr().add(16 * quarter).cast());
             }
             let four =
                 transpose_rows!(rows, _mm_unpacklo_epi32, _mm_unpackhi_epi32, _mm_unpacklo_epi64, _mm_unpackhi_epi64);
-            words[4 * quarter..][..4].copy_from_slice(&four);
+            for at in 0..4 {
+                words[4 * quarter + at] = four[at];
+            }
         }
         words
     }
@@ -244,10 +247,10 @@ unsafe fn transpose_eight(blocks: [&Block; 8]) -> [__m256i; 16] {
         let mut words = [_mm256_set1_epi32(0); 16];
         for quarter in 0..4 {
             let mut rows = [_mm256_set1_epi32(0); 4];
-            for (lane, row) in rows.iter_mut().enumerate() {
+            for lane in 0..4 {
                 let low = _mm_loadu_si128(blocks[lane].as_ptr().add(16 * quarter).cast());
                 let high = _mm_loadu_si128(blocks[lane + 4].as_ptr().add(16 * quarter).cast());
-                *row = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+                rows[lane] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
             }
             let four = transpose_rows!(
                 rows,
@@ -256,7 +259,9 @@ unsafe fn transpose_eight(blocks: [&Block; 8]) -> [__m256i; 16] {
                 _mm256_unpacklo_epi64,
                 _mm256_unpackhi_epi64
             );
-            words[4 * quarter..][..4].copy_from_slice(&four);
+            for at in 0..4 {
+                words[4 * quarter + at] = four[at];
+            }
         }
         words
     }
@@ -271,12 +276,12 @@ unsafe fn transpose_sixteen(blocks: [&Block; 16]) -> [__m512i; 16] {
     // SAFETY: the caller's promise; each reference is good for 64 bytes.
     unsafe {
         let mut inner = [[_mm512_set1_epi32(0); 4]; 4];
-        for (four, blocks) in inner.iter_mut().zip(blocks.as_chunks::<4>().0) {
+        for four in 0..4 {
             let mut rows = [_mm512_set1_epi32(0); 4];
-            for (row, block) in rows.iter_mut().zip(blocks) {
-                *row = _mm512_loadu_si512(block.as_ptr().cast());
+            for lane in 0..4 {
+                rows[lane] = _mm512_loadu_si512(blocks[4 * four + lane].as_ptr().cast());
             }
-            *four = transpose_rows!(
+            inner[four] = transpose_rows!(
                 rows,
                 _mm512_unpacklo_epi32,
                 _mm512_unpackhi_epi32,

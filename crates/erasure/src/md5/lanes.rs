@@ -1,6 +1,8 @@
 //! The steps of MD5 on words that stand for as many streams as a vector has lanes.
 //!
-//! Everything is inlined into functions that have the instructions of their vectors enabled. A closure has not: instructions in it become calls.
+//! Everything is inlined into functions that have the instructions of their vectors enabled. A closure has not: instructions in it become calls. Nor are the methods of iterators and slices
+//! bound to be inlined where a program is built in several units without link-time optimisation, so that what is done for every block goes by index.
+#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see `lanes`")]
 
 use super::{Block, State};
 
@@ -91,9 +93,9 @@ pub(super) fn compress<const N: usize, L: Lanes<N>>(lanes: L, states: &mut [Stat
     let (mut c, mut d) = (lanes.load(&words[2]), lanes.load(&words[3]));
     for at in 0..run {
         let mut blocks: [&Block; N] = [&streams[0][at]; N];
-        for (block, stream) in blocks.iter_mut().zip(&streams) {
-            *block = &stream[at];
-            fetch(stream.as_ptr().wrapping_add(at + FETCHED_AHEAD));
+        for lane in 0..N {
+            blocks[lane] = &streams[lane][at];
+            fetch(streams[lane].as_ptr().wrapping_add(at + FETCHED_AHEAD));
         }
         let words = lanes.transpose(blocks);
         let before = [a, b, c, d];

@@ -1,6 +1,7 @@
 //! Eight streams in pairs of vectors of 16 bytes (NEON).
 //!
 //! A step is a chain of five vector operations, each of some two cycles: two vectors at once hide that. (It was never timed: docs/TESTING.md.)
+#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see `lanes`")]
 
 use std::arch::aarch64::{
     uint32x4_t, uint64x2_t, vaddq_u32, vbslq_u32, vdupq_n_u32, veorq_u32, vld1q_u8, vld1q_u32, vornq_u32,
@@ -103,13 +104,14 @@ impl Lanes<LANES> for Neon {
         for half in 0..2 {
             for quarter in 0..4 {
                 let mut rows = [words[0][0]; 4];
-                for (lane, row) in rows.iter_mut().enumerate() {
+                for lane in 0..4 {
                     let block = blocks[4 * half + lane];
                     // SAFETY: as above; the reference is good for 64 bytes, of which the quarter's 16 are read.
-                    *row = unsafe { vreinterpretq_u32_u8(vld1q_u8(block.as_ptr().add(16 * quarter))) };
+                    rows[lane] = unsafe { vreinterpretq_u32_u8(vld1q_u8(block.as_ptr().add(16 * quarter))) };
                 }
-                for (at, word) in transpose_four(rows).into_iter().enumerate() {
-                    words[4 * quarter + at][half] = word;
+                let four = transpose_four(rows);
+                for at in 0..4 {
+                    words[4 * quarter + at][half] = four[at];
                 }
             }
         }

@@ -287,7 +287,7 @@ pub(super) async fn delete(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     conditions::refuse(call, &["if-none-match", "if-modified-since", "if-unmodified-since"])?;
     let delete = DeleteObject {
         version: call.version()?,
-        if_match: conditions::tags(call, "If-Match")?,
+        if_match: conditions::tags(call, "if-match")?,
         if_size: call.header(IF_SIZE)?.map(size_of).transpose()?,
         if_modified_ms: call.header(IF_MODIFIED)?.map(time_of).transpose()?,
         bypass_governance: object_lock::bypasses(ops, call).await?,
