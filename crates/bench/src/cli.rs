@@ -8,7 +8,7 @@ use crate::{
     cpu::of_processes,
     floor::FloorArgs,
     sizes::Sizes,
-    units::{parse_bytes, parse_duration},
+    units::{parse_bytes, parse_duration, parse_rate},
 };
 
 /// Puts a load on an S3 endpoint and reports throughput and latency.
@@ -230,6 +230,10 @@ pub(crate) struct LoadArgs {
     /// Workers, each with a connection and one request at a time.
     #[arg(long, short = 'c', default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) concurrency: u32,
+
+    /// Operations that all workers together begin in a second [default: as many as they can]. One that begins late, since those before it took long, is timed from when it was due.
+    #[arg(long, value_name = "OPERATIONS", value_parser = parse_rate)]
+    pub(crate) rate: Option<f64>,
 
     /// How long to measure, e.g. 500ms, 10s, 2m; in patterns of several phases: how long to write.
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]

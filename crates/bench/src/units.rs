@@ -43,6 +43,15 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if duration > DURATION_MAX { Err(format!("{text:?} is more than ten years")) } else { Ok(duration) }
 }
 
+/// Parses operations per second: `1000`, or `0.5`.
+///
+/// # Errors
+/// When it is no number, or none between one in a thousand seconds and a billion in one.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.trim().parse().map_err(|_| format!("{text:?} is no rate: write 1000 or 0.5"))?;
+    if (0.001..=1e9).contains(&rate) { Ok(rate) } else { Err(format!("{text:?} is not between 0.001 and 10^9")) }
+}
+
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -120,6 +129,16 @@ mod tests {
         }
         for text in ["", "KiB", "-1", "1.5MiB", "4 parsecs", "99999999999TiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        for (text, rate) in [("1000", 1000.0), ("0.5", 0.5), ("1e3", 1000.0), ("0.001", 0.001)] {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["", "0", "-1", "fast", "inf", "NaN", "1e10", "1000/s"] {
+            assert!(parse_rate(text).is_err(), "{text}");
         }
     }
 

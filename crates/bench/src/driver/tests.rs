@@ -37,6 +37,32 @@ fn no_more_is_done_than_was_asked_for() {
 }
 
 #[test]
+fn no_more_is_done_in_a_second_than_was_asked_for() {
+    let (_server, url) = serve(&Arc::default());
+    let (outcome, report) = report(&url, "put -d 500ms --rate 40 --warmup 100ms");
+    outcome.unwrap();
+    // Those that are due until its end, and of the warm-up what was late when it began.
+    let begun = report.results[0].operations + report.results[0].late_operations;
+    assert!((1..=24).contains(&begun), "{begun}");
+    assert_eq!(report.asked.unwrap().rate, Some(40.0));
+}
+
+/// Whoever comes to its turn late is timed from then: a server that takes 50 ms for each of 200 a second is not one that answers within 50 ms.
+#[test]
+fn what_waits_for_its_turn_is_timed_as_well() {
+    let bucket = Arc::new(Mutex::new(Bucket { put_takes: Duration::from_millis(50), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let (outcome, closed) = report(&url, "put -n 20");
+    outcome.unwrap();
+    let (outcome, paced) = report(&url, "put -n 20 --rate 200");
+    outcome.unwrap();
+    assert!(closed.missed_rates().is_empty());
+    assert_eq!(paced.missed_rates().len(), 1);
+    // Ten for each worker, of which the last is due after 100 ms and answered after 500.
+    assert!(paced.results[0].latency_us.max >= 400_000.0, "{:?}", paced.results[0].latency_us);
+}
+
+#[test]
 fn requests_of_uploads_that_are_not_counted_are_not_either() {
     let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { takes_parts: true, ..Bucket::default() })));
     // Uploads of the warm-up go on after it.

@@ -19,6 +19,9 @@ pub(crate) struct Asked {
     pub(crate) count: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) warmup_seconds: Option<f64>,
+    /// Operations that were to begin in a second, if not as many as possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<f64>,
     /// Longest time of a request.
     pub(crate) timeout_seconds: f64,
     pub(crate) seed: u64,
@@ -62,6 +65,7 @@ impl Asked {
             duration_seconds: args.count.is_none().then_some(args.duration.as_secs_f64()),
             count: args.count,
             warmup_seconds: is_warmed_up(operation).then_some(args.warmup.as_secs_f64()),
+            rate: args.rate,
             timeout_seconds: args.access.timeout.as_secs_f64(),
             seed: args.seed,
             objects: (has_objects && is_known).then(|| settings.prepared_objects()),
@@ -77,7 +81,7 @@ impl Asked {
     }
 
     /// All that it says, each with what it is called; nothing where there is nothing to be said.
-    pub(crate) fn words(&self) -> [(&'static str, Option<String>); 13] {
+    pub(crate) fn words(&self) -> [(&'static str, Option<String>); 14] {
         let seconds = |seconds: f64| format!("{seconds} s");
         let length = match (self.count, self.duration_seconds) {
             (Some(count), _) => Some(format!("{count} operations")),
@@ -90,6 +94,7 @@ impl Asked {
         [
             ("length", length),
             ("warm-up", self.warmup_seconds.map(seconds)),
+            ("rate", self.rate.map(|rate| format!("{rate} /s"))),
             ("longest request", Some(seconds(self.timeout_seconds))),
             ("seed", Some(self.seed.to_string())),
             ("keys", self.scattered.map(order)),
@@ -122,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_report_has_what_concerns_its_load() {
-        let rows: [(Operation, &[&str], Vec<&str>); 9] = [
+        let rows: [(Operation, &[&str], Vec<&str>); 10] = [
+            (Operation::Put, &["--rate", "2.5"], with(&["length: 10 s", "warm-up: 1 s", "rate: 2.5 /s"], &[])),
             (Operation::Put, &[], with(&["length: 10 s", "warm-up: 1 s"], &[])),
             (
                 Operation::Get,

@@ -1,10 +1,12 @@
 //! The report as a table for a terminal.
 
-use super::{PhaseCost, Report};
-use crate::units::show_bytes;
+use super::{Figures, PhaseCost, Report, per_second};
+use crate::{cli::Operation, units::show_bytes};
 
 /// Share of their time from which on threads have hardly any left.
 const SATURATED: f64 = 0.9;
+/// Share of a rate that was asked for from which on it counts as kept.
+const KEPT_UP: f64 = 0.95;
 
 impl Report {
     /// The report as a table.
@@ -52,6 +54,9 @@ impl Report {
         for line in self.given_up() {
             out += &format!("{line}\n");
         }
+        for line in self.missed_rates() {
+            out += &format!("{line}\n");
+        }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
         if let Some(server) = self.server_cpu_us_per_op {
             out += &format!(", server {server:.1} µs");
@@ -76,6 +81,22 @@ impl Report {
         })
     }
 
+    /// That fewer operations were done than were asked for, a line for each phase in which that was so.
+    pub(crate) fn missed_rates(&self) -> Vec<String> {
+        let Some(asked) = self.asked.as_ref().and_then(|asked| asked.rate) else { return Vec::new() };
+        // An upload in parts is one.
+        let is_whole = |row: &&Figures| self.load != Operation::Multipart.name() || row.operation == self.load;
+        let line = |phase: &PhaseCost| {
+            let rows = self.results.iter().filter(|row| row.phase == phase.phase).filter(is_whole);
+            let done: f64 = rows.map(|row| row.ops_per_s + per_second(row.error_count, row.seconds)).sum();
+            let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
+            (done < KEPT_UP * asked).then(|| {
+                format!("{name}: {done:.1} operations a second, where {asked} were to be: latencies are from when each was due")
+            })
+        };
+        self.phases.iter().filter_map(line).collect()
+    }
+
     /// How many workers gave a phase up, a line for each phase in which some did.
     pub(crate) fn given_up(&self) -> Vec<String> {
         let phases = self.phases.iter().filter(|phase| phase.given_up > 0);
@@ -91,7 +112,10 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::{Report, tests::sample};
+    use crate::{
+        cli::{Operation, Settings},
+        report::{Asked, Report, tests::sample},
+    };
 
     #[test]
     fn an_interrupted_run_says_so() {
@@ -120,6 +144,20 @@ mod tests {
         assert_eq!(report.saturation(), None);
         report.phases[0].client_cpu_seconds = 0.95 * report.seconds * f64::from(report.threads);
         assert!(report.text().contains(" busy for 95 % of the time"), "{}", report.text());
+    }
+
+    #[test]
+    fn a_rate_that_was_not_kept_is_told() {
+        let mut report = sample();
+        assert!(report.missed_rates().is_empty(), "none was asked for");
+        let done = report.results.iter().map(|row| row.ops_per_s + row.error_count as f64 / row.seconds).sum::<f64>();
+        let mut asked = Asked::new(&Settings::for_tests(Operation::Put, &[]));
+        for (share, is_missed) in [(1.0, false), (0.96, false), (0.5, true)] {
+            asked.rate = Some(done / share);
+            report.asked = Some(asked.clone());
+            assert_eq!(report.missed_rates().len(), usize::from(is_missed), "{share}");
+        }
+        assert!(report.text().contains(" operations a second, where "), "{}", report.text());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a load consists of: its phases, the names of its objects, and what all workers share.
 
+mod pace;
 mod plan;
 mod worker;
 
@@ -124,6 +125,8 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
     /// Workers in all processes.
     pub(crate) workers: usize,
+    /// Operations that all of them are to begin in a second; else as many as they can.
+    pub(crate) rate: Option<f64>,
     pub(crate) payload: Payload,
     pub(crate) verify: bool,
     /// Objects that exist, numbered from 0.
@@ -174,6 +177,7 @@ impl Load {
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
+            rate: None,
             payload: Payload::Unsigned,
             verify: true,
             prepared: 0,
@@ -201,6 +205,7 @@ impl Load {
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
+            rate: args.rate,
             payload: args.payload,
             verify: !args.no_verify,
             prepared: settings.prepared_objects(),

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Action, Load, Run, STOP, plan::Plan};
+use super::{Action, Load, Run, STOP, pace::Pace, plan::Plan};
 use crate::{
     cli::Payload,
     clock::Stamp,
@@ -75,7 +75,12 @@ impl Worker {
     pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
         let mut plan = Plan::new(self.number, load, run);
         let mut silence = Silence::default();
+        let mut pace = Pace::new(load, self.number, run, Stamp::now());
         loop {
+            let late_since = match &mut pace {
+                Some(pace) => pace.next(run).await,
+                None => None,
+            };
             let decided = Stamp::now();
             if plan.is_between_steps() && !run.goes_on(decided) {
                 break;
@@ -91,7 +96,7 @@ impl Worker {
                 break;
             }
             // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
-            let begin = if decided < run.start { decided } else { begin };
+            let begin = if decided < run.start { decided } else { late_since.map_or(begin, |due| due.max(run.start)) };
             let succeeded = outcome.is_ok();
             let gives_up = silence.is_too_long(&outcome) && !run.ends_at_a_moment();
             {
