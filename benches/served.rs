@@ -16,14 +16,14 @@ use std::{env, fs, process};
 
 use bytes::Bytes;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gabion_metadata::{CachedIndex, FjallIndex, Index, IndexError, IndexOptions};
+use gabion_metadata::IndexOptions;
 use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_disk};
 use gabion_segment::{Durability, LogConfig, LogTarget};
 use gabion_server::credentials::Credentials;
 use gabion_server::http::{HttpLimits, HttpServer, Listener, Observer};
 use gabion_server::metrics::ServerMetrics;
 use gabion_server::s3::{S3Options, S3Service};
-use gabion_store::{Env, IndexFactory, Silent, Store, StoreConfig};
+use gabion_store::{EmbeddedIndex, Env, Silent, Store, StoreConfig};
 use gabion_types::Geometry;
 use harness::{ACCESS_KEY, Call, Payload, REGION, SECRET_KEY};
 use md5::{Digest, Md5};
@@ -44,20 +44,6 @@ const KEYS: usize = 1000;
 /// Parts of an upload, and their length: the shortest that there may be.
 const PARTS: usize = 2;
 const PART_BYTES: usize = 5 * MIB;
-
-/// The index of the program.
-struct Fjall(PathBuf);
-
-impl IndexFactory for Fjall {
-    fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        let options = IndexOptions::default();
-        Ok(Arc::new(CachedIndex::new(FjallIndex::open(&self.0, options)?, options.row_cache_bytes)))
-    }
-
-    fn destroy(&self) -> Result<(), IndexError> {
-        FjallIndex::remove(&self.0)
-    }
-}
 
 /// A server in directories of its own, which go with it, and a connection to it.
 struct World {
@@ -85,7 +71,7 @@ impl World {
         log.target_reserve_bytes = 0;
         log.durability = durability;
         let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
-        let index = Box::new(Fjall(root.join("index")));
+        let index = Box::new(EmbeddedIndex::new(root.join("index"), IndexOptions::default()));
         let (store, stream) = runtime.block_on(async {
             let (store, _) = Store::open(StoreConfig::new(log), targets, index, env, Arc::new(Silent)).await.unwrap();
             let credentials = Arc::new(Credentials::new(ACCESS_KEY, SECRET_KEY));

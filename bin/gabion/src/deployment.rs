@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use gabion_platform::{OsEntropy, SystemClock, raise_open_files_limit};
 use gabion_segment::{LogConfig, LogTarget};
-use gabion_store::{CompactionConfig, Env, StoreConfig, StoreError};
+use gabion_store::{CompactionConfig, EmbeddedIndex, Env, StoreConfig, StoreError};
 
 use crate::config::{ByteCount, Config, place};
 use crate::exit::Failure;
-use crate::index::EmbeddedIndex;
+use crate::index;
 use crate::state::{self, State};
 use crate::targets::{self, Begin};
 
@@ -61,10 +61,10 @@ impl Deployment {
             }
         };
         let state = State::open(&state)?;
-        if let Err(error) = EmbeddedIndex::tidy(&state.dir) {
+        if let Err(error) = index::tidy(&state.dir) {
             tracing::warn!(%error, "what an unfinished rebuild of the index has left is not deleted");
         }
-        let index = EmbeddedIndex::new(&state.dir, config);
+        let index = index::present(&state.dir, config);
         let mut store = store_config(config, geometry, raise_open_files_limit());
         store.log.expected_deployment = state::deployment(&state.dir)?;
         Ok(Self { state, targets: opened.targets, described: opened.described, store, index })

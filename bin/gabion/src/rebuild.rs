@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::config::Config;
 use crate::deployment::{self, Deployment};
 use crate::exit::Failure;
-use crate::index::EmbeddedIndex;
+use crate::index;
 use crate::output;
 use crate::targets::Begin;
 
@@ -43,23 +43,23 @@ pub(crate) fn run(config: Config, wish: Wish) -> Result<(), Failure> {
 async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure> {
     let Deployment { state, targets, store, .. } = deployment;
     // Rather now than when all is built.
-    EmbeddedIndex::check_replaceable(&state.dir)
+    index::check_replaceable(&state.dir)
         .map_err(|error| Failure::failed(format!("the index can not be rebuilt: {error}")))?;
-    EmbeddedIndex::tidy(&state.dir)
+    index::tidy(&state.dir)
         .map_err(|error| Failure::failed(format!("what is left of an earlier rebuild can not be deleted: {error}")))?;
-    let index = EmbeddedIndex::successor(&state.dir, config);
+    let index = index::successor(&state.dir, config);
     let bar = Arc::new(Bar::new());
     let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;
     let rebuilt = Store::rebuild_index(store, targets, Box::new(index), deployment::env(), progress).await;
     bar.0.finish_and_clear();
     let report = rebuilt.map_err(|error| {
         // What there is of it takes room, and is of no use to anybody.
-        if let Err(error) = EmbeddedIndex::tidy(&state.dir) {
+        if let Err(error) = index::tidy(&state.dir) {
             tracing::debug!(%error, "the index that was begun is not deleted");
         }
         deployment::not_opened(error)
     })?;
-    EmbeddedIndex::succeed(&state.dir).map_err(|error| {
+    index::succeed(&state.dir).map_err(|error| {
         Failure::failed(format!("the new index is complete, and can not take the place of the old one: {error}"))
     })?;
     drop(state);
@@ -72,14 +72,14 @@ async fn rebuild(deployment: Deployment, config: &Config) -> Result<(), Failure>
 
 async fn verify(deployment: Deployment, config: &Config) -> Result<(), Failure> {
     let Deployment { state, targets, store, index, .. } = deployment;
-    let scratch = EmbeddedIndex::scratch(&state.dir, config);
+    let scratch = index::scratch(&state.dir, config);
     let bar = Arc::new(Bar::new());
     let progress: Arc<dyn Progress> = Arc::clone(&bar) as Arc<dyn Progress>;
     let verified =
         Store::verify_index(store, targets, Box::new(index), Box::new(scratch), deployment::env(), progress).await;
     bar.0.finish_and_clear();
     // What is left of it is an empty directory.
-    let _ = std::fs::remove_dir(EmbeddedIndex::scratch_dir(&state.dir));
+    let _ = std::fs::remove_dir(index::scratch_dir(&state.dir));
     let report = verified.map_err(deployment::not_opened)?;
     drop(state);
     warn(&report.rebuilt);

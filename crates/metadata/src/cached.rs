@@ -245,6 +245,10 @@ impl<E: Index> Index for CachedIndex<E> {
         self.engine.check()
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        self.engine.available_bytes()
+    }
+
     fn stats(&self) -> IndexStats {
         IndexStats {
             cache_hits: self.hits.get(),

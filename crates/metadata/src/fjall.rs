@@ -310,13 +310,16 @@ impl Index for FjallIndex {
         Ok(())
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        let room = rustix::fs::statvfs(&self.dir).ok()?;
+        Some(room.f_bavail.saturating_mul(room.f_frsize))
+    }
+
     fn stats(&self) -> IndexStats {
         // Figures only: what can not be had is none.
         let disk_bytes = bytes_below(&self.dir.join(DATABASE_DIR)).unwrap_or(0);
         let journal_bytes = guarded(|| self.database.journal_disk_space()).unwrap_or(0);
-        let room = rustix::fs::statvfs(&self.dir).ok();
-        let available_bytes = room.map(|room| room.f_bavail.saturating_mul(room.f_frsize));
-        IndexStats { disk_bytes, journal_bytes, available_bytes, ..IndexStats::default() }
+        IndexStats { disk_bytes, journal_bytes, available_bytes: self.available_bytes(), ..IndexStats::default() }
     }
 }
 

@@ -296,7 +296,7 @@ pub struct IndexStats {
     pub disk_bytes: u64,
     /// Bytes of the journal: what a start must replay.
     pub journal_bytes: u64,
-    /// Bytes that the index' file system still has room for; `None` for an engine that lies on none, or when it can not be asked.
+    /// See [`Index::available_bytes`].
     pub available_bytes: Option<u64>,
     /// Point reads answered by the row cache.
     pub cache_hits: u64,
@@ -383,6 +383,9 @@ pub trait Index: Send + Sync + 'static {
     /// # Errors
     /// `Corrupt` when it must be rebuilt.
     fn check(&self) -> Result<(), IndexError>;
+
+    /// Bytes that the index' file system still has room for; `None` for an engine that lies on none, or when it can not be asked.
+    fn available_bytes(&self) -> Option<u64>;
 
     /// Figures for metrics.
     fn stats(&self) -> IndexStats;

@@ -137,8 +137,12 @@ impl Index for MemoryIndex {
         Ok(())
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        self.shared.read().available_bytes
+    }
+
     fn stats(&self) -> IndexStats {
-        IndexStats { available_bytes: self.shared.read().available_bytes, ..IndexStats::default() }
+        IndexStats { available_bytes: self.available_bytes(), ..IndexStats::default() }
     }
 }
 

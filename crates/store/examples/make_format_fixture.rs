@@ -12,13 +12,13 @@
 use std::{fs, ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use gabion_metadata::{FjallIndex, Index, IndexError, IndexOptions};
+use gabion_metadata::IndexOptions;
 use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_disk};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
-    Attributes, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject, Env,
-    Etag, IndexFactory, ObjectBody, PutObject, ReadConditions, Silent, Store, StoreConfig, TargetMode, UploadPart,
-    UploadRef, WriteConditions,
+    Attributes, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject,
+    EmbeddedIndex, Env, Etag, ObjectBody, PutObject, ReadConditions, Silent, Store, StoreConfig, TargetMode,
+    UploadPart, UploadRef, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, limits::BLOCK_BYTES};
 
@@ -231,18 +231,6 @@ struct Line {
     one_away: bool,
 }
 
-struct Fjall(std::path::PathBuf);
-
-impl IndexFactory for Fjall {
-    fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        Ok(Arc::new(FjallIndex::open(&self.0, IndexOptions::default())?))
-    }
-
-    fn destroy(&self) -> Result<(), IndexError> {
-        FjallIndex::remove(&self.0)
-    }
-}
-
 /// Opens the deployment with its first targets only.
 async fn open(root: &Path, geometry: Geometry, present: usize) -> Store {
     open_some(root, geometry, 0..present, |_| {}).await
@@ -283,7 +271,7 @@ async fn open_some(
     let mut config = StoreConfig { part_bytes_min: 1, ..StoreConfig::new(log) };
     change(&mut config);
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
-    let factory = Box::new(Fjall(root.join("index")));
+    let factory = Box::new(EmbeddedIndex::new(root.join("index"), IndexOptions::default()));
     let targets = (0..geometry.shards()).map(|number| target(root, number, present.contains(&number))).collect();
     Store::open(config, targets, factory, env, Arc::new(Silent)).await.unwrap().0
 }

@@ -16,11 +16,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use gabion_metadata::{CachedIndex, FjallIndex, Index, IndexError, IndexOptions};
+use gabion_metadata::IndexOptions;
 use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_disk};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
-    Attributes, Env, IndexFactory, ObjectBody, PutObject, RebuildReport, Silent, Store, StoreConfig, WriteConditions,
+    Attributes, EmbeddedIndex, Env, ObjectBody, PutObject, RebuildReport, Silent, Store, StoreConfig, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey};
 
@@ -28,19 +28,6 @@ use gabion_types::{BucketName, Geometry, ObjectKey};
 const WRITERS: u64 = 256;
 /// One in so many objects is written after the snapshot.
 const LATER_SHARE: u64 = 50;
-
-struct Fjall(PathBuf);
-
-impl IndexFactory for Fjall {
-    fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        let options = IndexOptions::default();
-        Ok(Arc::new(CachedIndex::new(FjallIndex::open(&self.0, options)?, options.row_cache_bytes)))
-    }
-
-    fn destroy(&self) -> Result<(), IndexError> {
-        FjallIndex::remove(&self.0)
-    }
-}
 
 struct Deployment {
     root: PathBuf,
@@ -69,8 +56,8 @@ impl Deployment {
         Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) }
     }
 
-    fn factory(&self) -> Box<Fjall> {
-        Box::new(Fjall(self.root.join("index")))
+    fn factory(&self) -> Box<EmbeddedIndex> {
+        Box::new(EmbeddedIndex::new(self.root.join("index"), IndexOptions::default()))
     }
 
     async fn open(&self) -> Store {

@@ -24,6 +24,7 @@ mod config_cache;
 mod configs;
 mod copy;
 mod delete;
+mod embedded;
 mod error;
 mod free;
 #[cfg(feature = "fuzzing")]
@@ -83,6 +84,7 @@ pub use config::{
 };
 pub use config_cache::{Configs, VERSIONING, Versioning};
 pub use configs::{CONFIG_BYTES_MAX, ConfigScope};
+pub use embedded::EmbeddedIndex;
 pub use error::{BodyError, DigestKind, KeyError, StoreError, Unmodified};
 pub use md5s::{BodyMd5, Md5s};
 pub use metrics::StoreMetrics;

@@ -568,7 +568,7 @@ impl Inner {
 
     /// Asks how much room the index has left. An index that could not write would take the log down with it, deletions and all.
     pub(crate) fn measure_index_room(&self) {
-        let Some(available_bytes) = self.index.stats().available_bytes else { return };
+        let Some(available_bytes) = self.index.available_bytes() else { return };
         let reserve_bytes = self.config.index_reserve_bytes;
         let before_bytes = self.index_available_bytes.swap(available_bytes, Ordering::AcqRel);
         let is_full = available_bytes < reserve_bytes;

@@ -109,6 +109,10 @@ impl Index for Stopping {
         self.engine.check()
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        self.engine.available_bytes()
+    }
+
     fn stats(&self) -> IndexStats {
         self.engine.stats()
     }

@@ -15,7 +15,7 @@ use gabion_store::{
 };
 use gabion_types::{Geometry, limits::BLOCK_BYTES};
 
-use crate::{harness::*, real::Fjall};
+use crate::{harness::*, real::embedded};
 
 const BUCKET: &str = "fixture";
 
@@ -85,7 +85,7 @@ impl Copy {
             LogTarget { name: format!("target {number}"), disk, failure_domain: format!("domain-{number}") }
         };
         let factory: Box<dyn IndexFactory> = match from {
-            From::Index => Box::new(Fjall(self.root.path().join("index"))),
+            From::Index => Box::new(embedded(self.root.path())),
             From::Snapshot | From::Mutations => World::new(1, config(1, 0)).factory(),
         };
         let mut config = config(self.geometry.data(), self.geometry.parity());

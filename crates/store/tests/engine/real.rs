@@ -1,26 +1,18 @@
 //! Over real directories, with fjall.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
-use gabion_metadata::{CachedIndex, FjallIndex, Index, IndexError, IndexOptions};
+use gabion_metadata::{FjallIndex, IndexOptions};
 use gabion_platform::{DriverChoice, DriverOptions, OsEntropy, SystemClock, open_disk};
 use gabion_segment::LogTarget;
-use gabion_store::{Env, IndexFactory, OpenReport, Silent, Store};
+use gabion_store::{EmbeddedIndex, Env, OpenReport, Silent, Store};
 
 use crate::harness::*;
 
-/// fjall in a directory.
-pub struct Fjall(pub PathBuf);
-
-impl IndexFactory for Fjall {
-    fn open(&self) -> Result<Arc<dyn Index>, IndexError> {
-        let options = IndexOptions { cache_bytes: 8 << 20, ..IndexOptions::default() };
-        Ok(Arc::new(CachedIndex::new(FjallIndex::open(&self.0, options)?, 1 << 20)))
-    }
-
-    fn destroy(&self) -> Result<(), IndexError> {
-        FjallIndex::remove(&self.0)
-    }
+/// fjall in a directory, with little memory.
+pub fn embedded(root: &std::path::Path) -> EmbeddedIndex {
+    let options = IndexOptions { cache_bytes: 8 << 20, row_cache_bytes: 1 << 20, ..IndexOptions::default() };
+    EmbeddedIndex::new(root.join("index"), options)
 }
 
 async fn open(root: &std::path::Path) -> (Store, OpenReport) {
@@ -31,7 +23,7 @@ async fn open(root: &std::path::Path) -> (Store, OpenReport) {
         LogTarget { name: path.display().to_string(), disk: Some(opened.disk), failure_domain: number.to_string() }
     };
     let env = Env { clock: Arc::new(SystemClock), entropy: Arc::new(OsEntropy) };
-    let factory = Box::new(Fjall(root.join("index")));
+    let factory = Box::new(embedded(root));
     let mut config = config(2, 1);
     config.checkpoint_interval_ms = 5;
     Store::open(config, (0..3).map(target).collect(), factory, env, Arc::new(Silent)).await.unwrap()

@@ -165,6 +165,10 @@ impl Index for Interrupted {
         Ok(())
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        self.index.available_bytes()
+    }
+
     fn stats(&self) -> gabion_metadata::IndexStats {
         self.index.stats()
     }

@@ -114,6 +114,10 @@ impl Index for CountedIndex {
         self.inner.check()
     }
 
+    fn available_bytes(&self) -> Option<u64> {
+        self.inner.available_bytes()
+    }
+
     fn stats(&self) -> IndexStats {
         self.inner.stats()
     }
