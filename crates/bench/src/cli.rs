@@ -9,6 +9,7 @@ use crate::{
     floor::FloorArgs,
     sizes::Sizes,
     units::{parse_bytes, parse_duration, parse_rate},
+    workload::phases,
 };
 
 /// Puts a load on an S3 endpoint and reports throughput and latency.
@@ -231,7 +232,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, short = 'c', default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) concurrency: u32,
 
-    /// Operations that all workers together begin in a second [default: as many as they can]. One that begins late, since those before it took long, is timed from when it was due.
+    /// Operations that all workers together begin in a second [default: as many as they can]. One that begins late, as no worker was free, is timed from when it was due. Not of patterns of several phases.
     #[arg(long, value_name = "OPERATIONS", value_parser = parse_rate)]
     pub(crate) rate: Option<f64>,
 
@@ -387,6 +388,12 @@ impl Settings {
             let name = self.operation.name();
             return Err(format!("--objects must not be 0: {name} is of objects that exist"));
         }
+        if load.rate.is_some() && phases(self.operation).len() > 1 {
+            return Err(format!(
+                "--rate is for loads of one phase: {} does what it can in each",
+                self.operation.name()
+            ));
+        }
         if load.endpoint.len() > load.concurrency as usize {
             let (endpoints, workers) = (load.endpoint.len(), load.concurrency);
             return Err(format!(
@@ -529,6 +536,7 @@ mod tests {
         refuse(Operation::Get, &["--objects", "0"], "--objects must not be 0: get");
         refuse(Operation::Put, &["-c", "1", "--endpoint", "http://a,http://b"], "names 2, which is more than");
         refuse(Operation::Put, &["--json", "a", "--html", "a"], "the same file");
+        refuse(Operation::MdWorkbench, &["--rate", "7"], "--rate is for loads of one phase: md-workbench");
         refuse(Operation::Put, &["--server-pid", &u32::MAX.to_string()], "there is no process 4294967295");
         Settings::for_tests(Operation::Mixed, &["--objects", "0"]).check().unwrap();
         Settings::for_tests(Operation::Multipart, &[]).check().unwrap();

@@ -17,7 +17,7 @@ impl Stamp {
         let (now, wall) = (Self::now(), self::unix_ns());
         match unix_ns.checked_sub(wall) {
             Some(ahead) => now.plus(Duration::from_nanos(ahead)),
-            None => Self(now.0.checked_sub(Duration::from_nanos(wall - unix_ns)).unwrap_or(now.0)),
+            None => now.before(Duration::from_nanos(wall - unix_ns)),
         }
     }
 
@@ -28,6 +28,11 @@ impl Stamp {
 
     pub(crate) fn plus(self, duration: Duration) -> Self {
         Self(self.0 + duration)
+    }
+
+    /// So much earlier; the same point where the clock does not go back so far.
+    pub(crate) fn before(self, duration: Duration) -> Self {
+        Self(self.0.checked_sub(duration).unwrap_or(self.0))
     }
 
     /// The same point on tokio's clock.

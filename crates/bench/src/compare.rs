@@ -177,8 +177,7 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
         cautions.extend(report.saturation().map(|line| format!("{letter}: {line}.")));
-        let lines = report.given_up().into_iter().chain(report.missed_rates());
-        cautions.extend(lines.map(|line| format!("{letter}, {line}.")));
+        cautions.extend(report.faults().into_iter().map(|line| format!("{letter}, {line}.")));
     }
     for (letter, of, other) in [("A", a, b), ("B", b, a)] {
         let is_missing = |figures: &&Figures| !other.results.iter().any(|row| is_same(figures, row));

@@ -227,6 +227,10 @@ pub(crate) struct Stats {
     whole: bool,
     /// Workers that met too many failures in a row, and did not do what was left.
     pub(crate) given_up: u64,
+    /// Operations that nobody was free for when they were due.
+    pub(crate) late_starts: u64,
+    /// How late the latest of them began.
+    pub(crate) latest_start: Duration,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
@@ -243,6 +247,8 @@ impl Stats {
             window: None,
             whole: false,
             given_up: 0,
+            late_starts: 0,
+            latest_start: Duration::ZERO,
             series: BTreeMap::new(),
         }
     }
@@ -261,6 +267,12 @@ impl Stats {
     /// A worker did not do what was left.
     pub(crate) fn give_up(&mut self) {
         self.given_up += 1;
+    }
+
+    /// An operation began so late.
+    pub(crate) fn began_late(&mut self, late: Duration) {
+        self.late_starts += 1;
+        self.latest_start = self.latest_start.max(late);
     }
 
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
@@ -338,6 +350,8 @@ impl Stats {
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
         self.given_up += other.given_up;
+        self.late_starts += other.late_starts;
+        self.latest_start = self.latest_start.max(other.latest_start);
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
@@ -386,6 +400,8 @@ pub(crate) struct WireStats {
     window_ns: Option<u64>,
     whole: bool,
     given_up: u64,
+    late_starts: u64,
+    latest_start_ns: u64,
     series: BTreeMap<Kind, WireSeries>,
 }
 
@@ -435,8 +451,16 @@ impl WireStats {
             (*kind, wire)
         });
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let (first_ns, last_ns, window_ns) = (stats.first.map(ns), ns(stats.last), stats.window.map(ns));
-        Self { first_ns, last_ns, window_ns, whole: stats.whole, given_up: stats.given_up, series: series.collect() }
+        Self {
+            first_ns: stats.first.map(ns),
+            last_ns: ns(stats.last),
+            window_ns: stats.window.map(ns),
+            whole: stats.whole,
+            given_up: stats.given_up,
+            late_starts: stats.late_starts,
+            latest_start_ns: ns(stats.latest_start),
+            series: series.collect(),
+        }
     }
 
     /// The figures again.
@@ -450,6 +474,8 @@ impl WireStats {
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
             given_up: self.given_up,
+            late_starts: self.late_starts,
+            latest_start: Duration::from_nanos(self.latest_start_ns),
             ..Stats::new(start)
         };
         for (kind, wire) in self.series {
@@ -497,12 +523,15 @@ mod tests {
         two.record_retries(Kind::Put, at(900), 4);
         one.give_up();
         two.give_up();
+        one.began_late(Duration::from_millis(30));
+        two.began_late(Duration::from_millis(20));
         (one.finish(), two.finish())
     }
 
     fn check(sum: &Stats) {
         assert_eq!(sum.elapsed(), Duration::from_millis(2400));
         assert_eq!((sum.counts(), sum.bytes(), sum.given_up), ((4, 1), 37, 2));
+        assert_eq!((sum.late_starts, sum.latest_start), (2, Duration::from_millis(30)));
         let put = &sum.series[&Kind::Put];
         assert_eq!((put.latency_ns.len(), put.bytes, put.error_count(), put.retries), (3, 30, 1, 3));
         let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
@@ -659,7 +688,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

@@ -112,7 +112,7 @@ impl Threads<'_> {
                 connections.recv().context("a thread of the client ended early")?.context(STARTING)?;
             }
             let (start, end) = begin()?;
-            let run = Arc::new(Run::new(phase.goal, start, end));
+            let run = Arc::new(Run::new(phase.goal, start, end).at_the_rate_of(load));
             for start in starts {
                 // It is missed at the end.
                 let _ = start.send(Arc::clone(&run));

@@ -319,7 +319,7 @@ impl Index for FjallIndex {
         // Figures only: what can not be had is none.
         let disk_bytes = bytes_below(&self.dir.join(DATABASE_DIR)).unwrap_or(0);
         let journal_bytes = guarded(|| self.database.journal_disk_space()).unwrap_or(0);
-        IndexStats { disk_bytes, journal_bytes, available_bytes: self.available_bytes(), ..IndexStats::default() }
+        IndexStats { disk_bytes, journal_bytes, ..IndexStats::default() }
     }
 }
 

@@ -296,8 +296,6 @@ pub struct IndexStats {
     pub disk_bytes: u64,
     /// Bytes of the journal: what a start must replay.
     pub journal_bytes: u64,
-    /// See [`Index::available_bytes`].
-    pub available_bytes: Option<u64>,
     /// Point reads answered by the row cache.
     pub cache_hits: u64,
     /// Point reads that the row cache passed on to the engine.

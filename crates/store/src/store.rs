@@ -110,6 +110,8 @@ pub struct StoreStatus {
     pub log: LogStatus,
     /// The index's own.
     pub index: IndexStats,
+    /// Bytes that its file system still has room for, if it can be asked.
+    pub index_available_bytes: Option<u64>,
     /// Buckets.
     pub buckets: usize,
     /// Segments that exist.
@@ -407,6 +409,7 @@ impl Store {
             scrub: upkeep::scrub_status(inner, log.sealed_segments),
             log,
             index: inner.index.stats(),
+            index_available_bytes: inner.index.available_bytes(),
             buckets: inner.apply.buckets(),
             segments: 0,
             live_bytes: 0,

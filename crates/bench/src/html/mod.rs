@@ -90,8 +90,7 @@ fn parameters(letter: &str, report: &Report) -> String {
     let rows = rows.into_iter().chain(asked);
     let rows = rows.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value)));
     let heading = if letter.is_empty() { String::new() } else { format!("<p><b>{letter}</b></p>") };
-    let faults = report.given_up().into_iter().chain(report.missed_rates());
-    let faults = faults.map(|line| format!("<p class=\"bad\">{}</p>\n", escape(&line)));
+    let faults = report.faults().into_iter().map(|line| format!("<p class=\"bad\">{}</p>\n", escape(&line)));
     format!("{heading}<dl>{}</dl>\n{}", rows.collect::<String>(), faults.collect::<String>())
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Asked {
     pub(crate) warmup_seconds: Option<f64>,
     /// Operations that were to begin in a second, if not as many as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) rate: Option<f64>,
+    pub(crate) rate_per_s: Option<f64>,
     /// Longest time of a request.
     pub(crate) timeout_seconds: f64,
     pub(crate) seed: u64,
@@ -65,7 +65,7 @@ impl Asked {
             duration_seconds: args.count.is_none().then_some(args.duration.as_secs_f64()),
             count: args.count,
             warmup_seconds: is_warmed_up(operation).then_some(args.warmup.as_secs_f64()),
-            rate: args.rate,
+            rate_per_s: args.rate,
             timeout_seconds: args.access.timeout.as_secs_f64(),
             seed: args.seed,
             objects: (has_objects && is_known).then(|| settings.prepared_objects()),
@@ -94,7 +94,10 @@ impl Asked {
         [
             ("length", length),
             ("warm-up", self.warmup_seconds.map(seconds)),
-            ("rate", self.rate.map(|rate| format!("{rate} /s"))),
+            (
+                "rate",
+                Some(self.rate_per_s.map_or_else(|| "as many as they can".to_owned(), |rate| format!("{rate} /s"))),
+            ),
             ("longest request", Some(seconds(self.timeout_seconds))),
             ("seed", Some(self.seed.to_string())),
             ("keys", self.scattered.map(order)),
@@ -122,13 +125,20 @@ mod tests {
 
     /// What all say, with what is said before and after it.
     fn with(before: &[&'static str], after: &[&'static str]) -> Vec<&'static str> {
-        [before, &["longest request: 60 s", "seed: 1", "keys: ascending"], after].concat()
+        [before, &["rate: as many as they can", "longest request: 60 s", "seed: 1", "keys: ascending"], after].concat()
     }
 
     #[test]
     fn a_report_has_what_concerns_its_load() {
         let rows: [(Operation, &[&str], Vec<&str>); 10] = [
-            (Operation::Put, &["--rate", "2.5"], with(&["length: 10 s", "warm-up: 1 s", "rate: 2.5 /s"], &[])),
+            (
+                Operation::Put,
+                &["--rate", "2.5"],
+                with(&["length: 10 s", "warm-up: 1 s"], &[])
+                    .into_iter()
+                    .map(|line| if line.starts_with("rate") { "rate: 2.5 /s" } else { line })
+                    .collect(),
+            ),
             (Operation::Put, &[], with(&["length: 10 s", "warm-up: 1 s"], &[])),
             (
                 Operation::Get,

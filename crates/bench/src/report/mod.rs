@@ -72,6 +72,11 @@ pub(crate) struct PhaseCost {
     /// Workers that met too many failures in a row, and did not do what was left.
     #[serde(default)]
     pub(crate) given_up: u64,
+    /// Operations that nobody was free for when they were due, where they came at a rate, and how late the latest of them began.
+    #[serde(default)]
+    pub(crate) late_starts: u64,
+    #[serde(default)]
+    pub(crate) latest_start_us: f64,
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpu_seconds: Option<f64>,
@@ -296,6 +301,8 @@ impl Report {
             seconds: seconds_of(outcome),
             requests: requests(&outcome.stats),
             given_up: outcome.stats.given_up,
+            late_starts: outcome.stats.late_starts,
+            latest_start_us: outcome.stats.latest_start.as_secs_f64() * 1e6,
             client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
             server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
         });

@@ -1,12 +1,10 @@
 //! The report as a table for a terminal.
 
-use super::{Figures, PhaseCost, Report, per_second};
-use crate::{cli::Operation, units::show_bytes};
+use super::{PhaseCost, Report};
+use crate::units::show_bytes;
 
 /// Share of their time from which on threads have hardly any left.
 const SATURATED: f64 = 0.9;
-/// Share of a rate that was asked for from which on it counts as kept.
-const KEPT_UP: f64 = 0.95;
 
 impl Report {
     /// The report as a table.
@@ -51,10 +49,7 @@ impl Report {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
         }
-        for line in self.given_up() {
-            out += &format!("{line}\n");
-        }
-        for line in self.missed_rates() {
+        for line in self.faults() {
             out += &format!("{line}\n");
         }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
@@ -81,41 +76,29 @@ impl Report {
         })
     }
 
-    /// That fewer operations were done than were asked for, a line for each phase in which that was so.
-    pub(crate) fn missed_rates(&self) -> Vec<String> {
-        let Some(asked) = self.asked.as_ref().and_then(|asked| asked.rate) else { return Vec::new() };
-        // An upload in parts is one.
-        let is_whole = |row: &&Figures| self.load != Operation::Multipart.name() || row.operation == self.load;
-        let line = |phase: &PhaseCost| {
-            let rows = self.results.iter().filter(|row| row.phase == phase.phase).filter(is_whole);
-            let done: f64 = rows.map(|row| row.ops_per_s + per_second(row.error_count, row.seconds)).sum();
-            let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
-            (done < KEPT_UP * asked).then(|| {
-                format!("{name}: {done:.1} operations a second, where {asked} were to be: latencies are from when each was due")
-            })
-        };
-        self.phases.iter().filter_map(line).collect()
-    }
-
-    /// How many workers gave a phase up, a line for each phase in which some did.
-    pub(crate) fn given_up(&self) -> Vec<String> {
-        let phases = self.phases.iter().filter(|phase| phase.given_up > 0);
-        let line = |phase: &PhaseCost| {
+    /// What went wrong besides errors, a line each: workers that gave a phase up, and operations of a rate that nobody was free for.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let of_phase = |phase: &PhaseCost| {
             let name = if phase.phase.is_empty() { &self.load } else { &phase.phase };
             let workers =
                 if phase.given_up == 1 { "1 worker".to_owned() } else { format!("{} workers", phase.given_up) };
-            format!("{name}: {workers} gave up after too many failures in a row")
+            let given_up =
+                (phase.given_up > 0).then(|| format!("{name}: {workers} gave up after too many failures in a row"));
+            let late = (phase.late_starts > 0).then(|| {
+                let (count, ms) = (phase.late_starts, phase.latest_start_us / 1000.0);
+                format!(
+                    "{name}: nobody was free for {count} operations when they were due; the latest began after {ms:.0} ms, which are in the latencies"
+                )
+            });
+            [given_up, late].into_iter().flatten()
         };
-        phases.map(line).collect()
+        self.phases.iter().flat_map(of_phase).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        cli::{Operation, Settings},
-        report::{Asked, Report, tests::sample},
-    };
+    use crate::report::{Report, tests::sample};
 
     #[test]
     fn an_interrupted_run_says_so() {
@@ -126,7 +109,7 @@ mod tests {
     #[test]
     fn workers_that_gave_up_are_counted() {
         let mut report = sample();
-        assert!(report.given_up().is_empty());
+        assert!(report.faults().is_empty());
         report.phases.extend_from_within(..);
         (report.phases[0].given_up, report.phases[1].given_up) = (1, 3);
         report.phases[1].phase = "read".to_owned();
@@ -134,7 +117,7 @@ mod tests {
             "put: 1 worker gave up after too many failures in a row",
             "read: 3 workers gave up after too many failures in a row",
         ];
-        assert_eq!(report.given_up(), told);
+        assert_eq!(report.faults(), told);
         assert!(report.text().contains(&told.join("\n")));
     }
 
@@ -147,17 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_not_kept_is_told() {
+    fn operations_that_began_late_are_told() {
         let mut report = sample();
-        assert!(report.missed_rates().is_empty(), "none was asked for");
-        let done = report.results.iter().map(|row| row.ops_per_s + row.error_count as f64 / row.seconds).sum::<f64>();
-        let mut asked = Asked::new(&Settings::for_tests(Operation::Put, &[]));
-        for (share, is_missed) in [(1.0, false), (0.96, false), (0.5, true)] {
-            asked.rate = Some(done / share);
-            report.asked = Some(asked.clone());
-            assert_eq!(report.missed_rates().len(), usize::from(is_missed), "{share}");
-        }
-        assert!(report.text().contains(" operations a second, where "), "{}", report.text());
+        (report.phases[0].late_starts, report.phases[0].latest_start_us) = (7, 512_345.0);
+        let told = "put: nobody was free for 7 operations when they were due; the latest began after 512 ms, which are in the latencies";
+        assert_eq!(report.faults(), [told]);
+        assert!(report.text().contains(told));
     }
 
     #[test]

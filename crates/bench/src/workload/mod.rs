@@ -6,6 +6,7 @@ mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use pace::Pace;
 pub(crate) use plan::Action;
 pub(crate) use worker::Worker;
 
@@ -126,7 +127,7 @@ pub(crate) struct Load {
     /// Workers in all processes.
     pub(crate) workers: usize,
     /// Operations that all of them are to begin in a second; else as many as they can.
-    pub(crate) rate: Option<f64>,
+    pub(crate) per_second: Option<f64>,
     pub(crate) payload: Payload,
     pub(crate) verify: bool,
     /// Objects that exist, numbered from 0.
@@ -177,7 +178,7 @@ impl Load {
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
-            rate: None,
+            per_second: None,
             payload: Payload::Unsigned,
             verify: true,
             prepared: 0,
@@ -205,7 +206,7 @@ impl Load {
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
-            rate: args.rate,
+            per_second: args.rate,
             payload: args.payload,
             verify: !args.no_verify,
             prepared: settings.prepared_objects(),
@@ -307,6 +308,8 @@ pub(crate) struct Run {
     begun: AtomicU64,
     /// Prepared objects that workers of this process were dealt, each once.
     dealt: AtomicU64,
+    /// When they are due, if they come at a rate.
+    pace: Option<Pace>,
     /// A worker found nothing left to do.
     exhausted: AtomicBool,
     /// A worker that had more to do found the time over.
@@ -317,7 +320,13 @@ impl Run {
     pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
         let (begun, dealt) = (AtomicU64::new(0), AtomicU64::new(0));
         let (exhausted, reached_end) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { goal, start, end, begun, dealt, exhausted, reached_end }
+        Self { goal, start, end, begun, dealt, pace: None, exhausted, reached_end }
+    }
+
+    /// The same at the rate of the load, if it has one; before its start there is time from now on.
+    pub(crate) fn at_the_rate_of(self, load: &Load) -> Self {
+        let pace = |per_second| Pace::new(per_second, load.process, self.start, Stamp::now());
+        Self { pace: load.per_second.map(pace), ..self }
     }
 
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.
@@ -333,6 +342,16 @@ impl Run {
     /// There is nothing left to do.
     pub(crate) fn exhaust(&self) {
         self.exhausted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_over(&self, now: Stamp) -> bool {
+        let is_done = match self.end {
+            End::At(end) => now >= end,
+            End::After(count) => self.begun.load(Ordering::Relaxed) >= count,
+            End::Done => false,
+        };
+        is_done || self.exhausted.load(Ordering::Relaxed) || STOP.load(Ordering::Relaxed)
     }
 
     /// Whether an operation that begins now still belongs to the phase.

@@ -1,84 +1,96 @@
-//! When a worker's operations are due, where there are to be so many a second.
+//! When operations are due, where there are to be so many a second.
 //!
-//! The operations of all workers are due at equal distances, dealt to the workers in turn. Whoever is late begins at once, and is timed from when it was due: what an endpoint does while it stalls is
-//! seen by all that would have been sent then, and not only by those that were under way (coordinated omission).
+//! They are due at equal distances, and whoever is free takes the next one. One that begins late, because nobody was free, is timed from when it was due: what an endpoint does while it
+//! stalls is seen by all that would have been sent then, and not only by those that were under way (coordinated omission).
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use super::{End, Load, Run, STOP};
+use super::{End, Run, Share};
 use crate::clock::Stamp;
 
-/// How long a worker that waits goes without looking whether the run was stopped.
+/// How long a worker that waits goes without looking whether there is anything to wait for.
 const LOOK: Duration = Duration::from_millis(100);
+/// How late an operation may begin without being told: a timer and a scheduler are no more exact.
+pub(super) const LATE_MIN: Duration = Duration::from_millis(5);
 
-/// The operations of one worker.
+/// The operations of one process in a phase.
+#[derive(Debug)]
 pub(super) struct Pace {
     from: Stamp,
     /// Time from there until the first is due, in seconds.
     first_s: f64,
     distance_s: f64,
-    /// How many have come.
-    count: u64,
+    /// How many were taken.
+    taken: AtomicU64,
 }
 
 impl Pace {
-    /// Of a worker that begins `now`; nothing if it is to do what it can.
-    pub(super) fn new(load: &Load, worker: usize, run: &Run, now: Stamp) -> Option<Self> {
-        let rate = load.rate?;
-        let distance_s = load.workers as f64 / rate;
-        // They are dealt from the start of the measurement on, in all processes, and before it as far as there is time.
-        let ahead_s = run.start.since(now).as_secs_f64() + worker as f64 / rate;
-        Some(Self { from: now, first_s: ahead_s % distance_s, distance_s, count: 0 })
+    /// So many in a second in all processes, of which each has its share, counted from `start` on; and before it as far as there is time from `now` on.
+    pub(super) fn new(per_second: f64, process: Share, start: Stamp, now: Stamp) -> Self {
+        let from = now.min(start);
+        let ahead_s = start.since(from).as_secs_f64();
+        #[expect(clippy::cast_possible_truncation, reason = "a warm-up is no longer than years")]
+        let before = (ahead_s * per_second) as u64;
+        // Of those before the start, the processes count back.
+        let (index, of) = (process.index as u64, process.of as u64);
+        let skipped = (index + before) % of;
+        let first_s = ahead_s - before as f64 / per_second + skipped as f64 / per_second;
+        Self { from, first_s, distance_s: of as f64 / per_second, taken: AtomicU64::new(0) }
     }
 
-    /// When the next one is due.
-    fn due(&self) -> Stamp {
-        self.from.plus(Duration::from_secs_f64(self.first_s + self.count as f64 * self.distance_s))
+    /// Takes the next one: when it is due.
+    fn take(&self) -> Stamp {
+        let turn = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.from.plus(Duration::from_secs_f64(self.first_s + turn as f64 * self.distance_s))
     }
+}
 
-    /// Waits until the next one is due, or the phase is over or stopped. If it was due before, says since when.
-    pub(super) async fn next(&mut self, run: &Run) -> Option<Stamp> {
-        let due = self.due();
-        self.count += 1;
-        if due <= Stamp::now() {
-            return Some(due);
+impl Run {
+    /// Waits until the next operation is due, if they come at a rate, or until the phase is over. One that was due before is told since when, less what the worker's timer was late for the one before
+    /// it (`lag`): that is nothing of the endpoint's.
+    pub(super) async fn turn(&self, lag: &mut Duration) -> Option<Stamp> {
+        let due = self.pace.as_ref()?.take();
+        let mut now = Stamp::now();
+        if now >= due {
+            *lag = now.since(due).min(*lag);
+            return Some(due.plus(*lag));
         }
-        let until = match run.end {
-            End::At(end) => due.min(end),
-            End::After(_) | End::Done => due,
-        };
-        loop {
-            let now = Stamp::now();
-            if now >= until || STOP.load(std::sync::atomic::Ordering::Relaxed) {
-                return None;
-            }
-            tokio::time::sleep_until(until.min(now.plus(LOOK)).to_tokio()).await;
+        while now < due && !self.is_over(now) {
+            let next = due.min(now.plus(LOOK));
+            let next = if let End::At(end) = self.end { next.min(end) } else { next };
+            tokio::time::sleep_until(next.to_tokio()).await;
+            now = Stamp::now();
         }
+        *lag = now.since(due);
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cli::{Operation, Settings},
-        workload::{Action, Goal, Share},
-    };
+    use crate::workload::{Action, Goal};
 
-    fn paces(flags: &[&str], start: Stamp, now: Stamp) -> Vec<Pace> {
-        let load = Load::new(&Settings::for_tests(Operation::Get, flags), Share::WHOLE);
-        let run = Run::new(Goal::Any(Action::Get), start, End::Done);
-        (0..load.workers).filter_map(|worker| Pace::new(&load, worker, &run, now)).collect()
+    fn paced(per_second: f64, start: Stamp, end: End) -> Run {
+        let pace = Pace::new(per_second, Share::WHOLE, start, start);
+        Run { pace: Some(pace), ..Run::new(Goal::Any(Action::Get), start, end) }
     }
 
-    /// When the operations of all workers are due, in milliseconds from `now`, for a second and a half.
-    fn due_ms(flags: &[&str], warmup: Duration) -> Vec<u128> {
+    /// When the operations of so many processes are due, in milliseconds from `now`, for a second and a half. Each process comes a little later.
+    fn due_ms(processes: usize, warmup: Duration) -> Vec<u128> {
         let now = Stamp::now();
         let mut due = Vec::new();
-        for mut pace in paces(flags, now.plus(warmup), now) {
-            while pace.due().since(now) < Duration::from_millis(1500) {
-                due.push((pace.due().since(now) + Duration::from_micros(1)).as_millis());
-                pace.count += 1;
+        for index in 0..processes {
+            let pace = Pace::new(8.0, Share { index, of: processes }, now.plus(warmup), now);
+            loop {
+                let ms = (pace.take().since(now) + Duration::from_micros(1)).as_millis();
+                if ms >= 1500 {
+                    break;
+                }
+                due.push(ms);
             }
         }
         due.sort_unstable();
@@ -86,38 +98,72 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_due_at_equal_distances() {
-        assert!(due_ms(&[], Duration::ZERO).is_empty(), "nobody asked for a rate");
+    fn operations_are_due_at_equal_distances_in_all_processes() {
         let even: Vec<u128> = (0..12).map(|i| 125 * i).collect();
-        assert_eq!(due_ms(&["-c", "3", "--rate", "8"], Duration::ZERO), even);
-        assert_eq!(due_ms(&["-c", "4", "--rate", "8"], Duration::from_secs(1)), even);
-        // The first that is measured is due when the measurement begins, whoever waits for it.
+        // The first that is measured is due when the measurement begins.
         let later: Vec<u128> = even.iter().map(|ms| ms + 105).filter(|ms| *ms < 1500).collect();
-        assert_eq!(due_ms(&["-c", "4", "--rate", "8"], Duration::from_millis(230)), later);
+        for processes in [1, 3, 4] {
+            assert_eq!(due_ms(processes, Duration::ZERO), even);
+            assert_eq!(due_ms(processes, Duration::from_secs(1)), even);
+            assert_eq!(due_ms(processes, Duration::from_millis(230)), later);
+        }
+    }
+
+    #[test]
+    fn processes_that_come_at_other_times_begin_where_others_do() {
+        let start = Stamp::now().plus(Duration::from_secs(1));
+        let at_start = |index, ahead_ms| {
+            let now = start.plus(Duration::from_millis(ahead_ms));
+            let pace = Pace::new(8.0, Share { index, of: 2 }, start, now);
+            std::iter::repeat_with(|| pace.take()).find(|due| *due >= start).unwrap().since(start).as_millis()
+        };
+        // Of a phase without a warm-up the start is over when the workers come to it.
+        for ahead_ms in [0, 7] {
+            assert_eq!((at_start(0, ahead_ms), at_start(1, ahead_ms)), (0, 125));
+        }
     }
 
     #[tokio::test]
     async fn who_is_late_is_told_since_when_and_does_not_wait() {
         let now = Stamp::now();
-        let mut pace = paces(&["-c", "1", "--rate", "1000000"], now, now).remove(0);
-        let run = Run::new(Goal::Any(Action::Get), now, End::Done);
+        let run = paced(1e6, now, End::Done);
         // All of them were due within a millisecond, which is over.
         while Stamp::now().since(now) < Duration::from_millis(1) {}
+        let mut lag = Duration::ZERO;
         for count in 0..1000 {
-            let late = pace.next(&run).await.unwrap();
+            let late = run.turn(&mut lag).await.unwrap();
             assert_eq!(late.since(now).as_nanos().div_ceil(1000), count);
         }
     }
 
     #[tokio::test]
-    async fn nobody_waits_beyond_the_end_of_a_phase() {
+    async fn what_a_timer_was_late_for_is_not_the_endpoints() {
         let now = Stamp::now();
-        let mut pace = paces(&["-c", "1", "--rate", "0.001"], now, now).remove(0);
+        let run = paced(1e6, now, End::Done);
+        while Stamp::now().since(now) < Duration::from_millis(1) {}
+        // As if it had woken up so much too late for the one before.
+        let mut lag = Duration::from_micros(700);
+        for count in 0..300 {
+            let late = run.turn(&mut lag).await.unwrap();
+            assert_eq!(late.since(now).as_nanos().div_ceil(1000), 700 + count);
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_what_does_not_come() {
+        let now = Stamp::now();
         let end = now.plus(Duration::from_millis(20));
-        let run = Run::new(Goal::Any(Action::Get), now, End::At(end));
-        pace.next(&run).await;
+        let run = paced(0.001, now, End::At(end));
+        let mut lag = Duration::ZERO;
+        run.turn(&mut lag).await;
         // The next one is due a quarter of an hour later.
-        assert_eq!(pace.next(&run).await, None);
+        assert_eq!(run.turn(&mut lag).await, None);
         assert!(Stamp::now() >= end);
+        // All that were to be done are begun.
+        let run = paced(0.001, now, End::After(1));
+        assert!(run.goes_on(Stamp::now()));
+        run.turn(&mut lag).await;
+        assert_eq!(run.turn(&mut lag).await, None);
+        assert!(!run.goes_on(Stamp::now()));
     }
 }

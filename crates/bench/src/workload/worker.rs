@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Action, Load, Run, STOP, pace::Pace, plan::Plan};
+use super::{Action, Load, Run, STOP, pace::LATE_MIN, plan::Plan};
 use crate::{
     cli::Payload,
     clock::Stamp,
@@ -75,12 +75,9 @@ impl Worker {
     pub(crate) async fn run(&mut self, load: &Load, run: &Run, stats: &Mutex<Stats>) {
         let mut plan = Plan::new(self.number, load, run);
         let mut silence = Silence::default();
-        let mut pace = Pace::new(load, self.number, run, Stamp::now());
+        let mut lag = Duration::ZERO;
         loop {
-            let late_since = match &mut pace {
-                Some(pace) => pace.next(run).await,
-                None => None,
-            };
+            let late_since = run.turn(&mut lag).await;
             let decided = Stamp::now();
             if plan.is_between_steps() && !run.goes_on(decided) {
                 break;
@@ -96,11 +93,15 @@ impl Worker {
                 break;
             }
             // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
-            let begin = if decided < run.start { decided } else { late_since.map_or(begin, |due| due.max(run.start)) };
+            let waited = late_since.map_or(Duration::ZERO, |due| decided.since(due.max(run.start)));
+            let begin = if decided < run.start { decided } else { begin.before(waited) };
             let succeeded = outcome.is_ok();
             let gives_up = silence.is_too_long(&outcome) && !run.ends_at_a_moment();
             {
                 let mut stats = stats.lock();
+                if waited >= LATE_MIN {
+                    stats.began_late(waited);
+                }
                 stats.record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
                 stats.record_retries(action.into(), begin, self.client.take_retries());
             }

@@ -174,8 +174,11 @@ impl Lanes<16> for Two {
 
     #[inline(always)]
     fn transpose(self, blocks: [&Block; 16]) -> [Self::Word; 16] {
-        let (halves, _) = blocks.as_chunks();
-        let (first, second) = (self.0.transpose(halves[0]), self.0.transpose(halves[1]));
+        let (mut lower, mut upper) = ([blocks[0]; 8], [blocks[8]; 8]);
+        for lane in 0..8 {
+            (lower[lane], upper[lane]) = (blocks[lane], blocks[lane + 8]);
+        }
+        let (first, second) = (self.0.transpose(lower), self.0.transpose(upper));
         let mut words = [self.splat(0); 16];
         for at in 0..16 {
             words[at] = [first[at], second[at]];

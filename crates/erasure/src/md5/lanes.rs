@@ -2,7 +2,7 @@
 //!
 //! Everything is inlined into functions that have the instructions of their vectors enabled. A closure has not: instructions in it become calls. Nor are the methods of iterators and slices
 //! bound to be inlined where a program is built in several units without link-time optimisation, so that what is done for every block goes by index.
-#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see `lanes`")]
+#![allow(clippy::needless_range_loop, reason = "iterators are not bound to be inlined: see above")]
 
 use super::{Block, State};
 

@@ -31,6 +31,7 @@ fn of_store(store: &Store) -> Value {
     let StoreStatus {
         log,
         index,
+        index_available_bytes,
         live_bytes,
         written_bytes,
         punched_bytes,
@@ -49,7 +50,7 @@ fn of_store(store: &Store) -> Value {
         "index": {
             "disk_bytes": index.disk_bytes,
             "journal_bytes": index.journal_bytes,
-            "available_bytes": index.available_bytes,
+            "available_bytes": index_available_bytes,
             "cache_hits": index.cache_hits,
             "cache_misses": index.cache_misses,
             "cached_rows": index.cached_rows,

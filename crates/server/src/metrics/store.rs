@@ -160,7 +160,7 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         status.scrub.unread_shards,
         status.index.disk_bytes,
         status.index.journal_bytes,
-        status.index.available_bytes.unwrap_or(0),
+        status.index_available_bytes.unwrap_or(0),
         status.index.cache_hits,
         status.index.cache_misses,
         status.index.cached_rows,

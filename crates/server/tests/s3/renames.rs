@@ -57,8 +57,10 @@ async fn it_is_refused_as_on_aws() {
         let condition = refused.refused(412, "PreconditionFailed").element("Condition").unwrap();
         assert_eq!(condition.to_ascii_lowercase(), header);
     }
-    for header in ["if-match", "if-none-match", "x-amz-rename-source-if-match", "x-amz-rename-source-if-none-match"] {
-        rename(&s3, "k", "other").header(header, "").send(&s3).await.refused(400, "InvalidArgument");
+    for argument in ["If-Match", "If-None-Match", "x-amz-rename-source-If-Match", "x-amz-rename-source-If-None-Match"] {
+        let refused = rename(&s3, "k", "other").header(&argument.to_ascii_lowercase(), "").send(&s3).await;
+        let refused = refused.refused(400, "InvalidArgument");
+        assert_eq!(refused.element("ArgumentName").as_deref(), Some(argument));
     }
     // What is no renaming says nothing of a source.
     s3.put("/bkt/k2").header("x-amz-rename-source", "k").send(&s3).await.refused(501, "NotImplemented");
