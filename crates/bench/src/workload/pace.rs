@@ -37,7 +37,8 @@ impl Pace {
         // Of those before the start, the processes count back.
         let (index, of) = (process.index as u64, process.of as u64);
         let skipped = (index + before) % of;
-        let first_s = ahead_s - before as f64 / per_second + skipped as f64 / per_second;
+        // What both are rounded by may make their difference less than nothing.
+        let first_s = (ahead_s - before as f64 / per_second).max(0.0) + skipped as f64 / per_second;
         Self { from, first_s, distance_s: of as f64 / per_second, taken: AtomicU64::new(0) }
     }
 
@@ -120,6 +121,18 @@ mod tests {
         // Of a phase without a warm-up the start is over when the workers come to it.
         for ahead_ms in [0, 7] {
             assert_eq!((at_start(0, ahead_ms), at_start(1, ahead_ms)), (0, 125));
+        }
+    }
+
+    #[test]
+    fn any_time_and_rate_have_a_first_operation() {
+        let now = Stamp::now();
+        for per_second in [0.001, 0.7, 3.0, 10.0, 49.0, 1e3, 1e9] {
+            for ahead_ms in 0..1000 {
+                let start = now.plus(Duration::from_millis(ahead_ms));
+                let first = Pace::new(per_second, Share::WHOLE, start, now).take();
+                assert!(first >= now && first <= start.plus(Duration::from_nanos(1)), "{per_second} {ahead_ms}");
+            }
         }
     }
 
