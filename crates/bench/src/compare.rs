@@ -324,6 +324,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_not_what_workers_can() {
+        let asked = |flags: &[&str]| {
+            let asked = Asked::new(&Settings::for_tests(Operation::Put, flags));
+            Report { asked: Some(asked), ..of_rates(&[10, 10, 10]) }
+        };
+        let (closed, paced) = (asked(&[]), asked(&["--rate", "7"]));
+        let told = "A and B did not do the same: rate as many as they can and 7 /s.";
+        assert_eq!(cautions(&closed, &paced), [told]);
+        assert!(cautions(&paced, &paced).is_empty());
+    }
+
+    #[test]
     fn what_only_one_report_has_is_named() {
         let (a, mut b) = (of_rates(&[10, 10, 10]), of_rates(&[10, 10, 10]));
         b.results.extend_from_within(..);

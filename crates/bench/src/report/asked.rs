@@ -54,7 +54,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         let args = &settings.load;
         let operation = settings.operation;
         let only = |concerned| operation == concerned;
@@ -134,10 +134,14 @@ mod tests {
             (
                 Operation::Put,
                 &["--rate", "2.5"],
-                with(&["length: 10 s", "warm-up: 1 s"], &[])
-                    .into_iter()
-                    .map(|line| if line.starts_with("rate") { "rate: 2.5 /s" } else { line })
-                    .collect(),
+                vec![
+                    "length: 10 s",
+                    "warm-up: 1 s",
+                    "rate: 2.5 /s",
+                    "longest request: 60 s",
+                    "seed: 1",
+                    "keys: ascending",
+                ],
             ),
             (Operation::Put, &[], with(&["length: 10 s", "warm-up: 1 s"], &[])),
             (

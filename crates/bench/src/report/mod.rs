@@ -161,7 +161,7 @@ fn us(ns: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
-fn per_second(count: u64, seconds: f64) -> f64 {
+fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
@@ -209,7 +209,7 @@ impl Figures {
         let (nothing, begun) = (Second::default(), begun_seconds(seconds));
         let rows = series.seconds.iter().chain(std::iter::repeat(&nothing));
         let rows = rows.take(begun.max(series.seconds.len()).min(SECONDS_MAX));
-        let every_second = rows.enumerate().map(|(second, counts)| {
+        let per_second = rows.enumerate().map(|(second, counts)| {
             let ns = counts.latency_ns();
             PerSecond {
                 second,
@@ -229,14 +229,14 @@ impl Figures {
             late_operations: series.late,
             outlasted_operations: series.outlasted,
             seconds,
-            ops_per_s: per_second(series.operations(), seconds),
-            bytes_per_s: per_second(series.bytes, seconds),
-            entries_per_s: (kind == Kind::List).then(|| per_second(series.entries, seconds)),
+            ops_per_s: rate(series.operations(), seconds),
+            bytes_per_s: rate(series.bytes, seconds),
+            entries_per_s: (kind == Kind::List).then(|| rate(series.entries, seconds)),
             latency_us: Latency::new(latency),
             error_count: series.error_count(),
             errors: series.errors.clone(),
             retries: series.retries,
-            per_second: every_second.collect(),
+            per_second: per_second.collect(),
             latency_distribution: distribution(latency),
             latency_ns_hdr_v2: STANDARD.encode(encode(latency)),
         }

@@ -127,7 +127,7 @@ pub(crate) struct Load {
     /// Workers in all processes.
     pub(crate) workers: usize,
     /// Operations that all of them are to begin in a second; else as many as they can.
-    pub(crate) per_second: Option<f64>,
+    pub(crate) rate: Option<f64>,
     pub(crate) payload: Payload,
     pub(crate) verify: bool,
     /// Objects that exist, numbered from 0.
@@ -178,7 +178,7 @@ impl Load {
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
-            per_second: None,
+            rate: None,
             payload: Payload::Unsigned,
             verify: true,
             prepared: 0,
@@ -206,7 +206,7 @@ impl Load {
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
-            per_second: args.rate,
+            rate: args.rate,
             payload: args.payload,
             verify: !args.no_verify,
             prepared: settings.prepared_objects(),
@@ -325,8 +325,8 @@ impl Run {
 
     /// The same at the rate of the load, if it has one; before its start there is time from now on.
     pub(crate) fn at_the_rate_of(self, load: &Load) -> Self {
-        let pace = |per_second| Pace::new(per_second, load.process, self.start, Stamp::now());
-        Self { pace: load.per_second.map(pace), ..self }
+        let pace = |rate| Pace::new(rate, load.process, self.start, Stamp::now());
+        Self { pace: load.rate.map(pace), ..self }
     }
 
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.

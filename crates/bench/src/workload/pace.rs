@@ -29,17 +29,17 @@ pub(super) struct Pace {
 
 impl Pace {
     /// So many in a second in all processes, of which each has its share, counted from `start` on; and before it as far as there is time from `now` on.
-    pub(super) fn new(per_second: f64, process: Share, start: Stamp, now: Stamp) -> Self {
+    pub(super) fn new(rate: f64, process: Share, start: Stamp, now: Stamp) -> Self {
         let from = now.min(start);
         let ahead_s = start.since(from).as_secs_f64();
         #[expect(clippy::cast_possible_truncation, reason = "a warm-up is no longer than years")]
-        let before = (ahead_s * per_second) as u64;
+        let before = (ahead_s * rate) as u64;
         // Of those before the start, the processes count back.
         let (index, of) = (process.index as u64, process.of as u64);
         let skipped = (index + before) % of;
         // What both are rounded by may make their difference less than nothing.
-        let first_s = (ahead_s - before as f64 / per_second).max(0.0) + skipped as f64 / per_second;
-        Self { from, first_s, distance_s: of as f64 / per_second, taken: AtomicU64::new(0) }
+        let first_s = (ahead_s - before as f64 / rate).max(0.0) + skipped as f64 / rate;
+        Self { from, first_s, distance_s: of as f64 / rate, taken: AtomicU64::new(0) }
     }
 
     /// Takes the next one: when it is due.
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
     use crate::workload::{Action, Goal};
 
-    fn paced(per_second: f64, start: Stamp, end: End) -> Run {
-        let pace = Pace::new(per_second, Share::WHOLE, start, start);
+    fn paced(rate: f64, start: Stamp, end: End) -> Run {
+        let pace = Pace::new(rate, Share::WHOLE, start, start);
         Run { pace: Some(pace), ..Run::new(Goal::Any(Action::Get), start, end) }
     }
 
-    /// When the operations of so many processes are due, in milliseconds from `now`, for a second and a half. Each process comes a little later.
+    /// When the operations of so many processes are due, in milliseconds from when they come, for a second and a half.
     fn due_ms(processes: usize, warmup: Duration) -> Vec<u128> {
         let now = Stamp::now();
         let mut due = Vec::new();
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn any_time_and_rate_have_a_first_operation() {
         let now = Stamp::now();
-        for per_second in [0.001, 0.7, 3.0, 10.0, 49.0, 1e3, 1e9] {
+        for rate in [0.001, 0.7, 3.0, 10.0, 49.0, 1e3, 1e9] {
             for ahead_ms in 0..1000 {
                 let start = now.plus(Duration::from_millis(ahead_ms));
-                let first = Pace::new(per_second, Share::WHOLE, start, now).take();
-                assert!(first >= now && first <= start.plus(Duration::from_nanos(1)), "{per_second} {ahead_ms}");
+                let first = Pace::new(rate, Share::WHOLE, start, now).take();
+                assert!(first >= now && first <= start.plus(Duration::from_nanos(1)), "{rate} {ahead_ms}");
             }
         }
     }

@@ -92,8 +92,8 @@ impl Worker {
             if outcome == Err(Failure::Stopped) {
                 break;
             }
-            // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
             let waited = late_since.map_or(Duration::ZERO, |due| decided.since(due.max(run.start)));
+            // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
             let begin = if decided < run.start { decided } else { begin.before(waited) };
             let succeeded = outcome.is_ok();
             let gives_up = silence.is_too_long(&outcome) && !run.ends_at_a_moment();
