@@ -299,14 +299,15 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
 /// # Errors
 /// All that is wrong, a line each.
 pub(crate) fn judge<'a>(phases: impl Iterator<Item = (&'a str, &'a Stats)>) -> anyhow::Result<()> {
-    let (mut succeeded, mut faults) = (0, Vec::new());
-    for (name, stats) in phases {
+    let (mut succeeded, mut faults, mut only) = (0, Vec::new(), None);
+    for (count, (name, stats)) in phases.enumerate() {
         succeeded += stats.counts().0;
         let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
         faults.extend(faults_of(stats).into_iter().map(|fault| place.clone() + &fault));
+        only = (count == 0).then_some(place);
     }
     if succeeded == 0 && faults.is_empty() {
-        faults.push(NOTHING.to_owned());
+        faults.push(only.unwrap_or_default() + NOTHING);
     }
     all_of(faults.into_iter().map(|fault| Err(anyhow!(fault))))
 }

@@ -157,18 +157,22 @@ impl Subject for FileFloor {
         if measurement.action == Action::Get && self.read_from.is_none() {
             self.read_from = Some(self.runtime.block_on(self.fill()).context("writing what is to be read")?);
         }
-        let start = Stamp::now().plus(measurement.warmup);
-        let mut tasks = JoinSet::new();
+        let mut lanes = Vec::new();
         if measurement.action == Action::Put {
             for number in 0..self.pattern.lanes {
-                let (pattern, durability, disks) = (self.pattern, self.durability, self.disks.clone());
-                let lane = async move {
-                    let series = Series::begin(number, pattern, durability, disks).await?;
-                    write_stripes(series, measurement, start).await
-                };
-                tasks.spawn_on(lane, self.runtime.handle());
+                let lane = Series::begin(number, self.pattern, self.durability, self.disks.clone());
+                lanes.push(self.runtime.block_on(lane)?);
             }
-        } else if let Some((files, bytes)) = &self.read_from {
+        }
+        // Not before the first files are there: their creation is not what is measured, and may last longer.
+        let start = Stamp::now().plus(measurement.warmup);
+        let mut tasks = JoinSet::new();
+        for series in lanes {
+            tasks.spawn_on(write_stripes(series, measurement, start), self.runtime.handle());
+        }
+        if measurement.action == Action::Get
+            && let Some((files, bytes)) = &self.read_from
+        {
             for number in 0..measurement.concurrency {
                 let reader = Reader { files: files.clone(), bytes: *bytes, pattern: self.pattern };
                 tasks.spawn_on(reader.run(measurement, start, number as u64), self.runtime.handle());
@@ -415,9 +419,9 @@ impl Subject for DataSync {
         };
         let disks = vec![Arc::clone(&self.disk)];
         let of_blocks = Measurement { size_bytes: CHUNK_ALIGN_BYTES as u64, ..measurement };
-        let start = Stamp::now().plus(measurement.warmup);
         let stats = self.runtime.block_on(async {
-            write_stripes(Series::begin(0, pattern, Durability::Sync, disks).await?, of_blocks, start).await
+            let series = Series::begin(0, pattern, Durability::Sync, disks).await?;
+            write_stripes(series, of_blocks, Stamp::now().plus(measurement.warmup)).await
         })?;
         Ok(Some(stats.into()))
     }

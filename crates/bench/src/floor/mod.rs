@@ -237,17 +237,20 @@ fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::R
     if is_stopped() {
         return Err(stopped());
     }
-    let (mut rows, mut sums) = (Vec::new(), Vec::new());
+    let (mut rows, mut judged) = (Vec::new(), Vec::new());
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
             let figures = &rounds[row * width + column];
             let kind = Kind::from(*action);
-            rows.extend(Row::new(kind, subject.name(), subject.layer(), figures));
-            sums.push((format!("{} of {}", kind.name(), subject.name()), sum(figures)));
+            if let Some(row) = Row::new(kind, subject.name(), subject.layer(), figures) {
+                rows.push(row);
+                // Each by itself: what others came to does not stand for it.
+                let name = format!("{} of {}", kind.name(), subject.name());
+                judged.push(judge([(&*name, &sum(figures))].into_iter()));
+            }
         }
     }
-    let judged = judge(sums.iter().map(|(name, sum)| (&**name, sum)));
-    Ok((Table::new(args, started, rows), judged))
+    Ok((Table::new(args, started, rows), all_of(judged)))
 }
 
 #[cfg(test)]
@@ -259,8 +262,38 @@ mod tests {
     use super::*;
     use crate::{
         floor::cli::tests::args,
+        stats::Done,
         test_server::{Bucket, serve},
     };
+
+    /// One that counts an operation or none.
+    struct Counts(Option<Stats>);
+
+    impl Subject for Counts {
+        fn name(&self) -> String {
+            if self.0.is_some() { "busy" } else { "idle" }.to_owned()
+        }
+
+        fn layer(&self) -> Layer {
+            Layer::DataSync
+        }
+
+        fn measure(&mut self, _: Measurement) -> anyhow::Result<Option<Round>> {
+            Ok(Some(self.0.clone().unwrap_or_else(|| Stats::new(Stamp::now())).into()))
+        }
+    }
+
+    #[test]
+    fn who_came_to_no_operation_is_told_beside_those_that_did() {
+        let now = Stamp::now();
+        let mut stats = Stats::new(now);
+        stats.record(Kind::Put, now, Stamp::now(), Ok(Done::bytes(1)));
+        let args = args(&["--operation", "put", "--rounds", "2"]);
+        let subjects: &mut [Box<dyn Subject>] = &mut [Box::new(Counts(Some(stats))), Box::new(Counts(None))];
+        let (_, judged) = measure_all(&args, subjects).unwrap();
+        assert_eq!(judged.unwrap_err().to_string(), "put of idle: no operation succeeded");
+        measure_all(&args, &mut subjects[..1]).unwrap().1.unwrap();
+    }
 
     #[test]
     fn what_failed_in_all_rounds_is_no_measurement() {
