@@ -71,7 +71,7 @@ pub use api::{
         CompleteUpload, CompletedPart, CreateUpload, CreatedUpload, ListParts, ListUploads, ListedParts, ListedUploads,
         PartResult, PartSummary, UploadPart, UploadPartCopy, UploadRef, UploadSummary,
     },
-    object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PutObject, PutResult},
+    object::{GetObject, ObjectInfo, ObjectRead, ObjectStream, Opening, PartInfo, PutObject, PutResult},
     quota::{Holder, Holding, Limit, Limits, QuotaKeeper},
     rename::RenameObject,
     version::{VersionId, VersionIdError},

@@ -14,6 +14,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::extract::State;
+use axum::http::request::Parts;
 use axum::http::{Method, Request, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
@@ -24,7 +25,7 @@ use prometheus_client::registry::Registry;
 use tower::ServiceExt;
 
 use crate::audit::{AuditLog, OperatorEntry};
-use crate::http::{Answer, Handler, Peer, RequestBody};
+use crate::http::{Answer, Handler, Peer, RequestBody, no_head};
 use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
 
@@ -138,11 +139,18 @@ pub struct AdminHandler {
 impl Handler for AdminHandler {
     type Body = Body;
 
-    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Body> {
-        let request = request.map(Body::new);
-        match self.shared.audit.get().filter(|_| request.method() == Method::POST) {
-            Some((audit, clock)) => self.audited(request, peer, audit.clone(), Arc::clone(clock)).await.into(),
-            None => self.run(request).await.into(),
+    fn handle<'a>(
+        &'a self,
+        head: &mut Parts,
+        body: RequestBody,
+        peer: Peer,
+    ) -> impl Future<Output = Answer<Body>> + Send + use<'a> {
+        let request = Request::from_parts(std::mem::replace(head, no_head()), Body::new(body));
+        async move {
+            match self.shared.audit.get().filter(|_| request.method() == Method::POST) {
+                Some((audit, clock)) => self.audited(request, peer, audit.clone(), Arc::clone(clock)).await.into(),
+                None => self.run(request).await.into(),
+            }
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::{Either, Full};
@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, Expired};
+use super::activity::{Activity, Expired, InFlight};
 use super::direct::{self, Outcome};
 use super::limits::BUFFER_BYTES_MIN;
 use super::long_body::Wire;
@@ -254,49 +254,84 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
+pub(super) type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
-/// As much as can be is done before the future is made, which is moved about.
-pub(super) fn answer<H: Handler, S: Deref<Target = Shared<H>> + Send>(
-    shared: S,
-    observer: Option<&Arc<Observer>>,
-    activity: &Arc<Activity>,
-    peer: Peer,
-    request: Request<Arriving>,
-) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H, S> {
-    let in_flight = activity.begin(request.version() == Version::HTTP_2);
-    let received = ByteCount::of(request.body());
-    let headless = request.method() == Method::HEAD;
-    let mut pending = observer.map(|observer| Pending::new(observer, peer.address, &request, received.clone()));
-    let closes = answered_without_continue(&request);
-    let refusal = refusal(&request, shared.limits.header_bytes_max);
-    let request = request.map(|body| RequestBody::new(body, &shared.limits, received));
-    async move {
-        let mut answer = match refusal {
-            Some(refusal) => Answer::from(refusal.map(Either::Left)),
-            None => {
-                let Answer { response, operation } = shared.handler.handle(request, peer).await;
-                Answer { response: response.map(Either::Right), operation }
-            }
+/// A request that is being answered.
+pub(super) struct Begun {
+    in_flight: InFlight,
+    pending: Option<Pending>,
+    headless: bool,
+    closes: bool,
+}
+
+impl Begun {
+    /// Takes up a request. Its body is for the handler, unless it is refused.
+    pub(super) fn new(
+        limits: &HttpLimits,
+        observer: Option<&Arc<Observer>>,
+        activity: &Arc<Activity>,
+        peer: Peer,
+        head: &Parts,
+        body: Arriving,
+    ) -> (Self, Result<RequestBody, Response<Full<Bytes>>>) {
+        let in_flight = activity.begin(head.version == Version::HTTP_2);
+        let received = ByteCount::of(&body);
+        let pending = observer.map(|observer| Pending::new(observer, peer.address, head, received.clone()));
+        let headless = head.method == Method::HEAD;
+        let closes = answered_without_continue(head, &body);
+        let body = match refusal(head, limits.header_bytes_max) {
+            None => Ok(RequestBody::new(body, limits, received)),
+            Some(refusal) => Err(refusal),
         };
+        (Self { in_flight, pending, headless, closes }, body)
+    }
+
+    /// The answer, as it is sent.
+    pub(super) fn answered<B: http_body::Body<Data = Bytes>>(self, mut answer: Answer<B>) -> Response<ObservedBody<B>> {
+        let Self { in_flight, mut pending, headless, closes } = self;
         if closes {
             answer.response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
         }
         if let Some(pending) = &mut pending {
             pending.answered(&answer);
         }
-        Ok(answer.response.map(|body| ObservedBody::new(body, in_flight, pending, headless)))
+        answer.response.map(|body| ObservedBody::new(body, in_flight, pending, headless))
+    }
+}
+
+/// What a handler, or somebody before it, makes of a request.
+pub(super) fn either<A, B>(answer: Result<Answer<B>, Response<A>>) -> Answer<Either<A, B>> {
+    match answer {
+        Ok(Answer { response, operation }) => Answer { response: response.map(Either::Right), operation },
+        Err(refusal) => Answer::from(refusal.map(Either::Left)),
+    }
+}
+
+/// Answers a request that hyper has read. As much as can be is done before the future is made, which is moved about.
+fn answer<H: Handler>(
+    shared: Arc<Shared<H>>,
+    observer: Option<&Arc<Observer>>,
+    activity: &Arc<Activity>,
+    peer: Peer,
+    request: Request<Arriving>,
+) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H> {
+    let (mut head, body) = request.into_parts();
+    let (begun, body) = Begun::new(&shared.limits, observer, activity, peer, &head, body);
+    async move {
+        let answer = match body {
+            Ok(body) => Ok(shared.handler.handle(&mut head, body, peer).await),
+            Err(refusal) => Err(refusal),
+        };
+        Ok(begun.answered(either(answer)))
     }
 }
 
 /// Whether the request expects `100 Continue` for an empty body, which HTTP lets a server skip. aws-cli 1 (its botocore up to 1.43) sends this for
 /// empty files and misreads the next answer on the connection when the first one was final: it hangs until its timeout. Closing is its way out.
-fn answered_without_continue(request: &Request<Arriving>) -> bool {
-    let expects = request
-        .headers()
-        .get(header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    expects && request.version() == Version::HTTP_11 && request.body().is_end_stream()
+fn answered_without_continue(head: &Parts, body: &Arriving) -> bool {
+    let expects =
+        head.headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    expects && head.version == Version::HTTP_11 && body.is_end_stream()
 }
 
 fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
@@ -305,8 +340,8 @@ fn head_bytes(uri: &Uri, headers: &HeaderMap) -> usize {
 }
 
 /// What is answered to a request that nobody else is to see.
-fn refusal(request: &Request<Arriving>, bytes_max: usize) -> Option<Response<Full<Bytes>>> {
-    let (uri, headers) = (request.uri(), request.headers());
+fn refusal(head: &Parts, bytes_max: usize) -> Option<Response<Full<Bytes>>> {
+    let Parts { uri, headers, version, .. } = head;
     if head_bytes(uri, headers) > bytes_max {
         let size = format!("<MaxSizeAllowed>{bytes_max}</MaxSizeAllowed>");
         let message = "Your request header section exceeds the maximum allowed size.";
@@ -314,7 +349,7 @@ fn refusal(request: &Request<Arriving>, bytes_max: usize) -> Option<Response<Ful
     }
     // Whoever stands before this server and goes by another line, or by none, must not take the answer for that of another host.
     let hosts = headers.get_all(header::HOST).iter().take(2).count();
-    match (hosts, request.version()) {
+    match (hosts, *version) {
         (1, _) | (0, Version::HTTP_09 | Version::HTTP_10) => None,
         (0, Version::HTTP_2 | Version::HTTP_3) if uri.authority().is_some() => None,
         _ => Some(refused("InvalidRequest", "The request must name its host, and only once.", "")),

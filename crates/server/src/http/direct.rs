@@ -19,17 +19,18 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::{Buf, Bytes, BytesMut};
 use gabion_platform::{FilePlace, FilePlaces, PagePipe};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use http_body::Body;
 use httpdate::HttpDate;
 use tokio::io::AsyncWrite;
 
 use super::activity::Activity;
-use super::connection::{Shared, answer};
+use super::connection::{Begun, Shared, either};
 use super::long_body::{After, Lender, LongBody, READ_BYTES, Wire};
 use super::observe::Observer;
 use super::remainder::{Arriving, DISCARDING};
-use super::{ANSWER_HEADERS, BUFFER_BYTES_MIN, Handler, HttpLimits, Peer};
+use super::{ANSWER_HEADERS, BUFFER_BYTES_MIN, Handler, HttpLimits, Peer, no_head};
 
 /// Longest head that is read here, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -73,40 +74,47 @@ pub(super) async fn serve<H: Handler>(
     ending: &AtomicBool,
 ) -> Outcome {
     let bounds = Bounds::new(&shared.limits);
-    let mut head = Vec::new();
-    // The headers of an answer went; those of the next request lie where they did.
-    let mut spare = HeaderMap::new();
+    let mut answer_head = Vec::new();
+    // That of each request in turn. When it was answered, the next one's headers lie where those of the answer did.
+    let mut head = no_head();
     let mut served = false;
     loop {
         let Some(wire) = home else { return Outcome::Broken(io::ErrorKind::NotConnected.into()) };
-        let (request, body) = match next(bounds, activity, wire, &mut spare).await {
-            Ok(Some(next)) => next,
+        let body = match next(bounds, activity, wire, &mut head).await {
+            Ok(Some(body)) => body,
             Ok(None) if wire.input.is_empty() => return close(wire).await,
             Ok(None) => return Outcome::HandOver { served },
             Err(error) => return Outcome::Broken(error),
         };
         served = true;
-        let headless = *request.method() == Method::HEAD;
+        let headless = head.method == Method::HEAD;
         let (body, lender) = body.arriving(home, bounds.buffer_bytes);
         let mut after = After::Next;
-        let answered = {
-            let mut answer = pin!(answer(&**shared, Some(observer), activity, peer, request.map(|()| body)));
-            // A client that hangs up while it waits takes its request with it, as with hyper. One that does so amid its body is told what is missing.
-            poll_fn(|cx| {
-                if let Poll::Ready(Ok(response)) = answer.as_mut().poll(cx) {
-                    return Poll::Ready(Some(response));
+        let (begun, body) = Begun::new(&shared.limits, Some(observer), activity, peer, &head, body);
+        let answer = match body {
+            Err(refusal) => Err(refusal),
+            Ok(body) => {
+                let mut handling = pin!(shared.handler.handle(&mut head, body, peer));
+                // A client that hangs up while it waits takes its request with it, as with hyper. One that does so amid its body is told what is missing.
+                let answer = poll_fn(|cx| {
+                    if let Poll::Ready(answer) = handling.as_mut().poll(cx) {
+                        return Poll::Ready(Some(answer));
+                    }
+                    if let (None, Some(lender)) = (&home, &lender)
+                        && let Poll::Ready((wire, follows)) = lender.poll_returned(cx)
+                    {
+                        (*home, after) = (Some(wire), follows);
+                    }
+                    let gone = home.as_deref_mut().is_some_and(|wire| wire.is_gone(HEAD_BYTES_MAX, cx));
+                    if gone { Poll::Ready(None) } else { Poll::Pending }
+                });
+                match answer.await {
+                    Some(answer) => Ok(answer),
+                    None => return Outcome::Closed,
                 }
-                if let (None, Some(lender)) = (&home, &lender)
-                    && let Poll::Ready((wire, follows)) = lender.poll_returned(cx)
-                {
-                    (*home, after) = (Some(wire), follows);
-                }
-                let gone = home.as_deref_mut().is_some_and(|wire| wire.is_gone(HEAD_BYTES_MAX, cx));
-                if gone { Poll::Ready(None) } else { Poll::Pending }
-            })
-            .await
+            }
         };
-        let Some(mut response) = answered else { return Outcome::Closed };
+        let mut response = begun.answered(either(answer));
         if let (None, Some(lender)) = (&home, &lender) {
             // Somebody else has to let go of the body.
             let returned = poll_fn(|cx| lender.poll_returned(cx));
@@ -124,10 +132,10 @@ pub(super) async fn serve<H: Handler>(
         let stays = response.headers().get(CONNECTION).is_none_or(|value| value != "close");
         let in_flight = response.body_mut().take_in_flight();
         let way = Way { wire, pieces_bytes: bounds.pieces_bytes, observer };
-        spare = match send(way, headless, response, &mut head).await {
-            Ok(headers) => emptied(headers),
+        match send(way, headless, response, &mut answer_head).await {
+            Ok(headers) => vacate(&mut head, headers),
             Err(error) => return Outcome::Broken(error),
-        };
+        }
         // What is sent after an early answer would cost it, were the connection closed.
         let skipped = if wire.skips() {
             tokio::time::timeout(DISCARDING, poll_fn(|cx| wire.poll_skipped(cx))).await.unwrap_or(false)
@@ -145,14 +153,16 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// The map without its headers, for others. One that is larger than requests need is not kept for as long as their connection stays.
-fn emptied(mut headers: HeaderMap) -> HeaderMap {
+/// Leaves nothing of a request in its head, and the map of the headers of its answer for those of the next. One that is larger than requests need is not kept for as long as
+/// their connection stays.
+fn vacate(head: &mut Parts, mut headers: HeaderMap) {
     if headers.capacity() > 2 * HEADERS_MAX {
-        return HeaderMap::new();
+        headers = HeaderMap::new();
     }
-    // At once: what they are slices of is wanted again.
+    // At once: what it is slices of is wanted again.
     headers.clear();
-    headers
+    (head.uri, head.headers) = (Uri::default(), headers);
+    head.extensions.clear();
 }
 
 async fn close(wire: &mut Wire) -> Outcome {
@@ -184,17 +194,12 @@ impl Bounds {
     }
 }
 
-/// The next request, its headers in `spare`. Nothing when there is none, or one that is not plain: then the input is as it came.
-async fn next(
-    bounds: Bounds,
-    activity: &Arc<Activity>,
-    wire: &mut Wire,
-    spare: &mut HeaderMap,
-) -> io::Result<Option<(Request<()>, Next)>> {
+/// The next request: its head goes to `head`. Nothing when there is none, or one that is not plain: then the input is as it came.
+async fn next(bounds: Bounds, activity: &Arc<Activity>, wire: &mut Wire, head: &mut Parts) -> io::Result<Option<Next>> {
     let mut body_bytes = bounds.body_bytes;
     loop {
-        match Taken::from(&mut wire.input, Bounds { body_bytes, ..bounds }, spare) {
-            Taken::Request(request, body) => return Ok(Some((request, body))),
+        match Taken::from(&mut wire.input, Bounds { body_bytes, ..bounds }, head) {
+            Taken::Request(body) => return Ok(Some(body)),
             Taken::Other => return Ok(None),
             Taken::HeadIsMissing if wire.input.len() >= bounds.head_bytes => return Ok(None),
             Taken::HeadIsMissing => {
@@ -252,10 +257,9 @@ impl Next {
 }
 
 /// What there is at the beginning of the input.
-#[allow(clippy::large_enum_variant, reason = "it lives once per request, and nearly always is the large one")]
 enum Taken {
     /// A request, which is not there any more. What has come of a long body is.
-    Request(Request<()>, Next),
+    Request(Next),
     HeadIsMissing,
     /// There must be so many bytes.
     BodyIsMissing(usize),
@@ -267,8 +271,8 @@ enum Taken {
 type Place = (usize, usize);
 
 impl Taken {
-    /// Its headers are put into `spare`, which is empty.
-    fn from(input: &mut BytesMut, bounds: Bounds, spare: &mut HeaderMap) -> Self {
+    /// What a request says but for its body is put into `parts`, which has no headers.
+    fn from(input: &mut BytesMut, bounds: Bounds, parts: &mut Parts) -> Self {
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let head_bytes = match parsed.parse_with_uninit_headers(input, &mut headers) {
@@ -299,21 +303,18 @@ impl Taken {
         }
         let (count, target) = (parsed.headers.len(), place(target.as_bytes()));
         let head = input.split_to(head_bytes).freeze();
-        let Some((target, headers)) = target_and_headers(&head, target, &places[..count], std::mem::take(spare)) else {
+        if target_and_headers(&head, target, &places[..count], parts).is_none() {
             let rest = std::mem::replace(input, BytesMut::from(&*head));
             input.unsplit(rest);
             return Taken::Other;
-        };
+        }
+        parts.method = method;
         let body = match short {
             Some(0) => Next::Whole(Bytes::new()),
             Some(bytes) => Next::Whole(input.split_to(bytes).freeze()),
             None => Next::Long { bytes: announced.bytes, expects: announced.expects },
         };
-        let mut request = Request::new(());
-        *request.method_mut() = method;
-        *request.uri_mut() = target;
-        *request.headers_mut() = headers;
-        Taken::Request(request, body)
+        Taken::Request(body)
     }
 }
 
@@ -353,21 +354,16 @@ impl Announced {
     }
 }
 
-fn target_and_headers(
-    head: &Bytes,
-    target: Place,
-    places: &[(Place, Place)],
-    mut headers: HeaderMap,
-) -> Option<(Uri, HeaderMap)> {
-    let target = Uri::from_maybe_shared(head.slice(target.0..target.1)).ok()?;
-    headers.reserve(places.len().max(ANSWER_HEADERS));
+fn target_and_headers(head: &Bytes, target: Place, places: &[(Place, Place)], parts: &mut Parts) -> Option<()> {
+    parts.uri = Uri::from_maybe_shared(head.slice(target.0..target.1)).ok()?;
+    parts.headers.reserve(places.len().max(ANSWER_HEADERS));
     for (name, value) in places {
-        headers.append(
+        parts.headers.append(
             header_name(head.get(name.0..name.1)?)?,
             HeaderValue::from_maybe_shared(head.slice(value.0..value.1)).ok()?,
         );
     }
-    Some((target, headers))
+    Some(())
 }
 
 /// The name of a header; for those that `http` does not know and every signed request has, without an allocation.
@@ -710,12 +706,16 @@ mod tests {
     }
 
     #[test]
-    fn a_map_is_kept_empty_and_a_large_one_is_not() {
+    fn nothing_of_a_head_is_kept_but_a_map_that_is_not_large() {
         for (count, is_kept) in [(0, true), (HEADERS_MAX, true), (4 * HEADERS_MAX, false)] {
             let name = |number| HeaderName::try_from(format!("x-{number}")).unwrap();
             let headers = (0..count).map(|number| (name(number), HeaderValue::from_static("x"))).collect::<HeaderMap>();
-            let (capacity, headers) = (headers.capacity(), emptied(headers));
+            let (capacity, mut head) = (headers.capacity(), no_head());
+            (head.uri, _) = (Uri::from_static("/of/the/last"), head.extensions.insert("of the last"));
+            vacate(&mut head, headers);
+            let Parts { uri, headers, extensions, .. } = head;
             assert_eq!((headers.len(), headers.capacity() == capacity), (0, is_kept), "{count}");
+            assert!(uri == "/" && extensions.is_empty());
         }
     }
 
@@ -723,10 +723,10 @@ mod tests {
         #[test]
         fn no_input_makes_it_panic_or_lose_a_byte(bytes in head(), headers_max in 0usize..8) {
             let mut input = BytesMut::from(&*bytes);
-            let mut spare = HeaderMap::new();
+            let mut head = no_head();
             let limits = HttpLimits { header_count_max: headers_max, ..HttpLimits::default() };
-            match Taken::from(&mut input, Bounds::new(&limits), &mut spare) {
-                Taken::Request(request, body) => {
+            match Taken::from(&mut input, Bounds::new(&limits), &mut head) {
+                Taken::Request(body) => {
                     let body = match body {
                         Next::Whole(body) => body.len(),
                         Next::Long { bytes, expects } => {
@@ -734,7 +734,7 @@ mod tests {
                             0
                         }
                     };
-                    prop_assert!(body <= BODY_BYTES_MAX && request.headers().len() <= headers_max);
+                    prop_assert!(body <= BODY_BYTES_MAX && head.headers.len() <= headers_max);
                     prop_assert!(bytes.ends_with(&input));
                     let taken = &bytes[..bytes.len() - input.len() - body];
                     prop_assert!(taken.ends_with(b"\n"), "the head ends with its last line");

@@ -29,6 +29,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gabion_store::BodyPiece;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 
@@ -40,6 +41,11 @@ pub use server::{Drained, HttpServer, Listener};
 
 /// As many headers as a get answers with: maps that answers are written to have room for them at once, those of requests too, which some are written to.
 pub(crate) const ANSWER_HEADERS: usize = 12;
+
+/// The head of no request: what is left of one that was taken.
+pub(crate) fn no_head() -> Parts {
+    Request::new(()).into_parts().0
+}
 
 /// A body that can be read to where it is wanted.
 pub trait ReadInto: Body<Data = Bytes> + Unpin {
@@ -91,5 +97,11 @@ pub trait Handler: Clone + Send + Sync + 'static {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static;
 
     /// Answers a request; failures are answers too. Dropping the future means that the client is gone. An answer is not sent before its request's body was read or dropped.
-    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<Self::Body>> + Send;
+    /// What it needs of the head it takes at once: the head stays where it is, as it is long, and makes room for the next one.
+    fn handle<'a>(
+        &'a self,
+        head: &mut Parts,
+        body: RequestBody,
+        peer: Peer,
+    ) -> impl Future<Output = Answer<Self::Body>> + Send + use<'a, Self>;
 }

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use gabion_platform::Clock;
-use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri, Version, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use tracing::Level;
 
@@ -105,23 +106,18 @@ pub(super) struct Pending {
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl Pending {
-    pub(super) fn new<B>(
-        observer: &Arc<Observer>,
-        peer: SocketAddr,
-        request: &Request<B>,
-        received: ByteCount,
-    ) -> Self {
+    pub(super) fn new(observer: &Arc<Observer>, peer: SocketAddr, head: &Parts, received: ByteCount) -> Self {
         observer.metrics.request_began();
         let logged = observer.access_log.is_some() || tracing::enabled!(target: "gabion::request", Level::DEBUG);
         let line = logged.then(|| {
             Box::new(RequestLine {
                 time_ms: observer.clock.now_ms(),
                 peer,
-                method: request.method().clone(),
-                uri: request.uri().clone(),
-                version: request.version(),
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
                 request_id: None,
-                user_agent: text(request.headers(), &header::USER_AGENT),
+                user_agent: text(&head.headers, &header::USER_AGENT),
             })
         });
         let figures = RequestFigures {

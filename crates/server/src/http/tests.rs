@@ -94,7 +94,19 @@ async fn read_to_room(mut body: RequestBody) -> Result<Vec<u8>, BoxError> {
 impl Handler for Paths {
     type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-    async fn handle(&self, request: Request<RequestBody>, peer: Peer) -> Answer<Self::Body> {
+    fn handle<'a>(
+        &'a self,
+        head: &mut Parts,
+        body: RequestBody,
+        peer: Peer,
+    ) -> impl Future<Output = Answer<Self::Body>> + Send + use<'a> {
+        let request = Request::from_parts(std::mem::replace(head, no_head()), body);
+        self.answer(request, peer)
+    }
+}
+
+impl Paths {
+    async fn answer(&self, request: Request<RequestBody>, peer: Peer) -> Answer<UnsyncBoxBody<Bytes, BoxError>> {
         let response = match request.uri().path() {
             "/echo" => match read_to_room(request.into_body()).await {
                 Ok(body) => Response::new(full(body)),

@@ -1,6 +1,6 @@
 //! GetObject and HeadObject.
 
-use gabion_store::{ChecksumKind, GetObject, ObjectRead};
+use gabion_store::{ChecksumKind, GetObject, ObjectRead, Opening};
 
 use super::Ops;
 use super::checksums::{ShownChecksum, shown};
@@ -24,14 +24,13 @@ pub(crate) struct Response {
     pub(crate) parts_count: Option<u32>,
 }
 
-/// Opens the object.
+/// Opens the object, of which [`Response::of`] makes what is answered.
 ///
 /// # Errors
 /// `NoSuchKey`, `InvalidRange`, `InvalidPartNumber`, `NotModified`, `PreconditionFailed`.
-pub(crate) async fn get(ops: &Ops, request: Request) -> Result<Response, S3Error> {
+pub(crate) fn get(ops: &Ops, request: Request) -> Result<Opening<'_>, S3Error> {
     check(&request)?;
-    let read = ops.store.get_object(request.get).await?;
-    Ok(response(read, request.checksums))
+    Ok(ops.store.open_object(request.get)?)
 }
 
 /// Asks the index alone.
@@ -41,7 +40,7 @@ pub(crate) async fn get(ops: &Ops, request: Request) -> Result<Response, S3Error
 pub(crate) fn head(ops: &Ops, request: &Request) -> Result<Response, S3Error> {
     check(request)?;
     let read = ops.store.head_object(&request.get)?;
-    Ok(response(read, request.checksums))
+    Ok(Response::of(read, request.checksums))
 }
 
 fn check(request: &Request) -> Result<(), S3Error> {
@@ -51,10 +50,13 @@ fn check(request: &Request) -> Result<(), S3Error> {
     Ok(())
 }
 
-fn response(read: ObjectRead, checksums: bool) -> Response {
-    let checksums = if checksums { checksums_of(&read) } else { Vec::new() };
-    let parts_count = read.part.as_ref().and(read.info.parts_count);
-    Response { read, checksums, parts_count }
+impl Response {
+    /// Of what was read; `checksums` says whether they are asked for.
+    pub(crate) fn of(read: ObjectRead, checksums: bool) -> Self {
+        let checksums = if checksums { checksums_of(&read) } else { Vec::new() };
+        let parts_count = read.part.as_ref().and(read.info.parts_count);
+        Self { read, checksums, parts_count }
+    }
 }
 
 fn checksums_of(read: &ObjectRead) -> Vec<ShownChecksum> {

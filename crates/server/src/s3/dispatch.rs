@@ -205,11 +205,13 @@ impl Dispatch {
         }
         // Beside the request's future, which is small that way: it is moved about.
         match operation {
-            Operation::GetObject => Box::pin(objects::get(ops, call)).await,
-            Operation::HeadObject => match objects::head(ops, call)? {
-                Either::Left(response) => Ok(response),
-                Either::Right(hiding) => hiding.await,
-            },
+            Operation::GetObject | Operation::HeadObject => {
+                let read = if operation == Operation::GetObject { objects::get } else { objects::head };
+                match read(ops, call)? {
+                    Either::Left(response) => Ok(response),
+                    Either::Right(waiting) => waiting.await,
+                }
+            }
             Operation::PutObject => Box::pin(objects::put(ops, call)).await,
             Operation::DeleteObject => Box::pin(objects::delete(ops, call)).await,
             Operation::UploadPart => Box::pin(uploads::part(ops, call)).await,

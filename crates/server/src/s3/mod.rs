@@ -83,7 +83,7 @@ use crate::auth::{self, Asked};
 use crate::credentials::{CredentialStore, Identity};
 use crate::documents::DocumentMemory;
 use crate::error::{S3Code, S3Error};
-use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody};
+use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody, no_head};
 use crate::iam::Iam;
 use crate::iam::http::{Front, is_query};
 use crate::inventory::worker::Worker as InventoryWorker;
@@ -379,36 +379,42 @@ impl S3Service {
     }
 
     /// Answers a request; failures are answers too.
-    pub async fn call<B>(&self, request: Request<B>, peer: Peer) -> Response<ResponseBody>
+    pub fn call<B>(&self, request: Request<B>, peer: Peer) -> impl Future<Output = Response<ResponseBody>> + Send
     where
         B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.answer(request, peer).await.response
+        let (mut parts, body) = request.into_parts();
+        self.answer(&mut parts, body, peer).map(|answer| answer.response)
     }
 
-    /// What is done before anything is waited for is done here, so that the future, which hyper moves about, holds only what comes after.
-    fn answer<B>(&self, request: Request<B>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send
+    /// What is done before anything is waited for is done here, so that the future, which is moved about, holds only what comes after. What that needs of the head is
+    /// taken out of it.
+    fn answer<'a, B>(
+        &'a self,
+        parts: &mut Parts,
+        body: B,
+        peer: Peer,
+    ) -> impl Future<Output = Answer<ResponseBody>> + Send + use<'a, B>
     where
         B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let id = self.inner.ids.next();
-        let (mut parts, body) = request.into_parts();
         let headless = parts.method == Method::HEAD;
         let closable = parts.version < Version::HTTP_2;
         let expects = parts.headers.contains_key(EXPECT);
-        let visit = self.visit(&parts, peer, id);
+        let visit = self.visit(parts, peer, id);
         let from_page =
-            parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(&parts, peer, visit.as_ref())).flatten();
+            parts.headers.contains_key(ORIGIN).then(|| self.asked_by_page(parts, peer, visit.as_ref())).flatten();
         let (body, received) = Received::watch(body);
         let mut operation = OperationName::UNKNOWN;
         let uri = parts.uri.clone();
-        let mut heard = self.inner.audit.is_on().then(|| Box::new(Heard::of(&self.inner, &parts, peer, id)));
+        let mut heard = self.inner.audit.is_on().then(|| Box::new(Heard::of(&self.inner, parts, peer, id)));
         if let Some(heard) = &heard {
             parts.extensions.insert(Arc::clone(&heard.known));
         }
-        let query = self.inner.iam.as_ref().filter(|_| visit.is_none() && is_query(&parts));
+        let query = self.inner.iam.as_ref().filter(|_| visit.is_none() && is_query(parts));
         let mut next = match (visit, query) {
             (Some(visit), _) => {
                 operation = OperationName("Website");
@@ -419,7 +425,7 @@ impl S3Service {
             }
             (None, Some(front)) => {
                 let known = parts.extensions.get::<Arc<Known>>().cloned().unwrap_or_default();
-                let asked = Arc::clone(&known);
+                let (asked, parts) = (Arc::clone(&known), std::mem::replace(parts, no_head()));
                 Next::Query(known, async move { front.answer(parts, body, peer, id.as_str(), &asked).await }.boxed())
             }
             (None, None) => self.next(parts, body, peer, id, &mut operation),
@@ -505,19 +511,29 @@ impl S3Service {
     }
 
     /// How a request to S3 goes on.
-    fn next<B>(&self, parts: Parts, body: B, peer: Peer, id: RequestId, operation: &mut OperationName) -> Next<'_>
+    fn next<'a, B>(
+        &'a self,
+        parts: &mut Parts,
+        body: B,
+        peer: Peer,
+        id: RequestId,
+        operation: &mut OperationName,
+    ) -> Next<'a>
     where
         B: ReadInto + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        match self.admit(&parts, peer, body.size_hint().exact(), operation) {
+        match self.admit(parts, peer, body.size_hint().exact(), operation) {
             Ok((routed, Some(Verified { framing, caller }))) => {
                 let reads = routed.operation.as_ref().is_ok_and(|operation| operation.reads_body());
                 let (content, trailers) =
                     if reads { Content::framed(body, framing) } else { (Content::default(), None) };
-                Next::Run(Call::new(routed, caller, parts.headers, content, trailers))
+                Next::Run(Call::new(routed, caller, std::mem::take(&mut parts.headers), content, trailers))
             }
-            Ok((routed, None)) => Next::Await(self.by_s3s(parts, body, routed, id).boxed()),
+            Ok((routed, None)) => {
+                let parts = std::mem::replace(parts, no_head());
+                Next::Await(self.by_s3s(parts, body, routed, id).boxed())
+            }
             Err(error) => Next::Refuse(Box::new(error)),
         }
     }
@@ -625,8 +641,13 @@ impl S3Service {
 impl Handler for S3Service {
     type Body = ResponseBody;
 
-    fn handle(&self, request: Request<RequestBody>, peer: Peer) -> impl Future<Output = Answer<ResponseBody>> + Send {
-        self.answer(request, peer)
+    fn handle<'a>(
+        &'a self,
+        head: &mut Parts,
+        body: RequestBody,
+        peer: Peer,
+    ) -> impl Future<Output = Answer<ResponseBody>> + Send + use<'a> {
+        self.answer(head, body, peer)
     }
 }
 

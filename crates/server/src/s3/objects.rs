@@ -2,8 +2,8 @@
 
 use futures::future::{BoxFuture, Either};
 use gabion_store::{
-    AppendObject, Attributes, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, PutObject, PutResult,
-    RangeRequest, VersionId,
+    AppendObject, Attributes, DeleteObject, Etag, EtagMatch, GetObject, ObjectBody, ObjectRead, Opening, PutObject,
+    PutResult, RangeRequest, VersionId,
 };
 use gabion_types::ObjectKey;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
@@ -109,35 +109,56 @@ fn stored(result: &PutResult, headers: HeaderMap) -> Response<Body> {
     response
 }
 
-/// GetObject.
-pub(super) async fn get(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3Error> {
-    let (request, mut shown) = asked(ops, call)?;
-    let found = get_object::get(ops, request).await?;
-    if is_said_to_few(&found.read.info.attributes) {
-        shown.hidden = Box::pin(hidden(ops, call, &found.read.info.attributes)).await?;
+/// An answer, or one that waits: for an object's bytes, or for what its reader may know of it.
+pub(super) type MaybeLater<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
+
+/// GetObject. Nobody waits, and no memory is taken for it, where the bytes are in memory and all who read the object may know all that is shown.
+pub(super) fn get<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
+    let (request, shown) = asked(ops, call)?;
+    let checksums = request.checksums;
+    match get_object::get(ops, request)? {
+        Opening::Ready(read) => later(ops, call, get_object::Response::of(read, checksums), shown, with_bytes),
+        Opening::Reading(reading) => Ok(Either::Right(Box::pin(async move {
+            let found = get_object::Response::of(reading.await?, checksums);
+            match later(ops, call, found, shown, with_bytes)? {
+                Either::Left(response) => Ok(response),
+                Either::Right(hiding) => hiding.await,
+            }
+        }))),
     }
-    let (mut response, read) = shown_object(ops, call, found, shown)?;
+}
+
+/// HeadObject.
+pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
+    let (request, shown) = asked(ops, call)?;
+    let found = get_object::head(ops, &request)?;
+    later(ops, call, found, shown, |response, _| response)
+}
+
+/// The answer of an object that was found, which `whole` makes of its head; later, if not all of it may be shown to all.
+fn later<'a>(
+    ops: &'a Ops,
+    call: &'a mut Call,
+    found: get_object::Response,
+    mut shown: Shown,
+    whole: fn(Response<Body>, ObjectRead) -> Response<Body>,
+) -> Result<MaybeLater<'a>, S3Error> {
+    if is_said_to_few(&found.read.info.attributes) {
+        return Ok(Either::Right(Box::pin(async move {
+            shown.hidden = hidden(ops, call, &found.read.info.attributes).await?;
+            shown_object(ops, call, found, shown).map(|(response, read)| whole(response, read))
+        })));
+    }
+    shown_object(ops, call, found, shown).map(|(response, read)| Either::Left(whole(response, read)))
+}
+
+/// The answer with the object's bytes.
+fn with_bytes(mut response: Response<Body>, read: ObjectRead) -> Response<Body> {
     if let Some(places) = read.body.places() {
         response.extensions_mut().insert(places.clone());
     }
     *response.body_mut() = body::sending(read.body, read.len);
-    Ok(response)
-}
-
-/// An answer, or one that waits for what its reader may know of the object.
-pub(super) type MaybeLater<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
-
-/// HeadObject. Nobody waits, and no memory is taken for it, where all who read the object may know all that is shown.
-pub(super) fn head<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
-    let (request, mut shown) = asked(ops, call)?;
-    let found = get_object::head(ops, &request)?;
-    if is_said_to_few(&found.read.info.attributes) {
-        return Ok(Either::Right(Box::pin(async move {
-            shown.hidden = hidden(ops, call, &found.read.info.attributes).await?;
-            shown_object(ops, call, found, shown).map(|(response, _)| response)
-        })));
-    }
-    shown_object(ops, call, found, shown).map(|(response, _)| Either::Left(response))
+    response
 }
 
 /// Whether there is something that not all who read an object may know of it.

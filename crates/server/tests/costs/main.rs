@@ -151,30 +151,40 @@ async fn exchange(stream: &mut TcpStream, wire: &[u8], answer: &mut [u8], body_b
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(answer));
 }
 
+/// A connection to a server of it.
+async fn connected(s3: &S3) -> TcpStream {
+    let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stream = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
+    let observer = Observer { clock: Arc::new(SystemClock), metrics: ServerMetrics::new(), access_log: None };
+    let server = HttpServer { handler: s3.service.clone(), limits: HttpLimits::default(), observer: Some(observer) };
+    tokio::spawn(server.serve(vec![Listener { tcp, tls: None }], std::future::pending()));
+    stream
+}
+
 /// With a connection: its buffer, and the map of its headers, are there for the next request.
 #[test]
 fn allocations_of_a_connection_are_bounded() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (s3, mut stream) = runtime.block_on(async {
-        let s3 = S3::with_bucket().await;
-        s3.put("/bkt/key").body(vec![7; 4096]).send(&s3).await.expect(200);
-        let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(tcp.local_addr().unwrap()).await.unwrap();
-        let observer = Observer { clock: Arc::new(SystemClock), metrics: ServerMetrics::new(), access_log: None };
-        let server =
-            HttpServer { handler: s3.service.clone(), limits: HttpLimits::default(), observer: Some(observer) };
-        tokio::spawn(server.serve(vec![Listener { tcp, tls: None }], std::future::pending()));
-        (s3, stream)
+    // What it remembers of objects that were read: nothing, or more than all.
+    let [(s3, mut stream), (_warm, mut warm_stream)] = [0, 1 << 20].map(|warm_bytes| {
+        runtime.block_on(async {
+            let s3 = S3::with_store(|config| config.log.warm_bytes = warm_bytes).await;
+            s3.put("/bkt/key").body(vec![7; 4096]).send(&s3).await.expect(200);
+            let stream = connected(&s3).await;
+            (s3, stream)
+        })
     });
     let put = s3.put("/bkt/key").body(vec![7; 4096]).payload(Payload::Unsigned);
     for (name, call, body_bytes, most) in [
-        ("HeadObject", s3.head("/bkt/key"), 0, (9, 1000)),
+        ("HeadObject", s3.head("/bkt/key"), 0, (8, 1000)),
         ("GetObject of 4 KiB", s3.get("/bkt/key"), 4096, (20, 8400)),
+        ("GetObject of 4 KiB in memory", s3.get("/bkt/key"), 4096, (11, 1200)),
         ("PutObject of 4 KiB, unsigned", put, 0, (131, 34_700)),
     ] {
+        let stream = if name.ends_with("in memory") { &mut warm_stream } else { &mut stream };
         let (wire, mut answer) = (on_wire(call), [0; 8192]);
         let mut send =
-            || (0..REQUESTS).for_each(|_| runtime.block_on(exchange(&mut stream, &wire, &mut answer, body_bytes)));
+            || (0..REQUESTS).for_each(|_| runtime.block_on(exchange(stream, &wire, &mut answer, body_bytes)));
         send();
         let counted = allocation_counter::measure(send);
         let (count, bytes) = (counted.count_total / REQUESTS, counted.bytes_total / REQUESTS);

@@ -108,7 +108,12 @@ impl S3 {
 
     /// With tags of this kind, and a bucket `bkt`.
     pub(crate) async fn with_tags(kind: EtagKind) -> Self {
-        let s3 = Self::of(store_with(|config| config.etag = kind).await, options());
+        Self::with_store(|config| config.etag = kind).await
+    }
+
+    /// With such a store, and a bucket `bkt`.
+    pub(crate) async fn with_store(change: impl FnOnce(&mut StoreConfig)) -> Self {
+        let s3 = Self::of(store_with(change).await, options());
         s3.put("/bkt").send(&s3).await.expect(200);
         s3
     }

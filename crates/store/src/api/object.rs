@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{Stream, stream::BoxStream};
+use futures::{Stream, future::BoxFuture, stream::BoxStream};
 use gabion_encryption::SecretKey;
 use gabion_metadata::rows::{Attributes, Encryption, Etag, StoredChecksum};
 use gabion_platform::FilePlaces;
@@ -122,6 +122,14 @@ pub struct ObjectRead {
     pub part: Option<PartInfo>,
     /// The bytes; empty for head.
     pub body: ObjectStream,
+}
+
+/// An object that was asked for.
+pub enum Opening<'a> {
+    /// All that was asked for is in memory.
+    Ready(ObjectRead),
+    /// Its first bytes are read.
+    Reading(BoxFuture<'a, Result<ObjectRead, StoreError>>),
 }
 
 /// Verified bytes of an object, read with a bounded read-ahead. Holds on to the segments it needs until it is dropped,

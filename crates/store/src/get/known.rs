@@ -14,8 +14,10 @@ use parking_lot::Mutex;
 use super::info;
 use crate::{ObjectInfo, StoreError};
 
-/// Rows that are kept at most: a power of two.
-const SLOTS: usize = 1 << 14;
+/// Sets that rows are kept in, each row in the one that is its own: a power of two.
+const SETS: usize = 1 << 13;
+/// Rows of a set: two that are read in turn do not drive each other out.
+const WAYS: usize = 2;
 /// Longest row that is kept, in bytes; with what is made of it that is some 2 KiB, and 5 when it is a list of very short texts.
 const ROW_BYTES_MAX: usize = 256;
 
@@ -34,8 +36,8 @@ impl Known {
     }
 }
 
-/// Rows that were decoded, each in the one place that is its own.
-pub(crate) struct KnownRows(Box<[Mutex<Option<Kept>>]>);
+/// Rows that were decoded.
+pub(crate) struct KnownRows(Box<[Mutex<[Option<Kept>; WAYS]>]>);
 
 struct Kept {
     value: Value,
@@ -44,7 +46,7 @@ struct Kept {
 
 impl Default for KnownRows {
     fn default() -> Self {
-        Self((0..SLOTS).map(|_| Mutex::default()).collect())
+        Self((0..SETS).map(|_| Mutex::default()).collect())
     }
 }
 
@@ -59,16 +61,20 @@ impl KnownRows {
             return decode();
         }
         // Whoever does not get in at once decodes it.
-        let slot = &self.0[slot(value)];
-        if let Some(kept) = slot.try_lock()
-            && let Some(kept) = &*kept
-            && is_same(&kept.value, value)
+        let set = &self.0[set(value)];
+        if let Some(rows) = set.try_lock()
+            && let Some(kept) = rows.iter().flatten().find(|kept| is_same(&kept.value, value))
         {
             return Ok(Arc::clone(&kept.known));
         }
         let known = decode()?;
-        let keep = || slot.try_lock()?.replace(Kept { value: value.clone(), known: Arc::clone(&known) });
-        // What was there is given back when nobody waits for the place any more.
+        let keep = || {
+            let mut rows = set.try_lock()?;
+            // The oldest is the last.
+            rows.rotate_right(1);
+            rows[0].replace(Kept { value: value.clone(), known: Arc::clone(&known) })
+        };
+        // What was there is given back when nobody waits for the set any more.
         drop(keep());
         Ok(known)
     }
@@ -79,9 +85,10 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one.as_ptr() == other.as_ptr() && one.len() == other.len()
 }
 
-fn slot(value: &Value) -> usize {
-    let place = value.as_ptr().addr() as u64;
-    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOTS.ilog2())) as usize
+/// Rows lie at equal distances where they were allocated one after the other: both halves of the product, as the upper one alone has some such distances meet.
+fn set(value: &Value) -> usize {
+    let product = value.as_ptr().addr() as u128 * 0x9e37_79b9_7f4a_7c15;
+    (product as usize ^ (product >> u64::BITS) as usize) % SETS
 }
 
 #[cfg(test)]
@@ -123,9 +130,32 @@ mod tests {
     #[test]
     fn rows_that_come_and_go_are_never_taken_for_each_other() {
         let rows = KnownRows::default();
-        for size in 0..3 * SLOTS as u64 {
+        for size in 0..3 * (SETS * WAYS) as u64 {
             // Memory of rows that went is used again, unless they are kept.
             assert_eq!(rows.get(&row(size, "a/b")).unwrap().row.size, size);
+        }
+    }
+
+    #[test]
+    fn two_rows_of_a_set_are_both_kept() {
+        let (rows, values) = (KnownRows::default(), (0..=SETS as u64).map(|size| row(size, "a/b")).collect::<Vec<_>>());
+        let mut first_of = vec![None; SETS];
+        // There are more of them than sets.
+        let pair = values.iter().find_map(|value| Some([first_of[set(value)].replace(value)?, value])).unwrap();
+        let known = pair.map(|value| rows.get(value).unwrap());
+        for _ in 0..2 {
+            assert!(pair.iter().zip(&known).all(|(value, known)| Arc::ptr_eq(known, &rows.get(value).unwrap())));
+        }
+    }
+
+    #[test]
+    fn places_at_equal_distances_are_spread_over_the_sets() {
+        let memory = Value::from(vec![0; 2048 * 512]);
+        for distance in (16..=512).step_by(16) {
+            let mut count_of = vec![0; SETS];
+            (0..2048).for_each(|row| count_of[set(&memory.slice(row * distance..))] += 1);
+            let crowded: usize = count_of.iter().filter(|count| **count > WAYS).sum();
+            assert!(crowded < 2048 / 8, "{crowded} of 2048 at {distance} bytes from each other");
         }
     }
 
@@ -135,6 +165,6 @@ mod tests {
         let long = row(1, &"x".repeat(ROW_BYTES_MAX));
         assert!(!Arc::ptr_eq(&rows.get(&long).unwrap(), &rows.get(&long).unwrap()));
         assert!(rows.get(&Value::from_static(b"none")).is_err());
-        assert!(rows.0.iter().all(|slot| slot.lock().is_none()));
+        assert!(rows.0.iter().all(|set| set.lock().iter().all(Option::is_none)));
     }
 }

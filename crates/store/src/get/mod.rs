@@ -16,8 +16,8 @@ use gabion_segment::Pin;
 use gabion_types::{Extent, Place};
 
 use crate::{
-    ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, PartInfo, PartsPage,
-    Store, StoreError, VersionId, store::Inner, versions::Located,
+    ByteRange, GetAttributes, GetObject, ObjectAttributes, ObjectInfo, ObjectRead, ObjectStream, Opening, PartInfo,
+    PartsPage, Store, StoreError, VersionId, store::Inner, versions::Located,
 };
 use known::Known;
 use pieces::Pieces;
@@ -32,19 +32,31 @@ impl Store {
     /// # Errors
     /// `NoSuchBucket`, `NoSuchKey`, `PreconditionFailed`, `NotModified`, `InvalidRange`, `InvalidPartNumber`, `Corrupt`, `Busy`.
     pub fn get_object(&self, request: GetObject) -> impl Future<Output = Result<ObjectRead, StoreError>> + Send {
-        let inner = &self.inner;
-        let begun = inner.begin_read_anew(&request);
+        let opening = self.open_object(request);
         async move {
-            let (mut read, bytes) = begun?;
-            match bytes {
-                None => {}
-                Some(Pinned { pieces, pin, bodies: None }) => read.body = stream::open(inner, pieces, pin).await?,
-                Some(Pinned { pieces, pin, bodies: Some(bodies) }) => {
-                    read.body = Box::pin(opened::open(inner, &request, &read.info, bodies, pieces, pin)).await?;
-                }
+            match opening? {
+                Opening::Ready(read) => Ok(read),
+                Opening::Reading(reading) => reading.await,
             }
-            Ok(read)
         }
+    }
+
+    /// The same, told at once where nothing is to be waited for.
+    ///
+    /// # Errors
+    /// As [`Store::get_object`], without those of reading.
+    pub fn open_object(&self, request: GetObject) -> Result<Opening<'_>, StoreError> {
+        let inner = &self.inner;
+        let (mut read, pinned) = inner.begin_read_anew(&request)?;
+        let Some(Pinned { pieces, pin, bodies }) = pinned else { return Ok(Opening::Ready(read)) };
+        let reading = async move {
+            read.body = match bodies {
+                None => stream::open(inner, pieces, pin).await?,
+                Some(bodies) => Box::pin(opened::open(inner, &request, &read.info, bodies, pieces, pin)).await?,
+            };
+            Ok(read)
+        };
+        Ok(Opening::Reading(Box::pin(reading)))
     }
 
     /// What [`Store::get_object`] would say, from the index alone; the body is empty.

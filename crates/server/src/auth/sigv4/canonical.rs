@@ -28,11 +28,20 @@ pub(super) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Nothing when a header is missing that must be there, is there twice, or asks for what only s3s answers.
     pub(super) fn of(headers: &'a HeaderMap) -> Option<Self> {
-        let mut all = [("", &[][..]); FIELDS_MAX];
-        let mut count = 0;
+        // Filled where it is returned: it is long.
+        let mut fields = Self {
+            all: [("", &[][..]); FIELDS_MAX],
+            count: 0,
+            authorization: "",
+            date: "",
+            content_sha256: "",
+            content_length: None,
+            has_decoded_length: false,
+            token: None,
+        };
         let (mut host, mut trailer) = (None, None);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
-        let (mut content_length, mut decoded_length, mut token) = (None, None, None);
+        let mut decoded_length = None;
         for (name, value) in headers {
             let name = name.as_str();
             match name {
@@ -41,25 +50,21 @@ impl<'a> Fields<'a> {
                 "authorization" => once(&mut authorization, text(value)?)?,
                 "x-amz-date" => once(&mut date, text(value)?)?,
                 "x-amz-content-sha256" => once(&mut content_sha256, text(value)?)?,
-                "content-length" => once(&mut content_length, length(value)?)?,
+                "content-length" => once(&mut fields.content_length, length(value)?)?,
                 "x-amz-decoded-content-length" => once(&mut decoded_length, length(value)?)?,
-                "x-amz-security-token" => once(&mut token, text(value)?)?,
+                "x-amz-security-token" => once(&mut fields.token, text(value)?)?,
                 _ => {}
             }
-            *all.get_mut(count)? = (name, value.as_bytes());
-            count += 1;
+            *fields.all.get_mut(fields.count)? = (name, value.as_bytes());
+            fields.count += 1;
         }
         // An empty token is for s3s to judge.
-        (host.is_some() && token != Some("")).then_some(Self {
-            all,
-            count,
-            authorization: authorization?,
-            date: date?,
-            content_sha256: content_sha256?,
-            content_length,
-            has_decoded_length: decoded_length.is_some(),
-            token,
-        })
+        if host.is_none() || fields.token == Some("") {
+            return None;
+        }
+        (fields.authorization, fields.date, fields.content_sha256) = (authorization?, date?, content_sha256?);
+        fields.has_decoded_length = decoded_length.is_some();
+        Some(fields)
     }
 
     /// The text, with the headers that are named in `signed`. Nothing when one is not there, when `host` is not among them,
