@@ -280,7 +280,8 @@ impl Begun {
         let headless = head.method == Method::HEAD;
         let closes = answered_without_continue(head, &body);
         let body = match refusal(head, limits.header_bytes_max) {
-            None => Ok(RequestBody::new(body, limits, received)),
+            None if body.is_here() => Ok(RequestBody::here(body, received)),
+            None => Ok(RequestBody::awaited(body, limits, received)),
             Some(refusal) => Err(refusal),
         };
         (Self { in_flight, pending, headless, closes }, body)

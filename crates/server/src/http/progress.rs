@@ -86,13 +86,20 @@ impl Window {
 /// A request body that ends with [`Stalled`] when its client stops sending, and counts what it has sent.
 pub struct RequestBody<B = super::Arriving> {
     inner: B,
-    window: Window,
+    /// Beside it, as bodies are handed on and on; nothing if all of it is here.
+    window: Option<Box<Window>>,
     received: super::observe::ByteCount,
 }
 
 impl<B> RequestBody<B> {
-    pub(super) fn new(inner: B, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
-        Self { inner, window: Window::new(limits), received }
+    /// Of a body that may have to be waited for.
+    pub(super) fn awaited(inner: B, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
+        Self { inner, window: Some(Box::new(Window::new(limits))), received }
+    }
+
+    /// Of a body that is here.
+    pub(super) fn here(inner: B, received: super::observe::ByteCount) -> Self {
+        Self { inner, window: None, received }
     }
 
     /// What came, counted, or that nothing comes any more.
@@ -105,11 +112,16 @@ impl<B> RequestBody<B> {
         match next {
             Poll::Ready(next) => {
                 let bytes = next.as_ref().and_then(|next| next.as_ref().ok()).map_or(0, bytes) as u64;
-                self.window.moved(bytes);
+                if let Some(window) = &mut self.window {
+                    window.moved(bytes);
+                }
                 self.received.add(bytes);
                 Poll::Ready(next.map(|next| next.map_err(Into::into)))
             }
-            Poll::Pending => self.window.poll_stalled(cx).map(|stalled| Some(Err(stalled.into()))),
+            Poll::Pending => match &mut self.window {
+                Some(window) => window.poll_stalled(cx).map(|stalled| Some(Err(stalled.into()))),
+                None => Poll::Pending,
+            },
         }
     }
 }
@@ -197,7 +209,7 @@ mod tests {
 
     async fn bytes_before_stall(frames: Vec<(u64, usize)>, busy: Duration) -> usize {
         let trickle = Trickle { frames, sleep: None };
-        let mut body = RequestBody::new(trickle, &limits(), super::super::observe::ByteCount::default());
+        let mut body = RequestBody::awaited(trickle, &limits(), super::super::observe::ByteCount::default());
         let mut bytes = 0;
         loop {
             match body.frame().await.expect("it never ends by itself") {

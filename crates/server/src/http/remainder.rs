@@ -29,7 +29,7 @@ pub struct Arriving(Inner);
 enum Inner {
     Incoming(ByHyper),
     /// From the connection, which sees to the rest itself.
-    Long(LongBody),
+    Long(Box<LongBody>),
     /// All that there is of it, which is something.
     Whole(Bytes),
     Ended,
@@ -57,7 +57,12 @@ impl Arriving {
 
     /// A body that is read from its connection.
     pub(super) fn long(body: LongBody) -> Self {
-        Self(Inner::Long(body))
+        Self(Inner::Long(Box::new(body)))
+    }
+
+    /// Whether nothing of it has to be waited for.
+    pub(super) fn is_here(&self) -> bool {
+        matches!(&self.0, Inner::Whole(_) | Inner::Ended)
     }
 }
 

@@ -26,10 +26,9 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Nothing when a header is missing that must be there, is there twice, or asks for what only s3s answers.
-    pub(super) fn of(headers: &'a HeaderMap) -> Option<Self> {
-        // Filled where it is returned: it is long.
-        let mut fields = Self {
+    /// Those of a request without headers.
+    pub(super) fn none() -> Self {
+        Self {
             all: [("", &[][..]); FIELDS_MAX],
             count: 0,
             authorization: "",
@@ -38,7 +37,12 @@ impl<'a> Fields<'a> {
             content_length: None,
             has_decoded_length: false,
             token: None,
-        };
+        }
+    }
+
+    /// Reads those of a request; they stay where they are, as they are long. Nothing when a header is missing that must be there, is there twice, or asks for what only s3s
+    /// answers.
+    pub(super) fn read(&mut self, headers: &'a HeaderMap) -> Option<&Self> {
         let (mut host, mut trailer) = (None, None);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
         let mut decoded_length = None;
@@ -50,21 +54,21 @@ impl<'a> Fields<'a> {
                 "authorization" => once(&mut authorization, text(value)?)?,
                 "x-amz-date" => once(&mut date, text(value)?)?,
                 "x-amz-content-sha256" => once(&mut content_sha256, text(value)?)?,
-                "content-length" => once(&mut fields.content_length, length(value)?)?,
+                "content-length" => once(&mut self.content_length, length(value)?)?,
                 "x-amz-decoded-content-length" => once(&mut decoded_length, length(value)?)?,
-                "x-amz-security-token" => once(&mut fields.token, text(value)?)?,
+                "x-amz-security-token" => once(&mut self.token, text(value)?)?,
                 _ => {}
             }
-            *fields.all.get_mut(fields.count)? = (name, value.as_bytes());
-            fields.count += 1;
+            *self.all.get_mut(self.count)? = (name, value.as_bytes());
+            self.count += 1;
         }
         // An empty token is for s3s to judge.
-        if host.is_none() || fields.token == Some("") {
+        if host.is_none() || self.token == Some("") {
             return None;
         }
-        (fields.authorization, fields.date, fields.content_sha256) = (authorization?, date?, content_sha256?);
-        fields.has_decoded_length = decoded_length.is_some();
-        Some(fields)
+        (self.authorization, self.date, self.content_sha256) = (authorization?, date?, content_sha256?);
+        self.has_decoded_length = decoded_length.is_some();
+        Some(self)
     }
 
     /// The text, with the headers that are named in `signed`. Nothing when one is not there, when `host` is not among them,
@@ -202,7 +206,7 @@ mod tests {
 
     fn canonical(headers: &HeaderMap, signed: &str) -> Option<Vec<u8>> {
         let query = Query::parse("b=2&a=%20/&a=1&c").unwrap();
-        Fields::of(headers)?.canonical_request("GET", "/bkt/a b/\u{fc}~", &query, signed)
+        Fields::none().read(headers)?.canonical_request("GET", "/bkt/a b/\u{fc}~", &query, signed)
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl Said {
         let method = self.method.as_str();
         if let Some(header) = single(&self.headers, &AUTHORIZATION) {
             let signed = Authorization::parse(header)?;
-            let text = Fields::of(&self.headers).and_then(|fields| {
+            let text = Fields::none().read(&self.headers).and_then(|fields| {
                 let text = fields.canonical_request(method, &path, &query, signed.signed_headers)?;
                 Some((fields.date.to_owned(), signed.region.to_owned(), String::from_utf8(text).ok()?))
             });
