@@ -17,7 +17,9 @@ use gabion_server::http::{Answer, Handler, HttpLimits, HttpServer, Listener, Obs
 use gabion_server::metrics::ServerMetrics;
 use gabion_server::tls::{ReloadingTls, TlsFiles};
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response};
+use http::request::Parts;
+use http::{Method, Response};
+use http_body::Body as _;
 use http_body_util::Full;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -39,21 +41,29 @@ struct Forgetful(Bytes);
 impl Handler for Forgetful {
     type Body = Full<Bytes>;
 
-    async fn handle(&self, request: Request<RequestBody>, _: Peer) -> Answer<Self::Body> {
+    fn handle<'a>(
+        &'a self,
+        head: &mut Parts,
+        mut body: RequestBody,
+        _: Peer,
+    ) -> impl Future<Output = Answer<Self::Body>> + Send + use<'a> {
         let mut response = Response::new(Full::default());
-        match *request.method() {
+        match head.method {
             Method::GET => *response.body_mut() = Full::new(self.0.clone()),
             Method::HEAD => {
                 response.headers_mut().insert(CONTENT_LENGTH, self.0.len().into());
             }
-            _ => {
-                let (mut body, mut room) = (request.into_body(), vec![0; ROOM_BYTES]);
+            _ => {}
+        }
+        async move {
+            if !body.is_end_stream() {
+                let mut room = vec![0; ROOM_BYTES];
                 while let Some(piece) = poll_fn(|cx| Pin::new(&mut body).poll_into(cx, &mut room)).await {
                     piece.unwrap();
                 }
             }
+            response.into()
         }
-        response.into()
     }
 }
 

@@ -299,17 +299,34 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
 /// # Errors
 /// All that is wrong, a line each.
 pub(crate) fn judge<'a>(phases: impl Iterator<Item = (&'a str, &'a Stats)>) -> anyhow::Result<()> {
-    let (mut succeeded, mut faults, mut only) = (0, Vec::new(), None);
-    for (count, (name, stats)) in phases.enumerate() {
+    let (mut succeeded, mut faults) = (0, Vec::new());
+    for (name, stats) in phases {
         succeeded += stats.counts().0;
-        let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
-        faults.extend(faults_of(stats).into_iter().map(|fault| place.clone() + &fault));
-        only = (count == 0).then_some(place);
+        faults.extend(faults_of(stats).into_iter().map(|fault| placed(name, &fault)));
     }
     if succeeded == 0 && faults.is_empty() {
-        faults.push(only.unwrap_or_default() + NOTHING);
+        faults.push(NOTHING.to_owned());
     }
     all_of(faults.into_iter().map(|fault| Err(anyhow!(fault))))
+}
+
+/// The same of loads that stand beside each other: what one came to does not stand for another.
+///
+/// # Errors
+/// As [`judge`].
+pub(crate) fn judge_each<'a>(loads: impl Iterator<Item = (&'a str, &'a Stats)>) -> anyhow::Result<()> {
+    let faults = loads.flat_map(|(name, stats)| {
+        let mut faults = faults_of(stats);
+        if faults.is_empty() && stats.counts().0 == 0 {
+            faults.push(NOTHING.to_owned());
+        }
+        faults.into_iter().map(move |fault| Err(anyhow!(placed(name, &fault))))
+    });
+    all_of(faults)
+}
+
+fn placed(name: &str, fault: &str) -> String {
+    if name.is_empty() { fault.to_owned() } else { format!("{name}: {fault}") }
 }
 
 const NOTHING: &str = "no operation succeeded";

@@ -157,35 +157,43 @@ impl Subject for FileFloor {
         if measurement.action == Action::Get && self.read_from.is_none() {
             self.read_from = Some(self.runtime.block_on(self.fill()).context("writing what is to be read")?);
         }
-        let mut lanes = Vec::new();
-        if measurement.action == Action::Put {
-            for number in 0..self.pattern.lanes {
-                let lane = Series::begin(number, self.pattern, self.durability, self.disks.clone());
-                lanes.push(self.runtime.block_on(lane)?);
+        self.runtime.block_on(async {
+            if measurement.action == Action::Put {
+                return write_all(self.pattern, self.durability, &self.disks, measurement).await.map(Some);
             }
-        }
-        // Not before the first files are there: their creation is not what is measured, and may last longer.
-        let start = Stamp::now().plus(measurement.warmup);
-        let mut tasks = JoinSet::new();
-        for series in lanes {
-            tasks.spawn_on(write_stripes(series, measurement, start), self.runtime.handle());
-        }
-        if measurement.action == Action::Get
-            && let Some((files, bytes)) = &self.read_from
-        {
+            let Some((files, bytes)) = &self.read_from else { return Ok(None) };
+            let start = Stamp::now().plus(measurement.warmup);
+            let mut readers = JoinSet::new();
             for number in 0..measurement.concurrency {
                 let reader = Reader { files: files.clone(), bytes: *bytes, pattern: self.pattern };
-                tasks.spawn_on(reader.run(measurement, start, number as u64), self.runtime.handle());
+                readers.spawn(reader.run(measurement, start, number as u64));
             }
-        }
-        let mut sum = Stats::new(start);
-        self.runtime.block_on(async {
-            while let Some(stats) = tasks.join_next().await {
-                sum.merge(&stats.context("a task of the floor panicked")??);
-            }
-            Ok(Some(sum.into()))
+            all_of_them(readers, start).await.map(Some)
         })
     }
+}
+
+/// Puts by all lanes. They are timed from when their first files are there: to make these is not what is measured, and may take longer.
+async fn write_all(
+    pattern: Pattern,
+    durability: Durability,
+    disks: &[Arc<dyn Disk>],
+    measurement: Measurement,
+) -> anyhow::Result<Round> {
+    let lanes = (0..pattern.lanes).map(|number| Series::begin(number, pattern, durability, disks.to_vec()));
+    let lanes = try_join_all(lanes).await?;
+    let start = Stamp::now().plus(measurement.warmup);
+    let writers: JoinSet<_> = lanes.into_iter().map(|series| write_stripes(series, measurement, start)).collect();
+    all_of_them(writers, start).await
+}
+
+/// What tasks that were begun together came to.
+async fn all_of_them(mut tasks: JoinSet<anyhow::Result<Stats>>, start: Stamp) -> anyhow::Result<Round> {
+    let mut sum = Stats::new(start);
+    while let Some(stats) = tasks.join_next().await {
+        sum.merge(&stats.context("a task of the floor panicked")??);
+    }
+    Ok(sum.into())
 }
 
 /// The files that a lane writes to, one on each target, which follow one another.
@@ -417,19 +425,17 @@ impl Subject for DataSync {
             read_bytes: 0,
             reads_per_object: 0,
         };
-        let disks = vec![Arc::clone(&self.disk)];
         let of_blocks = Measurement { size_bytes: CHUNK_ALIGN_BYTES as u64, ..measurement };
-        let stats = self.runtime.block_on(async {
-            let series = Series::begin(0, pattern, Durability::Sync, disks).await?;
-            write_stripes(series, of_blocks, Stamp::now().plus(measurement.warmup)).await
-        })?;
-        Ok(Some(stats.into()))
+        let disk = [Arc::clone(&self.disk)];
+        self.runtime.block_on(write_all(pattern, Durability::Sync, &disk, of_blocks)).map(Some)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gabion_platform::{DriverChoice, DriverOptions, open_disk};
+    use std::time::Duration;
+
+    use gabion_platform::{DirEntry, DriverChoice, DriverOptions, IoFuture, Space, open_disk};
 
     use super::*;
     use crate::floor::cli::tests::args;
@@ -444,6 +450,65 @@ mod tests {
         let args = args(&["--size", "4KiB", "-c", "4000"]);
         let pattern = Pattern::new(&args, Durability::Sync);
         assert_eq!(pattern.objects_per_step, 1024, "no more than a batch of the log has");
+    }
+
+    /// A disk that takes its time to make a file.
+    struct SlowToCreate(Arc<dyn Disk>, Duration);
+
+    impl Disk for SlowToCreate {
+        fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
+            let (create, time) = (self.0.create(path, preallocate_bytes), self.1);
+            Box::pin(async move {
+                tokio::time::sleep(time).await;
+                create.await
+            })
+        }
+
+        fn unlink(&self, path: &str) -> IoFuture<()> {
+            self.0.unlink(path)
+        }
+
+        fn open(&self, _: &str) -> IoFuture<Arc<dyn DiskFile>> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn list(&self, _: &str) -> IoFuture<Vec<DirEntry>> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn read_file(&self, _: &str, _: usize) -> IoFuture<Bytes> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn write_file(&self, _: &str, _: Bytes) -> IoFuture<()> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn rename(&self, _: &str, _: &str) -> IoFuture<()> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn sync_dir(&self, _: &str) -> IoFuture<()> {
+            unreachable!("nobody asks for it")
+        }
+
+        fn space(&self) -> IoFuture<Space> {
+            unreachable!("nobody asks for it")
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_files_are_there_before_anything_is_timed() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = open_disk(place.path(), DriverChoice::Auto, DriverOptions::default(), None).unwrap().disk;
+        let duration = Duration::from_millis(500);
+        let disks: [Arc<dyn Disk>; 1] = [Arc::new(SlowToCreate(disk, 2 * duration))];
+        let args = args(&["--geometry", "1+0", "--size", "4KiB", "-c", "2"]);
+        let pattern = Pattern::new(&args, Durability::Relaxed);
+        let (action, size_bytes, warmup) = (Action::Put, 4096, Duration::ZERO);
+        let measurement = Measurement { action, size_bytes, concurrency: 2, warmup, duration };
+        let round = write_all(pattern, Durability::Relaxed, &disks, measurement).await.unwrap();
+        assert!(round.stats.counts().0 > 0);
     }
 
     #[tokio::test]

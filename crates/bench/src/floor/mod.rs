@@ -26,7 +26,7 @@ pub(crate) use cli::FloorArgs;
 
 use crate::{
     clock::{Stamp, unix_seconds},
-    driver::{BenchError, is_stopped, judge, stop_when_asked},
+    driver::{BenchError, is_stopped, judge_each, stop_when_asked},
     failure::all_of,
     output::Outputs,
     progress::{Progress, Whole},
@@ -237,20 +237,19 @@ fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::R
     if is_stopped() {
         return Err(stopped());
     }
-    let (mut rows, mut judged) = (Vec::new(), Vec::new());
+    let (mut rows, mut sums) = (Vec::new(), Vec::new());
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
             let figures = &rounds[row * width + column];
             let kind = Kind::from(*action);
-            if let Some(row) = Row::new(kind, subject.name(), subject.layer(), figures) {
-                rows.push(row);
-                // Each by itself: what others came to does not stand for it.
-                let name = format!("{} of {}", kind.name(), subject.name());
-                judged.push(judge([(&*name, &sum(figures))].into_iter()));
+            if let Some(shown) = Row::new(kind, subject.name(), subject.layer(), figures) {
+                rows.push(shown);
+                sums.push((format!("{} of {}", kind.name(), subject.name()), sum(figures)));
             }
         }
     }
-    Ok((Table::new(args, started, rows), all_of(judged)))
+    let judged = judge_each(sums.iter().map(|(name, sum)| (&**name, sum)));
+    Ok((Table::new(args, started, rows), judged))
 }
 
 #[cfg(test)]

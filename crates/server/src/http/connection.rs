@@ -254,7 +254,7 @@ fn is_stall(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-pub(super) type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
+type Answered<H> = Response<ObservedBody<Either<Full<Bytes>, <H as Handler>::Body>>>;
 
 /// A request that is being answered.
 pub(super) struct Begun {
@@ -280,8 +280,7 @@ impl Begun {
         let headless = head.method == Method::HEAD;
         let closes = answered_without_continue(head, &body);
         let body = match refusal(head, limits.header_bytes_max) {
-            None if body.is_here() => Ok(RequestBody::here(body, received)),
-            None => Ok(RequestBody::awaited(body, limits, received)),
+            None => Ok(RequestBody::new(body, limits, received)),
             Some(refusal) => Err(refusal),
         };
         (Self { in_flight, pending, headless, closes }, body)

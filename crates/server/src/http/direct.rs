@@ -20,7 +20,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use gabion_platform::{FilePlace, FilePlaces, PagePipe};
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
 use http_body::Body;
 use httpdate::HttpDate;
 use tokio::io::AsyncWrite;
@@ -159,9 +159,9 @@ fn vacate(head: &mut Parts, mut headers: HeaderMap) {
     if headers.capacity() > 2 * HEADERS_MAX {
         headers = HeaderMap::new();
     }
-    // At once: what it is slices of is wanted again.
+    // At once: what they are slices of is wanted again.
     headers.clear();
-    (head.uri, head.headers) = (Uri::default(), headers);
+    (head.method, head.uri, head.headers) = (Method::GET, Uri::default(), headers);
     head.extensions.clear();
 }
 
@@ -308,7 +308,7 @@ impl Taken {
             input.unsplit(rest);
             return Taken::Other;
         }
-        parts.method = method;
+        (parts.method, parts.version) = (method, Version::HTTP_11);
         let body = match short {
             Some(0) => Next::Whole(Bytes::new()),
             Some(bytes) => Next::Whole(input.split_to(bytes).freeze()),
@@ -711,11 +711,12 @@ mod tests {
             let name = |number| HeaderName::try_from(format!("x-{number}")).unwrap();
             let headers = (0..count).map(|number| (name(number), HeaderValue::from_static("x"))).collect::<HeaderMap>();
             let (capacity, mut head) = (headers.capacity(), no_head());
-            (head.uri, _) = (Uri::from_static("/of/the/last"), head.extensions.insert("of the last"));
+            head.extensions.insert("of the last");
+            (head.method, head.uri) = (Method::from_bytes(&[b'M'; 100]).unwrap(), Uri::from_static("/of/the/last"));
             vacate(&mut head, headers);
-            let Parts { uri, headers, extensions, .. } = head;
+            let Parts { method, uri, headers, extensions, .. } = head;
             assert_eq!((headers.len(), headers.capacity() == capacity), (0, is_kept), "{count}");
-            assert!(uri == "/" && extensions.is_empty());
+            assert!(method == Method::GET && uri == "/" && extensions.is_empty());
         }
     }
 

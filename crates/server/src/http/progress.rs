@@ -91,15 +91,15 @@ pub struct RequestBody<B = super::Arriving> {
     received: super::observe::ByteCount,
 }
 
-impl<B> RequestBody<B> {
-    /// Of a body that may have to be waited for.
-    pub(super) fn awaited(inner: B, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
-        Self { inner, window: Some(Box::new(Window::new(limits))), received }
+impl RequestBody {
+    pub(super) fn new(inner: super::Arriving, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
+        if inner.is_here() { Self { inner, window: None, received } } else { Self::awaited(inner, limits, received) }
     }
+}
 
-    /// Of a body that is here.
-    pub(super) fn here(inner: B, received: super::observe::ByteCount) -> Self {
-        Self { inner, window: None, received }
+impl<B> RequestBody<B> {
+    fn awaited(inner: B, limits: &HttpLimits, received: super::observe::ByteCount) -> Self {
+        Self { inner, window: Some(Box::new(Window::new(limits))), received }
     }
 
     /// What came, counted, or that nothing comes any more.

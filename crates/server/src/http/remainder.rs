@@ -62,7 +62,7 @@ impl Arriving {
 
     /// Whether nothing of it has to be waited for.
     pub(super) fn is_here(&self) -> bool {
-        matches!(&self.0, Inner::Whole(_) | Inner::Ended)
+        matches!(&self.0, Inner::Whole(_)) || self.is_end_stream()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::future::Either;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Response, Uri};
 use s3s::route::S3Route;
 use s3s::{Body, S3, S3Request, S3Response, S3Result};
@@ -205,13 +204,8 @@ impl Dispatch {
         }
         // Beside the request's future, which is small that way: it is moved about.
         match operation {
-            Operation::GetObject | Operation::HeadObject => {
-                let read = if operation == Operation::GetObject { objects::get } else { objects::head };
-                match read(ops, call)? {
-                    Either::Left(response) => Ok(response),
-                    Either::Right(waiting) => waiting.await,
-                }
-            }
+            Operation::GetObject => objects::awaited(objects::get(ops, call)?).await,
+            Operation::HeadObject => objects::awaited(objects::head(ops, call)?).await,
             Operation::PutObject => Box::pin(objects::put(ops, call)).await,
             Operation::DeleteObject => Box::pin(objects::delete(ops, call)).await,
             Operation::UploadPart => Box::pin(uploads::part(ops, call)).await,

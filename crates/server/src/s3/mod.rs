@@ -378,7 +378,7 @@ impl S3Service {
         ops.notifier.run(&ops.store, &ops.clock, stop).await;
     }
 
-    /// Answers a request; failures are answers too.
+    /// Answers a request; failures are answers too. It is admitted, and noted for the audit log, at once, and goes on when the future is polled.
     pub fn call<B>(&self, request: Request<B>, peer: Peer) -> impl Future<Output = Response<ResponseBody>> + Send
     where
         B: ReadInto + Send + 'static,

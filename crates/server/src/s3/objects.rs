@@ -112,6 +112,14 @@ fn stored(result: &PutResult, headers: HeaderMap) -> Response<Body> {
 /// An answer, or one that waits: for an object's bytes, or for what its reader may know of it.
 pub(super) type MaybeLater<'a> = Either<Response<Body>, BoxFuture<'a, Result<Response<Body>, S3Error>>>;
 
+/// Waits, where that is to be done.
+pub(super) async fn awaited(answer: MaybeLater<'_>) -> Result<Response<Body>, S3Error> {
+    match answer {
+        Either::Left(response) => Ok(response),
+        Either::Right(later) => later.await,
+    }
+}
+
 /// GetObject. Nobody waits, and no memory is taken for it, where the bytes are in memory and all who read the object may know all that is shown.
 pub(super) fn get<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>, S3Error> {
     let (request, shown) = asked(ops, call)?;
@@ -120,10 +128,7 @@ pub(super) fn get<'a>(ops: &'a Ops, call: &'a mut Call) -> Result<MaybeLater<'a>
         Opening::Ready(read) => later(ops, call, get_object::Response::of(read, checksums), shown, with_bytes),
         Opening::Reading(reading) => Ok(Either::Right(Box::pin(async move {
             let found = get_object::Response::of(reading.await?, checksums);
-            match later(ops, call, found, shown, with_bytes)? {
-                Either::Left(response) => Ok(response),
-                Either::Right(hiding) => hiding.await,
-            }
+            awaited(later(ops, call, found, shown, with_bytes)?).await
         }))),
     }
 }

@@ -1,6 +1,6 @@
 //! Objects: put, get, head, delete, conditions, attributes.
 
-use crate::harness::{S3, Sign};
+use crate::harness::{S3, Sign, checksum};
 
 #[tokio::test]
 async fn headers_come_back() {
@@ -259,4 +259,54 @@ async fn attributes_are_shown_as_asked() {
     s3.get("/bkt/k?attributes").send(&s3).await.refused(400, "InvalidRequest");
     let none = s3.get("/bkt/none?attributes").header("x-amz-object-attributes", "ETag").send(&s3).await;
     none.refused(404, "NoSuchKey");
+}
+
+/// What is in memory is told at once, by another way than what is read first: an answer is the same by both.
+#[tokio::test]
+async fn what_is_in_memory_is_answered_as_what_is_read() {
+    let s3 = S3::with_store(|config| config.log.warm_bytes = 1 << 20).await;
+    let body: Vec<u8> = (0..4096).map(|at| (at / 7) as u8).collect();
+    let crc32 = checksum(gabion_store::ChecksumAlgorithm::Crc32, &body);
+    for (key, name, value) in [("plain", "x-amz-meta-a", "b"), ("tagged", "x-amz-tagging", "a=1&b=2")] {
+        let put = s3.put(&format!("/bkt/{key}")).body(body.clone()).header("content-type", "a/b");
+        put.header(name, value).header("x-amz-checksum-crc32", crc32.clone()).send(&s3).await.expect(200);
+    }
+    let tag = s3.head("/bkt/plain").send(&s3).await.header("etag").unwrap().to_owned();
+    let asked = |number: usize, key: &str| {
+        let get = |query: &str| s3.get(&format!("/bkt/{key}{query}"));
+        match number {
+            0 => (get(""), 200, 0..4096),
+            1 => (get("").header("range", "bytes=100-199"), 206, 100..200),
+            2 => (get("").header("range", "bytes=-1"), 206, 4095..4096),
+            3 => (get("?partNumber=1"), 206, 0..4096),
+            4 => (get("").header("x-amz-checksum-mode", "ENABLED"), 200, 0..4096),
+            5 => (get("?response-content-type=c%2Fd"), 200, 0..4096),
+            6 => (get("").header("if-match", &*tag), 200, 0..4096),
+            7 => (get("").header("if-none-match", &*tag), 304, 0..0),
+            8 => (get("").header("if-match", "\"other\""), 412, 0..0),
+            _ => (get("").header("range", "bytes=4096-"), 416, 0..0),
+        }
+    };
+    let answers = async || {
+        let mut answers = Vec::new();
+        for (number, key) in (0..10).flat_map(|number| [(number, "plain"), (number, "tagged")]) {
+            let (get, status, range) = asked(number, key);
+            let mut answer = get.send(&s3).await.expect(status);
+            if status < 300 {
+                assert_eq!(answer.body, body[range], "{number} of {key}");
+                assert_eq!(answer.header("x-amz-tagging-count"), (key == "tagged").then_some("2"));
+            }
+            for own in ["x-amz-request-id", "date"] {
+                answer.headers.remove(own);
+            }
+            // An error document names its request.
+            answers.push((answer.status, answer.headers, (status < 300).then_some(answer.body)));
+        }
+        answers
+    };
+    let read = answers().await;
+    let before = s3.store.log_metrics().warm_reads.get();
+    s3.disk.offline(true);
+    assert_eq!(answers().await, read);
+    assert_eq!(s3.store.log_metrics().warm_reads.get() - before, 14);
 }

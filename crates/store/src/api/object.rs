@@ -124,11 +124,11 @@ pub struct ObjectRead {
     pub body: ObjectStream,
 }
 
-/// An object that was asked for.
+/// An object on its way to be read.
 pub enum Opening<'a> {
     /// All that was asked for is in memory.
     Ready(ObjectRead),
-    /// Its first bytes are read.
+    /// Resolves when its first bytes were read and verified. Nothing is read before it is polled.
     Reading(BoxFuture<'a, Result<ObjectRead, StoreError>>),
 }
 

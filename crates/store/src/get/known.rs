@@ -61,22 +61,32 @@ impl KnownRows {
             return decode();
         }
         // Whoever does not get in at once decodes it.
-        let set = &self.0[set(value)];
+        let set = self.set(value);
         if let Some(rows) = set.try_lock()
             && let Some(kept) = rows.iter().flatten().find(|kept| is_same(&kept.value, value))
         {
             return Ok(Arc::clone(&kept.known));
         }
         let known = decode()?;
-        let keep = || {
-            let mut rows = set.try_lock()?;
-            // The oldest is the last.
-            rows.rotate_right(1);
-            rows[0].replace(Kept { value: value.clone(), known: Arc::clone(&known) })
-        };
         // What was there is given back when nobody waits for the set any more.
-        drop(keep());
+        drop(self.keep(Kept { value: value.clone(), known: Arc::clone(&known) }));
         Ok(known)
+    }
+
+    /// Keeps a row if nobody has its set; what is not kept any more for it.
+    fn keep(&self, new: Kept) -> Option<Kept> {
+        let mut rows = self.set(&new.value).try_lock()?;
+        // Somebody else may have decoded it at the same time.
+        if rows.iter().flatten().any(|kept| is_same(&kept.value, &new.value)) {
+            return Some(new);
+        }
+        // The oldest is the last.
+        rows.rotate_right(1);
+        rows[0].replace(new)
+    }
+
+    fn set(&self, value: &Value) -> &Mutex<[Option<Kept>; WAYS]> {
+        &self.0[set(value.as_ptr().addr())]
     }
 }
 
@@ -85,9 +95,10 @@ fn is_same(one: &Value, other: &Value) -> bool {
     one.as_ptr() == other.as_ptr() && one.len() == other.len()
 }
 
-/// Rows lie at equal distances where they were allocated one after the other: both halves of the product, as the upper one alone has some such distances meet.
-fn set(value: &Value) -> usize {
-    let product = value.as_ptr().addr() as u128 * 0x9e37_79b9_7f4a_7c15;
+/// The set of a row at this address. Rows lie at equal distances where they were allocated one after the other: of both words of the product, as the highest bits of the lower one alone are the
+/// same for many rows at some distances.
+fn set(address: usize) -> usize {
+    let product = address as u128 * 0x9e37_79b9_7f4a_7c15;
     (product as usize ^ (product >> u64::BITS) as usize) % SETS
 }
 
@@ -141,21 +152,32 @@ mod tests {
         let (rows, values) = (KnownRows::default(), (0..=SETS as u64).map(|size| row(size, "a/b")).collect::<Vec<_>>());
         let mut first_of = vec![None; SETS];
         // There are more of them than sets.
-        let pair = values.iter().find_map(|value| Some([first_of[set(value)].replace(value)?, value])).unwrap();
+        let pair = values
+            .iter()
+            .find_map(|value| Some([first_of[set(value.as_ptr().addr())].replace(value)?, value]))
+            .unwrap();
         let known = pair.map(|value| rows.get(value).unwrap());
-        for _ in 0..2 {
-            assert!(pair.iter().zip(&known).all(|(value, known)| Arc::ptr_eq(known, &rows.get(value).unwrap())));
+        let both_are_there =
+            || pair.iter().zip(&known).all(|(value, known)| Arc::ptr_eq(known, &rows.get(value).unwrap()));
+        assert!(both_are_there() && both_are_there());
+        // Who could not look, or looked too early, has decoded it as well.
+        let [first, second] = pair;
+        for again in [first, second] {
+            let late = rows
+                .keep(Kept { value: again.clone(), known: Arc::new(Known::new(ObjectRow::decode(again).unwrap())) });
+            assert!(late.is_some_and(|late| is_same(&late.value, again)) && both_are_there());
         }
     }
 
     #[test]
-    fn places_at_equal_distances_are_spread_over_the_sets() {
-        let memory = Value::from(vec![0; 2048 * 512]);
-        for distance in (16..=512).step_by(16) {
-            let mut count_of = vec![0; SETS];
-            (0..2048).for_each(|row| count_of[set(&memory.slice(row * distance..))] += 1);
-            let crowded: usize = count_of.iter().filter(|count| **count > WAYS).sum();
-            assert!(crowded < 2048 / 8, "{crowded} of 2048 at {distance} bytes from each other");
+    fn rows_at_equal_distances_are_spread_over_the_sets() {
+        for base in [0x5555_5575_a2a0, 0x7f3a_1234_0000] {
+            for distance in (16..=512).step_by(16) {
+                let mut count_of = vec![0; SETS];
+                (0..2048).for_each(|row| count_of[set(base + row * distance)] += 1);
+                let crowded: usize = count_of.iter().filter(|count| **count > WAYS).sum();
+                assert!(crowded < 2048 / 8, "{crowded} of 2048 at {distance} bytes from each other");
+            }
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of a request without headers.
+    /// To be filled in place by [`Fields::read`], as it is long.
     pub(super) fn none() -> Self {
         Self {
             all: [("", &[][..]); FIELDS_MAX],
@@ -40,8 +40,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads those of a request; they stay where they are, as they are long. Nothing when a header is missing that must be there, is there twice, or asks for what only s3s
-    /// answers.
+    /// Goes through the headers of a request. Nothing when one is missing that must be there, is there twice, or asks for what only s3s answers.
     pub(super) fn read(&mut self, headers: &'a HeaderMap) -> Option<&Self> {
         let (mut host, mut trailer) = (None, None);
         let (mut authorization, mut date, mut content_sha256) = (None, None, None);
