@@ -214,7 +214,7 @@ async fn floors_are_measured_beside_the_server_and_leave_nothing_behind() {
         "20",
         // On a drive that other tests keep busy, something is to end within it.
         "--duration",
-        "1s",
+        "2s",
         "--warmup",
         "0s",
         "--rounds",
