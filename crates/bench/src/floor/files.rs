@@ -18,7 +18,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, run_all, runtime};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -163,12 +163,11 @@ impl Subject for FileFloor {
             }
             let Some((files, bytes)) = &self.read_from else { return Ok(None) };
             let start = Stamp::now().plus(measurement.warmup);
-            let mut readers = JoinSet::new();
-            for number in 0..measurement.concurrency {
+            let readers = (0..measurement.concurrency).map(|number| {
                 let reader = Reader { files: files.clone(), bytes: *bytes, pattern: self.pattern };
-                readers.spawn(reader.run(measurement, start, number as u64));
-            }
-            all_of_them(readers, start).await.map(Some)
+                reader.run(measurement, start, number as u64)
+            });
+            run_all(readers, start).await.map(Some)
         })
     }
 }
@@ -183,17 +182,7 @@ async fn write_all(
     let lanes = (0..pattern.lanes).map(|number| Series::begin(number, pattern, durability, disks.to_vec()));
     let lanes = try_join_all(lanes).await?;
     let start = Stamp::now().plus(measurement.warmup);
-    let writers: JoinSet<_> = lanes.into_iter().map(|series| write_stripes(series, measurement, start)).collect();
-    all_of_them(writers, start).await
-}
-
-/// What tasks that were begun together came to.
-async fn all_of_them(mut tasks: JoinSet<anyhow::Result<Stats>>, start: Stamp) -> anyhow::Result<Round> {
-    let mut sum = Stats::new(start);
-    while let Some(stats) = tasks.join_next().await {
-        sum.merge(&stats.context("a task of the floor panicked")??);
-    }
-    Ok(sum.into())
+    run_all(lanes.into_iter().map(|series| write_stripes(series, measurement, start)), start).await
 }
 
 /// The files that a lane writes to, one on each target, which follow one another.

@@ -12,9 +12,9 @@ use gabion_segment::{
 };
 use gabion_types::{Extent, limits::INLINE_BYTES_MAX};
 use parking_lot::Mutex;
-use tokio::{runtime::Runtime, sync::Semaphore, task::JoinSet};
+use tokio::{runtime::Runtime, sync::Semaphore};
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, runtime, settle, stopped};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place, run_all, runtime, settle, stopped};
 use crate::{
     clock::Stamp,
     content::Random,
@@ -183,25 +183,16 @@ impl Subject for LogFloor {
             return Ok(None);
         }
         let Opened { log, runtime, work, .. } = self.opened(measurement.action)?;
-        let sum = runtime.block_on(async {
-            let start = Stamp::now().plus(measurement.warmup);
-            let mut tasks = JoinSet::new();
-            for number in 0..measurement.concurrency {
-                let (log, work) = (log.clone(), Arc::clone(work));
-                tasks.spawn(run(log, work, measurement, start, number as u64));
-            }
-            let mut sum = Stats::new(start);
-            while let Some(stats) = tasks.join_next().await {
-                sum.merge(&stats.context("a task of the floor panicked")?);
-            }
-            anyhow::Ok(sum)
-        })?;
-        self.put_bytes += sum.series.get(&Kind::Put).map_or(0, |series| series.bytes);
-        Ok(Some(sum.into()))
+        let start = Stamp::now().plus(measurement.warmup);
+        let clients = (0..measurement.concurrency)
+            .map(|number| run(log.clone(), Arc::clone(work), measurement, start, number as u64));
+        let round = runtime.block_on(run_all(clients, start))?;
+        self.put_bytes += round.stats.series.get(&Kind::Put).map_or(0, |series| series.bytes);
+        Ok(Some(round))
     }
 }
 
-async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, number: u64) -> Stats {
+async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, number: u64) -> anyhow::Result<Stats> {
     let mut stats = Stats::within(start, End::At(start.plus(measurement.duration)));
     let mut random = Random::new(number + 1);
     let end = start.plus(measurement.duration);
@@ -215,7 +206,7 @@ async fn run(log: Log, work: Arc<Work>, measurement: Measurement, start: Stamp, 
         stats.record(Kind::from(measurement.action), begin, Stamp::now(), outcome);
     }
     stats.reached_end();
-    stats.finish()
+    Ok(stats.finish())
 }
 
 /// Makes one object durable, as the store does: a small one in one record, a large one in stripes of its own and then the record.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use gabion_platform::{sync_file_systems, touch_memory};
 use gabion_segment::Durability;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 pub(crate) use cli::FloorArgs;
 
@@ -149,6 +149,21 @@ fn settle(args: &FloorArgs) -> anyhow::Result<()> {
 fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(args.threads()).enable_all().build().context("starting the threads of the floor")
+}
+
+/// Runs tasks beside each other: what all of them came to since `start`.
+///
+/// # Errors
+/// That of the first task that failed.
+async fn run_all<T>(tasks: impl Iterator<Item = T>, start: Stamp) -> anyhow::Result<Round>
+where
+    T: Future<Output = anyhow::Result<Stats>> + Send + 'static,
+{
+    let (mut tasks, mut sum) = (tasks.collect::<JoinSet<_>>(), Stats::new(start));
+    while let Some(stats) = tasks.join_next().await {
+        sum.merge(&stats.context("a task of the floor panicked")??);
+    }
+    Ok(sum.into())
 }
 
 /// Measures all floors and endpoints, and prints the table.

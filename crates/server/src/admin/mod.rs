@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 use tower::ServiceExt;
 
 use crate::audit::{AuditLog, OperatorEntry};
-use crate::http::{Answer, Handler, Peer, RequestBody, no_head};
+use crate::http::{Answer, Handler, Peer, RequestBody, take_head};
 use crate::iam::Iam;
 use crate::metrics::store::StoreFigures;
 
@@ -145,7 +145,7 @@ impl Handler for AdminHandler {
         body: RequestBody,
         peer: Peer,
     ) -> impl Future<Output = Answer<Body>> + Send + use<'a> {
-        let request = Request::from_parts(std::mem::replace(head, no_head()), Body::new(body));
+        let request = Request::from_parts(take_head(head), Body::new(body));
         async move {
             match self.shared.audit.get().filter(|_| request.method() == Method::POST) {
                 Some((audit, clock)) => self.audited(request, peer, audit.clone(), Arc::clone(clock)).await.into(),

@@ -42,9 +42,14 @@ pub use server::{Drained, HttpServer, Listener};
 /// As many headers as a get answers with: maps that answers are written to have room for them at once, those of requests too, which some are written to.
 pub(crate) const ANSWER_HEADERS: usize = 12;
 
-/// The head of no request: what is left of one that was taken.
-pub(crate) fn no_head() -> Parts {
+/// The head of no request.
+fn no_head() -> Parts {
     Request::new(()).into_parts().0
+}
+
+/// Takes the whole head of a request, and leaves that of none.
+pub(crate) fn take_head(head: &mut Parts) -> Parts {
+    std::mem::replace(head, no_head())
 }
 
 /// A body that can be read to where it is wanted.

@@ -100,7 +100,7 @@ impl Handler for Paths {
         body: RequestBody,
         peer: Peer,
     ) -> impl Future<Output = Answer<Self::Body>> + Send + use<'a> {
-        let request = Request::from_parts(std::mem::replace(head, no_head()), body);
+        let request = Request::from_parts(take_head(head), body);
         self.answer(request, peer)
     }
 }

@@ -83,7 +83,7 @@ use crate::auth::{self, Asked};
 use crate::credentials::{CredentialStore, Identity};
 use crate::documents::DocumentMemory;
 use crate::error::{S3Code, S3Error};
-use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody, no_head};
+use crate::http::{Answer, Handler, OperationName, Peer, ReadInto, RequestBody, take_head};
 use crate::iam::Iam;
 use crate::iam::http::{Front, is_query};
 use crate::inventory::worker::Worker as InventoryWorker;
@@ -425,7 +425,7 @@ impl S3Service {
             }
             (None, Some(front)) => {
                 let known = parts.extensions.get::<Arc<Known>>().cloned().unwrap_or_default();
-                let (asked, parts) = (Arc::clone(&known), std::mem::replace(parts, no_head()));
+                let (asked, parts) = (Arc::clone(&known), take_head(parts));
                 Next::Query(known, async move { front.answer(parts, body, peer, id.as_str(), &asked).await }.boxed())
             }
             (None, None) => self.next(parts, body, peer, id, &mut operation),
@@ -531,7 +531,7 @@ impl S3Service {
                 Next::Run(Call::new(routed, caller, std::mem::take(&mut parts.headers), content, trailers))
             }
             Ok((routed, None)) => {
-                let parts = std::mem::replace(parts, no_head());
+                let parts = take_head(parts);
                 Next::Await(self.by_s3s(parts, body, routed, id).boxed())
             }
             Err(error) => Next::Refuse(Box::new(error)),

@@ -37,7 +37,10 @@ impl Known {
 }
 
 /// Rows that were decoded.
-pub(crate) struct KnownRows(Box<[Mutex<[Option<Kept>; WAYS]>]>);
+pub(crate) struct KnownRows(Box<[Mutex<Set>]>);
+
+/// The last of a set that were decoded, the newest first.
+type Set = [Option<Kept>; WAYS];
 
 struct Kept {
     value: Value,
@@ -63,7 +66,7 @@ impl KnownRows {
         // Whoever does not get in at once decodes it.
         let set = self.set(value);
         if let Some(rows) = set.try_lock()
-            && let Some(kept) = rows.iter().flatten().find(|kept| is_same(&kept.value, value))
+            && let Some(kept) = find(&rows, value)
         {
             return Ok(Arc::clone(&kept.known));
         }
@@ -77,17 +80,20 @@ impl KnownRows {
     fn keep(&self, new: Kept) -> Option<Kept> {
         let mut rows = self.set(&new.value).try_lock()?;
         // Somebody else may have decoded it at the same time.
-        if rows.iter().flatten().any(|kept| is_same(&kept.value, &new.value)) {
+        if find(&rows, &new.value).is_some() {
             return Some(new);
         }
-        // The oldest is the last.
         rows.rotate_right(1);
         rows[0].replace(new)
     }
 
-    fn set(&self, value: &Value) -> &Mutex<[Option<Kept>; WAYS]> {
-        &self.0[set(value.as_ptr().addr())]
+    fn set(&self, value: &Value) -> &Mutex<Set> {
+        &self.0[number_of_set(value.as_ptr().addr())]
     }
+}
+
+fn find<'a>(rows: &'a Set, value: &Value) -> Option<&'a Kept> {
+    rows.iter().flatten().find(|kept| is_same(&kept.value, value))
 }
 
 /// Whether both are the same bytes, in the same place. What is kept keeps its place, so that no other bytes can lie there.
@@ -97,7 +103,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
 
 /// The set of a row at this address. Rows lie at equal distances where they were allocated one after the other: of both words of the product, as the highest bits of the lower one alone are the
 /// same for many rows at some distances.
-fn set(address: usize) -> usize {
+fn number_of_set(address: usize) -> usize {
     let product = address as u128 * 0x9e37_79b9_7f4a_7c15;
     (product as usize ^ (product >> u64::BITS) as usize) % SETS
 }
@@ -154,7 +160,7 @@ mod tests {
         // There are more of them than sets.
         let pair = values
             .iter()
-            .find_map(|value| Some([first_of[set(value.as_ptr().addr())].replace(value)?, value]))
+            .find_map(|value| Some([first_of[number_of_set(value.as_ptr().addr())].replace(value)?, value]))
             .unwrap();
         let known = pair.map(|value| rows.get(value).unwrap());
         let both_are_there =
@@ -174,7 +180,7 @@ mod tests {
         for base in [0x5555_5575_a2a0, 0x7f3a_1234_0000] {
             for distance in (16..=512).step_by(16) {
                 let mut count_of = vec![0; SETS];
-                (0..2048).for_each(|row| count_of[set(base + row * distance)] += 1);
+                (0..2048).for_each(|row| count_of[number_of_set(base + row * distance)] += 1);
                 let crowded: usize = count_of.iter().filter(|count| **count > WAYS).sum();
                 assert!(crowded < 2048 / 8, "{crowded} of 2048 at {distance} bytes from each other");
             }
