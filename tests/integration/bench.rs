@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Stdio, time::Duration};
 
-use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
+use aws_sdk_s3::types::{BucketVersioningStatus, ChecksumMode, VersioningConfiguration};
 use gabion_tests::{Server, Setup, client_command};
 use serde_json::Value;
 use tokio::process::Command;
@@ -69,6 +69,26 @@ async fn every_load_runs_and_leaves_nothing_behind() {
         }
         assert!(report["client_cpu_us_per_op"].as_f64().unwrap() > 0.0);
         assert_eq!(objects(&server).await, None, "{operation} left its bucket");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_are_sent_in_every_way() {
+    let server = Server::start(Setup::single()).await.unwrap();
+    for payload in ["unsigned", "signed", "chunked", "trailer"] {
+        // What is read was written before, and is compared with what that was to be.
+        let sizes = ["--size", "0:1,1:1,4KiB:3,64KiB:1,200001:2", "--payload", payload, "--warmup", "0s", "-c", "3"];
+        let get = ["get", "-n", "60", "--objects", "40", "--keep", "--prefix", payload];
+        assert_no_errors(&server.bench(&[&get, &sizes[..]].concat()).await.unwrap());
+        let uploads = ["multipart", "-n", "2", "-c", "2", "--size", "11MiB", "--part-size", "5MiB", "--warmup", "0s"];
+        assert_no_errors(&server.bench(&[&uploads[..], &["--payload", payload]].concat()).await.unwrap());
+        let client = server.client();
+        let listed = client.list_objects_v2().bucket("gabion-bench").prefix(payload).send().await.unwrap();
+        let key = listed.contents()[0].key().unwrap();
+        let head = client.head_object().bucket("gabion-bench").key(key).checksum_mode(ChecksumMode::Enabled);
+        let head = head.send().await.unwrap();
+        assert_eq!(head.content_encoding(), None, "{payload}");
+        assert_eq!(head.checksum_crc32().is_some(), payload == "trailer", "{payload}");
     }
 }
 

@@ -149,13 +149,17 @@ impl Operation {
     }
 }
 
-/// How a request body is covered by the signature.
+/// How the body of a request is sent, and what vouches for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Payload {
-    /// `UNSIGNED-PAYLOAD`: the body is not hashed, as clients do over TLS.
+    /// Nothing (`UNSIGNED-PAYLOAD`), as clients do over TLS.
     Unsigned,
-    /// The SHA-256 of the body is computed and signed; the time it takes is not part of the latency, but for that of a whole upload in parts.
+    /// Its SHA-256 is signed with the request.
     Signed,
+    /// In chunks of 64 KiB, each signed with its SHA-256 (`STREAMING-AWS4-HMAC-SHA256-PAYLOAD`), as minio-go does, and so Warp, without TLS.
+    Chunked,
+    /// In chunks of 64 KiB with a CRC-32 behind the last one (`STREAMING-UNSIGNED-PAYLOAD-TRAILER`), as AWS' SDKs do over TLS.
+    Trailer,
 }
 
 impl Payload {
@@ -163,6 +167,8 @@ impl Payload {
         match self {
             Payload::Unsigned => "unsigned",
             Payload::Signed => "signed",
+            Payload::Chunked => "chunked",
+            Payload::Trailer => "trailer",
         }
     }
 }
@@ -268,7 +274,7 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(crate) keep: bool,
 
-    /// Whether request bodies are signed.
+    /// How the bodies of objects and parts are sent, and what vouches for them. Hashes and checksums are not part of the latency, but for that of a whole upload in parts; signatures of chunks are.
     #[arg(long, value_enum, default_value = "unsigned")]
     pub(crate) payload: Payload,
 

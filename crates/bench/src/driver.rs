@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
+use gabion_types::BucketName;
 use tokio::{
     runtime::Builder,
     signal::unix::{Signal, SignalKind, signal},
@@ -139,14 +140,17 @@ pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> 
 
 /// A failure of a request for the bucket, with what may be wrong: what was refused is not said in an answer to HEAD.
 fn of_bucket(failure: Failure, doing: &str, factory: &Factory, url: &str) -> anyhow::Error {
-    let hint = match failure {
-        Failure::Status { status: 401 | 403, .. } => {
-            ": the access key or the secret key is wrong, or its owner has no right to this bucket"
+    let name = BucketName::new(factory.bucket());
+    let hint = match (&failure, name) {
+        (Failure::Status { status: 400, .. }, Err(error)) => format!(": this may be no {error}"),
+        (Failure::Status { status: 401 | 403, .. }, _) => {
+            ": the access key or the secret key is wrong, or its owner has no right to this bucket".to_owned()
         }
-        Failure::Status { status: 301 | 400, .. } => {
+        (Failure::Status { status: 301 | 400, .. }, _) => {
             ": --region may be none of the server's or not the bucket's, or the session token is wrong or has expired"
+                .to_owned()
         }
-        _ => "",
+        _ => String::new(),
     };
     anyhow!(failure).context(format!("{doing} the bucket {:?} at {url}{hint}", factory.bucket()))
 }

@@ -12,6 +12,7 @@ mod cli;
 mod clock;
 mod compare;
 mod content;
+mod cover;
 mod cpu;
 mod credentials;
 mod driver;

@@ -1,24 +1,24 @@
 //! The S3 requests that a load needs, each signed and sent on the worker's own connection.
 
+use std::ops::Range;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
 use crate::{
     clock,
     content::Window,
+    cover::{Cover, NO_BODY},
     failure::Failure,
-    http::{Body, Connection, Head},
-    sign::{
-        EMPTY_SHA256, Identity, Signer, UNSIGNED_PAYLOAD, Unsigned, amz_date, encode_path, encode_query, push_hex,
-        sha256_hex,
-    },
+    http::{Body, Chunked, Connection, Head},
+    sign::{HASH_DIGITS, Identity, Signer, Unsigned, amz_date, encode_path, encode_query},
     xml::{elements, escape, unescape},
 };
 
 /// Largest answer that is read into memory (a page of a listing, an error), in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Most headers that are signed.
-const SIGNED_HEADERS_MAX: usize = 6;
+const SIGNED_HEADERS_MAX: usize = 8;
 /// The region that a bucket is created in by a request that names none.
 const DEFAULT_REGION: &str = "us-east-1";
 
@@ -71,7 +71,11 @@ pub(crate) struct Client {
     second: u64,
     date: String,
     path: String,
+    /// Length of the body without its framing.
+    length: String,
     head: String,
+    /// What stands around the bytes of a body that is framed.
+    frames: String,
     answer: Vec<u8>,
 }
 
@@ -84,13 +88,14 @@ struct Call<'a> {
     query: &'a str,
     /// Lower-case names, beyond those that every request has.
     headers: &'a [(&'a str, &'a str)],
+    /// Framed when it is sent, if `cover` wants it.
     body: Body<'a>,
-    payload_hash: &'a str,
+    cover: &'a Cover,
 }
 
 impl<'a> Call<'a> {
     fn new(method: &'static str, key: &'a str) -> Self {
-        Self { method, key, query: "", headers: &[], body: Body::EMPTY, payload_hash: EMPTY_SHA256 }
+        Self { method, key, query: "", headers: &[], body: Body::EMPTY, cover: &NO_BODY }
     }
 }
 
@@ -107,7 +112,9 @@ impl Client {
             second: 0,
             date: amz_date(0),
             path: String::new(),
+            length: String::new(),
             head: String::new(),
+            frames: String::new(),
             answer: Vec::new(),
         }
     }
@@ -138,9 +145,9 @@ impl Client {
             Err(error) => return Err(error),
         }
         let location = self.location.clone();
-        let hash = sha256_hex(location.as_bytes());
         let body = Body::Bytes(location.as_bytes());
-        match self.finish(Call { body, payload_hash: &hash, ..Call::new("PUT", "") }).await {
+        let cover = &Cover::of_document(&location);
+        match self.finish(Call { body, cover, ..Call::new("PUT", "") }).await {
             Ok(()) => Ok(true),
             Err(Failure::Status { status: 409, code }) if code == "BucketAlreadyOwnedByYou" => Ok(false),
             Err(error) => Err(error),
@@ -151,16 +158,10 @@ impl Client {
         self.finish(Call::new("DELETE", "")).await
     }
 
-    /// Writes an object. `payload_hash`: [`payload_hash`] of the content, or `None` to leave it unsigned.
-    pub(crate) async fn put(
-        &mut self,
-        key: &str,
-        content: Window<'_>,
-        payload_hash: Option<&str>,
-    ) -> Result<u64, Failure> {
+    /// Writes an object.
+    pub(crate) async fn put(&mut self, key: &str, content: Window<'_>, cover: &Cover) -> Result<u64, Failure> {
         let body = Body::Content(content);
-        let payload_hash = payload_hash.unwrap_or(UNSIGNED_PAYLOAD);
-        self.finish(Call { body, payload_hash, ..Call::new("PUT", key) }).await?;
+        self.finish(Call { body, cover, ..Call::new("PUT", key) }).await?;
         Ok(content.remaining())
     }
 
@@ -251,11 +252,11 @@ impl Client {
             xml += "</Object>";
         }
         xml += "</Delete>";
-        let hash = sha256_hex(xml.as_bytes());
         let checksum = STANDARD.encode(Sha256::digest(xml.as_bytes()));
         let headers = [("x-amz-checksum-sha256", checksum.as_str()), ("x-amz-sdk-checksum-algorithm", "SHA256")];
         let body = Body::Bytes(xml.as_bytes());
-        let call = Call { query: "delete=", headers: &headers, body, payload_hash: &hash, ..Call::new("POST", "") };
+        let cover = &Cover::of_document(&xml);
+        let call = Call { query: "delete=", headers: &headers, body, cover, ..Call::new("POST", "") };
         self.finish(call).await?;
         self.refuse_error_in_answer()
     }
@@ -274,13 +275,12 @@ impl Client {
         upload: &str,
         number: u32,
         content: Window<'_>,
-        payload_hash: Option<&str>,
+        cover: &Cover,
     ) -> Result<String, Failure> {
         let mut query = format!("partNumber={number}&uploadId=");
         encode_query(&mut query, upload);
-        let payload_hash = payload_hash.unwrap_or(UNSIGNED_PAYLOAD);
         let body = Body::Content(content);
-        self.finish(Call { query: &query, body, payload_hash, ..Call::new("PUT", key) }).await?;
+        self.finish(Call { query: &query, body, cover, ..Call::new("PUT", key) }).await?;
         Ok(self.connection.etag().to_owned())
     }
 
@@ -293,9 +293,9 @@ impl Client {
         xml += "</CompleteMultipartUpload>";
         let mut query = String::from("uploadId=");
         encode_query(&mut query, upload);
-        let hash = sha256_hex(xml.as_bytes());
         let body = Body::Bytes(xml.as_bytes());
-        self.finish(Call { query: &query, body, payload_hash: &hash, ..Call::new("POST", key) }).await?;
+        let cover = &Cover::of_document(&xml);
+        self.finish(Call { query: &query, body, cover, ..Call::new("POST", key) }).await?;
         // S3 may send the head of the answer before it knows whether the upload succeeds.
         self.refuse_error_in_answer()
     }
@@ -354,8 +354,16 @@ impl Client {
 
     /// Sends the request and returns the head of a successful answer.
     async fn start(&mut self, call: Call<'_>) -> Result<Head, Failure> {
-        self.write_head(&call);
-        let head = self.connection.exchange(self.head.as_bytes(), call.body, call.method == "HEAD").await?;
+        let (body, signature) = (call.body, self.write_head(&call));
+        let body = match (body, call.cover.seal()) {
+            (Body::Content(content), Some(seal)) => {
+                let signer = self.signer.chunks(&self.date, &self.head[signature]);
+                seal.write_frames(&mut self.frames, content.remaining(), signer);
+                Body::Chunked(Chunked::new(content, &self.frames))
+            }
+            (body, _) => body,
+        };
+        let head = self.connection.exchange(self.head.as_bytes(), body, call.method == "HEAD").await?;
         if (200..300).contains(&head.status) {
             return Ok(head);
         }
@@ -365,8 +373,8 @@ impl Client {
         Err(Failure::Status { status: head.status, code })
     }
 
-    /// Puts the request's head together, signed.
-    fn write_head(&mut self, call: &Call<'_>) {
+    /// Puts the request's head together, signed; where in it the signature is.
+    fn write_head(&mut self, call: &Call<'_>) -> Range<usize> {
         let second = clock::unix_seconds();
         if second != self.second {
             (self.second, self.date) = (second, amz_date(second));
@@ -381,7 +389,7 @@ impl Client {
         let mut headers = [("", ""); SIGNED_HEADERS_MAX];
         headers[..3].copy_from_slice(&[
             ("host", authority),
-            ("x-amz-content-sha256", call.payload_hash),
+            ("x-amz-content-sha256", call.cover.content_sha256()),
             ("x-amz-date", self.date.as_str()),
         ]);
         let mut count = 3;
@@ -389,10 +397,24 @@ impl Client {
             headers[count] = ("x-amz-security-token", token);
             count += 1;
         }
+        let sorted = count;
         headers[count..count + call.headers.len()].copy_from_slice(call.headers);
         count += call.headers.len();
+        let mut body_bytes = call.body.len();
+        if let Some(seal) = call.cover.seal() {
+            self.length.clear();
+            push_decimal(&mut self.length, body_bytes);
+            headers[count] = ("x-amz-decoded-content-length", &self.length);
+            headers[count + 1] = ("content-encoding", "aws-chunked");
+            count += 2;
+            if let Some(trailer) = call.cover.trailer() {
+                headers[count] = ("x-amz-trailer", trailer);
+                count += 1;
+            }
+            body_bytes = seal.framed_bytes(body_bytes);
+        }
         let headers = &mut headers[..count];
-        if !call.headers.is_empty() {
+        if count > sorted {
             headers.sort_unstable();
         }
         let head = &mut self.head;
@@ -406,9 +428,9 @@ impl Client {
                 head.push_str(part);
             }
         }
-        if call.body.len() > 0 || matches!(call.method, "PUT" | "POST") {
+        if body_bytes > 0 || matches!(call.method, "PUT" | "POST") {
             head.push_str("content-length: ");
-            push_decimal(head, call.body.len());
+            push_decimal(head, body_bytes);
             head.push_str("\r\n");
         }
         head.push_str("authorization: ");
@@ -417,10 +439,12 @@ impl Client {
             path: &self.path,
             query: call.query,
             headers,
-            payload_hash: call.payload_hash,
+            payload_hash: call.cover.content_sha256(),
         };
         self.signer.authorize(head, &self.date, &request);
+        let end = head.len();
         head.push_str("\r\n\r\n");
+        end - HASH_DIGITS..end
     }
 }
 
@@ -445,15 +469,4 @@ fn location(region: &str) -> String {
 pub(crate) fn push_decimal(out: &mut String, number: u64) {
     use std::fmt::Write;
     write!(out, "{number}").expect("writing to a string succeeds");
-}
-
-/// Hex SHA-256 of an object's content.
-pub(crate) fn payload_hash(mut content: Window<'_>) -> String {
-    let mut digest = Sha256::new();
-    while content.remaining() > 0 {
-        digest.update(content.next_slice());
-    }
-    let mut out = String::with_capacity(64);
-    push_hex(&mut out, &digest.finalize());
-    out
 }

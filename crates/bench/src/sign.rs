@@ -14,8 +14,6 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 /// A path keeps its slashes.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// The payload hash of a request whose body is not signed.
-pub(crate) const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 /// SHA-256 of nothing.
 pub(crate) const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -44,7 +42,7 @@ pub(crate) struct Unsigned<'a> {
     pub(crate) query: &'a str,
     /// Lower-case names and trimmed values, sorted; all of them are signed.
     pub(crate) headers: &'a [(&'a str, &'a str)],
-    /// Hex SHA-256 of the body, or `UNSIGNED-PAYLOAD`.
+    /// Value of `x-amz-content-sha256`.
     pub(crate) payload_hash: &'a str,
 }
 
@@ -80,18 +78,27 @@ pub(crate) fn encode_query(out: &mut String, text: &str) {
 
 /// Hex SHA-256.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(64);
-    push_hex(&mut out, &Sha256::digest(bytes));
+    let mut out = String::with_capacity(HASH_DIGITS);
+    push_hex(&mut out, &Sha256::digest(bytes).into());
     out
 }
 
-/// Adds bytes as lower-case hexadecimal digits.
-pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
+/// Digits of a SHA-256, and of a signature, which is one.
+pub(crate) const HASH_DIGITS: usize = 64;
+
+/// A SHA-256 as lower-case hexadecimal digits.
+fn hex(bytes: &[u8; 32]) -> [u8; HASH_DIGITS] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    let mut out = [0; HASH_DIGITS];
+    for (digits, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
+    out
+}
+
+/// Adds a SHA-256 as lower-case hexadecimal digits.
+pub(crate) fn push_hex(out: &mut String, bytes: &[u8; 32]) {
+    out.push_str(str::from_utf8(&hex(bytes)).expect("digits are ASCII"));
 }
 
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
@@ -128,7 +135,7 @@ impl Signer {
         }
     }
 
-    /// Adds the value of `Authorization`; `date` is the value of `x-amz-date`, which must be among the headers.
+    /// Adds the value of `Authorization`, which ends with the signature; `date` is the value of `x-amz-date`, which must be among the headers.
     pub(crate) fn authorize(&mut self, out: &mut String, date: &str, request: &Unsigned<'_>) {
         let day = &date[..8];
         if self.day != day {
@@ -158,7 +165,7 @@ impl Signer {
         for part in ["AWS4-HMAC-SHA256\n", date, "\n", &self.scope, "\n"] {
             to_sign.push_str(part);
         }
-        push_hex(to_sign, &Sha256::digest(canonical.as_bytes()));
+        push_hex(to_sign, &Sha256::digest(canonical.as_bytes()).into());
         let mut mac = self.keyed.clone();
         mac.update(to_sign.as_bytes());
         let signed_headers = &canonical[names_begin..names_end];
@@ -168,10 +175,16 @@ impl Signer {
         for part in [",SignedHeaders=", signed_headers, ",Signature="] {
             out.push_str(part);
         }
-        push_hex(out, &mac.finalize().into_bytes());
+        push_hex(out, &mac.finalize().into_bytes().into());
     }
 
-    fn begin_day(&mut self, day: &str) {
+    /// Signs the chunks of the body of the request that was signed last, `date` with it and `seed` its signature.
+    pub(crate) fn chunks<'a>(&'a self, date: &'a str, seed: &str) -> ChunkSigner<'a> {
+        let previous = seed.as_bytes().try_into().expect("a signature has 64 digits");
+        ChunkSigner { signer: self, date, previous }
+    }
+
+    pub(super) fn begin_day(&mut self, day: &str) {
         let secret = format!("AWS4{}", self.identity.secret_key);
         let key = hmac(secret.as_bytes(), day.as_bytes());
         let key = hmac(&key, self.identity.region.as_bytes());
@@ -179,6 +192,34 @@ impl Signer {
         self.scope.clear();
         write!(self.scope, "{day}/{}/s3/aws4_request", self.identity.region).expect("writing to a string succeeds");
         day.clone_into(&mut self.day);
+    }
+}
+
+/// Signs chunks, each with the signature before it.
+pub(crate) struct ChunkSigner<'a> {
+    signer: &'a Signer,
+    date: &'a str,
+    previous: [u8; HASH_DIGITS],
+}
+
+impl ChunkSigner<'_> {
+    /// Adds the signature of the next chunk, which has this SHA-256; the last one is empty.
+    pub(crate) fn sign(&mut self, out: &mut String, sha256: Option<&[u8; 32]>) {
+        let mut mac = self.signer.keyed.clone();
+        for part in ["AWS4-HMAC-SHA256-PAYLOAD\n", self.date, "\n", &self.signer.scope, "\n"] {
+            mac.update(part.as_bytes());
+        }
+        mac.update(&self.previous);
+        for part in ["\n", EMPTY_SHA256, "\n"] {
+            mac.update(part.as_bytes());
+        }
+        match sha256 {
+            Some(sha256) => mac.update(&hex(sha256)),
+            None => mac.update(EMPTY_SHA256.as_bytes()),
+        }
+        let signature = mac.finalize().into_bytes().into();
+        self.previous = hex(&signature);
+        push_hex(out, &signature);
     }
 }
 

@@ -225,6 +225,9 @@ fn keys_that_are_refused_are_said_to_be() {
     bucket.lock().refused = Some(("HEAD ", 400, ""));
     let error = said(bench(&url, "put -n 3"));
     assert!(error.contains("--region may be none of the server's") && error.ends_with(": 400"), "{error}");
+    // And to who names what is no bucket.
+    let error = said(bench(&url, "put -n 3 --bucket ab"));
+    assert!(error.contains(": this may be no bucket name: it must have 3") && error.ends_with(": 400"), "{error}");
 }
 
 #[test]

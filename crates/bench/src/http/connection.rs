@@ -14,6 +14,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
+    chunked::Chunked,
     endpoint::Endpoint,
     response::{Head, HttpError, Reader},
     tls::Stream,
@@ -27,6 +28,8 @@ pub(crate) enum Body<'a> {
     Bytes(&'a [u8]),
     /// An object's content.
     Content(Window<'a>),
+    /// The same in chunks.
+    Chunked(Chunked<'a>),
 }
 
 impl<'a> Body<'a> {
@@ -36,6 +39,7 @@ impl<'a> Body<'a> {
         match self {
             Body::Bytes(bytes) => bytes.len() as u64,
             Body::Content(window) => window.remaining(),
+            Body::Chunked(chunked) => chunked.len(),
         }
     }
 
@@ -44,6 +48,7 @@ impl<'a> Body<'a> {
         match self {
             Body::Bytes(bytes) => std::mem::take(bytes),
             Body::Content(window) => window.next_slice(),
+            Body::Chunked(chunked) => chunked.next(),
         }
     }
 }
@@ -191,32 +196,44 @@ fn is_reset(error: &io::Error) -> bool {
     )
 }
 
-/// Writes head and body, the first bytes of both with one system call; adds to `sum` what it has written, whatever becomes of it.
+/// Most pieces that are written with one system call: what a short object in chunks has, with its head.
+const PIECES_MAX: usize = 8;
+/// Bytes that are enough for one.
+const PIECES_BYTES: usize = 256 * 1024;
+
+/// Writes head and body, several pieces with one system call; adds to `sum` what it has written, whatever becomes of it.
 async fn send(
     stream: &mut (impl AsyncWrite + Unpin),
     head: &[u8],
     mut body: Body<'_>,
     sum: &mut u64,
 ) -> io::Result<()> {
-    let (mut head, mut piece) = (head, body.next());
-    while !head.is_empty() || !piece.is_empty() {
-        let written = if head.is_empty() {
-            stream.write(piece).await?
-        } else {
-            stream.write_vectored(&[IoSlice::new(head), IoSlice::new(piece)]).await?
-        };
+    let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+    pieces[0] = IoSlice::new(head);
+    let (mut count, mut bytes) = (1, head.len());
+    loop {
+        while count < PIECES_MAX && bytes < PIECES_BYTES {
+            let piece = body.next();
+            if piece.is_empty() {
+                break;
+            }
+            pieces[count] = IoSlice::new(piece);
+            (count, bytes) = (count + 1, bytes + piece.len());
+        }
+        if count == 0 {
+            return stream.flush().await;
+        }
+        let written = stream.write_vectored(&pieces[..count]).await?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         *sum += written as u64;
-        let of_head = written.min(head.len());
-        head = &head[of_head..];
-        piece = &piece[written - of_head..];
-        if piece.is_empty() {
-            piece = body.next();
-        }
+        let mut left = &mut pieces[..count];
+        IoSlice::advance_slices(&mut left, written);
+        let left = left.len();
+        pieces.copy_within(count - left..count, 0);
+        (count, bytes) = (left, bytes - written);
     }
-    stream.flush().await
 }
 
 /// Connects to the first address of a host that answers.
@@ -238,6 +255,7 @@ mod tests {
     use tokio::{io::AsyncReadExt, net::TcpListener};
 
     use super::*;
+    use crate::content::Content;
 
     const HEAD: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
@@ -251,6 +269,41 @@ mod tests {
                     break;
                 }
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn however_little_is_taken_at_a_time_all_is_written() {
+        let content = Content::new(1);
+        let window = content.of(3, 200_000);
+        let frames = "10000\r\n\r\n10000\r\n\r\n10000\r\n\r\nd40\r\n\r\n0\r\n\r\n";
+        for body in
+            [Body::EMPTY, Body::Bytes(b"abc"), Body::Content(window), Body::Chunked(Chunked::new(window, frames))]
+        {
+            for taken in [1, 7, 65_536, 1 << 20] {
+                let (mut one, mut other) = tokio::io::duplex(taken);
+                let (mut written, mut expected, mut next) = (0, HEAD.to_vec(), body);
+                loop {
+                    let piece = next.next();
+                    if piece.is_empty() {
+                        break;
+                    }
+                    expected.extend_from_slice(piece);
+                }
+                let mut came = Vec::new();
+                let (sent, read) = tokio::join!(
+                    async {
+                        let sent = send(&mut one, HEAD, body, &mut written).await;
+                        drop(one);
+                        sent
+                    },
+                    other.read_to_end(&mut came)
+                );
+                sent.unwrap();
+                read.unwrap();
+                assert!(came == expected, "{body:?}, {taken} bytes at a time");
+                assert_eq!(written, expected.len() as u64);
             }
         }
     }

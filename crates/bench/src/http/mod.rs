@@ -6,11 +6,13 @@
 //!
 //! It does no pipelining, no `Expect: 100-continue` and no HTTP/2.
 
+mod chunked;
 mod connection;
 mod endpoint;
 mod response;
 mod tls;
 
+pub(crate) use chunked::{CHUNK_BYTES, Chunked, Seal};
 pub(crate) use connection::{Body, Connection};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use response::{Head, HttpError};

@@ -6,13 +6,12 @@ use parking_lot::Mutex;
 
 use super::{Action, Load, Run, STOP, pace::LATE_MIN, plan::Plan};
 use crate::{
-    cli::Payload,
     clock::Stamp,
-    content::Window,
+    cover::Cover,
     failure::Failure,
     limit::Limit,
     patience::Patience,
-    s3::{Client, Listing, payload_hash},
+    s3::{Client, Listing},
     stats::{Done, Kind, Stats},
 };
 
@@ -125,12 +124,12 @@ impl Worker {
         self.put_current(load).await.1.map(drop)
     }
 
-    /// The hash of a signed body is not part of the latency.
+    /// Hashes and checksums of the body are not part of the latency.
     async fn put_current(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
         let content = load.content_of(&self.key);
-        let hash = signed(load, content);
+        let cover = Cover::of(load.payload, content);
         let begin = Stamp::now();
-        let outcome = self.limit.run(begin, self.client.put(&self.key, content, hash.as_deref())).await;
+        let outcome = self.limit.run(begin, self.client.put(&self.key, content, &cover)).await;
         (begin, outcome.map(Done::bytes))
     }
 
@@ -218,10 +217,10 @@ impl Worker {
                     return Err(Failure::Stopped);
                 }
                 let part = content.split_to(load.part_bytes);
-                let hash = signed(load, part);
+                let cover = Cover::of(load.payload, part);
                 let number = u32::try_from(etags.len() + 1).expect("an upload has at most 10000 parts");
                 let begin = Stamp::now();
-                let sent = limit.run(begin, client.upload_part(key, &upload, number, part, hash.as_deref())).await;
+                let sent = limit.run(begin, client.upload_part(key, &upload, number, part, &cover)).await;
                 note(Kind::Part, begin, &sent.as_ref().map(|_| part.remaining()).map_err(Clone::clone));
                 etags.push(sent?);
                 if content.remaining() == 0 {
@@ -248,11 +247,6 @@ impl Worker {
         }
         Ok(Done::bytes(bytes))
     }
-}
-
-/// The hash of a body that is to be signed.
-fn signed(load: &Load, content: Window<'_>) -> Option<String> {
-    (load.payload == Payload::Signed).then(|| payload_hash(content))
 }
 
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! What vouches for the body of a request: found before the request is timed, as a client that reads a file twice would.
+
+use std::borrow::Cow;
+
+use gabion_erasure::{ChecksumAlgorithm, Digester};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    cli::Payload,
+    content::Window,
+    http::{CHUNK_BYTES, Seal},
+    sign::{EMPTY_SHA256, push_hex, sha256_hex},
+};
+
+/// Of a request without a body.
+pub(crate) static NO_BODY: Cover = Cover::Hash(Cow::Borrowed(EMPTY_SHA256));
+
+/// The header that a trailer stands for.
+const TRAILER: &str = "x-amz-checksum-crc32";
+
+/// What vouches for a body.
+pub(crate) enum Cover {
+    /// Its SHA-256, as the signature of the request has it; or that there is none.
+    Hash(Cow<'static, str>),
+    /// SHA-256 of each chunk.
+    Chunks(Vec<[u8; 32]>),
+    /// A line behind it: name and value.
+    Trailer(String),
+}
+
+impl Cover {
+    /// Of an object's content.
+    pub(crate) fn of(payload: Payload, mut content: Window<'_>) -> Self {
+        match payload {
+            Payload::Unsigned => Cover::Hash(Cow::Borrowed("UNSIGNED-PAYLOAD")),
+            Payload::Signed => {
+                let mut hash = String::new();
+                push_hex(&mut hash, &sha256(content));
+                Cover::Hash(Cow::Owned(hash))
+            }
+            Payload::Chunked => {
+                let mut hashes = Vec::new();
+                while content.remaining() > 0 {
+                    hashes.push(sha256(content.split_to(CHUNK_BYTES)));
+                }
+                Cover::Chunks(hashes)
+            }
+            Payload::Trailer => {
+                let mut digester = Digester::new(false, &[ChecksumAlgorithm::Crc32]);
+                while content.remaining() > 0 {
+                    digester.update(content.next_slice());
+                }
+                let checksum = digester.finish().checksum(ChecksumAlgorithm::Crc32).expect("it was asked for");
+                Cover::Trailer(format!("{TRAILER}:{}", checksum.to_base64()))
+            }
+        }
+    }
+
+    /// Of a document.
+    pub(crate) fn of_document(text: &str) -> Self {
+        Cover::Hash(Cow::Owned(sha256_hex(text.as_bytes())))
+    }
+
+    /// What the signature of the request has in place of the body's hash, or as that.
+    pub(crate) fn content_sha256(&self) -> &str {
+        match self {
+            Cover::Hash(hash) => hash,
+            Cover::Chunks(_) => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+            Cover::Trailer(_) => "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        }
+    }
+
+    /// What stands between or behind the chunks of the body, if it comes in chunks.
+    pub(crate) fn seal(&self) -> Option<Seal<'_>> {
+        match self {
+            Cover::Hash(_) => None,
+            Cover::Chunks(hashes) => Some(Seal::Signatures(hashes)),
+            Cover::Trailer(line) => Some(Seal::Trailer(line)),
+        }
+    }
+
+    /// The name of the header that comes behind the body, if one does.
+    pub(crate) fn trailer(&self) -> Option<&'static str> {
+        matches!(self, Cover::Trailer(_)).then_some(TRAILER)
+    }
+}
+
+fn sha256(mut content: Window<'_>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    while content.remaining() > 0 {
+        digest.update(content.next_slice());
+    }
+    digest.finalize().into()
+}
