@@ -10,10 +10,11 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures::future::join_all;
 use gabion_erasure::{
-    ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, crc64, crc64_combine, crc64_kernels, kernel,
+    ChecksumAlgorithm, Codec, Crc64Shift, Digester, Md5, Sha256, crc64, crc64_combine, crc64_kernels, kernel,
 };
 use gabion_store::Md5s;
 use gabion_types::Geometry;
+use sha2::Digest;
 use shards::Shards;
 use tokio::runtime::Builder;
 
@@ -168,6 +169,33 @@ fn md5_of_bodies(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// SHA-256 of several streams at once; throughput counts all of them. Beside it that of the crate `sha2`, which has one.
+fn sha256(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sha256");
+    for len in [4 * 1024, 64 * 1024] {
+        for count in [1, 2, 8] {
+            let bodies = Shards::new(count, len);
+            let bodies = bodies.slices();
+            group.throughput(Throughput::Bytes((count * len) as u64));
+            group.bench_function(BenchmarkId::new(format!("{count} streams"), len), |bencher| {
+                bencher.iter(|| {
+                    let mut all = vec![Sha256::default(); count];
+                    let mut streams: Vec<_> =
+                        all.iter_mut().zip(black_box(&bodies)).map(|(sha256, body)| (sha256, *body)).collect();
+                    Sha256::update_many(&mut streams);
+                    black_box(all);
+                });
+            });
+        }
+        let body = Shards::new(1, len);
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(BenchmarkId::new("sha2", len), |bencher| {
+            bencher.iter(|| sha2::Sha256::digest(black_box(body.slices()[0])));
+        });
+    }
+    group.finish();
+}
+
 fn combine(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("crc64 combine");
     let (a, b) = (crc64(b"a"), crc64(b"b"));
@@ -184,6 +212,6 @@ fn combine(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = code, checksums, md5, md5_of_bodies, combine
+    targets = code, checksums, md5, md5_of_bodies, sha256, combine
 }
 criterion_main!(benches);

@@ -8,6 +8,7 @@
 //!   part of the format on disk: it never changes.
 //! - Every [`Kernel`] gives the same bytes; which one runs is chosen once per process.
 
+mod blocks;
 mod cache;
 mod checksum;
 mod codec;
@@ -21,6 +22,7 @@ mod md5;
 mod multipart;
 mod plan;
 mod ring;
+mod sha256;
 
 pub use self::md5::Md5;
 pub use checksum::{Checksum, ChecksumAlgorithm};
@@ -31,3 +33,4 @@ pub use error::ErasureError;
 pub use kernel::Kernel;
 pub use multipart::{combine_full_object, composite};
 pub use plan::Plan;
+pub use sha256::Sha256;

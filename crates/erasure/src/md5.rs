@@ -16,12 +16,11 @@ mod tests;
 
 use std::sync::OnceLock;
 
-/// Bytes that are taken in at a time.
-const BLOCK_BYTES: usize = 64;
+use crate::blocks::{BLOCK_BYTES, Block, Fill};
+
 /// Most streams that go through a kernel at a time.
 const LANES_MAX: usize = 16;
 
-type Block = [u8; BLOCK_BYTES];
 type State = [u32; 4];
 
 /// The state before the first byte.
@@ -63,15 +62,12 @@ fn detect() -> Vec<&'static dyn Kernel> {
 #[derive(Clone)]
 pub struct Md5 {
     state: State,
-    /// Bytes taken in so far.
-    bytes: u64,
-    /// The last of them, fewer than a block.
-    rest: Block,
+    fill: Fill,
 }
 
 impl Default for Md5 {
     fn default() -> Self {
-        Self { state: START, bytes: 0, rest: [0; BLOCK_BYTES] }
+        Self { state: START, fill: Fill::default() }
     }
 }
 
@@ -108,37 +104,20 @@ impl Md5 {
             // Blocks that were begun come first, then those that are whole as they are.
             let mut begun = [[[0; BLOCK_BYTES]; 1]; LANES_MAX];
             let mut is_full = [false; LANES_MAX];
-            let mut rest = [&[][..]; LANES_MAX];
+            let mut whole = [&[][..]; LANES_MAX];
             for (lane, (md5, bytes)) in group.iter_mut().enumerate() {
-                let (first, others) = bytes.split_at(md5.missing().min(bytes.len()));
-                is_full[lane] = md5.append(first);
-                begun[lane] = [md5.rest];
-                (states[lane], rest[lane]) = (md5.state, others);
+                let (full, blocks) = md5.fill.split(bytes);
+                is_full[lane] = full.is_some();
+                begun[lane] = [full.unwrap_or([0; BLOCK_BYTES])];
+                (states[lane], whole[lane]) = (md5.state, blocks);
             }
             let begun: [&[Block]; LANES_MAX] = std::array::from_fn(|lane| &begun[lane][..usize::from(is_full[lane])]);
             advance(kernel, &mut states[..lanes], &begun[..lanes]);
-            let whole = rest.map(|bytes| bytes.as_chunks().0);
             advance(kernel, &mut states[..lanes], &whole[..lanes]);
-            for (lane, (md5, _)) in group.iter_mut().enumerate() {
-                let (blocks, tail) = rest[lane].as_chunks::<BLOCK_BYTES>();
-                md5.state = states[lane];
-                md5.bytes += (blocks.len() * BLOCK_BYTES) as u64;
-                md5.append(tail);
+            for (state, (md5, _)) in states.into_iter().zip(group) {
+                md5.state = state;
             }
         }
-    }
-
-    /// Bytes that a block that was begun lacks.
-    fn missing(&self) -> usize {
-        (BLOCK_BYTES - self.fill()) % BLOCK_BYTES
-    }
-
-    /// Appends to the block that was begun, which is then full or not.
-    fn append(&mut self, bytes: &[u8]) -> bool {
-        let fill = self.fill();
-        self.rest[fill..fill + bytes.len()].copy_from_slice(bytes);
-        self.bytes += bytes.len() as u64;
-        fill + bytes.len() == BLOCK_BYTES
     }
 
     /// The digest of all bytes.
@@ -164,23 +143,9 @@ impl Md5 {
         })
     }
 
-    /// The last blocks, of which there are one or two: what is left, and the padding of RFC 1321, 3.1 and 3.2.
+    /// The last blocks, of which there are one or two.
     fn end(&self) -> ([Block; 2], usize) {
-        const LENGTH_BYTES: usize = size_of::<u64>();
-        let fill = self.fill();
-        let count = (fill + 1 + LENGTH_BYTES).div_ceil(BLOCK_BYTES);
-        let mut blocks = [[0; BLOCK_BYTES]; 2];
-        let bytes = &mut blocks.as_flattened_mut()[..count * BLOCK_BYTES];
-        bytes[..fill].copy_from_slice(&self.rest[..fill]);
-        bytes[fill] = 0x80;
-        let (_, length) = bytes.split_last_chunk_mut().expect("a block is longer");
-        *length = self.bytes.wrapping_mul(8).to_le_bytes();
-        (blocks, count)
-    }
-
-    /// Bytes of a block that was begun.
-    fn fill(&self) -> usize {
-        (self.bytes % BLOCK_BYTES as u64) as usize
+        self.fill.end(u64::to_le_bytes)
     }
 }
 
