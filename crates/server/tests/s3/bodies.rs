@@ -36,6 +36,44 @@ async fn chunked_bodies_arrive_whole() {
     }
 }
 
+/// Hashes are taken of all chunks that have arrived, wherever what arrives ends.
+#[tokio::test]
+async fn chunks_are_verified_in_whatever_pieces_they_come() {
+    let s3 = S3::with_bucket().await;
+    let body = payload(200_000);
+    let flips: [fn(&mut Vec<u8>); 4] = [
+        |sent| sent[100] ^= 1,
+        |sent| sent[8200] ^= 1,
+        |sent| sent[100_000] ^= 1,
+        |sent| {
+            let near_the_end = sent.len() - 300;
+            sent[near_the_end] ^= 1;
+        },
+    ];
+    for chunk_bytes in [8192, 65_536, 199_000, 200_000] {
+        let framing = Payload::SignedChunks { chunk_bytes, trailer: None };
+        for piece_bytes in [7, 90, 8192, 8193, 8283, 50_001, 131_247, 1 << 20] {
+            let call = || s3.put("/bkt/k").body(body.clone()).payload(framing.clone());
+            call().send_in_pieces(&s3, piece_bytes).await.expect(200);
+            assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{chunk_bytes} {piece_bytes}");
+            for flip in flips {
+                let tampered = call().change(|call| call.tamper = Some(flip));
+                let refused = tampered.send_in_pieces(&s3, piece_bytes).await;
+                assert!([400, 403].contains(&refused.status), "{chunk_bytes} {piece_bytes}: {}", refused.status);
+            }
+        }
+    }
+    // One that is read to where it is wanted.
+    let (body, framing) = (payload(3 << 20), Payload::SignedChunks { chunk_bytes: 1 << 20, trailer: None });
+    for piece_bytes in [10_000, 100_003, 2 << 20] {
+        let call = || s3.put("/bkt/k").body(body.clone()).payload(framing.clone());
+        call().send_in_pieces(&s3, piece_bytes).await.expect(200);
+        assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{piece_bytes}");
+        let tampered = call().change(|call| call.tamper = Some(|sent| sent[2_000_000] ^= 1));
+        tampered.send_in_pieces(&s3, piece_bytes).await.refused(403, "SignatureDoesNotMatch");
+    }
+}
+
 #[tokio::test]
 async fn tampered_chunks_are_refused() {
     let s3 = S3::with_bucket().await;

@@ -316,7 +316,12 @@ impl Call {
     }
 
     pub(crate) async fn send(self, s3: &S3) -> Answer {
-        let request = self.build().map(|body| Sent { piece_bytes: 100_003, ..Sent::new(body) });
+        self.send_in_pieces(s3, 100_003).await
+    }
+
+    /// The same, in pieces of at most so many bytes.
+    pub(crate) async fn send_in_pieces(self, s3: &S3, piece_bytes: usize) -> Answer {
+        let request = self.build().map(|body| Sent { piece_bytes, ..Sent::new(body) });
         Answer::read(s3.service.call(request, peer()).await).await
     }
 

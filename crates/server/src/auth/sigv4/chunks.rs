@@ -2,21 +2,23 @@
 //!
 //! A chunk is `hex-size[;chunk-signature=hex]\r\n bytes \r\n`; the last one is empty, and trailers may follow it. Bytes pass as they come, those of a signed chunk
 //! too, as those of a body do that is signed as a whole: nothing is done with a body before its end, and behind a chunk whose signature
-//! is wrong there is an error instead. All but the last chunk must have a certain size, as on AWS. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
+//! is wrong there is an error instead. The hashes of all chunks of which something has arrived are taken together, as two cost little more than one. All but the last chunk must have a certain size, as on AWS. Source: AWS, "Signature Calculations for the Authorization Header: Transferring
 //! Payload in Multiple Chunks" and "Working with trailing headers".
 
+use std::collections::VecDeque;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
+use gabion_erasure::Sha256;
 use gabion_store::{BodyError, BodyPiece, BodySource};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{ChunkSigning, SERVICE, from_hex};
+use super::{ChunkSigning, SERVICE, from_hex, to_hex};
 use crate::auth::EMPTY_SHA256;
 
 /// Longest line with a chunk's size, in bytes.
@@ -27,6 +29,9 @@ const TRAILER_BYTES_MAX: usize = 16 * 1024;
 const TRAILERS_MAX: usize = 100;
 /// Least bytes of a chunk that others follow.
 const CHUNK_BYTES_MIN: usize = 8192;
+/// Bytes of a signed chunk that are read to where they are wanted: of a shorter one the next is expected in what comes, and their hashes are taken together.
+const ALONE_BYTES_MIN: usize = 512 * 1024;
+const CHUNK_ALGORITHM: &str = "AWS4-HMAC-SHA256-PAYLOAD";
 const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
 const TRAILER_SIGNATURE: &str = "x-amz-trailer-signature";
 
@@ -48,7 +53,7 @@ enum State {
 
 /// A signed chunk.
 struct Signed {
-    /// Of its bytes until now.
+    /// Of its bytes until now, and of those that have arrived.
     sha256: Sha256,
     /// As it was sent.
     signature: [u8; 64],
@@ -58,10 +63,12 @@ struct Signed {
 pub(crate) struct Chunks {
     source: Box<dyn BodySource>,
     /// Nothing: no chunk is signed.
-    signing: Option<ChunkSigning>,
+    signing: Option<Box<ChunkSigning>>,
     has_trailers: bool,
     /// The chunk under way, if it is signed.
     signed: Option<Signed>,
+    /// Of the signed chunks behind it, as far as they have arrived.
+    ahead: VecDeque<Sha256>,
     /// How many chunks have begun.
     number: u64,
     /// The size of the chunk before, if none may follow it.
@@ -76,12 +83,13 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     /// Takes the framing off `source`.
-    pub(crate) fn new(source: Box<dyn BodySource>, signing: Option<ChunkSigning>, has_trailers: bool) -> Self {
+    pub(crate) fn new(source: Box<dyn BodySource>, signing: Option<Box<ChunkSigning>>, has_trailers: bool) -> Self {
         Self {
             source,
             signing,
             has_trailers,
             signed: None,
+            ahead: VecDeque::new(),
             number: 0,
             small: None,
             state: State::Size,
@@ -118,7 +126,7 @@ impl Chunks {
                 }
                 State::Passing(left) => {
                     let bytes = self.arrived.split_to(self.arrived.len().min(*left));
-                    self.passed(&bytes);
+                    self.passed(bytes.len());
                     return Ok(Some(bytes));
                 }
                 State::Break(seen) => {
@@ -146,13 +154,55 @@ impl Chunks {
         }
     }
 
-    /// Takes note of bytes of a chunk.
-    fn passed(&mut self, bytes: &[u8]) {
-        if let Some(signed) = &mut self.signed {
-            signed.sha256.update(bytes);
+    /// Takes the hashes of what has just arrived.
+    fn hash_arrived(&mut self) {
+        if self.signing.is_none() {
+            return;
         }
+        let parts = self.parts_arrived();
+        let (begun, new) = match (&mut self.signed, &self.state) {
+            (Some(signed), State::Passing(_)) => (Some(&mut signed.sha256), parts.len().saturating_sub(1)),
+            _ => (None, parts.len()),
+        };
+        self.ahead.resize_with(new, Sha256::default);
+        let hashes = begun.into_iter().chain(&mut self.ahead);
+        let mut streams: Vec<_> = hashes.zip(parts.iter().map(|part| &self.arrived[part.clone()])).collect();
+        Sha256::update_many(&mut streams);
+    }
+
+    /// Where in what has arrived bytes of chunks are: of the one under way, and of those behind it until one that can not be read, or that none may follow.
+    fn parts_arrived(&self) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let (mut at, mut left) = match self.state {
+            State::Passing(left) => (0, Some(left)),
+            State::Break(seen) => (2 - seen, None),
+            State::Size => (0, None),
+            State::Trailers | State::Ended | State::Failed => return parts,
+        };
+        let (mut is_last, mut line) = (self.small.is_some(), self.line.clone());
+        loop {
+            if let Some(left) = left {
+                let end = self.arrived.len().min(at.saturating_add(left));
+                parts.push(at..end);
+                if end - at < left {
+                    return parts;
+                }
+                at = end + 2;
+            }
+            let rest = self.arrived.get(at..).unwrap_or_default();
+            let end = rest.iter().take(LINE_BYTES_MAX).position(|&byte| byte == b'\n');
+            let Some(end) = end.filter(|_| !is_last) else { return parts };
+            line.extend_from_slice(&rest[..=end]);
+            let Some((size @ 1.., _)) = parse_size(&line) else { return parts };
+            (at, left, is_last) = (at + end + 1, Some(size), size < CHUNK_BYTES_MIN);
+            line.clear();
+        }
+    }
+
+    /// Takes note of bytes of a chunk.
+    fn passed(&mut self, bytes: usize) {
         if let State::Passing(left) = &mut self.state {
-            *left -= bytes.len();
+            *left -= bytes;
             if *left == 0 {
                 self.state = State::Break(0);
             }
@@ -189,7 +239,8 @@ impl Chunks {
         if self.signing.is_some() != signature.is_some() {
             return Err(BodyError::Incomplete);
         }
-        self.signed = signature.map(|signature| Signed { sha256: Sha256::new(), signature });
+        let sha256 = if size > 0 { self.ahead.pop_front().unwrap_or_default() } else { Sha256::default() };
+        self.signed = signature.map(|signature| Signed { sha256, signature });
         if size > 0 {
             return Ok(State::Passing(size));
         }
@@ -278,14 +329,18 @@ fn parse_size(line: &[u8]) -> Option<(usize, Option<[u8; 64]>)> {
 
 impl ChunkSigning {
     fn verify_chunk(&mut self, chunk: Signed) -> Result<(), BodyError> {
-        // Of no headers, and of the bytes.
-        let (none, sha256) = (hex::encode(EMPTY_SHA256), hex::encode(chunk.sha256.finalize()));
-        let (time, day, region) = (self.date.fmt_iso8601(), self.date.fmt_date(), &self.region);
-        let previous = hex::encode(self.previous);
-        let text = format!(
-            "AWS4-HMAC-SHA256-PAYLOAD\n{time}\n{day}/{region}/{SERVICE}/aws4_request\n{previous}\n{none}\n{sha256}"
-        );
-        self.previous = self.compare(&text, &chunk.signature)?;
+        if self.text.is_empty() {
+            let (time, day, region) = (self.date.fmt_iso8601(), self.date.fmt_date(), &self.region);
+            self.text = format!("{CHUNK_ALGORITHM}\n{time}\n{day}/{region}/{SERVICE}/aws4_request\n").into_bytes();
+            self.scope_bytes = self.text.len();
+        }
+        self.text.truncate(self.scope_bytes);
+        // Of the chunk before, of no headers, and of the bytes.
+        for (hash, end) in [(self.previous, "\n"), (EMPTY_SHA256, "\n"), (chunk.sha256.finish(), "")] {
+            self.text.extend_from_slice(&to_hex(hash));
+            self.text.extend_from_slice(end.as_bytes());
+        }
+        self.previous = self.compare(&self.text, &chunk.signature)?;
         Ok(())
     }
 
@@ -298,11 +353,11 @@ impl ChunkSigning {
             &previous,
             canonical.as_bytes(),
         );
-        self.compare(&text, sent.as_bytes()).map(drop)
+        self.compare(text.as_bytes(), sent.as_bytes()).map(drop)
     }
 
-    fn compare(&self, text: &str, sent: &[u8]) -> Result<[u8; 32], BodyError> {
-        let signature = s3s_sigv4::calculate_signature_with_key(text, &self.key);
+    fn compare(&self, text: &[u8], sent: &[u8]) -> Result<[u8; 32], BodyError> {
+        let signature = self.key.sign(text);
         let is_same = from_hex(sent).is_some_and(|sent| signature.ct_eq(&sent).into());
         if is_same { Ok(signature) } else { Err(BodyError::BadChunkSignature) }
     }
@@ -321,16 +376,22 @@ impl BodySource for Chunks {
             }
             // What comes next of a chunk can be read to where it is wanted.
             let place = match &self.state {
-                State::Passing(left) => {
+                State::Passing(left) if self.signed.is_none() || *left >= ALONE_BYTES_MIN => {
                     let bytes = room.len().min(*left);
                     &mut room[..bytes]
                 }
                 _ => &mut [],
             };
             match ready!(self.source.poll_piece(cx, place)) {
-                Some(Ok(BodyPiece::Bytes(bytes))) => self.arrived = bytes,
+                Some(Ok(BodyPiece::Bytes(bytes))) => {
+                    self.arrived = bytes;
+                    self.hash_arrived();
+                }
                 Some(Ok(BodyPiece::InRoom(bytes))) => {
-                    self.passed(&room[..bytes]);
+                    if let Some(signed) = &mut self.signed {
+                        signed.sha256.update(&room[..bytes]);
+                    }
+                    self.passed(bytes);
                     return Poll::Ready(Some(Ok(BodyPiece::InRoom(bytes))));
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),

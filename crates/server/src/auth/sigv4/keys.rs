@@ -30,23 +30,18 @@ struct Kept {
 /// A derived key, with what HMAC-SHA-256 (RFC 2104) makes of it before it sees a message.
 #[derive(Clone)]
 pub(super) struct SigningKey {
-    bytes: [u8; 32],
     inner: Sha256,
     outer: Sha256,
 }
 
 impl SigningKey {
-    fn new(bytes: [u8; 32]) -> Self {
+    pub(super) fn new(bytes: [u8; 32]) -> Self {
         let padded = |pad: u8| {
             let mut block = [pad; BLOCK_BYTES];
             block.iter_mut().zip(bytes).for_each(|(pad, key)| *pad ^= key);
             Sha256::new_with_prefix(block)
         };
-        Self { bytes, inner: padded(0x36), outer: padded(0x5c) }
-    }
-
-    pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.bytes
+        Self { inner: padded(0x36), outer: padded(0x5c) }
     }
 
     /// The HMAC of a message.
@@ -98,8 +93,9 @@ mod tests {
                 for secret in [&one, &other, &one] {
                     let parsed = AmzDate::parse(date).unwrap();
                     let derived = s3s_sigv4::derive_signing_key(secret.expose(), &parsed, "r", "s3");
+                    let signature = SigningKey::new(derived).sign(b"text");
                     for _ in 0..2 {
-                        assert_eq!(*keys.get("AK", secret, date).unwrap().bytes(), derived);
+                        assert_eq!(keys.get("AK", secret, date).unwrap().sign(b"text"), signature);
                     }
                 }
             }

@@ -64,7 +64,7 @@ pub(crate) enum Framing {
     /// In aws-chunked framing.
     Chunked {
         /// What the signatures of chunks and trailers follow from, if they are signed.
-        signing: Option<ChunkSigning>,
+        signing: Option<Box<ChunkSigning>>,
         /// Whether trailers may follow.
         has_trailers: bool,
     },
@@ -74,9 +74,19 @@ pub(crate) enum Framing {
 pub(crate) struct ChunkSigning {
     date: AmzDate,
     region: Arc<str>,
-    key: [u8; 32],
+    key: SigningKey,
     /// Signature of the request or of the chunk before.
     previous: [u8; 32],
+    /// What is signed with a chunk, of which so many bytes are the same for all; empty before the first.
+    text: Vec<u8>,
+    scope_bytes: usize,
+}
+
+impl ChunkSigning {
+    /// Of a request with this signature.
+    fn new(date: AmzDate, region: Arc<str>, key: SigningKey, signature: [u8; 32]) -> Box<Self> {
+        Box::new(Self { date, region, key, previous: signature, text: Vec::new(), scope_bytes: 0 })
+    }
 }
 
 impl Framing {
@@ -96,8 +106,8 @@ impl Framing {
                 let date = AmzDate::parse(single(headers, &AMZ_DATE)?).ok()?;
                 let (_, signature) = single(headers, &AUTHORIZATION)?.rsplit_once("Signature=")?;
                 let previous = from_hex(signature.trim_ascii().as_bytes())?;
-                let key = s3s_sigv4::derive_signing_key(secret?, &date, region, SERVICE);
-                Some(ChunkSigning { date, region: region.into(), key, previous })
+                let key = SigningKey::new(s3s_sigv4::derive_signing_key(secret?, &date, region, SERVICE));
+                Some(ChunkSigning::new(date, region.into(), key, previous))
             }
             AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload
             | AmzContentSha256::StreamingAws4EcdsaP256Sha256PayloadTrailer => return None,
@@ -161,8 +171,7 @@ impl Verifier {
                     return None;
                 }
                 let date = AmzDate::parse(fields.date).ok()?;
-                let signing =
-                    ChunkSigning { date, region: Arc::clone(&self.region), key: *key.bytes(), previous: signature };
+                let signing = ChunkSigning::new(date, Arc::clone(&self.region), key, signature);
                 let is_signed = content != AmzContentSha256::StreamingUnsignedPayloadTrailer;
                 let framing =
                     Framing::Chunked { signing: is_signed.then_some(signing), has_trailers: content.has_trailer() };
