@@ -158,7 +158,7 @@ pub(crate) enum Payload {
     Signed,
     /// In chunks of 64 KiB, each signed with its SHA-256 (`STREAMING-AWS4-HMAC-SHA256-PAYLOAD`), as minio-go does, and so Warp, without TLS.
     Chunked,
-    /// In chunks of 64 KiB with a CRC-32 behind the last one (`STREAMING-UNSIGNED-PAYLOAD-TRAILER`), as AWS' SDKs do over TLS.
+    /// In chunks of 64 KiB with a CRC-32 behind the last one (`STREAMING-UNSIGNED-PAYLOAD-TRAILER`), as AWS' SDKs do over TLS (theirs are longer).
     Trailer,
 }
 

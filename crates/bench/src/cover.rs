@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use gabion_erasure::{ChecksumAlgorithm, Digester};
-use sha2::{Digest, Sha256};
+use gabion_erasure::{ChecksumAlgorithm, Digester, Sha256};
 
 use crate::{
     cli::Payload,
@@ -34,14 +33,23 @@ impl Cover {
         match payload {
             Payload::Unsigned => Cover::Hash(Cow::Borrowed("UNSIGNED-PAYLOAD")),
             Payload::Signed => {
-                let mut hash = String::new();
-                push_hex(&mut hash, &sha256(content));
+                let (mut sha256, mut hash) = (Sha256::default(), String::new());
+                while content.remaining() > 0 {
+                    sha256.update(content.next_slice());
+                }
+                push_hex(&mut hash, &sha256.finish());
                 Cover::Hash(Cow::Owned(hash))
             }
             Payload::Chunked => {
                 let mut hashes = Vec::new();
                 while content.remaining() > 0 {
-                    hashes.push(sha256(content.split_to(CHUNK_BYTES)));
+                    // Two at a time.
+                    let mut chunks = [content.split_to(CHUNK_BYTES), content.split_to(CHUNK_BYTES)];
+                    let mut pair = [Sha256::default(), Sha256::default()];
+                    let count = chunks.iter().filter(|chunk| chunk.remaining() > 0).count();
+                    let pieces = chunks.iter_mut().map(Window::next_slice);
+                    Sha256::update_many(&mut pair.iter_mut().zip(pieces).collect::<Vec<_>>());
+                    hashes.extend(pair.into_iter().take(count).map(Sha256::finish));
                 }
                 Cover::Chunks(hashes)
             }
@@ -85,10 +93,24 @@ impl Cover {
     }
 }
 
-fn sha256(mut content: Window<'_>) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    while content.remaining() > 0 {
-        digest.update(content.next_slice());
+#[cfg(test)]
+mod tests {
+    use sha2::Digest;
+
+    use super::*;
+    use crate::content::Content;
+
+    #[test]
+    fn each_chunk_has_its_own_hash() {
+        let content = Content::new(1);
+        for length in [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, 2_000_000] {
+            let mut window = content.of(content.hash(["key", ""]), length);
+            let Cover::Chunks(hashes) = Cover::of(Payload::Chunked, window) else { panic!("chunks are wanted") };
+            assert_eq!(hashes.len() as u64, length.div_ceil(CHUNK_BYTES));
+            for hash in hashes {
+                let chunk = window.split_to(CHUNK_BYTES).next_slice();
+                assert_eq!(hash, <[u8; 32]>::from(sha2::Sha256::digest(chunk)), "{length}");
+            }
+        }
     }
-    digest.finalize().into()
 }

@@ -43,6 +43,8 @@ pub(crate) struct Bucket {
     pub(crate) created: Vec<Bytes>,
     /// Session tokens that came, and whether they were signed.
     pub(crate) tokens: BTreeSet<(Option<String>, bool)>,
+    /// What puts of objects said of their content: `x-amz-content-sha256`, the length without framing, and the trailer.
+    pub(crate) contents: Vec<[Option<String>; 3]>,
     /// How often each object was read.
     pub(crate) reads: BTreeMap<String, u32>,
     /// Objects that were deleted, and deletions of none.
@@ -153,6 +155,8 @@ impl Bucket {
                 (if self.takes_parts { 200 } else { 503 }, String::new(), Bytes::new())
             }
             ("PUT", _) => {
+                let names = ["x-amz-content-sha256", "x-amz-decoded-content-length", "x-amz-trailer"];
+                self.contents.push(names.map(header));
                 self.keep_version(&key);
                 self.objects.insert(key, body);
                 xml(String::new())

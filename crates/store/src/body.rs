@@ -31,7 +31,7 @@ use crate::{
     holds::Hold,
     in_flight::Kept,
     late_md5::LateMd5s,
-    md5s::{BodyHashes, BodyMd5},
+    md5s::BodyMd5,
     sealed::Seal,
     store::{Inner, Share},
 };
@@ -116,7 +116,7 @@ struct Taken {
     share: Option<Share>,
     /// The room that it was let in for.
     admitted: Option<Admitted>,
-    hashes: BodyHashes,
+    md5: Option<[u8; 16]>,
     /// Where a large one is, what keeps it there, and the room for its record.
     stored: Option<(Vec<Extent>, Hold, Option<Admitted>)>,
 }
@@ -132,7 +132,7 @@ struct Collector<'a> {
     sealer: Option<Box<Sealer>>,
     /// What makes the tag, if that is to say nothing of the bytes.
     tag_key: Option<SecretKey>,
-    /// Nothing when neither tag nor client needs it, nor the SHA-256 that is taken with it.
+    /// Nothing when neither tag nor client needs it.
     md5: Option<BodyMd5<'a>>,
     is_late: bool,
     digester: Digester,
@@ -188,7 +188,7 @@ impl<'a> Collector<'a> {
             stored_length,
             sealer,
             tag_key,
-            md5: (wants_md5 || body.sha256.is_some()).then(|| inner.md5s.begin_with(wants_md5, body.sha256.is_some())),
+            md5: wants_md5.then(|| inner.md5s.begin()),
             is_late,
             digester: Digester::new(false, &algorithms),
             wants_crc64,
@@ -249,11 +249,11 @@ impl<'a> Collector<'a> {
             Some(stripes) => Some(stripes.finish(self.md5.as_mut()).await?),
             None => None,
         };
-        let hashes = match self.md5.take() {
-            Some(md5) => md5.finish().await,
-            None => BodyHashes::default(),
+        let md5 = match self.md5.take() {
+            Some(md5) => Some(md5.finish().await),
+            None => None,
         };
-        Ok(Taken { hashes, stored, ..Taken::default() })
+        Ok(Taken { md5, stored, ..Taken::default() })
     }
 
     /// There are no more bytes.
@@ -268,12 +268,7 @@ impl<'a> Collector<'a> {
 
     /// Holds it against what was said of it.
     fn finish(self, body: ObjectBody, taken: Taken) -> Result<Collected, StoreError> {
-        let Taken { share, admitted, hashes: BodyHashes { md5, sha256 }, stored } = taken;
-        if let Some(expected) = body.sha256
-            && sha256 != Some(expected)
-        {
-            return Err(BodyError::Sha256Mismatch { found: sha256.unwrap_or_default() }.into());
-        }
+        let Taken { share, admitted, md5, stored } = taken;
         let (content, crc64, hold, of_stripes) = match stored {
             Some((extents, hold, admitted)) => {
                 let crc64 = crc64_of(&extents);

@@ -142,7 +142,7 @@ impl Store {
             }
         }
         let md5 = match md5 {
-            Some(md5) => md5.finish().await.md5,
+            Some(md5) => Some(md5.finish().await),
             None => None,
         };
         Ok(Digests { md5, ..digester.finish() })

@@ -93,7 +93,7 @@ pub use upkeep::{CrossCheck, ScrubReport, ScrubStatus};
 
 // A bench measures it by itself.
 #[doc(hidden)]
-pub use md5s::{BodyHashes, BodyMd5, Md5s};
+pub use md5s::{BodyMd5, Md5s};
 
 pub use gabion_encryption::SecretKey;
 pub use gabion_erasure::{Checksum, ChecksumAlgorithm};

@@ -1,4 +1,4 @@
-//! The MD5s of all bodies that arrive at the moment, taken together; and the SHA-256 of those that are signed with one, of which two cost little more than one.
+//! The MD5s of all bodies that arrive at the moment, taken together.
 //!
 //! MD5 is the largest single cost of a small put, and what limits a large one; many at once cost little more than one ([`Md5::update_many`]). There is no timer and no thread. A
 //! body leaves its bytes here and goes on; when all that are open have left some, or enough for all the lanes of a vector, whoever came last takes them together. So does a body
@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use gabion_erasure::{Md5, Sha256};
+use gabion_erasure::Md5;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -28,22 +28,6 @@ const LEFT_BYTES_MAX: usize = 256 * 1024;
 const LEFT_PIECES_MAX: usize = 64;
 /// Most bytes that it leaves of memory that is there for something else as well: others get a chance to have left some, too, but nobody who is stalled keeps the end of a long body waiting for the MD5 of all of it.
 const LEFT_IN_PLACE_BYTES_MAX: usize = 8 << 20;
-
-/// What is taken of a body.
-#[derive(Default)]
-struct Hashes {
-    md5: Option<Md5>,
-    sha256: Option<Sha256>,
-}
-
-/// What was found of a body, of what was wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BodyHashes {
-    /// Its MD5.
-    pub md5: Option<[u8; 16]>,
-    /// Its SHA-256.
-    pub sha256: Option<[u8; 32]>,
-}
 
 /// Takes MD5s together.
 #[derive(Default)]
@@ -62,7 +46,7 @@ struct Stream {
 
 struct State {
     /// Nothing while somebody takes it further.
-    hashes: Option<Hashes>,
+    md5: Option<Md5>,
     left: VecDeque<Bytes>,
     left_bytes: usize,
     /// Whether it is among those that wait.
@@ -75,27 +59,22 @@ struct State {
 struct Job {
     stream: Arc<Stream>,
     /// Until it is given back.
-    hashes: Option<Hashes>,
+    md5: Option<Md5>,
     pieces: VecDeque<Bytes>,
 }
 
-/// The MD5 of one body, its SHA-256, or both.
+/// The MD5 of one body.
 pub struct BodyMd5<'a> {
     all: &'a Md5s,
     stream: Arc<Stream>,
 }
 
 impl Md5s {
-    /// Begins a body whose MD5 is wanted.
+    /// Begins a body.
     pub fn begin(&self) -> BodyMd5<'_> {
-        self.begin_with(true, false)
-    }
-
-    /// Begins a body of which these are wanted.
-    pub fn begin_with(&self, md5: bool, sha256: bool) -> BodyMd5<'_> {
         self.bodies.fetch_add(1, Ordering::Relaxed);
-        let hashes = Hashes { md5: md5.then(Md5::default), sha256: sha256.then(Sha256::default) };
-        let state = State { hashes: Some(hashes), left: VecDeque::new(), left_bytes: 0, waits: false, is_lost: false };
+        let state =
+            State { md5: Some(Md5::default()), left: VecDeque::new(), left_bytes: 0, waits: false, is_lost: false };
         BodyMd5 { all: self, stream: Arc::new(Stream { state: Mutex::new(state), taken: Notify::new() }) }
     }
 
@@ -122,7 +101,7 @@ impl Md5s {
 
     /// Has a stream wait, if it has anything to wait for and nobody has it. Whoever has it lets it wait afterwards.
     fn enlist(&self, stream: &Arc<Stream>, state: &mut State) {
-        if !state.waits && state.hashes.is_some() && !state.left.is_empty() {
+        if !state.waits && state.md5.is_some() && !state.left.is_empty() {
             state.waits = true;
             self.waiting.lock().push_back(Arc::clone(stream));
         }
@@ -145,16 +124,13 @@ fn together(jobs: &mut [Job]) {
     loop {
         let first = |job: &Job| job.pieces.front().map(Bytes::len);
         let Some(run) = jobs.iter().filter_map(first).min() else { return };
-        let mut md5s: Vec<(&mut Md5, &[u8])> = Vec::with_capacity(jobs.len());
-        let mut sha256s: Vec<(&mut Sha256, &[u8])> = Vec::new();
-        for Job { hashes, pieces, .. } in &mut *jobs {
-            if let (Some(hashes), Some(piece)) = (hashes, pieces.front()) {
-                md5s.extend(hashes.md5.as_mut().map(|md5| (md5, &piece[..run])));
-                sha256s.extend(hashes.sha256.as_mut().map(|sha256| (sha256, &piece[..run])));
+        let mut streams: Vec<(&mut Md5, &[u8])> = Vec::with_capacity(jobs.len());
+        for Job { md5, pieces, .. } in &mut *jobs {
+            if let (Some(md5), Some(piece)) = (md5, pieces.front()) {
+                streams.push((md5, &piece[..run]));
             }
         }
-        Md5::update_many(&mut md5s);
-        Sha256::update_many(&mut sha256s);
+        Md5::update_many(&mut streams);
         for job in &mut *jobs {
             if let Some(piece) = job.pieces.front_mut() {
                 piece.advance(run);
@@ -173,7 +149,7 @@ impl Stream {
         if state.left.is_empty() {
             return None;
         }
-        let hashes = state.hashes.take()?;
+        let md5 = state.md5.take()?;
         let (mut pieces, mut room) = (VecDeque::new(), SLICE_BYTES);
         while room > 0
             && let Some(piece) = state.left.front_mut()
@@ -186,7 +162,7 @@ impl Stream {
             pieces.push_back(front);
         }
         state.left_bytes -= SLICE_BYTES - room;
-        Some(Job { stream: Arc::clone(self), hashes: Some(hashes), pieces })
+        Some(Job { stream: Arc::clone(self), md5: Some(md5), pieces })
     }
 }
 
@@ -194,7 +170,7 @@ impl Job {
     /// Gives the stream back, which waits again if more was left meanwhile.
     fn give_back(mut self, all: &Md5s) {
         let mut state = self.stream.state.lock();
-        state.hashes = self.hashes.take();
+        state.md5 = self.md5.take();
         all.enlist(&self.stream, &mut state);
         drop(state);
         self.stream.taken.notify_waiters();
@@ -203,7 +179,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        if self.hashes.is_some() {
+        if self.md5.is_some() {
             self.stream.state.lock().is_lost = true;
             self.stream.taken.notify_waiters();
         }
@@ -264,7 +240,7 @@ impl BodyMd5<'_> {
             let own = {
                 let mut state = self.stream.state.lock();
                 assert!(!state.is_lost, "whoever takes a stream gives it back");
-                let is_here = state.hashes.is_some() || bytes_max > 0;
+                let is_here = state.md5.is_some() || bytes_max > 0;
                 if is_here && state.left_bytes <= bytes_max && state.left.len() <= pieces_max {
                     return;
                 }
@@ -294,16 +270,15 @@ impl BodyMd5<'_> {
         }
     }
 
-    /// The hashes of all bytes.
-    pub async fn finish(self) -> BodyHashes {
+    /// The MD5 of all bytes.
+    pub async fn finish(self) -> [u8; 16] {
         let left_bytes = self.stream.state.lock().left_bytes;
         if left_bytes >= BYTES_MIN && !self.all.is_alone() {
             tokio::task::yield_now().await;
         }
         self.settle(0, 0).await;
-        let hashes = self.stream.state.lock().hashes.take();
-        let Hashes { md5, sha256 } = hashes.expect("nobody has it");
-        BodyHashes { md5: md5.map(Md5::finish), sha256: sha256.map(Sha256::finish) }
+        let md5 = self.stream.state.lock().md5.take();
+        md5.expect("nobody has it").finish()
     }
 }
 
@@ -327,10 +302,10 @@ mod tests {
         (0..len).map(|at| (at * 31 + seed * 7) as u8).collect()
     }
 
-    fn alone(bytes: &[u8]) -> BodyHashes {
+    fn alone(bytes: &[u8]) -> [u8; 16] {
         let mut md5 = Md5::default();
         md5.update(bytes);
-        BodyHashes { md5: Some(md5.finish()), sha256: None }
+        md5.finish()
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -340,22 +315,14 @@ mod tests {
             .map(|seed| {
                 let md5s = Arc::clone(&md5s);
                 tokio::spawn(async move {
-                    // Of a fifth both are wanted, and of another one the SHA-256 alone.
-                    let (wants_md5, wants_sha256) = (seed % 5 != 1, seed % 5 < 2);
-                    let mut md5 = md5s.begin_with(wants_md5, wants_sha256);
+                    let mut md5 = md5s.begin();
                     let mut all = Vec::new();
                     for piece in 0..seed % 5 + 1 {
                         let bytes = body(seed, 700 + seed * 13 + piece * 50_000);
                         md5.update(&bytes).await;
                         all.extend_from_slice(&bytes);
                     }
-                    let mut sha256 = Sha256::default();
-                    sha256.update(&all);
-                    let expected = BodyHashes {
-                        md5: alone(&all).md5.filter(|_| wants_md5),
-                        sha256: wants_sha256.then(|| sha256.finish()),
-                    };
-                    assert_eq!(md5.finish().await, expected);
+                    assert_eq!(md5.finish().await, alone(&all));
                 })
             })
             .collect();
@@ -401,7 +368,7 @@ mod tests {
         let stream = Arc::clone(&one.stream);
         assert!(stream.take(&mut stream.state.lock()).is_none());
         md5s.work();
-        assert!(stream.state.lock().hashes.is_some());
+        assert!(stream.state.lock().md5.is_some());
         assert_eq!(one.finish().await, alone(&[body(1, 5000), body(2, 5000)].concat()));
     }
 

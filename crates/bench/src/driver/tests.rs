@@ -37,6 +37,27 @@ fn no_more_is_done_than_was_asked_for() {
 }
 
 #[test]
+fn bodies_are_sent_as_is_asked_for() {
+    for (payload, content, is_framed, trailer) in [
+        ("unsigned", Some("UNSIGNED-PAYLOAD"), false, None),
+        ("signed", None, false, None),
+        ("chunked", Some("STREAMING-AWS4-HMAC-SHA256-PAYLOAD"), true, None),
+        ("trailer", Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER"), true, Some("x-amz-checksum-crc32")),
+    ] {
+        let bucket = Arc::<Mutex<Bucket>>::default();
+        let (_server, url) = serve(&bucket);
+        bench(&url, &format!("put -n 1 --size 100000 --keep --payload {payload}")).unwrap();
+        let bucket = bucket.lock();
+        let [[said, length, behind]] = &bucket.contents[..] else { panic!("{:?}", bucket.contents) };
+        assert_eq!(said.as_deref().filter(|said| said.len() != 64), content);
+        assert_eq!(length.as_deref(), is_framed.then_some("100000"), "{payload}");
+        assert_eq!(behind.as_deref(), trailer, "{payload}");
+        let body = bucket.objects.values().next().unwrap();
+        assert_eq!(body.len() > 100_000, is_framed, "{payload}");
+    }
+}
+
+#[test]
 fn operations_come_at_the_rate_that_was_asked_for() {
     let (_server, url) = serve(&Arc::default());
     let (outcome, paced) = report(&url, "put -d 500ms --rate 40 --warmup 100ms");

@@ -10,7 +10,6 @@ use gabion_erasure::Digester;
 use gabion_store::{
     BodyError, BodyPiece, BodySource, Checksum, ChecksumAlgorithm, DigestKind, ObjectBody, ObjectStream, StoreError,
 };
-use gabion_types::limits::INLINE_BYTES_MAX;
 use http::Version;
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{Body, StdError};
@@ -34,14 +33,11 @@ pub(super) const DOCUMENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(super) fn object_body(call: &mut Call) -> Result<ObjectBody, S3Error> {
     let digests = BodyDigests::of(call)?;
     let length = length(call)?.ok_or(S3Code::MissingContentLength)?;
-    let mut body = std::mem::take(&mut call.body);
-    // The store takes that of a long one together with those of others.
-    let sha256 = if length > INLINE_BYTES_MAX as u64 { body.take_sha256() } else { None };
+    let body = std::mem::take(&mut call.body);
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     Ok(ObjectBody {
         stream: Box::new(Counted { body: Some(body), left: length, behind: None }),
         length: Some(length),
-        sha256,
         content_md5: digests.md5,
         checksums: digests.checksum.into_iter().collect(),
         compute: digests.trailer.into_iter().collect(),

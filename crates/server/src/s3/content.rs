@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::stream;
-use gabion_erasure::Sha256;
-use gabion_store::{BodyError, BodyPiece, BodySource};
+use gabion_erasure::Digester;
+use gabion_store::{BodyError, BodyPiece, BodySource, ChecksumAlgorithm};
 use http::HeaderMap;
 use parking_lot::Mutex;
 
@@ -25,8 +25,6 @@ pub(super) struct Content {
     /// Never locked: it makes this `Sync`, which futures that hold a reference want.
     source: Mutex<Box<dyn BodySource>>,
     exact: Option<u64>,
-    /// What the bytes must hash to, until their end was seen.
-    hashed: Option<Box<Hashed>>,
 }
 
 impl Default for Content {
@@ -37,7 +35,7 @@ impl Default for Content {
 
 impl Content {
     fn new(source: Box<dyn BodySource>, exact: Option<u64>) -> Self {
-        Self { source: Mutex::new(source), exact, hashed: None }
+        Self { source: Mutex::new(source), exact }
     }
 
     /// A body that arrives in these pieces.
@@ -76,8 +74,9 @@ impl Content {
         match framing {
             Framing::Plain { sha256: None, .. } => (Self::new(source, exact), None),
             Framing::Plain { sha256: Some(sha256), length } => {
-                let hashed = Hashed { sha256: Sha256::default(), expected: sha256, left: length.or(exact) };
-                (Self { hashed: Some(Box::new(hashed)), ..Self::new(source, exact) }, None)
+                let digester = Digester::new(false, &[ChecksumAlgorithm::Sha256]);
+                let hashed = Hashed { source, digester: Some(digester), sha256, left: length.or(exact) };
+                (Self::new(Box::new(hashed), exact), None)
             }
             Framing::Chunked { signing, has_trailers } => {
                 let chunks = Chunks::new(source, signing, has_trailers);
@@ -86,11 +85,6 @@ impl Content {
                 (Self::new(Box::new(chunks), None), Some(take))
             }
         }
-    }
-
-    /// What all bytes must hash to, for somebody else to see to it.
-    pub(super) fn take_sha256(&mut self) -> Option<[u8; 32]> {
-        self.hashed.take().map(|hashed| hashed.expected)
     }
 
     /// Bytes that are left, as far as HTTP says so.
@@ -107,22 +101,7 @@ impl Content {
 
 impl BodySource for Content {
     fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
-        let next = ready!(self.source.get_mut().poll_piece(cx, room));
-        if let Some(mut hashed) = self.hashed.take() {
-            match &next {
-                Some(Ok(piece)) => {
-                    hashed.update(piece.bytes(room));
-                    self.hashed = Some(hashed);
-                }
-                Some(Err(_)) => {}
-                None => {
-                    if let Err(error) = hashed.finish() {
-                        return Poll::Ready(Some(Err(error)));
-                    }
-                }
-            }
-        }
-        Poll::Ready(next)
+        self.source.get_mut().poll_piece(cx, room)
     }
 }
 
@@ -159,27 +138,39 @@ impl Waiting {
     }
 }
 
-/// What is said of bytes that must have a certain SHA-256.
+/// Bytes that must have a certain SHA-256.
 struct Hashed {
-    /// Of those that came.
-    sha256: Sha256,
-    expected: [u8; 32],
+    source: Box<dyn BodySource>,
+    /// Until the end was seen.
+    digester: Option<Digester>,
+    sha256: [u8; 32],
     /// Bytes that are missing, if their number was said: a body that is cut off is told so, not that it hashes to something else.
     left: Option<u64>,
 }
 
-impl Hashed {
-    fn update(&mut self, bytes: &[u8]) {
-        self.sha256.update(bytes);
-        self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
-    }
-
-    fn finish(self) -> Result<(), BodyError> {
-        if self.left.is_some_and(|left| left > 0) {
-            return Err(BodyError::Incomplete);
+impl BodySource for Hashed {
+    fn poll_piece(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Option<Result<BodyPiece, BodyError>>> {
+        let next = ready!(self.source.poll_piece(cx, room));
+        match (&next, self.digester.as_mut()) {
+            (Some(Ok(piece)), Some(digester)) => {
+                digester.update(piece.bytes(room));
+                self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
+            }
+            (None, Some(_)) if self.left.is_some_and(|left| left > 0) => {
+                self.digester = None;
+                return Poll::Ready(Some(Err(BodyError::Incomplete)));
+            }
+            (None, Some(_)) => {
+                let found = self.digester.take().map(Digester::finish);
+                let found = found.and_then(|found| found.checksums.first()?.as_bytes().try_into().ok());
+                if let Some(found) = found.filter(|found| *found != self.sha256) {
+                    return Poll::Ready(Some(Err(BodyError::Sha256Mismatch { found })));
+                }
+            }
+            (Some(Err(_)), _) => self.digester = None,
+            (_, None) => {}
         }
-        let found = self.sha256.finish();
-        if found == self.expected { Ok(()) } else { Err(BodyError::Sha256Mismatch { found }) }
+        Poll::Ready(next)
     }
 }
 

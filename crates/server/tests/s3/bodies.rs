@@ -54,23 +54,60 @@ async fn chunks_are_verified_in_whatever_pieces_they_come() {
         let framing = Payload::SignedChunks { chunk_bytes, trailer: None };
         for piece_bytes in [7, 90, 8192, 8193, 8283, 50_001, 131_247, 1 << 20] {
             let call = || s3.put("/bkt/k").body(body.clone()).payload(framing.clone());
-            call().send_in_pieces(&s3, piece_bytes).await.expect(200);
-            assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{chunk_bytes} {piece_bytes}");
             for flip in flips {
                 let tampered = call().change(|call| call.tamper = Some(flip));
-                let refused = tampered.send_in_pieces(&s3, piece_bytes).await;
-                assert!([400, 403].contains(&refused.status), "{chunk_bytes} {piece_bytes}: {}", refused.status);
+                tampered.send_in_pieces(&s3, piece_bytes).await.refused(403, "SignatureDoesNotMatch");
             }
+            s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+            call().send_in_pieces(&s3, piece_bytes).await.expect(200);
+            assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{chunk_bytes} {piece_bytes}");
+            s3.delete("/bkt/k").send(&s3).await.expect(204);
         }
     }
-    // One that is read to where it is wanted.
-    let (body, framing) = (payload(3 << 20), Payload::SignedChunks { chunk_bytes: 1 << 20, trailer: None });
-    for piece_bytes in [10_000, 100_003, 2 << 20] {
+    // From half a mebibyte on they are read to where they are wanted.
+    let body = payload(3 << 20);
+    for (chunk_bytes, piece_bytes) in
+        [524_287, 524_288, 524_289, 1 << 20].into_iter().zip([10_000, 100_003, 2 << 20, 7777])
+    {
+        let framing = Payload::SignedChunks { chunk_bytes, trailer: None };
         let call = || s3.put("/bkt/k").body(body.clone()).payload(framing.clone());
-        call().send_in_pieces(&s3, piece_bytes).await.expect(200);
-        assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{piece_bytes}");
         let tampered = call().change(|call| call.tamper = Some(|sent| sent[2_000_000] ^= 1));
         tampered.send_in_pieces(&s3, piece_bytes).await.refused(403, "SignatureDoesNotMatch");
+        call().send_in_pieces(&s3, piece_bytes).await.expect(200);
+        assert!(s3.get("/bkt/k").send(&s3).await.expect(200).body == body, "{chunk_bytes} {piece_bytes}");
+    }
+}
+
+/// The order of chunks, and what stands between them, counts as well where all of them are there at once.
+#[tokio::test]
+async fn chunks_are_not_to_be_rearranged() {
+    let s3 = S3::with_bucket().await;
+    // Of a frame of 8192 bytes: its line, the bytes, and a line break.
+    const LINE: usize = 87;
+    const FRAME: usize = LINE + 8192 + 2;
+    let swap_bytes: fn(&mut Vec<u8>) = |sent| {
+        let (one, other) = sent.split_at_mut(FRAME);
+        one[LINE..LINE + 8192].swap_with_slice(&mut other[LINE..LINE + 8192]);
+    };
+    let swap_chunks: fn(&mut Vec<u8>) = |sent| {
+        let (one, other) = sent.split_at_mut(FRAME);
+        one.swap_with_slice(&mut other[..FRAME]);
+    };
+    let drop_one: fn(&mut Vec<u8>) = |sent| drop(sent.drain(FRAME..2 * FRAME));
+    let break_line: fn(&mut Vec<u8>) = |sent| sent[FRAME - 1] = b'x';
+    for (tamper, status, code) in [
+        (swap_bytes, 403, "SignatureDoesNotMatch"),
+        (swap_chunks, 403, "SignatureDoesNotMatch"),
+        (drop_one, 403, "SignatureDoesNotMatch"),
+        (break_line, 400, "IncompleteBody"),
+    ] {
+        for piece_bytes in [1000, FRAME - 1, FRAME, 1 << 20] {
+            let framing = Payload::SignedChunks { chunk_bytes: 8192, trailer: None };
+            let call = s3.put("/bkt/k").body(payload(50_000)).payload(framing);
+            let tampered = call.change(|call| call.tamper = Some(tamper));
+            tampered.send_in_pieces(&s3, piece_bytes).await.refused(status, code);
+            s3.get("/bkt/k").send(&s3).await.refused(404, "NoSuchKey");
+        }
     }
 }
 

@@ -19,8 +19,6 @@ pub struct ObjectBody {
     pub stream: Box<dyn BodySource>,
     /// Number of bytes, when it is known beforehand.
     pub length: Option<u64>,
-    /// The SHA-256 that the body must have, as its request was signed with it; nothing as well where the stream sees to that.
-    pub sha256: Option<[u8; 32]>,
     /// The MD5 that the body must have (`Content-MD5`).
     pub content_md5: Option<[u8; 16]>,
     /// Checksums that the body must have, from headers.
@@ -48,7 +46,6 @@ impl ObjectBody {
         Self {
             stream: Box::new(stream),
             length,
-            sha256: None,
             content_md5: None,
             checksums: Vec::new(),
             compute: Vec::new(),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use gabion_erasure::{Md5, Sha256, crc64};
+use gabion_erasure::{Md5, crc64};
 use gabion_store::{
-    BodyError, Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CopySource, CreateUpload, DeleteObject,
-    DigestKind, Encrypt, Encryption, EncryptionScheme, Etag, EtagKind, EtagMatch, KeyError, KeyKeeper, ListParts,
-    ObjectBody, PartResult, PutResult, RangeRequest, ReadConditions, SecretKey, Store, StoreError, UploadPart,
-    UploadPartCopy, UploadRef, WrappingKey, WriteConditions,
+    BodyError, Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CopySource, CreateUpload, DigestKind,
+    Encrypt, Encryption, EncryptionScheme, Etag, EtagKind, EtagMatch, KeyError, KeyKeeper, ListParts, ObjectBody,
+    PartResult, PutResult, RangeRequest, ReadConditions, SecretKey, Store, StoreError, UploadPart, UploadPartCopy,
+    UploadRef, WrappingKey, WriteConditions,
 };
 
 use super::compaction::{check_rebuild, fresh};
@@ -16,12 +16,6 @@ use crate::harness::*;
 
 /// In the record, in one stripe, in many.
 const SIZES: [usize; 5] = [0, 1, 4096, 200_000, 2_500_000];
-
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut sha256 = Sha256::default();
-    sha256.update(bytes);
-    sha256.finish()
-}
 
 fn crc_tag(bytes: &[u8]) -> Etag {
     Etag::Crc64 { crc64: crc64(bytes), parts: 1 }
@@ -180,33 +174,6 @@ async fn an_md5_that_the_client_sends_is_verified_all_the_same() {
         ..ObjectBody::from_bytes(bytes(1, 10))
     };
     assert!(matches!(store.put_object(put_request("bucket", "cut"), cut).await, Err(StoreError::Body(_))));
-}
-
-#[tokio::test]
-async fn a_sha256_that_was_signed_is_verified() {
-    for (seed, kind) in [(5, EtagKind::Md5), (6, EtagKind::Crc64Nvme)] {
-        let (mut world, store) = fresh(seed, (2, 1)).await;
-        let store = set(&mut world, store, kind).await;
-        for size in SIZES {
-            let bytes = bytes(7, size);
-            let body = |sha256| ObjectBody { sha256: Some(sha256), ..ObjectBody::from_bytes(bytes.clone()) };
-            let right_sha256 = sha256(&bytes);
-            let wrong = store.put_object(put_request("bucket", "key"), body([0; 32])).await;
-            let Err(StoreError::Body(BodyError::Sha256Mismatch { found })) = wrong else { panic!("{size}: {wrong:?}") };
-            assert_eq!(found, right_sha256, "{size}");
-            assert!(get(&store, "bucket", "key").await.is_err(), "{size}");
-            let sealed = ObjectBody {
-                encrypt: Some(Box::new(Encrypt::with_customer(SecretKey::filled(|key| key.fill(1))))),
-                ..body([0; 32])
-            };
-            assert!(store.put_object(put_request("bucket", "key"), sealed).await.is_err(), "{size}");
-            let right = store.put_object(put_request("bucket", "key"), body(right_sha256)).await.unwrap();
-            let expected = if kind == EtagKind::Md5 { Etag::Md5(md5(&bytes)) } else { crc_tag(&bytes) };
-            assert_eq!(right.etag, expected, "{size}");
-            assert_eq!(get(&store, "bucket", "key").await.unwrap(), bytes, "{size}");
-            store.delete_object(bucket("bucket"), DeleteObject::current(key("key"))).await.unwrap();
-        }
-    }
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ const TRAILER_BYTES_MAX: usize = 16 * 1024;
 const TRAILERS_MAX: usize = 100;
 /// Least bytes of a chunk that others follow.
 const CHUNK_BYTES_MIN: usize = 8192;
-/// Bytes of a signed chunk that are read to where they are wanted: of a shorter one the next is expected in what comes, and their hashes are taken together.
+/// Bytes of a signed chunk that is read to where it is wanted: of a shorter one the next is expected in what comes, and their hashes are taken together.
 const ALONE_BYTES_MIN: usize = 512 * 1024;
 const CHUNK_ALGORITHM: &str = "AWS4-HMAC-SHA256-PAYLOAD";
 const SIGNATURE_FIELD: &[u8] = b";chunk-signature=";
@@ -57,6 +57,8 @@ struct Signed {
     sha256: Sha256,
     /// As it was sent.
     signature: [u8; 64],
+    /// Whether others are expected in what comes.
+    is_short: bool,
 }
 
 /// The bytes of an aws-chunked body.
@@ -164,6 +166,7 @@ impl Chunks {
             (Some(signed), State::Passing(_)) => (Some(&mut signed.sha256), parts.len().saturating_sub(1)),
             _ => (None, parts.len()),
         };
+        debug_assert!(self.ahead.is_empty(), "all that arrived before has begun");
         self.ahead.resize_with(new, Sha256::default);
         let hashes = begun.into_iter().chain(&mut self.ahead);
         let mut streams: Vec<_> = hashes.zip(parts.iter().map(|part| &self.arrived[part.clone()])).collect();
@@ -239,8 +242,15 @@ impl Chunks {
         if self.signing.is_some() != signature.is_some() {
             return Err(BodyError::Incomplete);
         }
-        let sha256 = if size > 0 { self.ahead.pop_front().unwrap_or_default() } else { Sha256::default() };
-        self.signed = signature.map(|signature| Signed { sha256, signature });
+        self.signed = match signature {
+            Some(signature) => {
+                // What has arrived of it was seen before.
+                let ahead = if size > 0 { self.ahead.pop_front() } else { Some(Sha256::default()) };
+                let sha256 = ahead.ok_or(BodyError::Incomplete)?;
+                Some(Signed { sha256, signature, is_short: size < ALONE_BYTES_MIN })
+            }
+            None => None,
+        };
         if size > 0 {
             return Ok(State::Passing(size));
         }
@@ -376,7 +386,7 @@ impl BodySource for Chunks {
             }
             // What comes next of a chunk can be read to where it is wanted.
             let place = match &self.state {
-                State::Passing(left) if self.signed.is_none() || *left >= ALONE_BYTES_MIN => {
+                State::Passing(left) if self.signed.as_ref().is_none_or(|signed| !signed.is_short) => {
                     let bytes = room.len().min(*left);
                     &mut room[..bytes]
                 }

@@ -171,10 +171,9 @@ impl Verifier {
                     return None;
                 }
                 let date = AmzDate::parse(fields.date).ok()?;
-                let signing = ChunkSigning::new(date, Arc::clone(&self.region), key, signature);
                 let is_signed = content != AmzContentSha256::StreamingUnsignedPayloadTrailer;
-                let framing =
-                    Framing::Chunked { signing: is_signed.then_some(signing), has_trailers: content.has_trailer() };
+                let signing = is_signed.then(|| ChunkSigning::new(date, Arc::clone(&self.region), key, signature));
+                let framing = Framing::Chunked { signing, has_trailers: content.has_trailer() };
                 return Some(Verified { framing, caller });
             }
             AmzContentSha256::StreamingAws4EcdsaP256Sha256Payload

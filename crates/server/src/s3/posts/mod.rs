@@ -199,7 +199,6 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let body = ObjectBody {
         stream: Box::new(Box::pin(file.stream())),
         length: None,
-        sha256: None,
         content_md5: digests.md5,
         checksums: digests.checksum.into_iter().collect(),
         compute: Vec::new(),
