@@ -1,6 +1,6 @@
 //! SHA-256, of two streams at once.
 //!
-//! The instructions for SHA-256 wait for each other: two streams in turn take a third to a half longer than one. So [`Sha256::update_many`] takes two streams at
+//! The instructions for SHA-256 wait for each other: two streams in turn take a tenth longer than one. So [`Sha256::update_many`] takes two streams at
 //! a time, and the next one when one of them has no bytes left. Source: FIPS 180-4. Where a machine has no such instructions it is that of the crate `sha2`.
 
 #[cfg(target_arch = "x86_64")]
@@ -37,7 +37,7 @@ impl Sha256 {
         compress(&mut self.state, whole);
     }
 
-    /// Appends to many streams at once: two take less time than one after the other.
+    /// Appends to many streams at once: two take little more time than one.
     pub fn update_many(streams: &mut [(&mut Sha256, &[u8])]) {
         Self::update_many_with(compress_two, streams);
     }
