@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use gabion_erasure::{ChecksumAlgorithm, Digester, Sha256};
+use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Sha256};
 
 use crate::{
     cli::Payload,
@@ -21,10 +21,8 @@ const TRAILER: &str = "x-amz-checksum-crc32";
 pub(crate) enum Cover {
     /// Its SHA-256, as the signature of the request has it; or that there is none.
     Hash(Cow<'static, str>),
-    /// SHA-256 of each chunk.
-    Chunks(Vec<[u8; 32]>),
-    /// A line behind it: name and value.
-    Trailer(String),
+    /// What stands between or behind its chunks.
+    Chunked(Seal),
 }
 
 impl Cover {
@@ -33,11 +31,9 @@ impl Cover {
         match payload {
             Payload::Unsigned => Cover::Hash(Cow::Borrowed("UNSIGNED-PAYLOAD")),
             Payload::Signed => {
-                let (mut sha256, mut hash) = (Sha256::default(), String::new());
-                while content.remaining() > 0 {
-                    sha256.update(content.next_slice());
-                }
-                push_hex(&mut hash, &sha256.finish());
+                let sha256 = checksum(ChecksumAlgorithm::Sha256, content);
+                let mut hash = String::new();
+                push_hex(&mut hash, sha256.as_bytes().try_into().expect("a SHA-256 has 32 bytes"));
                 Cover::Hash(Cow::Owned(hash))
             }
             Payload::Chunked => {
@@ -51,15 +47,11 @@ impl Cover {
                     Sha256::update_many(&mut pair.iter_mut().zip(pieces).collect::<Vec<_>>());
                     hashes.extend(pair.into_iter().take(count).map(Sha256::finish));
                 }
-                Cover::Chunks(hashes)
+                Cover::Chunked(Seal::Signatures(hashes))
             }
             Payload::Trailer => {
-                let mut digester = Digester::new(false, &[ChecksumAlgorithm::Crc32]);
-                while content.remaining() > 0 {
-                    digester.update(content.next_slice());
-                }
-                let checksum = digester.finish().checksum(ChecksumAlgorithm::Crc32).expect("it was asked for");
-                Cover::Trailer(format!("{TRAILER}:{}", checksum.to_base64()))
+                let crc32 = checksum(ChecksumAlgorithm::Crc32, content);
+                Cover::Chunked(Seal::Trailer(format!("{TRAILER}:{}", crc32.to_base64())))
             }
         }
     }
@@ -73,24 +65,31 @@ impl Cover {
     pub(crate) fn content_sha256(&self) -> &str {
         match self {
             Cover::Hash(hash) => hash,
-            Cover::Chunks(_) => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
-            Cover::Trailer(_) => "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+            Cover::Chunked(Seal::Signatures(_)) => "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+            Cover::Chunked(Seal::Trailer(_)) => "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
         }
     }
 
     /// What stands between or behind the chunks of the body, if it comes in chunks.
-    pub(crate) fn seal(&self) -> Option<Seal<'_>> {
+    pub(crate) fn seal(&self) -> Option<&Seal> {
         match self {
             Cover::Hash(_) => None,
-            Cover::Chunks(hashes) => Some(Seal::Signatures(hashes)),
-            Cover::Trailer(line) => Some(Seal::Trailer(line)),
+            Cover::Chunked(seal) => Some(seal),
         }
     }
 
     /// The name of the header that comes behind the body, if one does.
     pub(crate) fn trailer(&self) -> Option<&'static str> {
-        matches!(self, Cover::Trailer(_)).then_some(TRAILER)
+        matches!(self, Cover::Chunked(Seal::Trailer(_))).then_some(TRAILER)
     }
+}
+
+fn checksum(algorithm: ChecksumAlgorithm, mut content: Window<'_>) -> Checksum {
+    let mut digester = Digester::new(false, &[algorithm]);
+    while content.remaining() > 0 {
+        digester.update(content.next_slice());
+    }
+    digester.finish().checksum(algorithm).expect("it was asked for")
 }
 
 #[cfg(test)]
@@ -105,7 +104,9 @@ mod tests {
         let content = Content::new(1);
         for length in [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, 2_000_000] {
             let mut window = content.of(content.hash(["key", ""]), length);
-            let Cover::Chunks(hashes) = Cover::of(Payload::Chunked, window) else { panic!("chunks are wanted") };
+            let Cover::Chunked(Seal::Signatures(hashes)) = Cover::of(Payload::Chunked, window) else {
+                panic!("chunks are wanted")
+            };
             assert_eq!(hashes.len() as u64, length.div_ceil(CHUNK_BYTES));
             for hash in hashes {
                 let chunk = window.split_to(CHUNK_BYTES).next_slice();

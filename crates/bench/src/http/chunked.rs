@@ -17,27 +17,24 @@ pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
 const SIGNATURE: &str = ";chunk-signature=";
 
 /// What vouches for a body in chunks.
-pub(crate) enum Seal<'a> {
+pub(crate) enum Seal {
     /// A signature with each chunk, of its SHA-256 and of the signature before.
-    Signatures(&'a [[u8; 32]]),
+    Signatures(Vec<[u8; 32]>),
     /// A line behind the last one: a header's name and value.
-    Trailer(&'a str),
+    Trailer(String),
 }
 
-impl Seal<'_> {
+impl Seal {
     /// Bytes of a body of `length` bytes with its framing.
     pub(crate) fn framed_bytes(&self, length: u64) -> u64 {
-        let signature = match self {
-            Seal::Signatures(_) => (SIGNATURE.len() + HASH_DIGITS) as u64,
-            Seal::Trailer(_) => 0,
+        let (signature, trailer) = match self {
+            Seal::Signatures(_) => (SIGNATURE.len() + HASH_DIGITS, 0),
+            Seal::Trailer(line) => (0, line.len() + 2),
         };
+        let (signature, trailer) = (signature as u64, trailer as u64);
         let frame = |bytes: u64| hex_digits(bytes) + signature + 2;
         let (whole, rest) = (length / CHUNK_BYTES, length % CHUNK_BYTES);
         let chunks = whole * (frame(CHUNK_BYTES) + 2) + if rest > 0 { frame(rest) + 2 } else { 0 };
-        let trailer = match self {
-            Seal::Signatures(_) => 0,
-            Seal::Trailer(line) => line.len() as u64 + 2,
-        };
         length + chunks + frame(0) + trailer + 2
     }
 
@@ -140,7 +137,7 @@ mod tests {
         signer
     }
 
-    fn frames_of(seal: &Seal<'_>, length: u64) -> String {
+    fn frames_of(seal: &Seal, length: u64) -> String {
         let (signer, mut frames) = (signer(), String::new());
         seal.write_frames(&mut frames, length, signer.chunks(DATE, SEED));
         frames
@@ -151,7 +148,7 @@ mod tests {
     fn chunks_are_signed_as_in_the_example_of_aws() {
         let body = [b'a'; 66_560];
         let hashes: Vec<[u8; 32]> = body.chunks(65_536).map(|chunk| Sha256::digest(chunk).into()).collect();
-        let seal = Seal::Signatures(&hashes);
+        let seal = Seal::Signatures(hashes);
         assert_eq!(
             frames_of(&seal, 66_560),
             "10000;chunk-signature=ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648\r\n\
@@ -167,7 +164,7 @@ mod tests {
         for length in [0, 1, 15, 16, 4096, 65_535, 65_536, 65_537, 131_072, 1_500_000] {
             let window = || content.of(content.hash(["key", ""]), length);
             let hashes = vec![[7; 32]; usize::try_from(length.div_ceil(CHUNK_BYTES)).unwrap()];
-            for seal in [Seal::Signatures(&hashes), Seal::Trailer("x-amz-checksum-crc32:AAAAAA==")] {
+            for seal in [Seal::Signatures(hashes), Seal::Trailer("x-amz-checksum-crc32:AAAAAA==".to_owned())] {
                 let frames = frames_of(&seal, length);
                 let mut body = Chunked::new(window(), &frames);
                 assert_eq!(body.len(), seal.framed_bytes(length), "{length}");
