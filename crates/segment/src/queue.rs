@@ -20,6 +20,9 @@ const HALF_ITEMS_MIN: usize = 24;
 pub(crate) const GATHER_ITEMS: usize = 64;
 pub(crate) const GATHER_BYTES: usize = 1 << 20;
 
+/// One in so many of those who write is not waited for: the last ones come late, and to wait for all costs more time than they are worth.
+const NOT_WAITED_FOR: usize = 8;
+
 /// So many waits in vain in a row make the most of batches that are taken without one: 2 to this power, less one.
 const IN_VAIN_MAX: u32 = 6;
 
@@ -94,8 +97,8 @@ pub(crate) enum Portion {
     All,
     /// Half of it, where it is more than a few items: what is left is on its way to the disk while others already hear of the first half.
     Half,
-    /// All of it, once all who write are here, or as much time has passed as a batch takes: it costs much, whatever it has. Those who are answered together come again together, so
-    /// that else most of them may come while few are on their way to the disk, and few while most are.
+    /// All of it, once seven eighths of those who write are here (of a few, all), or so much time has passed: a batch costs much, whatever it has. Those who are answered together come
+    /// again together, so that else most of them may come while few are on their way to the disk, and few while most are.
     Together(Duration),
 }
 
@@ -188,7 +191,8 @@ impl<T> Queue<T> {
         if let Portion::Together(patience) = portion
             && (2..=GATHER_ITEMS.min(items_max).min(self.items_max)).contains(&writers)
         {
-            self.wait_for(writers, bytes_max.min(GATHER_BYTES).min(self.bytes_max), start, patience).await;
+            let items = writers - writers / NOT_WAITED_FOR;
+            self.wait_for(items, bytes_max.min(GATHER_BYTES).min(self.bytes_max), start, patience).await;
         }
         let mut state = self.state.lock();
         let items_max = items_max.min(portion.of(state.items.len()));
@@ -224,7 +228,7 @@ impl<T> Queue<T> {
         state.wanted = (0, 0);
         state.held = Some(waited);
         let (here, came) = (here as u32, state.items.len().saturating_sub(here) as u32);
-        // Who came does not wait for the batch before theirs, which takes as long as patience is; those who were here did for them.
+        // Who came is spared the batch before theirs, and the cores its cost, which is worth as much again: patience. Those who were here waited for it.
         state.company.note(patience.saturating_sub(waited) * came >= waited * here);
     }
 
@@ -350,7 +354,7 @@ mod tests {
                 self.push(1);
             }
             settle().await;
-            assert!(taking.is_finished(), "all of them are here");
+            assert!(taking.is_finished(), "all who are waited for are here");
             assert_eq!(taking.await.unwrap(), (here + more, false));
         }
     }
@@ -374,13 +378,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_who_write_are_waited_for() {
+    async fn all_who_write_but_an_eighth_are_waited_for() {
         let band = Band::new();
         assert_eq!(band.batch(10).await, (10, false));
-        // As they hear of their last ones; then with others, who came meanwhile.
+        // As they hear of their last ones: nine of ten. Then with others, who came meanwhile: eleven of twelve, and ten of eleven.
+        band.one_by_one(0, 9).await;
+        band.one_by_one(3, 8).await;
         band.one_by_one(0, 10).await;
-        band.one_by_one(3, 10).await;
-        band.one_by_one(0, 13).await;
+        // 56 of 64.
+        let many = Band::new();
+        assert_eq!(many.batch(56).await, (56, false));
+        many.one_by_one(8, 48).await;
+        // Of a few, all.
+        let few = Band::new();
+        assert_eq!(few.batch(7).await, (7, false));
+        few.one_by_one(0, 7).await;
+        few.one_by_one(0, 7).await;
         // One who writes alone does not wait for himself.
         assert_eq!(band.batch(1).await, (1, true));
         for _ in 0..3 {

@@ -39,6 +39,8 @@ const IN_A_ROW_US_MAX: u64 = 20_000;
 const AT_ONCE_US_MAX: u64 = 1000;
 /// Least time that a durable stripe takes if others are waited for: timers are of a millisecond.
 const TOGETHER_US_MIN: u64 = 500;
+/// So many times as long as a stripe takes they are waited for: who shares one spares the disk, and the cores, the other.
+const TOGETHER_STRIPES: u64 = 2;
 /// Longest time that they are waited for, up to two milliseconds that a timer may be late.
 const TOGETHER_US_MAX: u64 = 20_000;
 /// Stripes that are written side by side after one that took longer.
@@ -276,12 +278,12 @@ impl Writer {
         }
         let write_us = core.elapsed_us(start_ns);
         core.media.metrics.write_us.observe(write_us);
-        // No longer than a stripe takes: whoever takes longer to come again is better off in the next one. Of two, as one may be held up.
+        // Whoever takes much longer to come again than a stripe takes is better off in the next one. Of two, as one may be held up.
         let usual_us = write_us.min(std::mem::replace(&mut self.write_us, write_us));
         self.portion = match durable {
             Durable::No if write_us <= AT_ONCE_US_MAX => Portion::Half,
             Durable::Yes if usual_us >= TOGETHER_US_MIN => {
-                Portion::Together(Duration::from_micros(usual_us.min(TOGETHER_US_MAX)))
+                Portion::Together(Duration::from_micros((TOGETHER_STRIPES * usual_us).min(TOGETHER_US_MAX)))
             }
             _ => Portion::All,
         };

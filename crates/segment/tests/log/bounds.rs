@@ -136,7 +136,8 @@ fn who_come_one_after_the_other_share_a_stripe_where_stripes_wait_long_for_a_dis
         put_on(&log, &clock, true, false, 0..8).await;
         put_on(&log, &clock, true, false, 8..16).await;
         let stripes = log.metrics().small_stripes.get();
-        let puts = join_all((16..24_u64).map(async |name| {
+        // Of eight who write seven are waited for.
+        let puts = join_all((16..23_u64).map(async |name| {
             tokio::time::sleep(Duration::from_micros(100 * (name - 16))).await;
             put(&log, name, 4096).await
         }));
