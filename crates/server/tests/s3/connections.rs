@@ -123,7 +123,7 @@ async fn connections_before_s3s_answer_alike_with_hyper_and_without() {
 }
 
 async fn both_connections_answer_alike(fast_path: bool) {
-    let ([one, other], stage) = twins([fast_path; 2]).await;
+    let ([one, other], stage, _) = twins([fast_path; 2]).await;
     let (mut direct, mut hyper) = (serve(&one, true).await, serve(&other, false).await);
     let mut dice = Dice::new(2);
     let (mut asked, mut refused) = (0, 0);

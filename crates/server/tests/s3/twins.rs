@@ -103,13 +103,13 @@ async fn twin(fast_path: bool, clock: Arc<dyn Clock>) -> (S3, Stage) {
     (s3, Stage { who, ..stage })
 }
 
-/// Two servers of the same, with the fast path or without it; their clocks stand.
-pub(crate) async fn twins(fast_paths: [bool; 2]) -> ([S3; 2], Stage) {
-    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(SystemClock.now_ms()));
+/// Two servers of the same, with the fast path or without it; the clock of both stands until it is moved.
+pub(crate) async fn twins(fast_paths: [bool; 2]) -> ([S3; 2], Stage, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(SystemClock.now_ms()));
     let [(one, stage), (other, stage_of_other)] =
-        [twin(fast_paths[0], Arc::clone(&clock)).await, twin(fast_paths[1], clock).await];
+        [twin(fast_paths[0], clock.clone()).await, twin(fast_paths[1], clock.clone()).await];
     assert_eq!(stage, stage_of_other);
-    ([one, other], stage)
+    ([one, other], stage, clock)
 }
 
 /// Requests that are in order, of all kinds that the fast path serves, by the root user.
