@@ -46,7 +46,7 @@ pub enum ErasureError {
         needed: usize,
     },
     /// A text that names no checksum algorithm.
-    #[error("{0:?} is no checksum algorithm: use CRC32, CRC32C, CRC64NVME, SHA1 or SHA256")]
+    #[error("{0:?} is no checksum algorithm: use one of those of S3, such as CRC32C, CRC64NVME or SHA256")]
     UnknownAlgorithm(String),
     /// A checksum that is no base64 text, or has another length than its algorithm gives.
     #[error("a {algorithm} checksum is {} bytes in base64", algorithm.digest_len())]

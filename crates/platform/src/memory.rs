@@ -39,7 +39,7 @@ impl Buffers {
         let wanted = bytes.max(BUFFER_BYTES_MIN);
         let mut kept = self.0.lock();
         let fits = kept.iter().rposition(|region| (wanted..=2 * wanted).contains(&region.bytes()));
-        let found = fits.map(|place| kept.swap_remove(place));
+        let found = fits.map(|place| kept.remove(place));
         drop(kept);
         let region = found.unwrap_or_else(|| Region::new(wanted));
         Buffer { memory: Memory { region: Some(region), home: Arc::downgrade(&self.0) }, len: bytes }
@@ -123,9 +123,11 @@ impl Drop for Memory {
             return;
         }
         let mut kept = home.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(region);
-        }
+        // What was wanted least lately goes: perhaps nobody writes anything so long, or so short, any more.
+        let idle = (kept.len() >= KEPT_MAX).then(|| kept.remove(0));
+        kept.push(region);
+        drop(kept);
+        drop(idle);
     }
 }
 
@@ -297,6 +299,19 @@ mod tests {
         let last = buffers.take(1);
         drop(buffers);
         drop(last);
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_makes_room_for_what_is_wanted() {
+        let buffers = Buffers::default();
+        let many = |bytes| (0..KEPT_MAX + 3).map(|_| buffers.take(bytes)).collect::<Vec<_>>();
+        drop(many(2 << 20));
+        assert_eq!(kept(&buffers), KEPT_MAX);
+        drop(many(BUFFER_BYTES_MIN));
+        assert_eq!(kept(&buffers), KEPT_MAX);
+        let first = buffers.take(BUFFER_BYTES_MIN);
+        assert_eq!(kept(&buffers), KEPT_MAX - 1, "it was used again");
+        drop(first);
     }
 
     #[test]

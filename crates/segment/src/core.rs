@@ -183,7 +183,6 @@ pub(crate) fn min_seq(a: Seq, b: Seq) -> Seq {
 
 /// Removes the files of `info` from all present targets, durably; returns the copies that are left on targets of the deployment.
 pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<ShardCopy> {
-    media.forget(info);
     let outcomes = futures::future::join_all(
         info.copies().map(async |copy| if remove_copy(media, info.id, copy).await { None } else { Some(copy) }),
     )

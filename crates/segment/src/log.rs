@@ -375,8 +375,9 @@ impl Log {
     /// # Errors
     /// `Unavailable` when the log takes no writes; what fails for one segment is in the report.
     pub async fn repair(&self, at_once: bool) -> Result<RepairPass, LogError> {
-        self.handle.lanes.look_again_if_short(&self.handle.core);
-        repair::pass(&self.handle.core, if at_once { Patience::None } else { Patience::Delay }).await
+        let (core, lanes) = (&self.handle.core, &self.handle.lanes);
+        let patience = if at_once { Patience::None } else { Patience::Delay };
+        repair::pass(core, patience, || lanes.look_again_if_short(core)).await
     }
 
     /// Segments of which a shard could not be built: it is tried again after a while.
@@ -557,17 +558,6 @@ impl Log {
     /// Says who knows which stripes are needed; a second call does nothing.
     pub fn set_liveness(&self, liveness: Arc<dyn Liveness>) {
         let _ = self.handle.core.liveness.set(liveness);
-    }
-
-    /// The next sequence: above all that were given out or observed.
-    #[must_use]
-    pub fn next_seq(&self) -> Seq {
-        self.handle.core.sequencer.next()
-    }
-
-    /// Makes every later sequence higher than `seq`.
-    pub fn observe_seq(&self, seq: Seq) {
-        self.handle.core.sequencer.observe(seq);
     }
 
     /// Takes no more writes, finishes those that are queued, and resolves when all are answered and durable. Open segments stay

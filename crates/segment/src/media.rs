@@ -113,13 +113,6 @@ impl Media {
         }
     }
 
-    /// Drops what is remembered of a segment's files.
-    pub(crate) fn forget(&self, info: &SegmentInfo) {
-        for copy in info.copies() {
-            self.forget_shard(info.id, copy.shard, copy.target);
-        }
-    }
-
     /// Drops what is remembered of one file.
     pub(crate) fn forget_shard(&self, segment: SegmentId, shard: u8, target: TargetId) {
         self.files.remove(&(segment, shard, target));

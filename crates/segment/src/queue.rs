@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -34,6 +35,15 @@ pub(crate) struct Queue<T> {
     in_flight: AtomicUsize,
     items_max: usize,
     bytes_max: usize,
+}
+
+/// Counts an item that was taken as in flight until it is answered, however that comes.
+pub(crate) struct InFlight<T>(pub(crate) Arc<Queue<T>>);
+
+impl<T> Drop for InFlight<T> {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 struct State<T> {
@@ -275,11 +285,6 @@ impl<T> Queue<T> {
         self.state.lock().writers()
     }
 
-    /// Notes that items which were taken are answered.
-    pub(crate) fn answered(&self, items: usize) {
-        self.in_flight.fetch_sub(items, Ordering::Relaxed);
-    }
-
     /// Lets the consumer look around although nothing waits.
     pub(crate) fn wake(&self) {
         self.state.lock().woken = true;
@@ -309,8 +314,6 @@ impl<T> Queue<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::task::{JoinHandle, yield_now};
 
     use super::*;

@@ -360,8 +360,9 @@ impl HostFile {
 
 impl Drop for HostFile {
     fn drop(&mut self) {
-        let fds = (self.fd.take(), self.direct.take());
-        self.pool.detach(move || drop(fds));
+        // The lock last: what is written when the file is closed is still under it.
+        let held = (self.fd.take(), self.direct.take(), self._lock.take());
+        self.pool.detach(move || drop(held));
     }
 }
 

@@ -17,7 +17,7 @@ const KIND_FREED: u8 = 2;
 const FLAG_CARRIED: u8 = 1;
 const FIXED_BYTES: usize = 24;
 const PIECE_BYTES: usize = 20;
-/// Pieces are at least a block long, the last one excepted.
+/// Most pieces: data is cut in so many as a piece of a block each would make, and they are then made equally long.
 const PIECES_MAX: usize = INLINE_BYTES_MAX / BLOCK_BYTES + 1;
 
 /// Length of a record in bytes, without its data.

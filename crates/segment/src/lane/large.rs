@@ -15,7 +15,7 @@ use crate::applier::AppliedStripe;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::format::{align, chunk_header_bytes};
-use crate::queue::{Portion, Queue};
+use crate::queue::{InFlight, Portion, Queue};
 use crate::segment_info::LaneKind;
 
 /// A stripe that waits for its lane.
@@ -24,15 +24,6 @@ pub(crate) struct PendingStripe {
     /// Whether its segment ends with it.
     pub(crate) ends_segment: bool,
     pub(crate) answer: oneshot::Sender<Result<Extent, LogError>>,
-}
-
-/// Counts a stripe as in flight until it is answered, however that comes.
-struct InFlight(Arc<Queue<PendingStripe>>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.answered(1);
-    }
 }
 
 /// Runs until the queue is closed and empty.

@@ -15,7 +15,7 @@ use crate::applier::{AppliedRecord, AppliedStripe, Committed, Companion, RecordB
 use crate::core::Core;
 use crate::error::LogError;
 use crate::layout::{Layout, RecordSize, deal};
-use crate::queue::Queue;
+use crate::queue::{InFlight, Queue};
 use crate::segment_info::LaneKind;
 
 /// A record that waits for its lane.
@@ -55,7 +55,7 @@ impl PendingRecord {
 struct BatchRecord {
     pending: PendingRecord,
     seq: Seq,
-    in_flight: InFlight,
+    in_flight: InFlight<PendingRecord>,
 }
 
 /// Records of a batch that are written as one stripe.
@@ -63,15 +63,6 @@ struct Part {
     batch: Vec<BatchRecord>,
     /// One more than how often they were written in vain.
     attempt: u32,
-}
-
-/// Counts a record as in flight until it is answered, however that comes.
-struct InFlight(Arc<Queue<PendingRecord>>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.answered(1);
-    }
 }
 
 impl BatchRecord {

@@ -16,6 +16,7 @@ use crate::shard_path::shard_dir;
 /// Removes segments that hold nothing; files of them on targets that are absent hold nothing either, and are removed when those are back.
 pub(super) async fn remove_empty(core: &Core, listing: &Listing, empty: Vec<SegmentId>, recovery: &mut Recovery) {
     for id in empty {
+        core.media.repairs.forget(id);
         if remove_found(core, listing, id).await {
             recovery.removed.push(id);
         }

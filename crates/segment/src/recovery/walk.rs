@@ -532,8 +532,8 @@ impl Walk<'_> {
         for shard in (0..self.shards.files.len()).filter(|&shard| self.shards.files[shard].is_none()) {
             self.core.media.ask_repair(info.id, shard);
         }
-        // Fewer than k shards without the seal can not make a stripe that comes back.
-        if failed >= info.geometry.data() {
+        // Fewer than k shards without the seal can not make a stripe that comes back; and as many as may be away altogether keep no log from opening, be they k.
+        if failed >= info.geometry.data() && failed > info.geometry.parity() {
             return Err(LogError::Unavailable(format!(
                 "segment {}: {failed} of its shards could not be sealed",
                 info.id

@@ -11,12 +11,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::{Clock, Disk, Space};
 use gabion_types::{DeploymentId, Geometry, TargetId};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use tokio::time::timeout;
 
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
@@ -25,6 +27,9 @@ use crate::config::LogConfig;
 use crate::placement::Candidate;
 use crate::status::{TargetState, TargetStatus};
 use membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
+
+/// How long a target may take to say how much room it has, or whether it works again: a drive that hangs never does, and must not keep those from going on who can do without it.
+const ANSWER: Duration = Duration::from_secs(10);
 
 const PROBE_FILE: &str = "gabion.probe";
 const PROBE_TEXT: &[u8] = b"gabion asks whether this target takes writes\n";
@@ -79,6 +84,8 @@ pub(crate) struct Target {
     /// It is drained, or the list of members that lacks it may count at the next start.
     draining: AtomicBool,
     being_removed: AtomicBool,
+    /// It was asked how much room it has, and has not answered yet.
+    is_silent: AtomicBool,
     health: Mutex<Health>,
     own: Mutex<Own>,
 }
@@ -163,6 +170,7 @@ impl Target {
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             health: Mutex::new(health),
             own: Mutex::new(own),
         }
@@ -456,17 +464,34 @@ impl TargetSet {
         (!leaves).then(|| if fits { Ok(candidate()) } else { Err(number) })
     }
 
-    /// The room on a target that is there and takes writes; one that failed is probed, if it is time.
+    /// The room on a target that is there and takes writes; one that failed is probed, if it is time. Nothing, too, if it does not answer: it is not asked again before it has.
     pub(crate) async fn room(&self, number: usize) -> Option<Space> {
         let target = self.at(number);
         let disk = target.disk()?;
-        if target.state() == TargetState::Failed && !self.probe(&target, &disk).await {
+        if target.is_silent.load(Ordering::SeqCst) {
             return None;
         }
-        let space = match disk.space().await {
-            Ok(space) => space,
-            Err(error) => {
+        if target.state() == TargetState::Failed && !timeout(ANSWER, self.probe(&target, &disk)).await.unwrap_or(false)
+        {
+            return None;
+        }
+        let mut asked = disk.space();
+        let space = match timeout(ANSWER, &mut asked).await {
+            Ok(Ok(space)) => space,
+            Ok(Err(error)) => {
                 self.failed(number, &error);
+                return None;
+            }
+            Err(_) => {
+                // What is written there is not known to have failed: only nothing new begins there.
+                if !target.is_silent.swap(true, Ordering::SeqCst) {
+                    tracing::error!(target_name = %target.name, "a target does not answer: nothing new is placed there before it has");
+                    tokio::spawn(async move {
+                        let _ = asked.await;
+                        tracing::warn!(target_name = %target.name, "a target answers again");
+                        target.is_silent.store(false, Ordering::SeqCst);
+                    });
+                }
                 return None;
             }
         };

@@ -82,14 +82,18 @@ pub(crate) async fn install(
             remove_copy(&core.media, info.id, copy(target.id)).await;
             return Err(LogError::Unavailable(format!("target {} is leaving", target.name)));
         }
-        // What was just built was read to its end: the old one is needed no more.
-        remove_former(core, segment, Some(shard)).await?;
     }
     if built.lost_stripes == 0 {
         core.media.repairs.remove(entry);
     } else {
         // It has holes: what could not be read may be read another time.
         core.media.ask_repair(info.id, shard);
+    }
+    if !in_place
+        // What was just built was read to its end: the old one is needed no more. It is as good as it is, whatever becomes of copies of others.
+        && let Err(error) = remove_former(core, segment, Some(shard)).await
+    {
+        tracing::warn!(segment = %info.id, shard, %error, "what a shard was before it was built anew could not be removed; it is tried again");
     }
     Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes })
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use gabion_types::SegmentId;
 use parking_lot::Mutex;
@@ -160,23 +161,24 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Repairs until nothing is left that can be repaired now.
-pub(crate) async fn pass(core: &Core, patience: Patience) -> Result<RepairPass, LogError> {
+/// Repairs until nothing is left that can be repaired now; `look_again` has lanes end segments that lack a shard: only of those that have ended it is built.
+pub(crate) async fn pass(core: &Core, patience: Patience, look_again: impl Fn()) -> Result<RepairPass, LogError> {
     let repair = &core.repair;
     let _turn = repair.turn.lock().await;
     repair.running.store(true, Ordering::SeqCst);
     let _running = Running(&repair.running);
     *repair.progress.lock() = Progress { started_ns: core.media.clock.monotonic_ns(), ..Progress::default() };
     // Targets that failed are asked whether they work again: nobody else does while nothing is written.
-    for (number, _) in core.media.targets.all() {
-        core.media.targets.room(number).await;
-    }
+    let targets = &core.media.targets;
+    join_all(targets.all().into_iter().map(|(number, _)| targets.room(number))).await;
     let mut total = RepairPass::default();
     let mut tried: HashSet<SegmentId> = HashSet::new();
     let mut immovable: HashSet<SegmentId> = HashSet::new();
     let workers = core.config.upkeep.repair_concurrency.max(1);
     loop {
         core.check_poison()?;
+        // The pass may go on for days.
+        look_again();
         let mut census = Census::take(core, patience);
         if patience == Patience::Delay {
             repair.leave_for_later(core, &mut census.needs);
@@ -186,7 +188,7 @@ pub(crate) async fn pass(core: &Core, patience: Patience) -> Result<RepairPass, 
         if chosen.is_empty() {
             // Only when nothing is endangered, and not for long: what is lost meanwhile comes first.
             if rebalance::step(core, workers * SEGMENTS_PER_LOOK, &mut immovable, &mut total).await {
-                // The pass may go on for days: what was repaired in it, or could not be, may have to be since.
+                // What was repaired in it, or could not be, may have to be since.
                 tried.clear();
                 continue;
             }

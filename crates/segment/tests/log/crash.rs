@@ -471,6 +471,26 @@ fn a_target_that_fails_in_recovery_loses_nothing() {
     }
 }
 
+/// With as much parity as data one shard that takes no seal is no reason to keep the log from opening, as it would open without its target.
+#[test]
+fn a_target_that_takes_no_seal_keeps_no_log_from_opening() {
+    for (geometry, seed) in
+        ["1+1", "1+2", "2+2", "3+3"].into_iter().flat_map(|geometry| (292..295).map(move |seed| (geometry, seed)))
+    {
+        let context = format!("{geometry}, seed {seed}");
+        let mut world = World::new(geometry, seed);
+        let left = interrupted_life(&mut world, Arc::default(), seed, 800, End::PowerLoss);
+        let disk = seed as usize % world.disks.len();
+        world.disks[disk].fail_writes(1000, std::io::ErrorKind::Other);
+        life(async {
+            let book = Arc::new(Book::default());
+            let (log, recovery) = world.open(vec![]).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+            book.replay(&log, &recovery).await;
+            check(&log, &book, &left, &context).await;
+        });
+    }
+}
+
 #[test]
 fn many_lives_in_a_row() {
     for geometry in ["1+0", "4+2"] {

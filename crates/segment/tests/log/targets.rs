@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use gabion_platform::{Disk, SimDisk, SimPower};
-use gabion_segment::LogError;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, SimPower, Space};
+use gabion_segment::{Log, LogError};
 use gabion_types::DeploymentId;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::book::Book;
-use crate::world::{World, life, put, steps};
+use crate::world::{World, append, life, put, steps};
 
 fn refusal(world: &mut World) -> String {
     match life(world.open(vec![])) {
@@ -259,4 +264,84 @@ fn a_membership_that_was_found_survives_a_power_cut() {
         });
     }
     assert!(cut > 5, "{cut}: the test tests nothing");
+}
+
+/// A disk that does all that it is asked, but says how much room it has only as often as it is let.
+struct Silent {
+    disk: SimDisk,
+    answers: Arc<Semaphore>,
+}
+
+impl Disk for Silent {
+    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
+        self.disk.create(path, preallocate_bytes)
+    }
+
+    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+
+    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
+        self.disk.list(dir)
+    }
+
+    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
+        self.disk.read_file(path, max_bytes)
+    }
+
+    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
+        self.disk.write_file(path, bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &str) -> IoFuture<()> {
+        self.disk.unlink(path)
+    }
+
+    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn space(&self) -> IoFuture<Space> {
+        let (answers, space) = (Arc::clone(&self.answers), self.disk.space());
+        Box::pin(async move {
+            answers.acquire().await.unwrap().forget();
+            space.await
+        })
+    }
+}
+
+/// Lanes begin new segments on the others, and repair looks after them: a drive that hangs is waited for once.
+#[test]
+fn a_target_that_never_answers_holds_up_nobody_who_can_do_without_it() {
+    let mut world = World::with_disks("2+1".parse().unwrap(), 4, 94);
+    let answers = Arc::new(Semaphore::new(0));
+    let mut targets = world.targets();
+    targets[1].disk = Some(Arc::new(Silent { disk: world.disks[1].clone(), answers: Arc::clone(&answers) }));
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, recovery) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
+        book.replay(&log, &recovery).await;
+        log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+        let begin = Instant::now();
+        for stripe in 0..40 {
+            put(&log, stripe, 1000).await.unwrap();
+            append(&log, stripe, 400_000).await.unwrap();
+        }
+        log.repair(true).await.unwrap();
+        let segments =
+            |disk: usize| world.disks[disk].paths().iter().filter(|path| path.starts_with("segments/")).count();
+        let placed = [0, 1, 2, 3].map(segments);
+        assert!(placed[1] == 0 && placed[0] > 2 && placed[2] > 2 && placed[3] > 2, "{placed:?}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+        answers.add_permits(1000);
+        steps(100).await;
+        for stripe in 40..80 {
+            append(&log, stripe, 400_000).await.unwrap();
+        }
+        assert!(segments(1) > 0);
+    });
 }
