@@ -162,8 +162,9 @@ fn cached_key(table: Table, key: &[u8]) -> CachedKey {
 /// Whether rows of the table are read one by one, again and again.
 fn is_cached(table: Table) -> bool {
     match table {
-        Table::Bucket | Table::Object | Table::Upload | Table::Segment | Table::Usage => true,
-        Table::Part | Table::Manifest | Table::System | Table::Version | Table::Config => false,
+        Table::Bucket | Table::Object | Table::Upload | Table::Usage => true,
+        // Of segments the store has all rows in memory.
+        Table::Part | Table::Manifest | Table::Segment | Table::System | Table::Version | Table::Config => false,
     }
 }
 

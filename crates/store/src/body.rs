@@ -142,6 +142,8 @@ struct Collector<'a> {
     wants_md5_checksum: bool,
     pieces: Pieces,
     stripes: Option<Stripes<'a>>,
+    /// The memory and the room of a body that may be a small one, until it is known to be large.
+    small: Option<Box<(Share, Admitted)>>,
 }
 
 impl<'a> Collector<'a> {
@@ -196,6 +198,7 @@ impl<'a> Collector<'a> {
             wants_md5_checksum,
             pieces: Pieces::default(),
             stripes: None,
+            small: None,
         }
     }
 
@@ -212,8 +215,8 @@ impl<'a> Collector<'a> {
         }
         let bytes = self.stored_length.map_or(INLINE_BYTES_MAX, |length| length as usize);
         // First this: who waits for room keeps no memory from others.
-        let admitted = Some(self.inner.admit(bytes as u64).await?);
-        let share = Some(self.inner.put_share(bytes).await?);
+        let admitted = self.inner.admit(bytes as u64).await?;
+        let share = self.inner.put_share(bytes).await?;
         if is_small && self.sealer.is_none() && self.md5.is_none() {
             while let Some(piece) = next(body, &mut []).await? {
                 let piece = piece.into_bytes();
@@ -222,9 +225,11 @@ impl<'a> Collector<'a> {
                 self.keep(piece);
             }
             self.end(body)?;
-            return Ok(Taken { share, admitted, ..Taken::default() });
+            return Ok(Taken { share: Some(share), admitted: Some(admitted), ..Taken::default() });
         }
+        self.small = Some(Box::new((share, admitted)));
         let taken = Box::pin(self.take_rest(body)).await?;
+        let (share, admitted) = self.small.take().map(|small| *small).unzip();
         Ok(Taken { share, admitted, ..taken })
     }
 
@@ -376,6 +381,8 @@ impl<'a> Collector<'a> {
                 stripes.put(&early, None).await?;
             }
             self.stripes = Some(stripes);
+            // For others, while the rest comes, which may take long.
+            self.small = None;
         }
         match &mut self.stripes {
             Some(stripes) => stripes.put(&piece, md5).await,

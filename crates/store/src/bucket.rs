@@ -7,7 +7,10 @@ use gabion_metadata::{
     ScanRange, Table, keys,
     rows::{BucketRow, Row, UsageRow},
 };
-use gabion_types::{BucketName, limits::BUCKETS_MAX};
+use gabion_types::{
+    BucketName,
+    limits::{BUCKETS_MAX, PART_NUMBER_MAX},
+};
 
 use crate::{
     BucketInfo, ListBuckets, ListedBuckets, Store, StoreError, Usage,
@@ -15,11 +18,14 @@ use crate::{
     locks::{Lockable, Mode},
     mutation::{CreateBucketMutation, DeleteBucketMutation, EndUploadMutation, EndedUpload, FirstConfig, Mutation},
     store::Inner,
+    tasks,
 };
 
 /// Uploads that end in the mutation that deletes their bucket; when there are more, the rest end before it. So many keys of
 /// 1 KiB still fit in a mutation.
 const ENDED_UPLOADS_MAX: usize = 512;
+/// Parts of uploads that end together, or few more: all rows of a commit are in memory at once, and nothing else is committed meanwhile.
+const ENDED_PARTS_MAX: usize = 2 * PART_NUMBER_MAX as usize;
 /// Rows that are read at a time to find the buckets of one owner among those of others.
 const OWNED_PAGE_ROWS: usize = 256;
 
@@ -178,10 +184,11 @@ impl Inner {
             let range = ScanRange::prefix(Table::Upload, &keys::uploads_with_prefix(&name, ""));
             let rows = self.index.scan(range, ENDED_UPLOADS_MAX + 1)?;
             let uploads = rows.iter().map(|(key, _)| ended(key)).collect::<Result<Vec<_>, _>>()?;
-            if uploads.len() <= ENDED_UPLOADS_MAX {
+            let together = tasks::blocking(|| self.end_together(&uploads))?;
+            if together == uploads.len() && together <= ENDED_UPLOADS_MAX {
                 break uploads;
             }
-            let ends = uploads.into_iter().map(|EndedUpload { key, upload }| {
+            let ends = uploads.into_iter().take(together).map(|EndedUpload { key, upload }| {
                 let bucket = name_of(&name);
                 async move { self.commit(&Mutation::EndUpload(EndUploadMutation { bucket, key, upload })).await }
             });
@@ -193,6 +200,19 @@ impl Inner {
         let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads, had_configs });
         self.commit(&mutation).await?;
         Ok(())
+    }
+
+    /// How many of these uploads may end in one commit: as many as have few parts, or one.
+    fn end_together(&self, uploads: &[EndedUpload]) -> Result<usize, StoreError> {
+        let mut parts = 0;
+        for (before, ended) in uploads.iter().enumerate() {
+            let range = ScanRange::prefix(Table::Part, &keys::parts_of(ended.upload));
+            parts += self.index.scan(range, ENDED_PARTS_MAX)?.len();
+            if parts > ENDED_PARTS_MAX {
+                return Ok(before.max(1));
+            }
+        }
+        Ok(uploads.len())
     }
 }
 

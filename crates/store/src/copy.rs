@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use gabion_erasure::{Checksum, ChecksumAlgorithm, Digester, Digests, combine_full_object, crc64_combine};
+use gabion_erasure::{ChecksumAlgorithm, Digester, Digests, combine_full_object, crc64_combine};
 use gabion_metadata::{
     IndexSnapshot, ScanRange, Table, Value, keys,
     rows::{Attributes, ChecksumKind, Encryption, Layout, ManifestPage, ManifestPart, ObjectRow, Row, StoredChecksum},
@@ -59,7 +59,7 @@ impl Store {
                 SharedKey::Serves(encryption) => encryption,
                 SharedKey::No => return self.copy_bytes(&request, &keys, target).await,
             };
-            let computed = self.missing_checksum(&request, &source, &keys).await?;
+            let Some(computed) = self.missing_checksum(&request, &source, &keys).await? else { continue };
             let (inner, shared, target_now) = (Arc::clone(&self.inner), Arc::clone(&request), target.clone());
             let work =
                 async move { inner.commit_copy(&shared, target_now.as_ref(), source, computed, encryption).await };
@@ -104,33 +104,30 @@ impl Store {
         Ok(row)
     }
 
-    /// The checksum that the copy must have and the source has not.
+    /// The checksum that the copy must have and the source has not, if any; nothing when the source is not any more what it was.
     async fn missing_checksum(
         &self,
         request: &CopyObject,
         source: &ObjectRow,
         keys: &CopyKeys,
-    ) -> Result<Option<Checksum>, StoreError> {
-        let Some(algorithm) = request.checksum_algorithm else { return Ok(None) };
-        if full_checksum(source, algorithm).is_some() {
-            return Ok(None);
+    ) -> Result<Option<Digests>, StoreError> {
+        match request.checksum_algorithm.filter(|&algorithm| full_checksum(source, algorithm).is_none()) {
+            None => Ok(Some(Digests::default())),
+            Some(algorithm) => self.digest(&request.source, source, (false, algorithm), keys.source.clone()).await,
         }
-        let digests = self.digest(&request.source, source, (false, algorithm), keys.source.clone()).await?;
-        Ok(digests.checksum(algorithm))
     }
 
-    /// Digests of an object, MD5 and a checksum, by reading it. What was read counts only if the object is still the same.
+    /// Digests of an object, MD5 and a checksum, by reading it; nothing when it is not any more what it was. It may be again by the time of the commit, which could not tell.
     pub(crate) async fn digest(
         &self,
         source: &CopySource,
         row: &ObjectRow,
         (wants_md5, algorithm): (bool, ChecksumAlgorithm),
         customer: Option<SecretKey>,
-    ) -> Result<Digests, StoreError> {
+    ) -> Result<Option<Digests>, StoreError> {
         let mut read = self.get_object(GetObject { customer, ..whole(source) }).await?;
         if read.info.seq != row.seq {
-            // The commit sees the change and begins anew.
-            return Ok(Digests::default());
+            return Ok(None);
         }
         let mut digester = Digester::new(false, &[algorithm]);
         let mut md5 = wants_md5.then(|| self.inner.md5s.begin());
@@ -145,7 +142,7 @@ impl Store {
             Some(md5) => Some(md5.finish().await),
             None => None,
         };
-        Ok(Digests { md5, ..digester.finish() })
+        Ok(Some(Digests { md5, ..digester.finish() }))
     }
 
     /// Copies by reading and writing: for a source with so many parts that one mutation can not describe them, and for one that is encrypted otherwise.
@@ -261,7 +258,7 @@ impl Inner {
         request: &CopyObject,
         target: Option<&Value>,
         source: ObjectRow,
-        computed: Option<Checksum>,
+        computed: Digests,
         encryption: Option<Box<Encryption>>,
     ) -> Result<Copied, StoreError> {
         let from = &request.source;
@@ -283,10 +280,10 @@ impl Inner {
         let index = self.index.snapshot();
         let modified_ms = self.env.clock.now_ms();
         let parts = copied_parts(&*index, &source)?;
-        let checksums = match (request.checksum_algorithm, computed) {
-            (_, Some(computed)) => body::stored_full(&[computed]),
-            (Some(algorithm), None) => full_checksum(&source, algorithm).into_iter().cloned().collect(),
-            (None, None) => copied_checksums(&source, &parts),
+        let checksums = match request.checksum_algorithm {
+            Some(_) if !computed.checksums.is_empty() => body::stored_full(&computed.checksums),
+            Some(algorithm) => full_checksum(&source, algorithm).into_iter().cloned().collect(),
+            None => copied_checksums(&source, &parts),
         };
         let extents = extents_of(&*index, &source.layout)?;
         if is_in_pieces(&source, &extents) {

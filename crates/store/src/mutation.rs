@@ -476,6 +476,13 @@ impl Mutation {
         Some(1 + fields.position() - md5.len())
     }
 
+    /// Whether an encoded mutation ends uploads, and may take thousands of rows with them.
+    pub(crate) fn ends_uploads(encoded: &[u8]) -> bool {
+        let mut fields = minicbor::Decoder::new(encoded.get(1..).unwrap_or_default());
+        // A bucket's deletion, a completion, an end.
+        fields.array().is_ok_and(|fields| fields == Some(2)) && matches!(fields.u32(), Ok(1 | 6 | 7))
+    }
+
     /// Whether a record takes so many bytes.
     pub(crate) fn fits(encoded: &[u8]) -> bool {
         encoded.len() <= MUTATION_BYTES_MAX
@@ -681,6 +688,16 @@ mod tests {
             newer[0] = 2;
             assert_eq!(Mutation::decode(&newer), Err(MutationError::Version(2)));
         }
+    }
+
+    #[test]
+    fn what_may_take_thousands_of_rows_is_told_by_its_bytes() {
+        for mutation in samples() {
+            let ends =
+                matches!(mutation, Mutation::DeleteBucket(_) | Mutation::CompleteUpload(_) | Mutation::EndUpload(_));
+            assert_eq!(Mutation::ends_uploads(&mutation.encode()), ends, "{mutation:?}");
+        }
+        assert!(!Mutation::ends_uploads(&[]) && !Mutation::ends_uploads(&[1]));
     }
 
     #[test]

@@ -110,6 +110,7 @@ impl Store {
                 return self.copy_range(part, &request, None, keys).await;
             }
             let described = self.described(&request.source, &source, wanted.algorithm).await?;
+            let Some(described) = described else { continue };
             let (inner, part, request) = (Arc::clone(&self.inner), part.clone(), request.clone());
             let work = async move { inner.commit_part_copy(part, request, source, described).await };
             if let Some(result) = self.inner.run(work).await? {
@@ -119,13 +120,13 @@ impl Store {
         Err(StoreError::Busy)
     }
 
-    /// MD5, where the tag is to be one, and checksum of an object; read as a whole if its row lacks one of them.
+    /// MD5, where the tag is to be one, and checksum of an object; read as a whole if its row lacks one of them. Nothing when it is not any more what it was.
     async fn described(
         &self,
         source: &CopySource,
         row: &ObjectRow,
         algorithm: ChecksumAlgorithm,
-    ) -> Result<Digests, StoreError> {
+    ) -> Result<Option<Digests>, StoreError> {
         let wants_md5 = self.inner.config.etag == EtagKind::Md5;
         let known_md5 = match row.etag {
             Etag::Md5(md5) if wants_md5 => Some(md5),
@@ -134,7 +135,7 @@ impl Store {
         let known_checksum = full_checksum(row, algorithm).and_then(|_| checksum_of(&row.checksums, algorithm));
         match known_checksum {
             Some(checksum) if known_md5.is_some() == wants_md5 => {
-                Ok(Digests { md5: known_md5, checksums: vec![checksum] })
+                Ok(Some(Digests { md5: known_md5, checksums: vec![checksum] }))
             }
             _ => self.digest(source, row, (wants_md5, algorithm), None).await,
         }

@@ -244,7 +244,6 @@ async fn catch_up(
         segments_unreadable: unreadable.len(),
         warnings: recovery.warnings.iter().cloned().chain(unreadable.into_values()).collect(),
     };
-    log.observe_seq(recovery.max_seq);
     Ok((opened, report))
 }
 

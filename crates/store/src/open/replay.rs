@@ -9,19 +9,21 @@ use gabion_metadata::{
     Index,
     rows::{self, SegmentState},
 };
-use gabion_segment::{AppliedRecord, LaneKind, Log, RecoveredSegment, Recovery};
+use gabion_segment::{AppliedRecord, LaneKind, Log, RecordBody, RecoveredSegment, Recovery};
 use gabion_types::{SegmentId, Seq};
 
 use super::{
     merge::{Merge, Source},
     system::State,
 };
-use crate::{Progress, StoreError, apply::Apply, tasks};
+use crate::{Progress, StoreError, apply::Apply, mutation::Mutation, tasks};
 
 /// Mutations in one index commit; a few more where several share a position.
 const BATCH_MUTATIONS: usize = 1000;
 /// Bytes of mutations in one index commit.
 const BATCH_BYTES: usize = 8 << 20;
+/// Mutations in one index commit that may take thousands of rows each.
+const BATCH_ENDS: usize = 16;
 
 /// What a replay came to.
 pub(super) struct Replayed {
@@ -163,17 +165,21 @@ fn source(segment: &RecoveredSegment) -> Source {
 struct Batch {
     records: Vec<AppliedRecord>,
     bytes: usize,
+    /// Of these, how many end uploads.
+    ends: usize,
     position: Seq,
 }
 
 impl Batch {
     fn is_full(&self) -> bool {
-        self.records.len() >= BATCH_MUTATIONS || self.bytes >= BATCH_BYTES
+        self.records.len() >= BATCH_MUTATIONS || self.bytes >= BATCH_BYTES || self.ends >= BATCH_ENDS
     }
 
     fn push(&mut self, position: Seq, record: AppliedRecord) {
         self.position = position;
         self.bytes += record.home.bytes as usize;
+        self.ends +=
+            usize::from(matches!(&record.body, RecordBody::Mutation(mutation) if Mutation::ends_uploads(mutation)));
         self.records.push(record);
     }
 
@@ -189,7 +195,7 @@ impl Batch {
             Ok(())
         })?;
         let count = self.records.len() as u64;
-        self.bytes = 0;
+        (self.bytes, self.ends) = (0, 0);
         self.records.clear();
         Ok(count)
     }

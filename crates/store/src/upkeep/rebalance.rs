@@ -21,6 +21,7 @@ pub(super) fn settle(inner: &Inner) {
     let forget = || -> Result<(), StoreError> {
         if inner.log.rebalancing().is_none() && asked(&*inner.index)?.is_some() {
             inner.index.commit(&[], vec![Write::Delete(Table::System, keys::system(REBALANCE_ROW))])?;
+            inner.apply.work().committed();
         }
         Ok(())
     };
@@ -49,6 +50,8 @@ impl Store {
             // After it has begun: a row without it is taken for one of a rebalance that is done.
             let row = Write::Put(Table::System, keys::system(REBALANCE_ROW), vec![until_percent]);
             tasks::blocking(|| self.inner.index.commit(&[], vec![row]))?;
+            // The next checkpoint makes it durable.
+            self.inner.apply.work().committed();
         }
         Ok(plan)
     }

@@ -116,6 +116,35 @@ async fn a_bucket_that_goes_while_a_body_comes_takes_no_object() {
     assert!(matches!(task.await.unwrap(), Err(StoreError::NoSuchBucket)));
 }
 
+/// One that does not say how long it is, and turns out to be long, leaves the memory of small ones to these while the rest of it comes.
+#[tokio::test]
+async fn a_body_that_is_long_keeps_no_memory_from_short_ones() {
+    let (_world, store) = fresh().await;
+    let used = || store.memory().iter().find(|use_| use_.name == "bodies").unwrap().used_bytes;
+    let (send, receive) = futures::channel::mpsc::unbounded();
+    let body = ObjectBody::from_stream(Box::pin(receive), None);
+    let task = tokio::spawn({
+        let store = store.clone();
+        async move { store.put_object(put_request("bucket", "key"), body).await }
+    });
+    let wait_until = async |is_there: &dyn Fn() -> bool| {
+        for _ in 0..10_000 {
+            if is_there() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("{} bytes are taken", used());
+    };
+    send.unbounded_send(Ok(bytes(1, 1000))).unwrap();
+    wait_until(&|| used() == 1 << 20).await;
+    send.unbounded_send(Ok(bytes(2, 2_000_000))).unwrap();
+    wait_until(&|| used() == 0).await;
+    drop(send);
+    task.await.unwrap().unwrap();
+    assert_eq!(get(&store, "bucket", "key").await.unwrap().len(), 2_001_000);
+}
+
 /// A body as a connection has it: some of it was read already, the rest is read to where it is wanted, as it comes.
 struct Received {
     rest: Bytes,

@@ -268,3 +268,26 @@ async fn parts_are_listed_of_an_upload_that_ends_meanwhile() {
     assert!(world.index.interruption.is_over());
     assert!(matches!(store.list_parts(list).await, Err(StoreError::NoSuchUpload)));
 }
+
+/// What a bucket's uploads have may be more than a commit should hold: they end before the bucket does, some at a time.
+#[tokio::test]
+async fn a_bucket_with_many_parts_goes_in_several_commits() {
+    let (world, store) = fresh(40).await;
+    for (uploads, parts, ends) in [(3, 5, 0), (3, 7000, 2)] {
+        for _ in 0..uploads {
+            let target = begin(&store, None).await;
+            let number = |part: u16| part + 1;
+            let put = |number| part(&store, &target, number, ObjectBody::from_bytes(bytes(1, 1)));
+            for some in (0..parts).map(number).collect::<Vec<_>>().chunks(500) {
+                for put in futures::future::join_all(some.iter().map(|&number| put(number))).await {
+                    put.unwrap();
+                }
+            }
+        }
+        let before = store.log_metrics().small_records.get();
+        store.delete_bucket(&bucket("bucket")).await.unwrap();
+        assert_eq!(store.log_metrics().small_records.get() - before, ends + 1, "{uploads} {parts}");
+        store.create_bucket(bucket("bucket"), None).await.unwrap();
+    }
+    check_counters(&world.index.current.lock());
+}
