@@ -49,6 +49,8 @@ pub(crate) struct Frees {
 #[derive(Default)]
 struct State {
     in_flight: HashSet<SegmentId>,
+    /// Those that the next start may find freed: what came of their record is unknown.
+    doubtful: HashSet<SegmentId>,
     /// Segments that could not go, with the number of segments freed at that time: they are looked at again when there
     /// are more.
     postponed: HashMap<SegmentId, u64>,
@@ -98,9 +100,10 @@ impl State {
 }
 
 impl Settled<'_> {
-    /// Whether the removal of a segment is under way.
+    /// Whether the removal of a segment is under way, or may turn out to be.
     pub(crate) fn is_going(&self, segment: SegmentId) -> bool {
-        self.frees.state.lock().in_flight.contains(&segment)
+        let state = self.frees.state.lock();
+        state.in_flight.contains(&segment) || state.doubtful.contains(&segment)
     }
 }
 
@@ -154,7 +157,7 @@ fn candidates(inner: &Inner) -> Vec<SegmentId> {
 async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreError> {
     let (freed_bytes, kept_bytes) = inner.apply.with_segments(|segments| {
         let row = segments.get(segment).map(|segment| &segment.row);
-        row.map_or((0, 0), |row| (row.written_bytes, row.written_bytes - row.punched_bytes.unwrap_or(0)))
+        row.map_or((0, 0), |row| (row.written_bytes, row.written_bytes.saturating_sub(row.punched_bytes.unwrap_or(0))))
     });
     let carried = match judge(inner, segment).await? {
         Verdict::Free { carried } => carried,
@@ -179,12 +182,23 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
     let mut task = tokio::spawn(async move {
         let outcome = log.free(segment, carried).await;
         if let Some(inner) = weak.upgrade() {
-            inner.frees.state.lock().in_flight.remove(&segment);
+            {
+                let mut state = inner.frees.state.lock();
+                state.in_flight.remove(&segment);
+                match &outcome {
+                    Ok(_) => drop(state.doubtful.remove(&segment)),
+                    Err(error) => {
+                        if !error.is_refusal() {
+                            state.doubtful.insert(segment);
+                        }
+                        // Tried again when the next segment dies.
+                        state.postponed.remove(&segment);
+                    }
+                }
+            }
             inner.frees.removed.notify_waiters();
-            match &outcome {
-                Ok(_) => inner.holdback.removed(segment, kept_bytes),
-                // Tried again when the next segment dies.
-                Err(_) => drop(inner.frees.state.lock().postponed.remove(&segment)),
+            if outcome.is_ok() {
+                inner.holdback.removed(segment, kept_bytes);
             }
         }
         outcome
