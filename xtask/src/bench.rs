@@ -120,9 +120,17 @@ fn first_figures(options: &Options) -> anyhow::Result<()> {
     let timed = timed_table(options, &program, &servers);
     let counted = timed.and_then(|timed| Ok(timed + "\n" + &counted_table(&program, &servers)?));
     drop(servers);
-    fs::remove_dir_all(&place)?;
-    say(&counted?);
-    Ok(())
+    remove(&place, counted.map(|tables| say(&tables)))
+}
+
+/// Removes `place`, whatever came of the work in it.
+///
+/// # Errors
+/// What the work failed with; else that the place stays.
+fn remove(place: &Path, outcome: anyhow::Result<()>) -> anyhow::Result<()> {
+    let removed = fs::remove_dir_all(place);
+    outcome?;
+    removed.with_context(|| format!("removing {}", place.display()))
 }
 
 /// One cell of the timed table.
@@ -396,7 +404,16 @@ fn free_address() -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
+
+    #[test]
+    fn what_can_not_be_removed_hides_no_error() {
+        let nowhere = Path::new("/nowhere/gabion");
+        assert_eq!(remove(nowhere, Err(anyhow!("no server"))).unwrap_err().to_string(), "no server");
+        assert_eq!(remove(nowhere, Ok(())).unwrap_err().to_string(), "removing /nowhere/gabion");
+    }
 
     #[test]
     fn the_median_of_an_even_number_is_the_mean_of_the_two_in_the_middle() {

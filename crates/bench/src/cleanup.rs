@@ -2,7 +2,10 @@
 //!
 //! Only what lies below a folder that no other run has is touched. A prefix that was given may hold what others wrote: it is never deleted, whatever it is.
 
-use std::io::{Write, stderr};
+use std::{
+    io::{Write, stderr},
+    time::Duration,
+};
 
 use anyhow::Context;
 use tokio::runtime::Builder;
@@ -17,6 +20,9 @@ use crate::{
     threads::Tick,
 };
 
+/// How long is waited for writes that nobody waited for the end of.
+const PAUSE_FOR_PENDING: Duration = Duration::from_secs(1);
+
 /// What a run left behind.
 pub(crate) struct Leftovers<'a> {
     pub(crate) factory: &'a Factory,
@@ -25,6 +31,8 @@ pub(crate) struct Leftovers<'a> {
     pub(crate) run: &'a str,
     /// Uploads in parts may be among it.
     pub(crate) uploads: bool,
+    /// Writes may be among it that nobody waited for the end of: they may become objects a little later.
+    pub(crate) pending: bool,
     /// The bucket was made by this run.
     pub(crate) created: bool,
 }
@@ -75,7 +83,11 @@ impl Remover<'_> {
     async fn remove(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
         // First: one whose end was not waited for may yet become an object. Who may not list uploads can remove objects all the same.
         let aborted = if leftovers.uploads { self.abort_uploads().await } else { Ok(()) };
-        let removed = self.remove_all().await;
+        let mut removed = self.remove_all().await;
+        if leftovers.pending && removed.is_ok() {
+            tokio::time::sleep(PAUSE_FOR_PENDING).await;
+            removed = self.remove_all().await;
+        }
         removed.and(aborted)?;
         if !leftovers.created {
             return Ok(());

@@ -16,18 +16,22 @@ fn never() -> Stamp {
 pub(crate) struct Spent {
     pub(crate) own: Duration,
     pub(crate) others: Option<Duration>,
+    /// The time in which it was.
+    pub(crate) within: Duration,
 }
 
 impl Spent {
     fn now(pids: &[u32]) -> Self {
-        Self { own: own(), others: of_processes(pids).filter(|_| !pids.is_empty()) }
+        let others = of_processes(pids).filter(|_| !pids.is_empty());
+        Self { own: own(), others, within: Duration::ZERO }
     }
 
-    fn since(self, before: Spent) -> Self {
+    fn since(self, before: Spent, within: Duration) -> Self {
         let others = self.others.zip(before.others);
         Self {
             own: self.own.saturating_sub(before.own),
             others: others.map(|(after, before)| after.saturating_sub(before)),
+            within,
         }
     }
 }
@@ -55,12 +59,13 @@ impl Meter {
         };
         let thread = std::thread::Builder::new().spawn(move || {
             let is_measured = comes(start);
-            let before = look();
+            let (from, before) = (Stamp::now(), look());
             if !is_measured {
-                return before.since(before);
+                return before.since(before, Duration::ZERO);
             }
             comes(if let End::At(end) = end { end } else { never() });
-            look().since(before)
+            let within = Stamp::now().since(from);
+            look().since(before, within)
         })?;
         Ok(Self { stop, thread })
     }
@@ -123,14 +128,15 @@ mod tests {
         looked.recv().unwrap();
         burn();
         let asked = Stamp::now();
-        let Spent { own, others } = open.spent();
-        assert!(own >= BURNT && others.is_some());
+        let Spent { own, others, within } = open.spent();
+        assert!(own >= BURNT && others.is_some() && within > Duration::ZERO);
         assert!(looked.recv().unwrap() >= asked);
 
         // Nothing is spent in what does not come to its start.
         let (early, _looked) = meter(never(), End::Done);
         burn();
-        assert_eq!(early.spent().own, Duration::ZERO);
+        let Spent { own, within, .. } = early.spent();
+        assert_eq!((own, within), (Duration::ZERO, Duration::ZERO));
     }
 
     const BURNT: Duration = Duration::from_millis(20);

@@ -108,6 +108,9 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         make_bucket(&factory, &args.endpoint[0])?
     };
     let measured = measure(settings, &factory);
+    // Nobody waited for what timed out, nor, where it failed before its end, for what was under way.
+    let has_ended = |measured: &Measured| measured.outcomes.iter().all(|(_, outcome)| !outcome.stats.timed_out);
+    let pending = !measured.as_ref().is_ok_and(has_ended);
     // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
         let threads = used_threads(settings);
@@ -121,7 +124,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         "" => Ok(()),
         run => {
             let uploads = settings.operation == Operation::Multipart;
-            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, created }.remove()
+            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, pending, created }.remove()
         }
     };
     all_of([told, cleaned])

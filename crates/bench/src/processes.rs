@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cli::Settings,
     clock::{Stamp, unix_ns},
-    cpu::Meter,
+    cpu::{Meter, Spent},
     driver::{bounds, is_stopped},
     factory::Factory,
     stats::{Stats, WireStats},
@@ -259,7 +259,8 @@ impl Processes {
                 bytes: sum.bytes + tick.bytes,
             }));
         }
-        Ok(Outcome { stats, client_cpu, server_cpu: meter.spent().others })
+        let Spent { others: server_cpu, within: metered, .. } = meter.spent();
+        Ok(Outcome { stats, client_cpu, server_cpu, metered })
     }
 }
 

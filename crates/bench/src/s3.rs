@@ -27,7 +27,7 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) struct Page {
     /// Keys and common prefixes on it.
     pub(crate) entries: u64,
-    /// The first key.
+    /// The first key, or common prefix where there is no key.
     pub(crate) first: Option<String>,
     /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
@@ -215,7 +215,8 @@ impl Client {
         self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
         let text = self.text()?;
         let entries = elements(text, "Key").count() + text.matches("<CommonPrefixes>").count();
-        let first = elements(text, "Key").next().map(str::to_owned);
+        let first = elements(text, "Key").next().or_else(|| elements(text, "CommonPrefixes").next());
+        let first = first.map(str::to_owned);
         let goes_on = elements(text, "IsTruncated").next().is_none_or(|truncated| truncated != "false");
         let next = elements(text, "NextContinuationToken").next().filter(|token| goes_on && !token.is_empty());
         let next = next.map(unescape);

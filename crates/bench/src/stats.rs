@@ -231,6 +231,8 @@ pub(crate) struct Stats {
     pub(crate) late_starts: u64,
     /// How late the latest of them began.
     pub(crate) latest_start: Duration,
+    /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
+    pub(crate) timed_out: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
@@ -249,6 +251,7 @@ impl Stats {
             given_up: 0,
             late_starts: 0,
             latest_start: Duration::ZERO,
+            timed_out: false,
             series: BTreeMap::new(),
         }
     }
@@ -278,14 +281,16 @@ impl Stats {
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
     /// within its time: without what was under way when it began, long operations would seem to be fewer than they are, since those that are under way when it ends
     /// are left out. Where the work is a count of operations, those before are none of it. What was under way from before its start until after its end is its, too,
-    /// when it fails: an endpoint that hangs makes no other errors. Wrong bytes are an error whenever they come.
+    /// when it fails: an endpoint that hangs makes no other errors. What begins when it is over, as the last requests of an upload that began in it may, is none of it.
+    /// Wrong bytes are an error whenever they come.
     pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
         let elapsed = end.since(self.start);
         let in_time = end >= self.start && self.window.is_none_or(|window| elapsed < window);
         let is_early = begin < self.start;
         let outlasts = is_early && self.window.is_some_and(|window| elapsed >= window);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
-        if end < self.start && !is_wrong {
+        self.timed_out |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
+        if (end < self.start || self.is_over(begin)) && !is_wrong {
             return;
         }
         if self.window.is_none() && !is_early {
@@ -324,13 +329,18 @@ impl Stats {
         }
     }
 
+    /// Whether what begins now does so after the measurement.
+    fn is_over(&self, begin: Stamp) -> bool {
+        self.window.is_some_and(|window| begin.since(self.start) >= window)
+    }
+
     fn begins(&mut self, after: Duration) {
         self.first = Some(self.first.map_or(after, |first| first.min(after)));
     }
 
     /// Notes requests of an operation of this kind, begun at `begin`, that were sent once more.
     pub(crate) fn record_retries(&mut self, kind: Kind, begin: Stamp, count: u64) {
-        if count > 0 && begin >= self.start {
+        if count > 0 && begin >= self.start && !self.is_over(begin) {
             self.series.entry(kind).or_insert_with(Series::new).retries += count;
         }
     }
@@ -352,15 +362,21 @@ impl Stats {
         self.given_up += other.given_up;
         self.late_starts += other.late_starts;
         self.latest_start = self.latest_start.max(other.latest_start);
+        self.timed_out |= other.timed_out;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
     }
 
+    /// How long after the start the measurement began: of a count of operations with the first of them.
+    pub(crate) fn first(&self) -> Duration {
+        self.first.unwrap_or_default()
+    }
+
     /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success; of a count of operations, from the begin
     /// of the first of them. A request that hangs adds nothing.
     pub(crate) fn elapsed(&self) -> Duration {
-        let worked = self.last.saturating_sub(self.first.unwrap_or_default());
+        let worked = self.last.saturating_sub(self.first());
         self.window.filter(|_| self.whole).unwrap_or(worked)
     }
 
@@ -402,6 +418,7 @@ pub(crate) struct WireStats {
     given_up: u64,
     late_starts: u64,
     latest_start_ns: u64,
+    timed_out: bool,
     series: BTreeMap<Kind, WireSeries>,
 }
 
@@ -459,6 +476,7 @@ impl WireStats {
             given_up: stats.given_up,
             late_starts: stats.late_starts,
             latest_start_ns: ns(stats.latest_start),
+            timed_out: stats.timed_out,
             series: series.collect(),
         }
     }
@@ -476,6 +494,7 @@ impl WireStats {
             given_up: self.given_up,
             late_starts: self.late_starts,
             latest_start: Duration::from_nanos(self.latest_start_ns),
+            timed_out: self.timed_out,
             ..Stats::new(start)
         };
         for (kind, wire) in self.series {
@@ -653,6 +672,46 @@ mod tests {
     }
 
     #[test]
+    fn what_begins_after_the_measurement_is_none_of_it() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(start, End::At(at(1000)));
+        // An upload that began in time.
+        stats.record(Kind::Part, at(900), at(1100), BYTES);
+        for begin in [1000, 1100] {
+            stats.record(Kind::Part, at(begin), at(begin + 100), BYTES);
+            stats.record(Kind::Part, at(begin), at(begin + 100), Err("503 SlowDown".into()));
+            stats.record(Kind::CompleteUpload, at(begin), at(begin + 100), BYTES);
+            stats.record_retries(Kind::Delete, at(begin), 1);
+        }
+        stats.record(Kind::Multipart, at(900), at(1300), BYTES);
+        stats.record(Kind::Get, at(1100), at(1200), Err(Failure::Mismatch.kind()));
+        let series = stats.finish().series;
+        assert_eq!(series.keys().copied().collect::<Vec<_>>(), [Kind::Get, Kind::Multipart, Kind::Part]);
+        let part = &series[&Kind::Part];
+        assert_eq!((part.latency_ns.len(), part.late, part.error_count(), part.ended), (1, 1, 0, 0));
+        assert_eq!((series[&Kind::Multipart].late, series[&Kind::Get].error_count()), (1, 1));
+    }
+
+    #[test]
+    fn whenever_an_operation_was_not_answered_in_time_that_is_known() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        for (begin, kind, expected) in [
+            (100, Failure::Timeout.kind(), true),
+            (1100, Failure::Timeout.kind(), true),
+            (2100, Failure::Timeout.kind(), true),
+            (1100, Failure::Mismatch.kind(), false),
+        ] {
+            let mut stats = Stats::within(at(1000), End::At(at(2000)));
+            stats.record(Kind::Put, at(begin), at(begin + 100), Err(kind));
+            let mut sum = Stats::new(at(1000));
+            sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
+            assert_eq!(sum.timed_out, expected, "{begin}");
+        }
+    }
+
+    #[test]
     fn what_began_before_the_measurement_hides_no_failure_of_it() {
         let start = Stamp::now();
         let at = |ms| start.plus(Duration::from_millis(ms));
@@ -688,7 +747,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "timed_out": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

@@ -29,6 +29,8 @@ pub(crate) struct Bucket {
     pub(crate) refused_query: Option<(&'static str, u16)>,
     /// Each page of a listing says that another one follows, which is the same.
     pub(crate) turns_in_circles: bool,
+    /// An object comes to be, once, when a listing was answered with nothing.
+    pub(crate) appears_late: bool,
     /// Objects that are written before nothing is answered any more but that it can not.
     pub(crate) lives_for: Option<usize>,
     /// All versions, of a bucket that keeps them.
@@ -119,7 +121,17 @@ impl Bucket {
             }
             ("GET", "") => {
                 let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
-                let keys: String = keys.map(|key| format!("<Key>{key}</Key>")).collect();
+                let lists_folders = query.contains("delimiter=");
+                let show = |key: &String| match key[prefix.len()..].split_once('/') {
+                    Some((folder, _)) if lists_folders => {
+                        format!("<CommonPrefixes><Prefix>{prefix}{folder}/</Prefix></CommonPrefixes>")
+                    }
+                    _ => format!("<Key>{key}</Key>"),
+                };
+                let keys: String = keys.map(show).collect();
+                if keys.is_empty() && std::mem::take(&mut self.appears_late) {
+                    self.objects.insert(format!("{prefix}late"), Bytes::new());
+                }
                 let is_measured = query.contains("max-keys=1000") && !keys.is_empty() && self.turns_in_circles;
                 let next = if is_measured { "<NextContinuationToken>x</NextContinuationToken>" } else { "" };
                 xml(format!("{keys}{next}<IsTruncated>{is_measured}</IsTruncated>"))

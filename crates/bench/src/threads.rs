@@ -48,6 +48,8 @@ pub(crate) struct Outcome {
     pub(crate) client_cpu: Duration,
     /// That of the server's processes, if they are known.
     pub(crate) server_cpu: Option<Duration>,
+    /// The time that these were measured in: until the end of all, where no moment ended it.
+    pub(crate) metered: Duration,
 }
 
 /// The client's threads.
@@ -147,12 +149,12 @@ impl Threads<'_> {
             }
             tick(so_far(stats));
         }
-        let Spent { own: client_cpu, others: server_cpu } = meter.spent();
+        let Spent { own: client_cpu, others: server_cpu, within: metered } = meter.spent();
         let mut sum = Stats::new(start);
         for stats in stats.iter().filter_map(OnceLock::get) {
             sum.merge(&stats.lock().clone().finish());
         }
-        Ok(Outcome { stats: sum, client_cpu, server_cpu })
+        Ok(Outcome { stats: sum, client_cpu, server_cpu, metered })
     }
 
     /// Writes the objects that a load needs, with as many workers as it has.

@@ -12,7 +12,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use super::{
-    ACCESS_KEY, SECRET_KEY,
+    ACCESS_KEY, SECRET_KEY, remove,
     shares::{TOUCHED_MEMORY, serve, without_errors},
 };
 use crate::process::run as run_command;
@@ -31,8 +31,7 @@ pub(super) fn run(program: &Path, directory: &Path, seconds: u64, rounds: usize)
     let drawn = measure(program, &place, seconds, rounds).and_then(|tables| {
         run_command(Command::new(program).args(["bench", "--plot"]).args(tables).args(["--out", DIRECTORY]))
     });
-    fs::remove_dir_all(&place)?;
-    drawn
+    remove(&place, drawn)
 }
 
 fn measure(program: &Path, place: &Path, seconds: u64, rounds: usize) -> anyhow::Result<Vec<PathBuf>> {

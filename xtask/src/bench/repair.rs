@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Figures, Load, Server};
+use super::{Figures, Load, Server, remove};
 use crate::{
     http::{get, sample_sum},
     process::{output, signal},
@@ -68,10 +68,7 @@ pub(super) fn run(program: &Path, directory: &Path, gib: u64) -> anyhow::Result<
     let targets = (0..TARGETS).map(|number| place.join(format!("target{number}"))).collect();
     let mut bench = Bench { program, place: place.clone(), targets, rows: Vec::new() };
     let outcome = bench.all(gib);
-    fs::remove_dir_all(&place)?;
-    outcome?;
-    say(&bench.table());
-    Ok(())
+    remove(&place, outcome.map(|()| say(&bench.table())))
 }
 
 impl Bench<'_> {

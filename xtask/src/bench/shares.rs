@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use rustix::fs::statvfs;
 use serde_json::Value;
 
-use super::{ACCESS_KEY, SECRET_KEY, Server};
+use super::{ACCESS_KEY, SECRET_KEY, Server, remove};
 use crate::{process::output, summary::say};
 
 const GEOMETRY: &str = "4+2";
@@ -74,8 +74,7 @@ pub(super) fn run(program: &Path, directory: &Path, extent: &Extent) -> anyhow::
     let place = directory.join(format!("gabion-shares-{}", std::process::id()));
     fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
     let measured = check_room(&place, extent).and_then(|()| measure(program, &place, extent));
-    fs::remove_dir_all(&place)?;
-    measured
+    remove(&place, measured)
 }
 
 /// Before anything is written: a disk that fills up hours later has measured nothing.

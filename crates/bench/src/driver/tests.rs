@@ -294,12 +294,24 @@ fn what_another_endpoint_does_not_answer_is_removed() {
     // Nobody listens at the first.
     let endpoints = ["http://127.0.0.1:1".to_owned(), url];
     let factory = Factory::new(&settings.load.access, &endpoints, "b").unwrap();
-    let left = Leftovers { factory: &factory, prefix: "bench/", run: "run/", uploads: true, created: false };
+    let left =
+        Leftovers { factory: &factory, prefix: "bench/", run: "run/", uploads: true, pending: false, created: false };
     left.remove().unwrap();
     assert!(bucket.lock().objects.is_empty());
     // Another run has removed the bucket: there is nothing left to be done.
     bucket.lock().refused = Some(("GET ", 404, "NoSuchBucket"));
     left.remove().unwrap();
+}
+
+#[test]
+fn what_is_written_when_nobody_waits_for_it_any_more_is_removed_as_well() {
+    let (appears_late, put_takes) = (true, Duration::from_secs(60));
+    let bucket = Arc::new(Mutex::new(Bucket { appears_late, put_takes, ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let error = said(bench(&url, "put -n 2 --timeout 100ms"));
+    assert_eq!(error, "no operation succeeded");
+    let bucket = bucket.lock();
+    assert!(!bucket.appears_late && bucket.objects.is_empty());
 }
 
 #[test]
@@ -327,10 +339,13 @@ fn a_listing_without_the_objects_that_there_are_is_an_error() {
 fn a_page_that_comes_again_is_no_progress() {
     let bucket = Arc::new(Mutex::new(Bucket { turns_in_circles: true, ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
-    let (outcome, report) = report(&url, "list -n 6 --objects 7");
-    outcome.unwrap();
-    let errors = &report.results[0].errors;
-    assert!(errors["a page of a listing came again"] > 0 && errors.len() == 1, "{errors:?}");
+    // Nor is one of folders.
+    for words in ["list -n 6 --objects 7", "list -n 6 --objects 7 --per-folder 1 --delimiter /"] {
+        let (outcome, report) = report(&url, words);
+        outcome.unwrap();
+        let errors = &report.results[0].errors;
+        assert!(errors.contains_key("a page of a listing came again") && errors.len() == 1, "{words}: {errors:?}");
+    }
 }
 
 #[test]

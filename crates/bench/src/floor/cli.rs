@@ -9,7 +9,7 @@ use gabion_types::Geometry;
 use crate::{
     cli::{AccessArgs, check_bucket, check_duration, check_pids},
     units::{parse_bytes, parse_duration},
-    workload::Action,
+    workload::{Action, LISTED_MAX},
 };
 
 /// An operation of which there are floors.
@@ -90,7 +90,7 @@ pub(crate) struct FloorArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0")]
     pub(super) touch_memory: u64,
 
-    /// Objects that are read and listed [default: 1000, at most 1 GiB]. One of the floors of HTTP has them in memory, up to a GiB.
+    /// Objects that are read and listed [default: 1000, at most 1 GiB]; to be listed, 1000 at most or a multiple of it. One of the floors of HTTP has them in memory, up to a GiB.
     #[arg(long)]
     pub(super) objects: Option<u64>,
 
@@ -127,6 +127,12 @@ impl FloorArgs {
         check_pids(&self.server_pid)?;
         check_bucket(&self.bucket)?;
         check_duration(self.duration)?;
+        let (objects, page) = (self.objects(), u64::from(LISTED_MAX));
+        if self.operation.contains(&FloorOperation::List) && objects > page && !objects.is_multiple_of(page) {
+            return Err(format!(
+                "--objects {objects}: the last page of a list would be shorter than the floor's, which has {page} keys; give {page} at most, or a multiple of it"
+            ));
+        }
         if let Some(missing) = self.targets.iter().find(|target| !target.is_dir()) {
             return Err(format!("--targets: {} is no directory; make it first", missing.display()));
         }
@@ -176,6 +182,22 @@ pub(super) mod tests {
         use clap::Parser;
         let line = ["bench", "floor"].iter().chain(line);
         *crate::cli::Program::parse_from(line).cli.command.unwrap().into_settings().unwrap_err()
+    }
+
+    #[test]
+    fn pages_that_are_listed_are_all_alike() {
+        for (operation, objects, is_right) in [
+            ("list", "7", true),
+            ("list", "1000", true),
+            ("list", "1001", false),
+            ("list", "5000", true),
+            ("put,list", "5500", false),
+            ("put,get", "5500", true),
+        ] {
+            let checked = args(&["--operation", operation, "--objects", objects]).check();
+            assert_eq!(checked.is_ok(), is_right, "{operation} of {objects}: {checked:?}");
+            assert!(checked.err().is_none_or(|error| error.contains("give 1000 at most, or a multiple of it")));
+        }
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) struct Endpoint {
     server_pid: Option<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
+    /// A request was not answered in time.
+    timed_out: bool,
 }
 
 /// The load of a run in one of its folders, on objects that are as many as are read.
@@ -88,6 +90,7 @@ impl Endpoint {
             run,
             server_pid,
             created: None,
+            timed_out: false,
         })
     }
 
@@ -183,12 +186,14 @@ impl Subject for Endpoint {
         };
         let phase = Phase { name: "", goal, timed: true };
         let outcome = self.threads().run(load, phase, begin, &mut |_| {})?;
+        self.timed_out |= outcome.stats.timed_out;
         Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu }))
     }
 
     fn clean_up(&mut self) -> anyhow::Result<()> {
         let Some(created) = self.created else { return Ok(()) };
-        let left = Leftovers { factory: &self.factory, prefix: PREFIX, run: &self.run, uploads: false, created };
+        let (factory, run, pending) = (&self.factory, &self.run, self.timed_out);
+        let left = Leftovers { factory, prefix: PREFIX, run, uploads: false, pending, created };
         left.remove().with_context(|| self.name())
     }
 }

@@ -1,7 +1,7 @@
 //! The floor of the drives: the writes and syncs of the log, and its reads, without the log.
 //!
 //! A small stripe holds what all clients have to write, so that as many objects as there are clients become durable with each step; a large one is
-//! that of the log. Nothing is coded, checked or remembered. Files are as long as shards of such segments are, and follow one another. They go when the measurement is over and not before: a
+//! at most as long as that of the log, and an object has as many as there, all alike. Nothing is coded, checked or remembered. Files are as long as shards of such segments are, and follow one another. They go when the measurement is over and not before: a
 //! drive may be faster where the same blocks are written again and again, which the log does not do.
 
 use std::{io, sync::Arc};
@@ -69,16 +69,18 @@ impl Pattern {
                 reads_per_object: 1,
             }
         } else {
-            let stripe_bytes = (config.stripe_payload_bytes as u64).min(size);
+            // All alike, so that together they hold an object and hardly more.
+            let steps = size.div_ceil(config.stripe_payload_bytes as u64);
+            let stripe_bytes = size.div_ceil(steps);
             Self {
                 shards,
                 lanes: config.large_lanes.min(args.concurrency as usize),
                 shard_bytes: config.shard_bytes_full(LaneKind::Large),
                 chunk_bytes: stored_bytes(data as usize, stripe_bytes.div_ceil(data) as usize) as u64,
                 objects_per_step: 1,
-                steps_per_object: size.div_ceil(stripe_bytes),
+                steps_per_object: steps,
                 read_bytes: stripe_bytes.div_ceil(data),
-                reads_per_object: usize::try_from(size.div_ceil(stripe_bytes) * data).unwrap_or(usize::MAX),
+                reads_per_object: usize::try_from(steps * data).unwrap_or(usize::MAX),
             }
         }
     }
@@ -439,6 +441,21 @@ mod tests {
         let args = args(&["--size", "4KiB", "-c", "4000"]);
         let pattern = Pattern::new(&args, Durability::Sync);
         assert_eq!(pattern.objects_per_step, 1024, "no more than a batch of the log has");
+    }
+
+    #[test]
+    fn a_large_object_moves_no_more_than_it_has() {
+        let log = LogConfig::new("4+2".parse().unwrap()).stripe_payload_bytes as u64;
+        for size in [(1 << 20) + 1, log - 1, log, log + 1, 2 * log, 2 * log + log / 8, 9 * log - 4097] {
+            let args = args(&["--geometry", "4+2", "--size", &size.to_string()]);
+            let pattern = Pattern::new(&args, Durability::Sync);
+            assert_eq!(pattern.steps_per_object, size.div_ceil(log), "as many stripes as the log makes of {size}");
+            assert_eq!(pattern.reads_per_object as u64, 4 * pattern.steps_per_object);
+            let read = pattern.read_bytes * pattern.reads_per_object as u64;
+            // Rounded up once for each stripe and each of its chunks.
+            assert!((size..size + 5 * pattern.steps_per_object).contains(&read), "{read} of {size}");
+            assert_eq!(pattern.chunk_bytes, stored_bytes(4, pattern.read_bytes as usize) as u64);
+        }
     }
 
     /// A disk that takes its time to make a file.

@@ -181,8 +181,12 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     let measured = add_subjects(args, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
     let told =
         measured.and_then(|(table, judged)| all_of([outputs.publish(&table, &table.text(), String::new), judged]));
-    let cleaned: Vec<_> = subjects.iter_mut().map(|subject| subject.clean_up()).collect();
-    Ok(all_of([told].into_iter().chain(cleaned))?)
+    Ok(all_of([told, clean_up(&mut subjects)])?)
+}
+
+/// Removes what was written, from the last to the first: an endpoint that made a bucket which others use as well deletes it when they have left it.
+fn clean_up(subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<()> {
+    all_of(subjects.iter_mut().rev().map(|subject| subject.clean_up()))
 }
 
 /// Makes all that is measured and prepares it. What was begun is added, so that it is removed whatever comes.
@@ -307,6 +311,38 @@ mod tests {
         let (_, judged) = measure_all(&args, subjects).unwrap();
         assert_eq!(judged.unwrap_err().to_string(), "put of idle: no operation succeeded");
         measure_all(&args, &mut subjects[..1]).unwrap().1.unwrap();
+    }
+
+    /// One that notes when it is cleaned up.
+    struct Notes(u32, Arc<Mutex<Vec<u32>>>);
+
+    impl Subject for Notes {
+        fn name(&self) -> String {
+            self.0.to_string()
+        }
+
+        fn layer(&self) -> Layer {
+            Layer::DataSync
+        }
+
+        fn measure(&mut self, _: Measurement) -> anyhow::Result<Option<Round>> {
+            Ok(None)
+        }
+
+        fn clean_up(&mut self) -> anyhow::Result<()> {
+            self.1.lock().push(self.0);
+            Err(anyhow!("stays {}", self.0))
+        }
+    }
+
+    #[test]
+    fn who_made_a_bucket_for_others_is_cleaned_up_behind_them() {
+        let noted = Arc::<Mutex<Vec<u32>>>::default();
+        let subjects: &mut [Box<dyn Subject>] =
+            &mut [0, 1, 2].map(|number| -> Box<dyn Subject> { Box::new(Notes(number, Arc::clone(&noted))) });
+        let error = clean_up(subjects).unwrap_err();
+        assert_eq!(*noted.lock(), [2, 1, 0]);
+        assert_eq!(error.to_string(), "stays 2\nstays 1\nstays 0", "none hides another");
     }
 
     #[test]

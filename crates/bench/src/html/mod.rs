@@ -219,7 +219,7 @@ fn over_time(figures: &Figures, of: Of, value: impl Fn(&PerSecond) -> f64) -> Ve
 }
 
 fn seconds_scale(rows: &[(&str, &Figures)]) -> Scale {
-    let seconds = rows.iter().map(|(_, figures)| figures.whole_seconds().len()).max();
+    let seconds = rows.iter().filter_map(|(_, figures)| Some(figures.whole_seconds().last()?.second + 1)).max();
     #[expect(clippy::cast_precision_loss, reason = "pixels")]
     Scale::Linear(seconds.unwrap_or(0).max(1) as f64)
 }

@@ -80,6 +80,10 @@ pub(crate) struct PhaseCost {
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpu_seconds: Option<f64>,
+    /// The time that CPU times are of: it goes on behind the last success.
+    /// Absent from reports that did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metered_seconds: Option<f64>,
 }
 
 /// The figures of one kind of operation in one phase.
@@ -101,8 +105,11 @@ pub(crate) struct Figures {
     /// That began before `seconds` and succeeded after it: in no figure.
     #[serde(default)]
     pub(crate) outlasted_operations: u64,
-    /// The time that was asked for; else from the start of the phase to its last success.
+    /// The time that was asked for; else from the start of the phase, or of a count of operations from the first of them, to its last success.
     pub(crate) seconds: f64,
+    /// How much of the first row of `per_second` was over when that time began.
+    #[serde(default)]
+    pub(crate) lead_seconds: f64,
     pub(crate) ops_per_s: f64,
     pub(crate) bytes_per_s: f64,
     /// Keys and folders, of listings.
@@ -114,7 +121,7 @@ pub(crate) struct Figures {
     /// Requests that were sent once more because the server had closed the connection; no errors, but in the latencies.
     #[serde(default)]
     pub(crate) retries: u64,
-    /// Every second up to `seconds`, also those in which nothing ended, of the first 24 hours.
+    /// Every second up to the end of `seconds`, from that on in which they begin, also those in which nothing ended, of the first 24 hours.
     pub(crate) per_second: Vec<PerSecond>,
     /// How many operations took up to so long, and longer than the row before says.
     pub(crate) latency_distribution: Vec<Bucket>,
@@ -197,6 +204,9 @@ fn distribution(ns: &Histogram<u64>) -> Vec<Bucket> {
     steps.into_iter().map(bucket).collect()
 }
 
+/// A second of which no more than this was over at its begin counts as whole: the first operation begins a moment after the start.
+const LEAD_SECONDS_MAX: f64 = 0.01;
+
 /// Seconds that had begun when so much time was over.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
 fn begun_seconds(seconds: f64) -> usize {
@@ -204,11 +214,15 @@ fn begun_seconds(seconds: f64) -> usize {
 }
 
 impl Figures {
-    fn new(phase: &str, kind: Kind, series: &Series, seconds: f64) -> Self {
+    /// Of a measurement that began `first` after the start, and took `seconds`.
+    fn new(phase: &str, kind: Kind, series: &Series, first: Duration, seconds: f64) -> Self {
         let latency = &series.latency_ns;
-        let (nothing, begun) = (Second::default(), begun_seconds(seconds));
-        let rows = series.seconds.iter().chain(std::iter::repeat(&nothing));
-        let rows = rows.take(begun.max(series.seconds.len()).min(SECONDS_MAX));
+        let lead_seconds = f64::from(first.subsec_nanos()) / 1e9;
+        let (nothing, begun) = (Second::default(), begun_seconds(lead_seconds + seconds));
+        let before = usize::try_from(first.as_secs()).unwrap_or(usize::MAX).min(series.seconds.len());
+        let measured = &series.seconds[before..];
+        let rows = measured.iter().chain(std::iter::repeat(&nothing));
+        let rows = rows.take(begun.max(measured.len()).min(SECONDS_MAX));
         let per_second = rows.enumerate().map(|(second, counts)| {
             let ns = counts.latency_ns();
             PerSecond {
@@ -229,6 +243,7 @@ impl Figures {
             late_operations: series.late,
             outlasted_operations: series.outlasted,
             seconds,
+            lead_seconds,
             ops_per_s: rate(series.operations(), seconds),
             bytes_per_s: rate(series.bytes, seconds),
             entries_per_s: (kind == Kind::List).then(|| rate(series.entries, seconds)),
@@ -245,8 +260,10 @@ impl Figures {
     /// The seconds that were measured from their first moment to their last. Older reports have one row more for all that ended after 24 hours.
     pub(crate) fn whole_seconds(&self) -> &[PerSecond] {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a run")]
-        let whole = self.seconds as usize;
-        &self.per_second[..whole.min(SECONDS_MAX).min(self.per_second.len())]
+        let whole = (self.lead_seconds + self.seconds) as usize;
+        let until = whole.min(SECONDS_MAX).min(self.per_second.len());
+        let from = usize::from(self.lead_seconds > LEAD_SECONDS_MAX);
+        &self.per_second[from.min(until)..until]
     }
 
     /// The distribution without gaps: where no operation fell there is a zero.
@@ -293,8 +310,8 @@ impl Report {
         #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
         let per_request = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests_made.max(1) as f64;
         let results = phases.iter().flat_map(|(name, outcome)| {
-            let seconds = seconds_of(outcome);
-            outcome.stats.series.iter().map(move |(kind, series)| Figures::new(name, *kind, series, seconds))
+            let (first, seconds) = (outcome.stats.first(), seconds_of(outcome));
+            outcome.stats.series.iter().map(move |(kind, series)| Figures::new(name, *kind, series, first, seconds))
         });
         let costs = phases.iter().map(|(name, outcome)| PhaseCost {
             phase: (*name).to_owned(),
@@ -305,6 +322,7 @@ impl Report {
             latest_start_us: outcome.stats.latest_start.as_secs_f64() * 1e6,
             client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
             server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
+            metered_seconds: Some(outcome.metered.as_secs_f64()),
         });
         let server_cpu: Option<Duration> = phases.iter().map(|(_, outcome)| outcome.server_cpu).sum();
         Self {
@@ -377,8 +395,16 @@ pub(crate) mod tests {
         stats.record(Kind::Put, start, end, Err("503 SlowDown".into()));
         stats.record_retries(Kind::Put, start, 3);
         let client_cpu = Duration::from_micros(60);
-        let outcome = Outcome { stats: stats.finish(), client_cpu, server_cpu: Some(3 * client_cpu) };
+        let (server_cpu, metered) = (Some(3 * client_cpu), Duration::from_secs(2));
+        let outcome = Outcome { stats: stats.finish(), client_cpu, server_cpu, metered };
         Report::new(&settings, 2, 0, &[("", outcome)])
+    }
+
+    /// The figures of a phase.
+    fn figures_of(stats: Stats) -> Vec<Figures> {
+        let (client_cpu, metered) = (Duration::ZERO, Duration::ZERO);
+        let outcome = Outcome { stats: stats.finish(), client_cpu, server_cpu: None, metered };
+        Report::new(&Settings::for_tests(Operation::Put, &[]), 1, 0, &[("", outcome)]).results
     }
 
     #[test]
@@ -435,14 +461,41 @@ pub(crate) mod tests {
         stats.record(Kind::Put, at(0), at(500), Ok(Done::bytes(1)));
         stats.record(Kind::Get, at(0), at(2500), Ok(Done::bytes(1)));
         stats.reached_end();
-        let outcome = Outcome { stats: stats.finish(), client_cpu: Duration::ZERO, server_cpu: None };
-        let settings = Settings::for_tests(Operation::Put, &[]);
-        let report = Report::new(&settings, 1, 0, &[("", outcome)]);
-        for (figures, expected) in report.results.iter().zip([[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]]) {
+        for (figures, expected) in figures_of(stats).iter().zip([[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]]) {
             let operations = figures.per_second.iter().map(|second| second.ops);
             assert_eq!(operations.collect::<Vec<_>>(), expected);
             assert_eq!(figures.whole_seconds().len(), 4);
         }
+    }
+
+    #[test]
+    fn seconds_are_those_from_the_first_operation_of_a_count_on() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        // Until the first begins, the warm-up is under way.
+        for (first, rows, whole) in [
+            (3250, vec![1, 1, 1, 0, 1], 1..4),
+            (3000, vec![1, 1, 1, 0, 1], 0..4),
+            (0, vec![0, 0, 0, 1, 1, 1, 0, 1], 0..7),
+        ] {
+            let mut stats = Stats::within(start, End::After(4));
+            stats.record(Kind::Get, start.before(Duration::from_secs(1)), at(first), Ok(Done::bytes(1)));
+            for end in [3500, 4500, 5500, 7250] {
+                stats.record(Kind::Get, at(first), at(end), Ok(Done::bytes(1)));
+            }
+            let figures = figures_of(stats).remove(0);
+            assert_eq!(figures.per_second.iter().map(|second| second.ops).collect::<Vec<_>>(), rows);
+            assert_eq!(
+                figures.per_second.iter().map(|second| second.second).collect::<Vec<_>>(),
+                (0..rows.len()).collect::<Vec<_>>()
+            );
+            let seconds = figures.whole_seconds().iter().map(|second| second.second);
+            assert_eq!(seconds.collect::<Vec<_>>(), whole.collect::<Vec<_>>(), "{first}");
+        }
+        // One that begins a moment after the start takes nothing from its second.
+        let mut stats = Stats::within(start, End::After(1));
+        stats.record(Kind::Get, at(2), at(2500), Ok(Done::bytes(1)));
+        assert_eq!(figures_of(stats)[0].whole_seconds().len(), 2);
     }
 
     #[test]

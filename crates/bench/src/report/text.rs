@@ -66,8 +66,9 @@ impl Report {
     /// That the client itself may be what limits the rates.
     pub(crate) fn saturation(&self) -> Option<String> {
         let busy_seconds: f64 = self.phases.iter().map(|phase| phase.client_cpu_seconds).sum();
-        let share = busy_seconds / (self.seconds * f64::from(self.threads));
-        (share >= SATURATED).then(|| {
+        let seconds: f64 = self.phases.iter().map(|phase| phase.metered_seconds.unwrap_or(phase.seconds)).sum();
+        let share = busy_seconds / (seconds * f64::from(self.threads));
+        (seconds > 0.0 && share >= SATURATED).then(|| {
             format!(
                 "the client's threads ({}) were busy for {:.0} % of the time: what is measured may be their limit; see --threads and --processes",
                 self.threads,
@@ -127,6 +128,17 @@ mod tests {
         assert_eq!(report.saturation(), None);
         report.phases[0].client_cpu_seconds = 0.95 * report.seconds * f64::from(report.threads);
         assert!(report.text().contains(" busy for 95 % of the time"), "{}", report.text());
+        // CPU time is of all of a phase, also of what came after its last success.
+        report.phases[0].metered_seconds = Some(2.0 * report.seconds);
+        assert_eq!(report.saturation(), None);
+        // Older reports do not say how long that was.
+        report.phases[0].metered_seconds = None;
+        assert!(report.saturation().is_some());
+        // Of no time there is no share.
+        for within in [Some(0.0), None] {
+            (report.seconds, report.phases[0].seconds, report.phases[0].metered_seconds) = (0.0, 0.0, within);
+            assert_eq!(report.saturation(), None);
+        }
     }
 
     #[test]

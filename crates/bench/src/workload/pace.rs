@@ -51,7 +51,7 @@ impl Pace {
 
 impl Run {
     /// Waits until the next operation is due, if they come at a rate, or until the phase is over. One that was due before is told since when, less what the worker's timer was late for the one before
-    /// it (`lag`): that is nothing of the endpoint's.
+    /// it (`lag`): that is nothing of the endpoint's. So is one whose timer rings so late that it counts as late.
     pub(super) async fn turn(&self, lag: &mut Duration) -> Option<Stamp> {
         let due = self.pace.as_ref()?.take();
         let mut now = Stamp::now();
@@ -65,9 +65,16 @@ impl Run {
             tokio::time::sleep_until(next.to_tokio()).await;
             now = Stamp::now();
         }
-        *lag = now.since(due);
-        None
+        woken(due, now, lag)
     }
+}
+
+/// When an operation that was waited for was due, if it counts as late. Less than that is the timer's (`lag`); more is told with the operation itself, and not taken from those that follow.
+fn woken(due: Stamp, now: Stamp, lag: &mut Duration) -> Option<Stamp> {
+    let late = now.since(due);
+    let is_late = late >= LATE_MIN;
+    *lag = if is_late { Duration::ZERO } else { late };
+    is_late.then_some(due)
 }
 
 #[cfg(test)]
@@ -160,6 +167,23 @@ mod tests {
             let late = run.turn(&mut lag).await.unwrap();
             assert_eq!(late.since(now).as_nanos().div_ceil(1000), 700 + count);
         }
+    }
+
+    #[test]
+    fn a_timer_that_rings_much_too_late_makes_an_operation_late() {
+        let due = Stamp::now();
+        let most = LATE_MIN - Duration::from_nanos(1);
+        for late in [Duration::ZERO, Duration::from_millis(1), most] {
+            let mut lag = Duration::from_millis(2);
+            assert_eq!((woken(due, due.plus(late), &mut lag), lag), (None, late));
+        }
+        for late in [LATE_MIN, Duration::from_secs(3)] {
+            let mut lag = Duration::from_millis(2);
+            assert_eq!((woken(due, due.plus(late), &mut lag), lag), (Some(due), Duration::ZERO));
+        }
+        // The phase was over before.
+        let mut lag = Duration::from_millis(2);
+        assert_eq!((woken(due, due.before(LATE_MIN), &mut lag), lag), (None, Duration::ZERO));
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Action, Load, Run, STOP, pace::LATE_MIN, plan::Plan};
+use super::{Action, Goal, Load, Run, STOP, pace::LATE_MIN, plan::Plan};
 use crate::{
     clock::Stamp,
     cover::Cover,
@@ -25,7 +25,7 @@ pub(crate) struct Worker {
     token: Option<String>,
     /// Entries on the pages of that listing until there.
     listed: u64,
-    /// The first key of the page before, if it is not the first.
+    /// What the page before began with, if it is not the first.
     page_before: Option<String>,
 }
 
@@ -45,10 +45,10 @@ struct Silence {
 }
 
 impl Silence {
-    /// Whether it has lasted too long, with this operation.
-    fn is_too_long(&mut self, outcome: &Result<Done, Failure>) -> bool {
+    /// Whether it has lasted too long, with this operation. A working set is filled by trying until it is: there any failure counts, as one that does not pass would come for ever.
+    fn is_too_long(&mut self, goal: Goal, outcome: &Result<Done, Failure>) -> bool {
         match outcome {
-            Err(failure) if failure.may_pass() => {
+            Err(failure) if failure.may_pass() || goal == Goal::FillSets => {
                 self.failures += 1;
                 self.timeouts += u32::from(*failure == Failure::Timeout);
             }
@@ -95,7 +95,7 @@ impl Worker {
             // What was not counted against the operations that were asked for is warm-up, also if the measurement began while its body was hashed.
             let begin = if decided < run.start { decided } else { begin.before(waited) };
             let succeeded = outcome.is_ok();
-            let gives_up = silence.is_too_long(&outcome) && !run.ends_at_a_moment();
+            let gives_up = silence.is_too_long(run.goal, &outcome) && !run.ends_at_a_moment();
             {
                 let mut stats = stats.lock();
                 if waited >= LATE_MIN {
@@ -255,20 +255,24 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_is_gone_is_not_asked_for_ever() {
-        let tries = |failure: &Failure| {
+        let tries = |goal, failure: &Failure| {
             let (mut silence, mut tries) = (Silence::default(), 1);
-            while !silence.is_too_long(&Err(failure.clone())) && tries < 1000 {
+            while !silence.is_too_long(goal, &Err(failure.clone())) && tries < 1000 {
                 tries += 1;
             }
             tries
         };
         let status = |status| Failure::Status { status, code: String::new() };
-        assert_eq!((tries(&Failure::Timeout), tries(&status(503))), (TIMEOUTS_MAX, FAILURES_MAX));
-        assert_eq!((tries(&status(404)), tries(&Failure::Mismatch)), (1000, 1000), "it answers");
+        for goal in [Goal::Write, Goal::FillSets] {
+            assert_eq!((tries(goal, &Failure::Timeout), tries(goal, &status(503))), (TIMEOUTS_MAX, FAILURES_MAX));
+        }
+        assert_eq!((tries(Goal::Write, &status(404)), tries(Goal::Write, &Failure::Mismatch)), (1000, 1000));
+        // What is refused is tried again until the set is filled.
+        assert_eq!(tries(Goal::FillSets, &status(403)), FAILURES_MAX);
         let mut silence = Silence::default();
         for _ in 0..1000 {
-            assert!(!silence.is_too_long(&Err(Failure::Timeout)));
-            assert!(!silence.is_too_long(&Ok(Done::default())));
+            assert!(!silence.is_too_long(Goal::FillSets, &Err(Failure::Timeout)));
+            assert!(!silence.is_too_long(Goal::FillSets, &Ok(Done::default())));
         }
     }
 }
