@@ -37,6 +37,17 @@ pub(crate) struct SignedForm<'a> {
     pub(crate) signature_v2: Option<&'a str>,
 }
 
+impl SignedForm<'_> {
+    /// Which version verifies it, if it is signed: 4 as soon as it has anything of that.
+    pub(crate) fn version(&self) -> Option<u8> {
+        let has_any = |fields: &[Option<&str>]| fields.iter().any(Option::is_some);
+        match has_any(&[self.algorithm, self.credential, self.date, self.signature]) {
+            true => Some(4),
+            false => has_any(&[self.access_key_v2, self.signature_v2]).then_some(2),
+        }
+    }
+}
+
 /// Knows the keys that forms are signed with.
 pub(crate) struct FormKeys {
     credentials: Arc<dyn CredentialStore>,
@@ -60,12 +71,10 @@ impl FormKeys {
     /// `InvalidArgument` when something is missing or malformed, `InvalidAccessKeyId`, `SignatureDoesNotMatch`, `AccessDenied` when it is too
     /// old, `InvalidToken`, `ExpiredToken`.
     pub(crate) fn verify(&self, form: &SignedForm<'_>) -> Result<Option<Arc<Identity>>, S3Error> {
-        let is_v4 = [form.algorithm, form.credential, form.date, form.signature].iter().any(Option::is_some);
-        let is_v2 = [form.access_key_v2, form.signature_v2].iter().any(Option::is_some);
-        match (is_v4, is_v2) {
-            (false, false) if form.policy.is_none() => Ok(None),
-            (true, _) => self.verify_v4(form).map(Some),
-            (false, _) => self.verify_v2(form).map(Some),
+        match form.version() {
+            None if form.policy.is_none() => Ok(None),
+            Some(4) => self.verify_v4(form).map(Some),
+            _ => self.verify_v2(form).map(Some),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who gets in, and what a holder of a signature can not do with it.
 
-use crate::harness::{Payload, S3, Sign};
+use crate::harness::{Call, Payload, S3, Sign};
 
 #[tokio::test]
 async fn signed_requests_get_in() {
@@ -287,6 +287,41 @@ async fn nothing_unsigned_makes_another_operation_of_a_request_in_version_2() {
     // And what only says how an answer is to look is let through.
     for target in ["/bkt/?list-type=2", "/bkt/?prefix=k&x-id=ListObjects", "/bkt/k?x-id=GetObject"] {
         s3.get(target).sign(Sign::Version2).send(&s3).await.expect(200);
+    }
+}
+
+/// Sub-resources are signed wherever they stand in the query, and others may stand beside them.
+#[tokio::test]
+async fn version_2_signs_sub_resources_wherever_they_stand() {
+    let s3 = S3::with(|options| options.sigv2 = true).await;
+    s3.put("/bkt").send(&s3).await.expect(200);
+    s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
+    // What is signed, and what is asked for.
+    for (method, signed, asked, status) in [
+        ("GET", "/bkt/?versions", "/bkt/?versions&encoding-type=url", 200),
+        ("GET", "/bkt/?versions", "/bkt/?encoding-type=url&versions", 200),
+        ("GET", "/bkt/?uploads", "/bkt/?uploads&prefix=k", 200),
+        (
+            "GET",
+            "/bkt/k?response-content-type=a/b&versionId=null",
+            "/bkt/k?versionId=null&response-content-type=a/b",
+            200,
+        ),
+        ("GET", "/bkt/?versions", "/bkt/?prefix=k", 403),
+        ("GET", "/bkt/k", "/bkt/k?versionId=null&a", 403),
+        ("GET", "/bkt/k", "/bkt/k?a&versionId=null", 403),
+        ("PUT", "/bkt/k", "/bkt/k?acl&a", 403),
+        ("PUT", "/bkt/", "/bkt/?policy&a", 403),
+        ("DELETE", "/bkt/", "/bkt/?policy&a", 403),
+    ] {
+        let call = Call::new(method, "/").sign(Sign::Version2).change(|call| call.path = signed.into());
+        let mut request = call.build();
+        *request.uri_mut() = asked.parse().unwrap();
+        let answer = s3.ask(request).await;
+        assert_eq!(answer.status, status, "{method} {asked}: {}", answer.text());
+        if status == 403 {
+            answer.refused(403, "SignatureDoesNotMatch");
+        }
     }
 }
 

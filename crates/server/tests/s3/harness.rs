@@ -165,6 +165,11 @@ impl S3 {
         s3
     }
 
+    /// Sends a request as it is.
+    pub(crate) async fn ask(&self, request: Request<Vec<u8>>) -> Answer {
+        Answer::read(self.service.call(request.map(Sent::new), peer()).await).await
+    }
+
     pub(crate) fn call(&self, method: &str, target: &str) -> Call {
         Call::new(method, target)
     }

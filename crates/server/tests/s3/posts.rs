@@ -289,6 +289,8 @@ async fn policies_see_what_forms_come_with() {
                 ("X-Amz-Date", &*date),
                 ("X-Amz-Signature", &*signature),
                 ("Policy", &*policy),
+                // Of a version that did not verify it.
+                ("Signature", "x"),
             ],
         };
         let fields = [&fields[..], &[("key", "k"), ("file", "x")]].concat();

@@ -176,7 +176,7 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
     }
-    let is_version_2 = fields.get("signature").is_some();
+    let is_version_2 = fields.signed().version() == Some(2);
     let signed = FormSignature { is_version_2, date: fields.get("x-amz-date").map(str::to_owned) };
     call.turn_into_put(key.clone(), fields.headers()?, signed);
     unsupported::check(call)?;
