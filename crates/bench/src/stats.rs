@@ -285,9 +285,9 @@ impl Stats {
     /// Wrong bytes are an error whenever they come.
     pub(crate) fn record(&mut self, kind: Kind, begin: Stamp, end: Stamp, outcome: Result<Done, String>) {
         let elapsed = end.since(self.start);
-        let in_time = end >= self.start && self.window.is_none_or(|window| elapsed < window);
+        let in_time = end >= self.start && !self.is_over(end);
         let is_early = begin < self.start;
-        let outlasts = is_early && self.window.is_some_and(|window| elapsed >= window);
+        let outlasts = is_early && self.is_over(end);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
         self.timed_out |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
         if (end < self.start || self.is_over(begin)) && !is_wrong {
@@ -329,9 +329,9 @@ impl Stats {
         }
     }
 
-    /// Whether what begins now does so after the measurement.
-    fn is_over(&self, begin: Stamp) -> bool {
-        self.window.is_some_and(|window| begin.since(self.start) >= window)
+    /// Whether the measurement is over at this moment.
+    fn is_over(&self, at: Stamp) -> bool {
+        self.window.is_some_and(|window| at.since(self.start) >= window)
     }
 
     fn begins(&mut self, after: Duration) {

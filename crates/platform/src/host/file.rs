@@ -48,7 +48,7 @@ pub(crate) struct HostFile {
     /// Writes in place sync what they write without it: see [`crate::DiskFile::prewrite`].
     sync_turn: Mutex<()>,
     /// Of the target.
-    _lock: Option<Arc<DirLock>>,
+    lock: Option<Arc<DirLock>>,
 }
 
 /// `cachestat`, which has this number on every architecture that we know.
@@ -94,13 +94,13 @@ impl HostFile {
             changes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             sync_turn: Mutex::new(()),
-            _lock: None,
+            lock: None,
         }
     }
 
     /// The same, which keeps a lock as long as it lives.
     pub(crate) fn under(mut self, lock: Option<Arc<DirLock>>) -> Self {
-        self._lock = lock;
+        self.lock = lock;
         self
     }
 
@@ -361,7 +361,7 @@ impl HostFile {
 impl Drop for HostFile {
     fn drop(&mut self) {
         // The lock last: what is written when the file is closed is still under it.
-        let held = (self.fd.take(), self.direct.take(), self._lock.take());
+        let held = (self.fd.take(), self.direct.take(), self.lock.take());
         self.pool.detach(move || drop(held));
     }
 }

@@ -1,4 +1,4 @@
-//! A simulated disk with something between its files and whoever opens them.
+//! A simulated disk with something between its files, or its room, and whoever asks for them.
 
 use std::sync::Arc;
 
@@ -19,15 +19,24 @@ pub enum Opening {
 /// What comes of opening the file of that path: as the disk does it, another file around it, or an error.
 pub type OpenFile = dyn Fn(Opening, &str, IoFuture<Arc<dyn DiskFile>>) -> IoFuture<Arc<dyn DiskFile>> + Send + Sync;
 
+/// What comes of asking how much room there is: as the disk says it, later, or an error.
+pub type AskSpace = dyn Fn(IoFuture<Space>) -> IoFuture<Space> + Send + Sync;
+
 struct Wrapped {
     disk: SimDisk,
     open: Arc<OpenFile>,
+    space: Arc<AskSpace>,
 }
 
 impl SimDisk {
     /// The same disk, whose files are opened as `open` has it.
     pub fn wrapped(&self, open: Arc<OpenFile>) -> Arc<dyn Disk> {
-        Arc::new(Wrapped { disk: self.clone(), open })
+        Arc::new(Wrapped { disk: self.clone(), open, space: Arc::new(|space| space) })
+    }
+
+    /// The same disk, which says how much room it has as `space` has it.
+    pub fn with_space(&self, space: Arc<AskSpace>) -> Arc<dyn Disk> {
+        Arc::new(Wrapped { disk: self.clone(), open: Arc::new(|_, _, file| file), space })
     }
 }
 
@@ -65,6 +74,6 @@ impl Disk for Wrapped {
     }
 
     fn space(&self) -> IoFuture<Space> {
-        self.disk.space()
+        (self.space)(self.disk.space())
     }
 }

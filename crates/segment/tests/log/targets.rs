@@ -1,11 +1,9 @@
 //! Which directories make up a deployment.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
-use bytes::Bytes;
-use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, SimPower, Space};
+use gabion_platform::{Disk, SimDisk, SimPower};
 use gabion_segment::{Log, LogError};
 use gabion_types::DeploymentId;
 use tokio::sync::Semaphore;
@@ -266,61 +264,21 @@ fn a_membership_that_was_found_survives_a_power_cut() {
     assert!(cut > 5, "{cut}: the test tests nothing");
 }
 
-/// A disk that does all that it is asked, but says how much room it has only as often as it is let.
-struct Silent {
-    disk: SimDisk,
-    answers: Arc<Semaphore>,
-}
-
-impl Disk for Silent {
-    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
-        self.disk.create(path, preallocate_bytes)
-    }
-
-    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
-        self.disk.open(path)
-    }
-
-    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
-        self.disk.list(dir)
-    }
-
-    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
-        self.disk.read_file(path, max_bytes)
-    }
-
-    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
-        self.disk.write_file(path, bytes)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &str) -> IoFuture<()> {
-        self.disk.unlink(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn space(&self) -> IoFuture<Space> {
-        let (answers, space) = (Arc::clone(&self.answers), self.disk.space());
-        Box::pin(async move {
-            answers.acquire().await.unwrap().forget();
-            space.await
-        })
-    }
-}
-
 /// Lanes begin new segments on the others, and repair looks after them: a drive that hangs is waited for once.
 #[test]
 fn a_target_that_never_answers_holds_up_nobody_who_can_do_without_it() {
     let mut world = World::with_disks("2+1".parse().unwrap(), 4, 94);
     let answers = Arc::new(Semaphore::new(0));
+    let let_in = Arc::clone(&answers);
+    let silent = world.disks[1].with_space(Arc::new(move |space| {
+        let answers = Arc::clone(&let_in);
+        Box::pin(async move {
+            answers.acquire().await.unwrap().forget();
+            space.await
+        })
+    }));
     let mut targets = world.targets();
-    targets[1].disk = Some(Arc::new(Silent { disk: world.disks[1].clone(), answers: Arc::clone(&answers) }));
+    targets[1].disk = Some(silent);
     life(async {
         let book = Arc::new(Book::default());
         let (log, recovery) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();

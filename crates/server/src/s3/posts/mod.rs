@@ -169,14 +169,15 @@ pub(super) async fn post(ops: &Ops, keys: &FormKeys, call: &mut Call) -> Result<
     let mut form = Form::new(std::mem::take(&mut call.body), &boundary);
     let (mut fields, filename) = Fields::read(&mut form).await?;
     let (bucket, key) = (call.bucket()?, fields.key(&filename)?);
-    if let Some(caller) = keys.verify(&fields.signed())? {
+    let signature = fields.signed();
+    if let Some(caller) = keys.verify(&signature)? {
         call.sent_by(caller);
     }
+    let is_version_2 = signature.version() == Some(2);
     let policy = fields.get("policy").map(Policy::parse).transpose()?;
     if let Some(policy) = &policy {
         policy.check(&fields, bucket.as_str(), keys.now_ms())?;
     }
-    let is_version_2 = fields.signed().version() == Some(2);
     let signed = FormSignature { is_version_2, date: fields.get("x-amz-date").map(str::to_owned) };
     call.turn_into_put(key.clone(), fields.headers()?, signed);
     unsupported::check(call)?;
