@@ -228,7 +228,7 @@ pub(crate) enum Payload {
 /// A request to be.
 #[derive(Clone)]
 pub(crate) struct Call {
-    method: String,
+    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: Vec<(String, String)>,
