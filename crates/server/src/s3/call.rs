@@ -57,8 +57,8 @@ impl Has {
         has
     }
 
-    /// Whether there may be a header of this name, which is in lower case.
-    fn may_have(self, name: &str) -> bool {
+    /// Whether there may be a header of this name, or of one that begins like this, which is in lower case.
+    pub(super) fn may_have(self, name: &str) -> bool {
         if name.starts_with("x-amz-") {
             return self.extensions || SIGNED.contains(&name);
         }

@@ -12,6 +12,9 @@ use crate::ops::Ops;
 /// `If-Match`, `If-None-Match`, `If-Modified-Since`, `If-Unmodified-Since`, or those of a copy's source when `prefix` is
 /// `x-amz-copy-source-`. Dates that are none are ignored, as HTTP has it; so is, as on AWS, a modification since a time that is still to come.
 pub(super) fn read(ops: &Ops, call: &Call, prefix: &str) -> ReadConditions {
+    if !call.has.may_have(&prefixed(prefix, "if-")) {
+        return ReadConditions::default();
+    }
     let list = |name| call.list(&prefixed(prefix, name));
     let tags = |name| list(name).map(|list| EtagMatch::parse(&list));
     let date = |name| list(name).and_then(|text| date::parse_http(text.trim()));
