@@ -246,14 +246,14 @@ fn respelled(call: &Call) -> Vec<(String, Call)> {
 /// Four tests, as together they take minutes: requests without a body, ...
 #[tokio::test]
 async fn both_paths_answer_alike() {
-    compared(|call| call.method != "PUT", 10_000).await;
+    compared(|call| call.method != "PUT", 15_000).await;
 }
 
 /// ... with one as it is, ...
 #[tokio::test]
 async fn both_paths_take_bodies_alike() {
     let is_plain = |call: &Call| !matches!(call.payload, Payload::SignedChunks { .. } | Payload::UnsignedChunks { .. });
-    let (twins, stage) = compared(|call| call.method == "PUT" && is_plain(call), 10_000).await;
+    let (twins, stage) = compared(|call| call.method == "PUT" && is_plain(call), 12_000).await;
     has_parts(&twins, &stage, &["1", "2"]).await;
 }
 
