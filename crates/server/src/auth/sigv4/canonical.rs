@@ -4,6 +4,7 @@
 //! gives. A request that it can not be built for at once is left to s3s, like one that turns out to be signed otherwise.
 
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::s3::Query;
 
@@ -78,7 +79,7 @@ impl<'a> Fields<'a> {
         let mut out = Vec::with_capacity(TEXT_BYTES);
         out.extend_from_slice(method.as_bytes());
         out.push(b'\n');
-        encode(&mut out, path.as_bytes(), true);
+        encode(&mut out, path, PATH);
         out.push(b'\n');
         push_query(&mut out, query);
         out.push(b'\n');
@@ -152,7 +153,7 @@ fn push_value(out: &mut Vec<u8>, value: &[u8]) -> Option<()> {
 fn push_query(out: &mut Vec<u8>, query: &Query) {
     let encoded = |text: &str| {
         let mut out = Vec::with_capacity(text.len());
-        encode(&mut out, text.as_bytes(), false);
+        encode(&mut out, text, TEXT);
         out
     };
     let mut pairs: Vec<_> = query.iter().map(|(name, value)| (encoded(name), encoded(value))).collect();
@@ -167,31 +168,15 @@ fn push_query(out: &mut Vec<u8>, query: &Query) {
     }
 }
 
-/// Percent-encodes all but letters, digits and `-_.~`.
-fn encode(out: &mut Vec<u8>, text: &[u8], keep_slash: bool) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let is_plain = |byte: &u8| PLAIN[usize::from(*byte)] || (*byte == b'/' && keep_slash);
-    // Most of what is encoded is plain: it goes at once.
-    let mut rest = text;
-    while let Some((plain, others)) = rest.iter().position(|byte| !is_plain(byte)).map(|at| rest.split_at(at)) {
-        let [byte, behind @ ..] = others else { break };
-        out.extend_from_slice(plain);
-        out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        rest = behind;
-    }
-    out.extend_from_slice(rest);
-}
+/// Letters, digits and `-_.~` stand for themselves, and slashes between the parts of a path.
+const TEXT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+const PATH: &AsciiSet = &TEXT.remove(b'/');
 
-/// The bytes that stand for themselves wherever they are.
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte = 0;
-    while byte < plain.len() {
-        plain[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'-' | b'_' | b'.' | b'~');
-        byte += 1;
+fn encode(out: &mut Vec<u8>, text: &str, encoded: &'static AsciiSet) {
+    for part in utf8_percent_encode(text, encoded) {
+        out.extend_from_slice(part.as_bytes());
     }
-    plain
-};
+}
 
 #[cfg(test)]
 mod tests {
@@ -239,15 +224,16 @@ mod tests {
 
     #[test]
     fn every_byte_is_encoded_wherever_it_stands() {
-        const KEPT: percent_encoding::AsciiSet =
-            percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-        for byte in 0..=u8::MAX {
-            for text in [vec![byte], vec![byte, b'a', byte, byte], vec![b'a', byte, b'/']] {
-                for (keep_slash, kept) in [(false, &KEPT), (true, &const { KEPT.remove(b'/') })] {
+        for (encoded, kept) in [(TEXT, "-_.~"), (PATH, "-_.~/")] {
+            let expected = |byte: u8| match char::from(byte) {
+                plain if plain.is_ascii_alphanumeric() || kept.contains(plain) => plain.to_string(),
+                _ => format!("%{byte:02X}"),
+            };
+            for letter in (0..=0xff).map(|code| char::from_u32(code).unwrap()) {
+                for text in [format!("{letter}"), format!("{letter}a{letter}{letter}"), format!("a{letter}/")] {
                     let mut out = Vec::new();
-                    encode(&mut out, &text, keep_slash);
-                    let expected = percent_encoding::percent_encode(&text, kept).to_string();
-                    assert_eq!(String::from_utf8(out).unwrap(), expected);
+                    encode(&mut out, &text, encoded);
+                    assert_eq!(String::from_utf8(out).unwrap(), text.bytes().map(expected).collect::<String>());
                 }
             }
         }

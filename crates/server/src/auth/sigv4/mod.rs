@@ -148,12 +148,12 @@ impl Verifier {
         let authorization = Authorization::parse(fields.authorization)?;
         let content = match from_hex(fields.content_sha256.as_bytes()) {
             Some(sha256) => AmzContentSha256::SingleChunk(sha256),
-            None => AmzContentSha256::parse(fields.content_sha256).ok()?,
+            None => match AmzContentSha256::parse(fields.content_sha256).ok()? {
+                // From Base64, which is not what is signed.
+                AmzContentSha256::SingleChunk(_) => return None,
+                content => content,
+            },
         };
-        // It is parsed from Base64, too, which is not what is signed.
-        if matches!(content, AmzContentSha256::SingleChunk(_)) && fields.content_sha256.len() != SHA256_HEX_BYTES {
-            return None;
-        }
         let age_ms = self.age_ms(unix_seconds(fields.date)?)?;
         let in_scope = authorization.service == SERVICE
             && authorization.region == &*self.region
