@@ -32,8 +32,8 @@ const RUSTFLAGS: [&str; 9] = [
 /// Flags for the product, and not for build scripts and macros, need a target that is named.
 const TRIPLE: &str =
     if cfg!(target_arch = "aarch64") { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" };
-/// What one target may do in CI, after it has read its corpus, in seconds: a minute for all.
-const CI_SECONDS: u32 = 4;
+/// What one target may do in CI, after it has read its corpus, in seconds: a minute and a half for all.
+const CI_SECONDS: u32 = 6;
 /// An input that takes longer is a hang, in seconds.
 const INPUT_SECONDS_MAX: u32 = 10;
 /// Memory that a target may take, in MiB.

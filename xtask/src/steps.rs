@@ -89,7 +89,7 @@ impl Step {
                 ];
                 let benches = benches.map(|bench| ["--bench", bench]);
                 let mut once = cargo("test")?;
-                once.args(["-p", "gabion-benches"]).args(benches.as_flattened());
+                once.args(PRODUCT).args(benches.as_flattened());
                 if arguments.is_empty() { one(&mut once, tally) } else { Ok(()) }
             }
             Step::Fuzz => {

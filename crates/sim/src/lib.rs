@@ -20,7 +20,7 @@ mod clock;
 mod history;
 mod index;
 mod life;
-mod linearize;
+pub mod linearize;
 mod machine;
 mod operator;
 mod params;

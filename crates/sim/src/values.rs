@@ -8,7 +8,7 @@ use gabion_platform::{Entropy, SeededEntropy};
 use gabion_store::EtagKind;
 
 /// A body that some client made.
-pub(crate) type Value = u32;
+pub type Value = u32;
 
 /// A run of bytes that follows from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
