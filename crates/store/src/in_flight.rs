@@ -12,6 +12,7 @@ use gabion_segment::{Companion, LogError};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
+    apply::Pending,
     holdback::Admitted,
     holds::Hold,
     late_md5::{LateMd5, LateMd5s},
@@ -32,11 +33,14 @@ pub(crate) struct Kept {
     pub _admitted: [Option<Admitted>; 2],
     /// What it adds to what is limited.
     pub reserved: Option<Box<Reserved>>,
+    /// The snapshot of the index that it makes count.
+    pub snapshot: Option<Arc<Pending>>,
 }
 
 impl From<Hold> for Kept {
     fn from(hold: Hold) -> Self {
-        Self { hold, guards: Guards::default(), _share: None, _admitted: [None, None], reserved: None }
+        let guards = Guards::default();
+        Self { hold, guards, _share: None, _admitted: [None, None], reserved: None, snapshot: None }
     }
 }
 
@@ -96,6 +100,9 @@ impl Drop for InFlight {
             kept.hold.leak();
             if let Some(reserved) = kept.reserved {
                 reserved.leak();
+            }
+            if let Some(snapshot) = kept.snapshot {
+                snapshot.leak();
             }
         }
     }

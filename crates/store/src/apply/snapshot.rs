@@ -1,6 +1,12 @@
 //! The newest snapshot of the index in the log, and which segments it covers.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use gabion_metadata::{
     IndexSnapshot, Table, Walk, keys,
@@ -21,23 +27,26 @@ pub(crate) struct Begun {
     /// Segments all of whose records were applied at that moment.
     pub covered: Vec<SegmentId>,
     /// As long as it lives, the snapshot counts as one that may bring rows back.
-    pub pending: Pending,
+    pub pending: Arc<Pending>,
 }
 
 /// See [`Begun::pending`].
-pub(crate) struct Pending(Option<Arc<Apply>>);
+pub(crate) struct Pending {
+    apply: Arc<Apply>,
+    is_leaked: AtomicBool,
+}
 
 impl Pending {
     /// Whether the snapshot will count is known at the next start only.
-    pub(crate) fn leak(mut self) {
-        self.0 = None;
+    pub(crate) fn leak(&self) {
+        self.is_leaked.store(true, Ordering::Release);
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(apply) = self.0.take() {
-            apply.state.lock().segments.set_pending(None);
+        if !*self.is_leaked.get_mut() {
+            self.apply.state.lock().segments.set_pending(None);
         }
     }
 }
@@ -62,7 +71,8 @@ impl Apply {
         covered.truncate(crate::snapshot::COVERED_MAX);
         let rows = self.index.walk(&Table::ALL)?;
         state.segments.set_pending(Some(covered.iter().copied().collect()));
-        Ok(Some(Begun { rows, covered, pending: Pending(Some(Arc::clone(self))) }))
+        let pending = Pending { apply: Arc::clone(self), is_leaked: AtomicBool::new(false) };
+        Ok(Some(Begun { rows, covered, pending: Arc::new(pending) }))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     apply::{Begun, Pending, snapshot_row},
     compact::Pace,
     holds::Hold,
+    in_flight::Kept,
     mutation::{IndexSnapshotMutation, Mutation},
     store::Inner,
     tasks,
@@ -107,7 +108,7 @@ pub(crate) async fn withdraw(inner: &Arc<Inner>) -> Result<(), StoreError> {
 async fn commit(
     inner: &Inner,
     covered: Vec<SegmentId>,
-    pending: Pending,
+    pending: Arc<Pending>,
     extents: Vec<Extent>,
     rows: u64,
     hold: Hold,
@@ -117,7 +118,9 @@ async fn commit(
     let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows, extents: extents.clone(), covered });
     let mut attempt = 1;
     let committed = loop {
-        match inner.commit_referring(&mutation, &extents, None).await {
+        let mut kept = Kept { snapshot: Some(Arc::clone(&pending)), ..inner.holds.hold().into() };
+        extents.iter().for_each(|extent| kept.hold.add(extent.segment));
+        match inner.commit_with(&mutation, Vec::new(), 0, kept).await {
             Err(StoreError::Busy) if attempt < COMMIT_ATTEMPTS => {
                 attempt += 1;
                 tokio::time::sleep(COMMIT_RETRY).await;
@@ -125,17 +128,8 @@ async fn commit(
             other => break other,
         }
     };
-    drop(hold);
-    match committed {
-        Ok(committed) => Ok(committed.seq),
-        Err(error) => {
-            if !matches!(error, StoreError::Busy | StoreError::InvalidRequest(_)) {
-                // It may count from the next start on.
-                pending.leak();
-            }
-            Err(error)
-        }
-    }
+    drop((hold, pending));
+    Ok(committed?.seq)
 }
 
 /// The stripes of a snapshot that is being written, one after the other.
