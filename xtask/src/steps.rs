@@ -66,8 +66,9 @@ impl Step {
             Step::Fmt => one(bare("fmt")?.args(["--all", "--check"]), tally),
             Step::Lint => {
                 one(cargo("clippy")?.args(["--workspace", "--all-targets", "--", "-D", "warnings"]), tally)?;
-                // The program by itself, as users build it: the workspace as a whole lends its crates features of each other.
-                one(cargo("check")?.args(["-p", "gabion"]), tally)
+                // The program and the benchmarks by themselves, as they are built: the workspace as a whole lends its crates features of each other.
+                one(cargo("check")?.args(["-p", "gabion"]), tally)?;
+                one(cargo("check")?.args(["-p", "gabion-benches", "--benches"]), tally)
             }
             Step::Doc => {
                 one(cargo("doc")?.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"), tally)

@@ -20,6 +20,7 @@ mod clock;
 mod history;
 mod index;
 mod life;
+// Public for the tests, which stand outside of the crate (Cargo.toml).
 pub mod linearize;
 mod machine;
 mod operator;

@@ -110,30 +110,44 @@ impl Drop for InFlight {
 
 #[cfg(test)]
 mod tests {
+    use gabion_metadata::MemoryIndex;
     use gabion_types::SegmentId;
     use tokio_util::task::TaskTracker;
 
     use super::*;
-    use crate::holds::Holds;
+    use crate::{apply::Apply, holds::Holds};
 
     #[test]
     fn what_may_take_effect_later_is_held_for_ever() {
         let segment = SegmentId::new(1, 1);
-        let lost = LogError::Unavailable(String::new());
-        // Answered how, if at all; whether nothing refers to the segment afterwards.
-        let table =
-            [(Some(Ok(())), true), (Some(Err(&LogError::Busy)), true), (Some(Err(&lost)), false), (None, false)];
+        let (few, lost) = (LogError::TooFewTargets(String::new()), LogError::Unavailable(String::new()));
+        // Answered how, if at all; whether nothing refers to the segment, and another snapshot may be begun, afterwards.
+        let table = [
+            (Some(Ok(())), true),
+            (Some(Err(&LogError::Busy)), true),
+            (Some(Err(&LogError::NoSpace)), true),
+            (Some(Err(&few)), true),
+            (Some(Err(&LogError::RanOutOfSpace)), false),
+            (Some(Err(&lost)), false),
+            (None, false),
+        ];
         for (outcome, is_free) in table {
             let (holds, uncertain) = (Arc::new(Holds::default()), Arc::new(AtomicBool::new(false)));
-            let mut hold = holds.hold();
-            hold.add(segment);
-            let commit = Box::new(InFlight::new(hold.into(), Arc::clone(&uncertain), TaskTracker::new().token()));
+            let apply = Apply::load(Arc::new(MemoryIndex::new()), Arc::default(), u64::MAX).unwrap();
+            let apply = Arc::new(apply);
+            let pending = apply.begin_snapshot().unwrap().unwrap().pending;
+            let mut kept = Kept { snapshot: Some(Arc::clone(&pending)), ..holds.hold().into() };
+            kept.hold.add(segment);
+            let commit = Box::new(InFlight::new(kept, Arc::clone(&uncertain), TaskTracker::new().token()));
             assert!(!holds.is_free(segment, 0));
             match outcome {
                 Some(outcome) => commit.answered(outcome),
                 None => drop(commit),
             }
             assert_eq!((holds.is_free(segment, 0), uncertain.load(Ordering::Acquire)), (is_free, !is_free));
+            assert!(apply.begin_snapshot().unwrap().is_none(), "its task has not let go of it");
+            drop(pending);
+            assert_eq!(apply.begin_snapshot().unwrap().is_some(), is_free, "{outcome:?}");
         }
     }
 }

@@ -300,7 +300,7 @@ async fn compared(is_meant: impl Fn(&Call) -> bool, more_than: u32) -> ([S3; 2],
             .iter()
             .filter(|(what, _)| is_sent(what))
             .flat_map(|(what, request)| {
-                let few = if what == "unchanged" || dice.below(8) == 0 { 1 } else { 2 + dice.below(19) as usize };
+                let few = if what == "unchanged" || dice.below(8) == 0 { 1 } else { 8 + dice.below(23) as usize };
                 [few, 7, 1000].map(|bytes| (format!("{what}, in frames of {bytes}"), request.clone(), Some(bytes)))
             })
             .collect();

@@ -5,13 +5,10 @@ use gabion_metadata::{
     MemoryIndex, ScanRange, Table, keys,
     rows::{ChecksumKind, Etag, ObjectRow, PartTag, Row, SegmentRow, StoredChecksum, UsageRow},
 };
-use gabion_segment::{Companion as _, LaneKind, LogError, RecordHome, SegmentInfo};
+use gabion_segment::{LaneKind, RecordHome, SegmentInfo};
 use gabion_types::{BucketName, Geometry, ObjectKey, Place, TargetId, UploadId};
-use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::holds::Holds;
-use crate::in_flight::{InFlight, Kept};
 use crate::mutation::{
     CompleteUploadMutation, CreateBucketMutation, CreateUploadMutation, Data, DeleteBucketMutation,
     DeleteConfigMutation, DeleteObjectMutation, EndUploadMutation, FirstConfig, NamedPart, PutConfigMutation,
@@ -337,25 +334,4 @@ fn no_upload_outlives_its_bucket() {
     bench.apply(&[(50, begin()), (60, put())]);
     bench.apply(&[(30, delete_bucket())]);
     assert_eq!((bench.rows(Table::Upload), bench.rows(Table::Object)), (1, 1));
-}
-
-/// What becomes of a snapshot whose last step the log refused, and of one that nobody knows about.
-#[test]
-fn a_snapshot_that_was_refused_is_followed_by_another() {
-    let table = [
-        (LogError::Busy, true),
-        (LogError::TooFewTargets(String::new()), true),
-        (LogError::Unavailable(String::new()), false),
-        (LogError::RanOutOfSpace, false),
-    ];
-    for (error, may_follow) in table {
-        let apply = Arc::new(Bench::new().apply);
-        let holds = Arc::new(Holds::default());
-        let begun = apply.begin_snapshot().unwrap().unwrap();
-        assert!(apply.begin_snapshot().unwrap().is_none(), "one at a time");
-        let kept = Kept { snapshot: Some(begun.pending), ..holds.hold().into() };
-        let commit = Box::new(InFlight::new(kept, Arc::default(), TaskTracker::new().token()));
-        commit.answered(Err(&error));
-        assert_eq!(apply.begin_snapshot().unwrap().is_some(), may_follow, "{error}");
-    }
 }

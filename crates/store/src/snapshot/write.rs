@@ -67,18 +67,25 @@ pub(crate) async fn write(inner: &Arc<Inner>, pace: Pace) -> Result<Option<Snaps
     let mutation_bytes = (extents.len() + covered.len()) * MUTATION_ENTRY_BYTES;
     let stripe_bytes = extents.iter().map(|extent| extent.len as usize).chain([mutation_bytes]);
     let stored_bytes = stripe_bytes.map(|bytes| stored_bytes(inner, bytes)).sum();
-    let failed = |error| Failed { error, stored_bytes };
-    let (rows, bytes) = written.map_err(failed)?;
     let committing = Arc::clone(inner);
-    // From here on it may come to count: that is not to be forgotten half-way.
-    let committed = inner.run(async move { commit(&committing, covered, pending, extents, rows, hold).await }).await;
-    let committed = committed.map_err(failed)?;
-    // Deletions that it knows need not be carried any more.
+    let written = match written {
+        Ok((rows, bytes)) => {
+            // From here on it may come to count: that is not to be forgotten half-way.
+            let commit = async move { commit(&committing, covered, pending, extents, rows, hold).await };
+            inner.run(commit).await.map(|seq| SnapshotReport { rows, bytes, stored_bytes, seq })
+        }
+        Err(error) => {
+            drop((pending, hold));
+            Err(error)
+        }
+    };
+    // Deletions that it knows need not be carried any more, nor those that waited for one that was not written.
     inner.frees.reconsider();
     inner.apply.work().free.notify_one();
+    let report = written.map_err(|error| Failed { error, stored_bytes })?;
     inner.metrics.index_snapshots.add(1);
-    inner.metrics.index_snapshot_bytes.add(bytes);
-    Ok(Some(SnapshotReport { rows, bytes, stored_bytes, seq: committed }))
+    inner.metrics.index_snapshot_bytes.add(report.bytes);
+    Ok(Some(report))
 }
 
 /// What a stripe of so much payload takes on all targets, at most.

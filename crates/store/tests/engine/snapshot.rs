@@ -1,9 +1,18 @@
 //! The index in the log: a lost one begins with it, and comes to the same as one that is rebuilt from everything.
 
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
 use gabion_metadata::{
     Index, Table, Write, keys as keys_of,
     rows::{Row, SegmentState, SnapshotRow},
 };
+use gabion_platform::{OpenFile, Opening};
 use gabion_store::{OpenReport, RowDifference, RowFault, Store, StoreError};
 
 use crate::{
@@ -150,6 +159,33 @@ async fn a_restore_that_is_cut_off_begins_anew() {
         assert!(report.rows_restored > 0 || commits > 2, "{commits}: {report:?}");
         world.crash(store, usize::MAX).await;
     }
+}
+
+/// All of it is written but the record that makes it count: there is no room for a segment to put that in. It takes no effect, and the next one is as good as any.
+#[tokio::test]
+async fn a_snapshot_that_was_refused_is_followed_by_another() {
+    let (world, store) = fresh(9, (1, 0)).await;
+    put_many(&store, 0..50).await;
+    store.shutdown().await;
+    drop(store);
+    let may_create = Arc::new(AtomicUsize::new(usize::MAX));
+    let left = Arc::clone(&may_create);
+    let open: Arc<OpenFile> = Arc::new(move |opening, _, opened| {
+        let take = |left: usize| left.checked_sub(usize::from(opening == Opening::Created));
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take) {
+            Ok(_) => opened,
+            Err(_) => Box::pin(async { Err(io::ErrorKind::StorageFull.into()) }),
+        }
+    });
+    let store = world.open_on(|_, disk| disk.wrapped(Arc::clone(&open))).await;
+    may_create.store(1, Ordering::SeqCst);
+    let refused = store.snapshot_index().await;
+    assert!(matches!(refused, Err(StoreError::NoSpace)), "{refused:?}");
+    assert_eq!(may_create.load(Ordering::SeqCst), 0, "its stripes were written");
+    may_create.store(usize::MAX, Ordering::SeqCst);
+    put_many(&store, 50..60).await;
+    assert!(store.snapshot_index().await.unwrap().is_some());
+    store.shutdown().await;
 }
 
 #[tokio::test]
