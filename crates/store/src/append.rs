@@ -206,7 +206,7 @@ impl Inner {
             }
         };
         if let Data::Extents(extents) | Data::Appended(extents) = &data {
-            extents.iter().for_each(|extent| kept.hold.add(extent.segment));
+            kept.hold.add_all(extents);
         }
         let mutation =
             Mutation::PutObject(Box::new(PutObjectMutation::again(bucket, key, row.clone(), data, Vec::new())));

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use gabion_types::SegmentId;
+use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
 /// All holds and epochs of a store.
@@ -74,6 +74,11 @@ impl Hold {
             *self.holds.state.lock().held.entry(segment).or_default() += 1;
             self.segments.push(segment);
         }
+    }
+
+    /// Holds the segments of `extents` as well.
+    pub(crate) fn add_all(&mut self, extents: &[Extent]) {
+        extents.iter().for_each(|extent| self.add(extent.segment));
     }
 
     /// What it holds.

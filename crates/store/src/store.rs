@@ -647,9 +647,15 @@ impl Inner {
         admitted: Option<Admitted>,
         reserved: Option<Box<Reserved>>,
     ) -> Result<Committed, StoreError> {
-        let mut kept = Kept { _admitted: [admitted, None], reserved, ..self.holds.hold().into() };
-        extents.iter().for_each(|extent| kept.hold.add(extent.segment));
+        let kept = Kept { _admitted: [admitted, None], reserved, ..self.keeping(extents) };
         self.commit_with(mutation, Vec::new(), 0, kept).await
+    }
+
+    /// What a commit needs that refers to bytes that lie in the log.
+    pub(crate) fn keeping(&self, extents: &[Extent]) -> Kept {
+        let mut hold = self.holds.hold();
+        hold.add_all(extents);
+        hold.into()
     }
 
     /// Commits a mutation with its record's data, and lets go of what is kept for it. What refers to no segment is handed to the log before anything is

@@ -52,7 +52,7 @@ impl MovedExtents {
 pub(super) async fn hold_all(inner: &Inner, extents: &[Extent], hold: &mut Hold) -> bool {
     // Nothing is looked at to be freed meanwhile: what is held when this ends, is not freed later.
     let settled = inner.frees.settle().await;
-    extents.iter().for_each(|extent| hold.add(extent.segment));
+    hold.add_all(extents);
     let is_there = |segment: SegmentId| {
         !settled.is_going(segment)
             && inner.apply.with_segments(|segments| {

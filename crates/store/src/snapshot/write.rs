@@ -125,8 +125,7 @@ async fn commit(
     let mutation = Mutation::IndexSnapshot(IndexSnapshotMutation { rows, extents: extents.clone(), covered });
     let mut attempt = 1;
     let committed = loop {
-        let mut kept = Kept { snapshot: Some(Arc::clone(&pending)), ..inner.holds.hold().into() };
-        extents.iter().for_each(|extent| kept.hold.add(extent.segment));
+        let kept = Kept { snapshot: Some(Arc::clone(&pending)), ..inner.keeping(&extents) };
         match inner.commit_with(&mutation, Vec::new(), 0, kept).await {
             Err(StoreError::Busy) if attempt < COMMIT_ATTEMPTS => {
                 attempt += 1;
