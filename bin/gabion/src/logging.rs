@@ -1,4 +1,4 @@
-//! The log: to standard error, as text or JSON.
+//! The log: to standard error, as text or JSON. What libraries tell by the crate `log` (the index engine does) is in it.
 
 use std::io;
 use std::io::IsTerminal;
@@ -11,8 +11,16 @@ use crate::exit::Failure;
 /// Parts below their own level of interest: s3s opens a span per request at INFO (1.5 µs) and calls every refused request an
 /// error, which the server reports by itself; hyper and h2 tell of every frame; async-nats calls every attempt to connect an error,
 /// where notifications say once that they fail.
-const QUIET: [&str; 7] =
-    ["s3s=off", "hyper=warn", "hyper_util=warn", "h2=warn", "rustls=warn", "fjall=warn", "async_nats=off"];
+const QUIET: [&str; 8] = [
+    "s3s=off",
+    "hyper=warn",
+    "hyper_util=warn",
+    "h2=warn",
+    "rustls=warn",
+    "fjall=warn",
+    "lsm_tree=warn",
+    "async_nats=off",
+];
 
 /// Starts logging.
 ///

@@ -13,7 +13,8 @@
 //!   is synced. An index whose seals differ, or are below the file's count, lost persisted commits.
 //! - *Files that are gone.* A missing keyspace or journal would be created afresh. Both are looked for at open.
 //! - *Batches that are seen in part.* What fjall shows is all below a sequence number, and a flush or a compaction that ends moves that on while a batch is being put into
-//!   memtables row by row. Who reads until it is done gets what was before that batch, also while fjall has its writer wait for tables.
+//!   memtables row by row. Who reads until it is done gets what was before that batch.
+//! - *Writers that wait behind their batch*, for ever once a worker of fjall has failed. [`room`] has them wait before it, and asks.
 //! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
 //! - *Names.* fjall syncs its files and most of its directories, but not the one that names the keyspaces. All directories are synced at
 //!   creation, before the mark that says that it is finished, and that of the index itself with them.
@@ -24,6 +25,7 @@ mod fault;
 mod ingest;
 mod journal;
 mod mark;
+mod room;
 mod walk;
 
 use std::{
@@ -268,6 +270,9 @@ impl Index for FjallIndex {
                 return Err(precondition.conflict());
             }
         }
+        let mut tables = [false; Table::ALL.len()];
+        writes.iter().for_each(|write| tables[write.table() as usize] = true);
+        self.wait_for_room(|table| tables[table as usize])?;
         let mut batch = self.database.batch();
         for write in writes {
             // A batch has one sequence number: of two writes of a row the memtable and the journal keep the later.
@@ -288,6 +293,7 @@ impl Index for FjallIndex {
         let count = seal.count + 1;
         {
             let _one_at_a_time = self.commits.lock();
+            self.wait_for_room(|_| true)?;
             let mut batch = self.database.batch();
             for table in Table::ALL {
                 batch.insert(self.tables.of(table), SEAL_KEY, encode_seal(count));
@@ -380,13 +386,16 @@ fn worker_threads() -> usize {
 
 /// Sizes of memtables: their sum (times the few that wait to be written) bounds memory, and what does not fit one goes to a
 /// small table that must be compacted again. Objects are the bulk of all rows; filters are fjall's default: on.
-fn keyspace_options(table: Table) -> KeyspaceCreateOptions {
-    let memtable_bytes = match table {
+fn memtable_bytes(table: Table) -> u64 {
+    match table {
         Table::Object => 32 << 20,
         Table::Part | Table::Manifest | Table::Version => 16 << 20,
         Table::Bucket | Table::Upload | Table::Segment | Table::Usage | Table::System | Table::Config => 8 << 20,
-    };
-    KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes)
+    }
+}
+
+fn keyspace_options(table: Table) -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes(table))
 }
 
 fn encode_seal(count: u64) -> [u8; 9] {

@@ -455,3 +455,32 @@ fn batches_are_whole_while_tables_are_written() {
         }
     });
 }
+
+#[test]
+fn a_commit_that_waits_for_a_table_that_can_not_be_written_fails() {
+    const ROW_BYTES: usize = 64 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let index = Arc::new(FjallIndex::open(dir.path(), SMALL).unwrap());
+    let keyspace = index.tables.of(Table::Config).clone();
+    let no_flush = keyspace.tree.get_flush_lock();
+    let writer = thread::spawn({
+        let index = Arc::clone(&index);
+        move || {
+            let commit = |count: u64| {
+                let key = count.to_be_bytes().to_vec();
+                index.commit(&[], vec![Write::Put(Table::Config, key, vec![0; ROW_BYTES])])
+            };
+            (0..).find_map(|count| commit(count).err().map(|error| (count, error))).unwrap()
+        }
+    });
+    while !index.is_behind(Table::Config) {
+        thread::yield_now();
+    }
+    fs::remove_dir_all(keyspace.path().join("tables")).unwrap();
+    drop(no_flush);
+    let (count, error) = writer.join().unwrap();
+    assert!(matches!(error, IndexError::Closed), "{error}");
+    // Three memtables that were sealed late, one that is not, and a row.
+    let bytes = count * ROW_BYTES as u64;
+    assert!(bytes < 9 * memtable_bytes(Table::Config), "{bytes} bytes were committed");
+}

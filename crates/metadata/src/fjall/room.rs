@@ -1,0 +1,48 @@
+//! What a commit waits for before it is made.
+//!
+//! Memtables that are full are written to tables by fjall's workers, in the background, and a writer that is faster than they
+//! are must wait for them. fjall has it wait behind its batch, which shows nothing of the batch to readers meanwhile, and without a look at whether a worker
+//! has failed. Here it waits before its batch, for less than would make fjall wait.
+
+use std::time::Duration;
+
+use fjall::{AbstractTree, PersistMode};
+
+use super::{FjallIndex, memtable_bytes, watched};
+use crate::{IndexError, Table};
+
+/// Memtables of one table that may be on their way to disk when a commit begins. fjall waits at four, and one more may get there during a commit.
+const SEALED_MAX: usize = 2;
+/// Tables that were not merged yet and may overlap. fjall waits at thirty.
+const RUNS_MAX: usize = 27;
+/// How many times its own size a memtable may have that no worker has taken away yet.
+const OVERFULL: u64 = 2;
+/// Time between two looks at a table that is behind.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl FjallIndex {
+    /// Waits until those of the tables that `touched` names can take a batch. `commits` is held.
+    ///
+    /// # Errors
+    /// `Closed` when a worker of the engine has failed: what is waited for will not come.
+    pub(super) fn wait_for_room(&self, touched: impl Fn(Table) -> bool) -> Result<(), IndexError> {
+        while Table::ALL.into_iter().any(|table| touched(table) && self.is_behind(table)) {
+            // The engine tells it where it would write.
+            watched(&self.dir, || self.database.persist(PersistMode::Buffer))?;
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the engine has no event to wait for, and sleeps in its place"
+            )]
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Whether writers are to wait until the engine's workers have written more of a table.
+    pub(super) fn is_behind(&self, table: Table) -> bool {
+        let tree = &self.tables.of(table).tree;
+        tree.sealed_memtable_count() > SEALED_MAX
+            || tree.active_memtable().size() > OVERFULL * memtable_bytes(table)
+            || tree.l0_run_count() > RUNS_MAX
+    }
+}
