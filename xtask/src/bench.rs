@@ -174,7 +174,9 @@ fn timed_table(options: &Options, program: &Path, servers: &[Server; 2]) -> anyh
                     server.geometry
                 ));
                 let seconds = format!("{}s", options.seconds);
-                let arguments = ["--duration", &seconds, "--warmup", "1s", "--objects", "128"];
+                let arguments = ["--duration", &seconds, "--warmup", "1s"];
+                let objects: &[&str] = if load.operation == "put" { &[] } else { &["--objects", "128"] };
+                let arguments = [&arguments[..], objects].concat();
                 runs[index * servers.len() + place].push(server.load(program, load, &arguments)?);
             }
         }
@@ -226,8 +228,7 @@ fn counted_table(program: &Path, servers: &[Server; 2]) -> anyhow::Result<String
             let put = Load { operation: "put", size, clients };
             let (before, files_before) = (server.metrics()?, server.files()?);
             let number = count.to_string();
-            let arguments = ["--count", &number, "--warmup", "0s", "--objects", &number, "--keep"];
-            server.load(program, &put, &arguments)?;
+            server.load(program, &put, &["--count", &number, "--warmup", "0s", "--keep"])?;
             let (after, files_after) = (server.metrics()?, server.files()?);
             // Puts name their objects by worker: the objects that gets read are written first, and cost no read.
             let get = Load { operation: "get", ..put };

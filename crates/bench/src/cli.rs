@@ -16,7 +16,7 @@ use crate::{
 ///
 /// The bucket is created when it does not exist, objects that the operation needs are written before the measurement, and what was written is removed
 /// at the end. All keys lie below PREFIX/RUN/, where RUN is a name that no other run has, and nothing else is ever removed; with --keep and --no-prepare
-/// they lie below the prefix itself, and stay. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
+/// they stay, and those that the measurement finds lie below the prefix itself. Credentials come from the flags, or GABION_ACCESS_KEY and GABION_SECRET_KEY, or AWS_ACCESS_KEY_ID and
 /// AWS_SECRET_ACCESS_KEY; the token of temporary ones from GABION_SESSION_TOKEN or AWS_SESSION_TOKEN, whichever belongs to the keys.
 #[derive(Args, Clone, Debug)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -254,7 +254,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = parse_duration, default_value = "1s")]
     pub(crate) warmup: Duration,
 
-    /// Objects to write before the measurement of get, stat, delete, list and mixed [default: 1000, at most 1 GiB; delete: 10000].
+    /// Objects to write before the measurement of get, stat, delete, list and mixed [default: 1000, of delete 1000 for each worker; at most 1 GiB].
     #[arg(long)]
     pub(crate) objects: Option<u64>,
 
@@ -266,11 +266,11 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(crate) scatter: bool,
 
-    /// Take the objects that an earlier run with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
+    /// Take the objects that an earlier get, stat, list, delete or mixed with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
     #[arg(long)]
     pub(crate) no_prepare: bool,
 
-    /// Leave the objects and the bucket behind; they lie below the prefix itself.
+    /// Leave the objects and the bucket behind. Those that were written before the measurement lie below the prefix itself, where --no-prepare finds them; what the measurement wrote lies in a folder of its own.
     #[arg(long)]
     pub(crate) keep: bool,
 
@@ -324,7 +324,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct Settings {
     pub(crate) operation: Operation,
     pub(crate) load: LoadArgs,
-    /// What keys have after the prefix, so that they are this run's alone; empty if they are to stay.
+    /// What keys have after the prefix, so that they are this run's alone.
     pub(crate) run: String,
     pub(crate) delimiter: Option<String>,
     pub(crate) max_keys: u32,
@@ -350,6 +350,23 @@ pub(crate) fn check_bucket(name: &str) -> Result<(), String> {
 /// A sentence that says what to do.
 pub(crate) fn check_duration(duration: Duration) -> Result<(), String> {
     if duration.is_zero() { Err("--duration must not be 0: give 500ms, 10s or 2m".to_owned()) } else { Ok(()) }
+}
+
+/// Refuses to give up every request at once.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub(crate) fn check_timeout(timeout: Duration) -> Result<(), String> {
+    if timeout.is_zero() {
+        Err("--timeout must not be 0: no request would be answered in time".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// Objects to delete if it is not said how many: enough for a while, and no more than 1 GiB.
+pub(crate) fn default_deletes(workers: u32, mean_bytes: u64) -> u64 {
+    (1000 * u64::from(workers)).min(((1 << 30) / mean_bytes.max(1)).max(1))
 }
 
 /// Refuses processes that there are not.
@@ -385,6 +402,7 @@ impl Settings {
         let load = &self.load;
         check_bucket(&load.bucket)?;
         check_duration(load.duration)?;
+        check_timeout(load.access.timeout)?;
         check_pids(&load.server_pid)?;
         if load.count == Some(0) {
             return Err("--count must not be 0: there would be nothing to measure".to_owned());
@@ -393,6 +411,15 @@ impl Settings {
         if needs_objects && load.objects == Some(0) {
             let name = self.operation.name();
             return Err(format!("--objects must not be 0: {name} is of objects that exist"));
+        }
+        let of_objects = [
+            ("--objects", load.objects.is_some()),
+            ("--per-folder", load.per_folder.is_some()),
+            ("--no-prepare", load.no_prepare),
+        ];
+        if let Some((flag, _)) = of_objects.iter().find(|(_, given)| *given && !self.operation.has_prepared_objects()) {
+            let name = self.operation.name();
+            return Err(format!("{flag} is for loads of objects that are written before: {name} writes its own"));
         }
         if load.rate.is_some() && phases(self.operation).len() > 1 {
             return Err(format!(
@@ -447,7 +474,10 @@ impl Settings {
             Operation::Get | Operation::Stat | Operation::List | Operation::Mixed => {
                 self.load.objects.unwrap_or_else(|| ((1 << 30) / self.sizes().mean().max(1)).clamp(1, 1000))
             }
-            Operation::Delete => self.load.objects.or(self.load.count).unwrap_or(10_000),
+            Operation::Delete => {
+                let objects = self.load.objects.or(self.load.count);
+                objects.unwrap_or_else(|| default_deletes(self.load.concurrency, self.sizes().mean()))
+            }
             _ => 0,
         }
     }
@@ -542,6 +572,16 @@ mod tests {
         refuse(Operation::Get, &["--objects", "0"], "--objects must not be 0: get");
         refuse(Operation::Put, &["-c", "1", "--endpoint", "http://a,http://b"], "names 2, which is more than");
         refuse(Operation::Put, &["--json", "a", "--html", "a"], "the same file");
+        refuse(Operation::Put, &["--timeout", "0"], "--timeout must not be 0");
+        for (flags, flag) in [
+            (&["--objects", "7"][..], "--objects"),
+            (&["--per-folder", "7"], "--per-folder"),
+            (&["--no-prepare"], "--no-prepare"),
+        ] {
+            for operation in [Operation::Put, Operation::Multipart, Operation::MdtestEasy, Operation::MdWorkbench] {
+                refuse(operation, flags, &format!("{flag} is for loads of objects that are written before"));
+            }
+        }
         refuse(Operation::MdWorkbench, &["--rate", "7"], "--rate is for loads of one phase: md-workbench");
         refuse(Operation::Put, &["--server-pid", &u32::MAX.to_string()], "there is no process 4294967295");
         Settings::for_tests(Operation::Mixed, &["--objects", "0"]).check().unwrap();

@@ -176,8 +176,12 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         if report.interrupted {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
-        cautions.extend(report.saturation().map(|line| format!("{letter}: {line}.")));
-        cautions.extend(report.faults().into_iter().map(|line| format!("{letter}, {line}.")));
+        let lines = report.saturation().into_iter().chain(report.faults());
+        cautions.extend(lines.map(|line| format!("{letter}, {line}.")));
+        let failing = report.results.iter().filter(|row| failed_share(row) >= FAILED_SHARE_MIN);
+        cautions.extend(failing.map(|row| {
+            format!("{letter}, {}: {:.1} % of the operations failed.", row.name(), failed_share(row) * 100.0)
+        }));
     }
     for (letter, of, other) in [("A", a, b), ("B", b, a)] {
         let is_missing = |figures: &&Figures| !other.results.iter().any(|row| is_same(figures, row));
@@ -194,6 +198,14 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         );
     }
     cautions
+}
+
+/// Share of failures from which on a rate is not that of what was asked for.
+const FAILED_SHARE_MIN: f64 = 0.01;
+
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+fn failed_share(row: &Figures) -> f64 {
+    row.error_count as f64 / (row.operations + row.late_operations + row.error_count).max(1) as f64
 }
 
 /// What was asked for in both, but not alike: what only one of them says may be the same in the other.
@@ -248,6 +260,8 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{
         cli::{Operation, Settings},
@@ -257,8 +271,20 @@ mod tests {
     fn of_rates(rates: &[u64]) -> Report {
         let mut report = sample();
         let figures = &mut report.results[0];
-        let row = |(second, ops)| PerSecond { second, ops, bytes: 0, errors: 0, p50_us: 1.0, p99_us: 2.0, max_us: 3.0 };
+        let row = |(second, ops)| PerSecond {
+            second,
+            ops,
+            bytes: 0,
+            errors: 0,
+            errors_by_kind: BTreeMap::new(),
+            p50_us: 1.0,
+            p90_us: 1.5,
+            p99_us: 2.0,
+            p999_us: 2.5,
+            max_us: 3.0,
+        };
         figures.per_second = rates.iter().copied().enumerate().map(row).collect();
+        (figures.error_count, figures.operations) = (0, rates.iter().sum());
         figures.seconds = rates.len() as f64;
         figures.ops_per_s = rates.iter().sum::<u64>() as f64 / figures.seconds;
         report
@@ -333,6 +359,16 @@ mod tests {
         let told = "A and B did not do the same: rate as many as they can and 7 /s.";
         assert_eq!(cautions(&closed, &paced), [told]);
         assert!(cautions(&paced, &paced).is_empty());
+    }
+
+    #[test]
+    fn a_rate_beside_failures_is_told() {
+        let a = of_rates(&[10, 10, 10]);
+        let mut b = a.clone();
+        b.results[0].error_count = 10;
+        assert_eq!(cautions(&a, &b), ["B, put: 25.0 % of the operations failed."]);
+        b.results[0].operations = 1000;
+        assert!(cautions(&a, &b).is_empty());
     }
 
     #[test]

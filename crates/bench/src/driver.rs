@@ -90,7 +90,6 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     let share = processes::own_share()?;
     settings.run = match &share {
         Some((_, run)) => run.clone(),
-        None if settings.keeps() => String::new(),
         None => run_folder(),
     };
     let settings = &settings;
@@ -118,14 +117,15 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
         let stopped =
             if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
-        all_of([published, stopped, judge(outcomes.iter().map(|(name, outcome)| (*name, &outcome.stats)))])
+        let judged = judge(outcomes.iter().map(|(name, outcome)| (*name, &outcome.stats)));
+        let dead = report.dead_endpoints().into_iter().map(|line| Err(anyhow!(line)));
+        all_of([published, stopped, judged].into_iter().chain(dead))
     });
-    let cleaned = match &*settings.run {
-        "" => Ok(()),
-        run => {
-            let uploads = settings.operation == Operation::Multipart;
-            Leftovers { factory: &factory, prefix: &args.prefix, run, uploads, pending, created }.remove()
-        }
+    let cleaned = if settings.keeps() {
+        Ok(())
+    } else {
+        let uploads = settings.operation == Operation::Multipart;
+        Leftovers { factory: &factory, prefix: &args.prefix, run: &settings.run, uploads, pending, created }.remove()
     };
     all_of([told, cleaned])
 }
@@ -158,7 +158,7 @@ fn of_bucket(failure: Failure, doing: &str, factory: &Factory, url: &str) -> any
     anyhow!(failure).context(format!("{doing} the bucket {:?} at {url}{hint}", factory.bucket()))
 }
 
-/// Looks for what a run with `--no-prepare` takes for granted: the bucket, and the first and the last object of those that are deleted, as deletions succeed without.
+/// Looks for what a run with `--no-prepare` takes for granted: the bucket, and the first and the last of its objects, but of those that are listed.
 ///
 /// # Errors
 /// When they are not there: nothing was written, or removed.
@@ -173,7 +173,7 @@ fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
         ),
         found => found.map_err(|failure| of_bucket(failure, "looking for", factory, url))?,
     }
-    if settings.operation != Operation::Delete {
+    if settings.operation == Operation::List {
         return Ok(());
     }
     let load = Load::new(settings, Share::WHOLE);
@@ -184,7 +184,7 @@ fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
         let found = runtime.block_on(async { limit.run(Stamp::now(), client.stat(&key, length, false)).await });
         match found {
             Err(Failure::Status { status: 404, .. }) => bail!(
-                "--no-prepare is for objects that are there, and there is no {key:?} in the bucket {bucket:?}: deletions of nothing would be measured; give as many --objects as an earlier run kept"
+                "--no-prepare is for objects that are there, and there is no {key:?} in the bucket {bucket:?}: they are those that get, stat, list, delete or mixed wrote with --keep; give as many --objects, and the same --prefix, --per-folder and --scatter"
             ),
             Err(Failure::Mismatch) => {}
             found => found.with_context(|| format!("looking for {key:?} in the bucket {bucket:?}"))?,
@@ -277,7 +277,7 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
         let name = if phase.name.is_empty() { settings.operation.name() } else { phase.name };
         let whole = match bounds(settings, *phase, Stamp::now()).1 {
             End::At(_) => Whole::Time(args.duration),
-            End::After(count) => Whole::Operations(count),
+            End::After(count) => Whole::Operations(count.saturating_mul(phase.goal.operations_per_step())),
             End::Done => Whole::Unknown,
         };
         let progress = std::cell::RefCell::new(Progress::new(name, whole));

@@ -44,9 +44,14 @@ impl Factory {
         })
     }
 
+    /// The number of the endpoint that this worker asks.
+    fn endpoint_of(&self, worker: usize) -> usize {
+        worker % self.endpoints.len()
+    }
+
     /// The client of this worker.
     pub(crate) fn client(&self, worker: usize) -> Client {
-        let endpoint = Arc::clone(&self.endpoints[worker % self.endpoints.len()]);
+        let endpoint = Arc::clone(&self.endpoints[self.endpoint_of(worker)]);
         Client::new(Connection::new(endpoint, self.tls.clone()), self.identity.clone(), &self.bucket)
     }
 
@@ -70,11 +75,11 @@ impl Factory {
 
     /// One that measures.
     pub(crate) fn worker(&self, number: usize) -> Worker {
-        Worker::new(number, self.client(number), self.limit())
+        Worker::new(number, self.endpoint_of(number), self.client(number), self.limit())
     }
 
     /// One that prepares.
     pub(crate) fn patient_worker(&self, number: usize) -> Worker {
-        Worker::new(number, self.client(number), self.patient_limit())
+        Worker::new(number, self.endpoint_of(number), self.client(number), self.patient_limit())
     }
 }

@@ -65,7 +65,8 @@ impl Progress {
         self.last = (now, tick);
         let position = match self.whole {
             Whole::Time(_) => u64::try_from(now.since(self.start).as_millis()).unwrap_or(u64::MAX),
-            _ => tick.operations,
+            // One that failed was one of them.
+            _ => tick.operations + tick.errors,
         };
         self.bar.set_position(position);
         #[expect(clippy::cast_precision_loss, reason = "rates for people")]

@@ -68,7 +68,7 @@ impl Done {
 pub(crate) struct Second {
     pub(crate) operations: u64,
     pub(crate) bytes: u64,
-    pub(crate) errors: u64,
+    pub(crate) errors: BTreeMap<String, u64>,
     /// Latencies in nanoseconds, two digits, serialised as V2: a histogram of its own would take some 14 KiB.
     latency_v2: Vec<u8>,
 }
@@ -82,7 +82,7 @@ impl Second {
     fn merge(&mut self, other: &Second) {
         self.operations += other.operations;
         self.bytes += other.bytes;
-        self.errors += other.errors;
+        add_errors(&mut self.errors, &other.errors);
         if self.latency_v2.is_empty() {
             self.latency_v2.clone_from(&other.latency_v2);
         } else if !other.latency_v2.is_empty() {
@@ -90,6 +90,13 @@ impl Second {
             sum.add(other.latency_ns()).expect("the histogram resizes");
             self.latency_v2 = encode(&sum);
         }
+    }
+}
+
+/// Adds errors up, kind by kind.
+pub(crate) fn add_errors(sum: &mut BTreeMap<String, u64>, errors: &BTreeMap<String, u64>) {
+    for (kind, count) in errors {
+        *sum.entry(kind.clone()).or_default() += count;
     }
 }
 
@@ -181,9 +188,7 @@ impl Series {
         self.bytes += other.bytes;
         self.entries += other.entries;
         self.retries += other.retries;
-        for (kind, count) in &other.errors {
-            *self.errors.entry(kind.clone()).or_default() += count;
-        }
+        add_errors(&mut self.errors, &other.errors);
         if self.seconds.len() < other.seconds.len() {
             self.seconds.resize(other.seconds.len(), Second::default());
         }
@@ -231,9 +236,34 @@ pub(crate) struct Stats {
     pub(crate) late_starts: u64,
     /// How late the latest of them began.
     pub(crate) latest_start: Duration,
+    /// Operations that were due and had not begun when the time was over.
+    pub(crate) missed_starts: u64,
+    /// For how long the first of them had been due by then.
+    pub(crate) longest_missed: Duration,
+    /// What became of the operations that each endpoint was asked for, by its number.
+    pub(crate) endpoints: BTreeMap<usize, Tally>,
     /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
     pub(crate) timed_out: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
+}
+
+/// What became of the operations that one endpoint was asked for.
+#[derive(Clone, Default, Serialize, Deserialize, Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    /// What the first that failed said.
+    pub(crate) first_failure: Option<String>,
+}
+
+impl Tally {
+    fn merge(&mut self, other: &Tally) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        if self.first_failure.is_none() {
+            self.first_failure.clone_from(&other.first_failure);
+        }
+    }
 }
 
 /// Longest measurement of which every second is kept; what ends later is in the sums alone.
@@ -251,6 +281,9 @@ impl Stats {
             given_up: 0,
             late_starts: 0,
             latest_start: Duration::ZERO,
+            missed_starts: 0,
+            longest_missed: Duration::ZERO,
+            endpoints: BTreeMap::new(),
             timed_out: false,
             series: BTreeMap::new(),
         }
@@ -276,6 +309,24 @@ impl Stats {
     pub(crate) fn began_late(&mut self, late: Duration) {
         self.late_starts += 1;
         self.latest_start = self.latest_start.max(late);
+    }
+
+    /// So many operations were due and had not begun when the time was over, the first of them since so long.
+    pub(crate) fn missed(&mut self, count: u64, longest: Duration) {
+        self.missed_starts += count;
+        self.longest_missed = self.longest_missed.max(longest);
+    }
+
+    /// Notes what an endpoint did of what it was asked for, whenever that was.
+    pub(crate) fn answered(&mut self, endpoint: usize, failure: Option<&Failure>) {
+        let tally = self.endpoints.entry(endpoint).or_default();
+        match failure {
+            None => tally.succeeded += 1,
+            Some(failure) => {
+                tally.failed += 1;
+                tally.first_failure.get_or_insert_with(|| failure.to_string());
+            }
+        }
     }
 
     /// Notes one operation that ran from `begin` to `end`. Latencies and errors are of what began in the measurement, however long it took. Rates take what ended
@@ -322,7 +373,7 @@ impl Stats {
             Err(_) if is_early && !outlasts && !is_wrong => {}
             Err(kind) => {
                 if in_time && let Some(second) = series.enter(elapsed) {
-                    second.errors += 1;
+                    *second.errors.entry(kind.clone()).or_default() += 1;
                 }
                 *series.errors.entry(kind).or_default() += 1;
             }
@@ -362,6 +413,10 @@ impl Stats {
         self.given_up += other.given_up;
         self.late_starts += other.late_starts;
         self.latest_start = self.latest_start.max(other.latest_start);
+        self.missed(other.missed_starts, other.longest_missed);
+        for (endpoint, tally) in &other.endpoints {
+            self.endpoints.entry(*endpoint).or_default().merge(tally);
+        }
         self.timed_out |= other.timed_out;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
@@ -418,6 +473,9 @@ pub(crate) struct WireStats {
     given_up: u64,
     late_starts: u64,
     latest_start_ns: u64,
+    missed_starts: u64,
+    longest_missed_ns: u64,
+    endpoints: BTreeMap<usize, Tally>,
     timed_out: bool,
     series: BTreeMap<Kind, WireSeries>,
 }
@@ -433,7 +491,7 @@ struct WireSeries {
     entries: u64,
     errors: BTreeMap<String, u64>,
     retries: u64,
-    seconds: Vec<(u64, u64, u64, String)>,
+    seconds: Vec<(u64, u64, BTreeMap<String, u64>, String)>,
 }
 
 fn text_of(bytes: &[u8]) -> String {
@@ -462,7 +520,7 @@ impl WireStats {
                 errors: series.errors.clone(),
                 retries: series.retries,
                 seconds: seconds
-                    .map(|second| (second.operations, second.bytes, second.errors, text_of(&second.latency_v2)))
+                    .map(|second| (second.operations, second.bytes, second.errors.clone(), text_of(&second.latency_v2)))
                     .collect(),
             };
             (*kind, wire)
@@ -476,6 +534,9 @@ impl WireStats {
             given_up: stats.given_up,
             late_starts: stats.late_starts,
             latest_start_ns: ns(stats.latest_start),
+            missed_starts: stats.missed_starts,
+            longest_missed_ns: ns(stats.longest_missed),
+            endpoints: stats.endpoints.clone(),
             timed_out: stats.timed_out,
             series: series.collect(),
         }
@@ -494,6 +555,9 @@ impl WireStats {
             given_up: self.given_up,
             late_starts: self.late_starts,
             latest_start: Duration::from_nanos(self.latest_start_ns),
+            missed_starts: self.missed_starts,
+            longest_missed: Duration::from_nanos(self.longest_missed_ns),
+            endpoints: self.endpoints,
             timed_out: self.timed_out,
             ..Stats::new(start)
         };
@@ -544,6 +608,12 @@ mod tests {
         two.give_up();
         one.began_late(Duration::from_millis(30));
         two.began_late(Duration::from_millis(20));
+        one.missed(4, Duration::from_millis(50));
+        two.missed(1, Duration::from_millis(70));
+        one.answered(0, None);
+        two.answered(0, Some(&Failure::Timeout));
+        two.answered(1, Some(&Failure::Mismatch));
+        two.answered(1, Some(&Failure::Timeout));
         (one.finish(), two.finish())
     }
 
@@ -551,9 +621,17 @@ mod tests {
         assert_eq!(sum.elapsed(), Duration::from_millis(2400));
         assert_eq!((sum.counts(), sum.bytes(), sum.given_up), ((4, 1), 37, 2));
         assert_eq!((sum.late_starts, sum.latest_start), (2, Duration::from_millis(30)));
+        assert_eq!((sum.missed_starts, sum.longest_missed), (5, Duration::from_millis(70)));
+        let tallies = [(1, 1, "timeout"), (0, 2, "content mismatch")].map(|(succeeded, failed, first)| Tally {
+            succeeded,
+            failed,
+            first_failure: Some(first.to_owned()),
+        });
+        assert!(sum.endpoints.values().eq(&tallies), "{:?}", sum.endpoints);
         let put = &sum.series[&Kind::Put];
         assert_eq!((put.latency_ns.len(), put.bytes, put.error_count(), put.retries), (3, 30, 1, 3));
-        let counts: Vec<_> = put.seconds.iter().map(|second| (second.operations, second.errors)).collect();
+        let counts: Vec<_> =
+            put.seconds.iter().map(|second| (second.operations, second.errors.values().sum::<u64>())).collect();
         assert_eq!(counts, [(2, 1), (0, 0), (1, 0)]);
         let first = put.seconds[0].latency_ns();
         assert_eq!(first.len(), 2);
@@ -614,7 +692,7 @@ mod tests {
         let put = &stats.finish().series[&Kind::Put];
         assert_eq!((put.operations(), put.bytes, put.error_count(), put.latency_ns.len()), (3, 30, 3, 3));
         let second = put.seconds.last().unwrap();
-        assert_eq!((put.seconds.len(), second.operations, second.errors), (SECONDS_MAX, 1, 1));
+        assert_eq!((put.seconds.len(), second.operations, second.errors.len()), (SECONDS_MAX, 1, 1));
         assert_eq!(second.latency_ns().len(), 1);
     }
 
@@ -747,7 +825,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "timed_out": false, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "timed_out": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

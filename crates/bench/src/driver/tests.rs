@@ -109,6 +109,30 @@ fn uploads_of_which_none_succeeded_are_no_measurement() {
 }
 
 #[test]
+fn what_was_due_and_never_began_is_told() {
+    let bucket = Bucket { put_takes: Duration::from_millis(50), ..Bucket::default() };
+    let (_server, url) = serve(&Arc::new(Mutex::new(bucket)));
+    // Two workers do no more than forty in a second.
+    let (outcome, report) = report(&url, "put -d 500ms --rate 1000");
+    outcome.unwrap();
+    let phase = &report.phases[0];
+    let begun = report.results[0].latency_distribution.iter().map(|step| step.count).sum::<u64>();
+    assert!((475..=505).contains(&(phase.missed_starts + begun)), "{phase:?}, {begun} were begun");
+    assert!(phase.longest_missed_us > 400_000.0, "{phase:?}");
+    assert!(report.text().contains("had not begun when the time was over"), "{}", report.text());
+}
+
+#[test]
+fn an_endpoint_of_several_that_is_not_there_is_named() {
+    let (_server, url) = serve(&Arc::default());
+    let (outcome, report) = report(&format!("{url},http://127.0.0.1:1"), "put -d 200ms");
+    let error = said(outcome);
+    assert!(error.contains("put: no operation succeeded at http://127.0.0.1:1: connection refused: "), "{error}");
+    let [alive, dead] = &report.phases[0].endpoints[..] else { panic!("{:?}", report.phases) };
+    assert!(alive.succeeded > 0 && alive.failed == 0 && dead.succeeded == 0 && dead.failed > 0);
+}
+
+#[test]
 fn an_endpoint_that_hangs_from_the_warm_up_on_does_nothing_right() {
     let bucket = Arc::new(Mutex::new(Bucket { put_takes: Duration::from_secs(60), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
@@ -146,6 +170,11 @@ fn only_what_the_run_wrote_is_removed() {
     assert_eq!(kept.len(), before.len() + 9);
     bench(&url, "get -n 5 --objects 9 --no-prepare").unwrap();
     assert_eq!(keys(), kept, "an earlier run's objects are not this one's to remove");
+    // What is measured is new each time, also where it stays.
+    for runs in 1..=3 {
+        bench(&url, "put -n 20 --warmup 0s --keep").unwrap();
+        assert_eq!(keys().len(), kept.len() + runs * 20);
+    }
 }
 
 #[test]
@@ -177,9 +206,9 @@ fn threads_are_those_that_have_workers() {
 fn runs_have_names_of_their_own_and_the_same_content() {
     let load = || Load::new(&Settings { run: run_folder(), ..Settings::for_tests(Operation::Put, &[]) }, Share::WHOLE);
     let (one, two) = (load(), load());
-    assert_ne!(one.prefix, two.prefix);
+    assert_ne!(one.run, two.run);
     let content = |load: &Load| {
-        let key = format!("{}w00000/0000000000", load.prefix);
+        let key = format!("{}{}w00000/0000000000", load.prefix, load.run);
         let mut content = load.content_of(&key);
         content.next_slice().to_vec()
     };
@@ -362,9 +391,13 @@ fn who_may_not_list_uploads_removes_objects_all_the_same() {
 fn what_is_not_there_is_not_measured() {
     let bucket = Arc::new(Mutex::new(Bucket::default()));
     let (_server, url) = serve(&bucket);
+    // What a put kept lies elsewhere.
+    bench(&url, "put -n 20 --keep").unwrap();
     // Deletions of nothing succeed.
-    let error = said(bench(&url, "delete --no-prepare --objects 9"));
-    assert!(error.contains("there is no \"bench/0000000000\"") && error.contains("--objects"), "{error}");
+    for load in ["delete", "get", "stat", "mixed"] {
+        let error = said(bench(&url, &format!("{load} --no-prepare --objects 9")));
+        assert!(error.contains("there is no \"bench/0000000000\"") && error.contains("--objects"), "{error}");
+    }
     bench(&url, "get -n 5 --objects 9 --keep").unwrap();
     let error = said(bench(&url, "delete --no-prepare --objects 10"));
     assert!(error.contains("there is no \"bench/0000000009\""), "{error}");

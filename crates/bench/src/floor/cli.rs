@@ -7,7 +7,7 @@ use gabion_segment::Durability;
 use gabion_types::Geometry;
 
 use crate::{
-    cli::{AccessArgs, check_bucket, check_duration, check_pids},
+    cli::{AccessArgs, check_bucket, check_duration, check_pids, check_timeout, default_deletes},
     units::{parse_bytes, parse_duration},
     workload::{Action, LISTED_MAX},
 };
@@ -127,6 +127,7 @@ impl FloorArgs {
         check_pids(&self.server_pid)?;
         check_bucket(&self.bucket)?;
         check_duration(self.duration)?;
+        check_timeout(self.access.timeout)?;
         let (objects, page) = (self.objects(), u64::from(LISTED_MAX));
         if self.operation.contains(&FloorOperation::List) && objects > page && !objects.is_multiple_of(page) {
             return Err(format!(
@@ -163,8 +164,7 @@ impl FloorArgs {
 
     /// Objects that are deleted in one measurement of an endpoint.
     pub(super) fn deletes(&self) -> u64 {
-        let most = ((1 << 30) / self.size).max(1);
-        self.deletes.unwrap_or_else(|| (1000 * u64::from(self.concurrency)).min(most))
+        self.deletes.unwrap_or_else(|| default_deletes(self.concurrency, self.size))
     }
 
     pub(super) fn threads(&self) -> usize {

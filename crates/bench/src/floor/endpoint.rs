@@ -51,8 +51,8 @@ pub(super) struct Endpoint {
 fn load(args: &FloorArgs, run: &str, folder: &str) -> Load {
     Load {
         content: Content::new(SEED),
-        prefix: format!("{PREFIX}{run}{folder}"),
-        run_len: run.len() + folder.len(),
+        prefix: PREFIX.to_owned(),
+        run: [run, folder].concat(),
         sizes: Sizes::fixed(args.size),
         seed: SEED,
         workers: args.concurrency as usize,

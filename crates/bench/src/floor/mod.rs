@@ -221,7 +221,10 @@ fn stopped() -> anyhow::Error {
     anyhow!("stopped before all was measured")
 }
 
-/// The table, and what is wrong with what is in it.
+/// The table, and what is wrong with what is in it. What ends the measurement early costs the round that was under way, and not those before.
+///
+/// # Errors
+/// What ended the first round.
 fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<(Table, anyhow::Result<()>)> {
     let started = unix_seconds();
     let mut rounds: Vec<Vec<Round>> = Vec::new();
@@ -229,33 +232,21 @@ fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::R
     let width = subjects.len();
     rounds.resize_with(actions.len() * width, Vec::new);
     let progress = Progress::new("measuring", Whole::Operations(u64::from(args.rounds) * rounds.len() as u64));
-    for round in 0..args.rounds as usize {
-        for (row, action) in actions.iter().enumerate() {
-            for turn in 0..width {
-                // Every other round goes backwards: what one leaves behind (caches, writes under way) is not always met by the same one.
-                let column = if round.is_multiple_of(2) { turn } else { width - 1 - turn };
-                let subject = &mut subjects[column];
-                if is_stopped() {
-                    return Err(stopped());
-                }
-                let measurement = Measurement {
-                    action: *action,
-                    size_bytes: args.size,
-                    concurrency: args.concurrency as usize,
-                    warmup: args.warmup,
-                    duration: args.duration,
-                };
-                let name = subject.name();
-                let figures = settle(args).and_then(|()| subject.measure(measurement));
-                rounds[row * width + column].extend(figures.with_context(|| format!("measuring {name}"))?);
-                progress.step();
+    let (mut complete, mut ended) = (0, Ok(()));
+    while complete < args.rounds && ended.is_ok() {
+        match measure_round(args, complete, &actions, subjects, &progress) {
+            Ok(figures) => {
+                rounds.iter_mut().zip(figures).for_each(|(rounds, figures)| rounds.extend(figures));
+                complete += 1;
             }
+            Err(error) => ended = Err(error),
         }
     }
     progress.finish();
-    if is_stopped() {
-        return Err(stopped());
-    }
+    let ended = match ended {
+        Err(error) if complete == 0 => return Err(error),
+        ended => ended.with_context(|| format!("figures are of {complete} of {} rounds", args.rounds)),
+    };
     let (mut rows, mut sums) = (Vec::new(), Vec::new());
     for (row, action) in actions.iter().enumerate() {
         for (column, subject) in subjects.iter().enumerate() {
@@ -268,7 +259,45 @@ fn measure_all(args: &FloorArgs, subjects: &mut [Box<dyn Subject>]) -> anyhow::R
         }
     }
     let judged = judge_each(sums.iter().map(|(name, sum)| (&**name, sum)));
-    Ok((Table::new(args, started, rows), judged))
+    Ok((Table::new(args, complete, started, rows), all_of([judged, ended])))
+}
+
+/// One round of all operations of all subjects, in the order of the table.
+///
+/// # Errors
+/// When something can not be measured, or the run is stopped.
+fn measure_round(
+    args: &FloorArgs,
+    round: u32,
+    actions: &[Action],
+    subjects: &mut [Box<dyn Subject>],
+    progress: &Progress,
+) -> anyhow::Result<Vec<Option<Round>>> {
+    let width = subjects.len();
+    let mut figures: Vec<Option<Round>> = Vec::new();
+    figures.resize_with(actions.len() * width, || None);
+    for (row, action) in actions.iter().enumerate() {
+        for turn in 0..width {
+            // Every other round goes backwards: what one leaves behind (caches, writes under way) is not always met by the same one.
+            let column = if round.is_multiple_of(2) { turn } else { width - 1 - turn };
+            let subject = &mut subjects[column];
+            if is_stopped() {
+                return Err(stopped());
+            }
+            let measurement = Measurement {
+                action: *action,
+                size_bytes: args.size,
+                concurrency: args.concurrency as usize,
+                warmup: args.warmup,
+                duration: args.duration,
+            };
+            let name = subject.name();
+            let measured = settle(args).and_then(|()| subject.measure(measurement));
+            figures[row * width + column] = measured.with_context(|| format!("measuring {name}"))?;
+            progress.step();
+        }
+    }
+    if is_stopped() { Err(stopped()) } else { Ok(figures) }
 }
 
 #[cfg(test)]
@@ -311,6 +340,43 @@ mod tests {
         let (_, judged) = measure_all(&args, subjects).unwrap();
         assert_eq!(judged.unwrap_err().to_string(), "put of idle: no operation succeeded");
         measure_all(&args, &mut subjects[..1]).unwrap().1.unwrap();
+    }
+
+    /// One that can be measured so many times.
+    struct Fails(u32);
+
+    impl Subject for Fails {
+        fn name(&self) -> String {
+            "frail".to_owned()
+        }
+
+        fn layer(&self) -> Layer {
+            Layer::DataSync
+        }
+
+        fn measure(&mut self, _: Measurement) -> anyhow::Result<Option<Round>> {
+            self.0 = self.0.checked_sub(1).ok_or_else(|| anyhow!("no space left"))?;
+            let now = Stamp::now();
+            let mut stats = Stats::new(now);
+            stats.record(Kind::Put, now, Stamp::now(), Ok(Done::bytes(1)));
+            Ok(Some(stats.into()))
+        }
+    }
+
+    #[test]
+    fn what_fails_in_a_later_round_costs_that_round() {
+        let args = args(&["--operation", "put", "--rounds", "9"]);
+        let steady = || -> Box<dyn Subject> { Box::new(Fails(u32::MAX)) };
+        let (table, judged) = measure_all(&args, &mut [steady(), Box::new(Fails(2)), steady()]).unwrap();
+        let error = format!("{:#}", judged.unwrap_err());
+        assert_eq!(error, "figures are of 2 of 9 rounds: measuring frail: no space left");
+        let json = serde_json::to_value(&table).unwrap();
+        assert_eq!(json["rounds"], 2);
+        for row in json["rows"].as_array().unwrap() {
+            assert_eq!(row["rounds_ops_per_s"].as_array().unwrap().len(), 2);
+        }
+        let error = measure_all(&args, &mut [steady(), Box::new(Fails(0))]).unwrap_err();
+        assert_eq!(format!("{error:#}"), "measuring frail: no space left");
     }
 
     /// One that notes when it is cleaned up.

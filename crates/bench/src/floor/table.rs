@@ -136,7 +136,8 @@ impl Row {
 }
 
 impl Table {
-    pub(super) fn new(args: &FloorArgs, started: u64, mut rows: Vec<Row>) -> Self {
+    /// Of so many rounds.
+    pub(super) fn new(args: &FloorArgs, rounds: u32, started: u64, mut rows: Vec<Row>) -> Self {
         let floors = rows.clone();
         for row in &mut rows {
             let Layer::Endpoint(durability) = row.place else { continue };
@@ -156,7 +157,7 @@ impl Table {
             size_bytes: args.size,
             concurrency: args.concurrency,
             geometry: args.geometry.to_string(),
-            rounds: args.rounds,
+            rounds,
             machine: Machine::here(),
             rows,
         }
@@ -230,6 +231,7 @@ mod tests {
         };
         let table = Table::new(
             &args,
+            1,
             0,
             vec![
                 row(Layer::Http, &[100, 300, 200]),
@@ -284,7 +286,7 @@ mod tests {
         let rounds = [failed("503"), round(1), failed("timeout"), failed("503")];
         let row = Row::new(Kind::Put, String::new(), Layer::Http, &rounds).unwrap();
         assert_eq!(row.error_count, 3);
-        let text = Table::new(&args(&[]), 0, vec![row]).text();
+        let text = Table::new(&args(&[]), 1, 0, vec![row]).text();
         assert!(text.ends_with("\n          2 × 503\n          1 × timeout\n"), "{text}");
     }
 }

@@ -179,7 +179,7 @@ fn plots(name: &str, reports: &[&Report]) -> String {
         let what = if letter.is_empty() { "It" } else { letter };
         format!("<p>{what} lasted less than a second: there is nothing to be shown over time.</p>\n")
     });
-    let over_time = if long.is_empty() { Vec::new() } else { vec![throughput(&rows), latencies(&rows)] };
+    let over_time = if long.is_empty() { Vec::new() } else { charts_over_time(&rows) };
     let charts: String = over_time.iter().chain([&distributions(&rows)]).map(Chart::figure).collect();
     let sentences: String = sentences.collect();
     format!("<h2>{}</h2>{sentences}<div class=\"plots\">\n{charts}</div>\n", escape(name))
@@ -228,27 +228,56 @@ fn show_seconds(seconds: f64) -> String {
     format!("{seconds} s")
 }
 
+/// Rates and latencies; errors where there are any, and bytes where they do not follow from the operations.
+fn charts_over_time(rows: &[(&str, &Figures)]) -> Vec<Chart> {
+    let mut charts = vec![rates(rows, "Throughput", "operations per second", show_round_count, |second| second.ops)];
+    if rows.iter().any(|(_, figures)| has_several_sizes(figures)) {
+        charts.push(rates(rows, "Bytes", "bytes per second", show_bytes, |second| second.bytes));
+    }
+    if rows.iter().any(|(_, figures)| figures.whole_seconds().iter().any(|second| second.errors > 0)) {
+        charts.push(rates(rows, "Errors", "errors per second", show_round_count, |second| second.errors));
+    }
+    charts.push(latencies(rows));
+    charts
+}
+
+/// Whether the operations of one second had other sizes, on average, than those of another.
+fn has_several_sizes(figures: &Figures) -> bool {
+    let seconds = figures.whole_seconds().iter().filter(|second| second.ops > 0);
+    let mut sizes = seconds.map(|second| (second.bytes, second.ops));
+    let first = sizes.next();
+    sizes.any(|(bytes, ops)| {
+        first.is_some_and(|first| u128::from(bytes) * u128::from(first.1) != u128::from(first.0) * u128::from(ops))
+    })
+}
+
 #[expect(clippy::cast_precision_loss, reason = "pixels")]
-fn throughput(rows: &[(&str, &Figures)]) -> Chart {
+fn rates(
+    rows: &[(&str, &Figures)],
+    title: &'static str,
+    what: &str,
+    show_y: fn(f64) -> String,
+    count: fn(&PerSecond) -> u64,
+) -> Chart {
     let lines: Vec<Line> = rows
         .iter()
         .enumerate()
         .map(|(colour, (letter, figures))| Line {
-            name: legend(letter, "operations per second"),
+            name: legend(letter, what),
             colour,
             dashed: false,
-            points: over_time(figures, Of::Mean, |second| second.ops as f64),
+            points: over_time(figures, Of::Mean, |second| count(second) as f64),
         })
         .collect();
     let max = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
     Chart {
-        title: "Throughput",
+        title,
         x_title: "since the start",
         x: seconds_scale(rows),
         y: Scale::linear(max),
         x_marks: Vec::new(),
         show_x: show_seconds,
-        show_y: show_round_count,
+        show_y,
         filled: rows.len() == 1,
         lines,
     }

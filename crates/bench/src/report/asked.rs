@@ -69,7 +69,7 @@ impl Asked {
             timeout_seconds: args.access.timeout.as_secs_f64(),
             seed: args.seed,
             objects: (has_objects && is_known).then(|| settings.prepared_objects()),
-            per_folder: args.per_folder.filter(|_| has_objects),
+            per_folder: args.per_folder,
             scattered: Some(args.scatter),
             prepared: has_objects.then_some(!args.no_prepare),
             delimiter: settings.delimiter.clone().filter(|_| only(Operation::List)),
@@ -185,14 +185,14 @@ mod tests {
             (
                 Operation::Delete,
                 &[],
-                with(&["length: 10 s"], &["objects: 10000", "objects of: this run", "objects in a folder: all"]),
+                with(&["length: 10 s"], &["objects: 16000", "objects of: this run", "objects in a folder: all"]),
             ),
             (
                 Operation::Multipart,
                 &["--part-size", "5MiB"],
                 with(&["length: 10 s", "warm-up: 1 s"], &["parts of: 5.0 MiB"]),
             ),
-            (Operation::IorHard, &["--per-folder", "3"], with(&["length: 10 s"], &[])),
+            (Operation::IorHard, &[], with(&["length: 10 s"], &[])),
             (
                 Operation::MdWorkbench,
                 &["--precreate", "5"],

@@ -77,6 +77,14 @@ pub(crate) struct PhaseCost {
     pub(crate) late_starts: u64,
     #[serde(default)]
     pub(crate) latest_start_us: f64,
+    /// Operations of a rate that were due and had not begun when the time was over, and for how long the first of them had been due by then: they are in no latency.
+    #[serde(default)]
+    pub(crate) missed_starts: u64,
+    #[serde(default)]
+    pub(crate) longest_missed_us: f64,
+    /// What each endpoint did of what it was asked for, the warm-up included. Absent from reports that did not record it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) endpoints: Vec<EndpointCounts>,
     pub(crate) client_cpu_seconds: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpu_seconds: Option<f64>,
@@ -84,6 +92,17 @@ pub(crate) struct PhaseCost {
     /// Absent from reports that did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metered_seconds: Option<f64>,
+}
+
+/// What became of the operations that one endpoint was asked for.
+#[derive(Clone, Serialize, Deserialize, Debug)]
+pub(crate) struct EndpointCounts {
+    pub(crate) endpoint: String,
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    /// What the first that failed said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_failure: Option<String>,
 }
 
 /// The figures of one kind of operation in one phase.
@@ -141,14 +160,21 @@ pub(crate) struct Latency {
 }
 
 /// What ended within one second.
-#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct PerSecond {
     pub(crate) second: usize,
     pub(crate) ops: u64,
     pub(crate) bytes: u64,
     pub(crate) errors: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) errors_by_kind: BTreeMap<String, u64>,
     pub(crate) p50_us: f64,
+    /// Absent, as `p999_us`, from reports that did not record it.
+    #[serde(default)]
+    pub(crate) p90_us: f64,
     pub(crate) p99_us: f64,
+    #[serde(default)]
+    pub(crate) p999_us: f64,
     pub(crate) max_us: f64,
 }
 
@@ -229,9 +255,12 @@ impl Figures {
                 second,
                 ops: counts.operations,
                 bytes: counts.bytes,
-                errors: counts.errors,
+                errors: counts.errors.values().sum(),
+                errors_by_kind: counts.errors.clone(),
                 p50_us: us(ns.value_at_quantile(0.5)),
+                p90_us: us(ns.value_at_quantile(0.9)),
                 p99_us: us(ns.value_at_quantile(0.99)),
+                p999_us: us(ns.value_at_quantile(0.999)),
                 max_us: us(ns.max()),
             }
         });
@@ -295,6 +324,18 @@ impl Figures {
     }
 }
 
+/// What each endpoint did.
+fn endpoints(urls: &[String], stats: &Stats) -> Vec<EndpointCounts> {
+    let named = urls.iter().enumerate().filter_map(|(number, url)| Some((url, stats.endpoints.get(&number)?)));
+    let counts = named.map(|(url, tally)| EndpointCounts {
+        endpoint: url.clone(),
+        succeeded: tally.succeeded,
+        failed: tally.failed,
+        first_failure: tally.first_failure.clone(),
+    });
+    counts.collect()
+}
+
 /// Requests of a phase that ended in it: an upload in parts is made of others.
 fn requests(stats: &Stats) -> u64 {
     let series = stats.series.iter().filter(|(kind, _)| **kind != Kind::Multipart);
@@ -320,6 +361,9 @@ impl Report {
             given_up: outcome.stats.given_up,
             late_starts: outcome.stats.late_starts,
             latest_start_us: outcome.stats.latest_start.as_secs_f64() * 1e6,
+            missed_starts: outcome.stats.missed_starts,
+            longest_missed_us: outcome.stats.longest_missed.as_secs_f64() * 1e6,
+            endpoints: endpoints(&args.endpoint, &outcome.stats),
             client_cpu_seconds: outcome.client_cpu.as_secs_f64(),
             server_cpu_seconds: outcome.server_cpu.map(|cpu| cpu.as_secs_f64()),
             metered_seconds: Some(outcome.metered.as_secs_f64()),
@@ -501,7 +545,8 @@ pub(crate) mod tests {
     #[test]
     fn all_that_ended_after_a_day_is_no_second() {
         let mut figures = sample().results.remove(0);
-        figures.per_second.resize(SECONDS_MAX + 1, figures.per_second[0]);
+        let row = figures.per_second[0].clone();
+        figures.per_second.resize(SECONDS_MAX + 1, row);
         figures.seconds = 2.0 * SECONDS_MAX as f64;
         assert_eq!(figures.whole_seconds().len(), SECONDS_MAX);
     }

@@ -4,7 +4,10 @@ mod pace;
 mod plan;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use pace::Pace;
 pub(crate) use plan::Action;
@@ -50,6 +53,13 @@ pub(crate) enum Goal {
     TurnSets,
     /// The working set is deleted.
     ClearSets,
+}
+
+impl Goal {
+    /// Operations of each that is counted.
+    pub(crate) fn operations_per_step(self) -> u64 {
+        if self == Goal::TurnSets { plan::TURN.len() as u64 } else { 1 }
+    }
 }
 
 const fn phase(name: &'static str, goal: Goal, timed: bool) -> Phase {
@@ -120,8 +130,10 @@ pub(crate) struct Load {
     pub(crate) content: Content,
     /// What all keys begin with.
     pub(crate) prefix: String,
-    /// Length of the run's own name, at the end of the prefix: content does not follow from it, so that runs are alike.
-    pub(crate) run_len: usize,
+    /// The run's own name, which follows in the keys of what is to be removed, and of what the measurement writes: content does not follow from it, so that runs are alike.
+    pub(crate) run: String,
+    /// The objects that are there before the measurement stay, for a run that finds them by the prefix alone.
+    pub(crate) keeps: bool,
     pub(crate) sizes: Sizes,
     pub(crate) seed: u64,
     /// Workers in all processes.
@@ -174,7 +186,8 @@ impl Load {
             operation: Operation::Put,
             content: Content::new(0),
             prefix: String::new(),
-            run_len: 0,
+            run: String::new(),
+            keeps: false,
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
@@ -201,8 +214,9 @@ impl Load {
         Self {
             operation: settings.operation,
             content: Content::new(args.seed),
-            prefix: format!("{}{}", args.prefix, settings.run),
-            run_len: settings.run.len(),
+            prefix: args.prefix.clone(),
+            run: settings.run.clone(),
+            keeps: settings.keeps(),
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
@@ -228,10 +242,18 @@ impl Load {
         (self.process.index..self.workers).step_by(self.process.of)
     }
 
+    /// What the keys of the objects begin with that there are before the measurement.
+    pub(crate) fn listed_prefix(&self) -> String {
+        if self.keeps { self.prefix.clone() } else { [&*self.prefix, &self.run].concat() }
+    }
+
     /// Writes the object's key to `key`.
     pub(crate) fn write_key(&self, key: &mut String, name: Name) {
         key.clear();
         key.push_str(&self.prefix);
+        if !(self.keeps && matches!(name, Name::Prepared(_))) {
+            key.push_str(&self.run);
+        }
         match name {
             Name::Prepared(index) => {
                 if let Some(per_folder) = self.per_folder {
@@ -278,9 +300,10 @@ impl Load {
 
     /// The content that the object has.
     pub(crate) fn content_of(&self, key: &str) -> Window<'_> {
-        let hash = match self.run_len {
-            0 => self.content.hash([key, ""]),
-            len => self.content.hash([&key[..self.prefix.len() - len], &key[self.prefix.len()..]]),
+        let (prefix, rest) = key.split_at(self.prefix.len());
+        let hash = match rest.strip_prefix(&*self.run).filter(|_| !self.run.is_empty()) {
+            Some(name) => self.content.hash([prefix, name]),
+            None => self.content.hash([key, ""]),
         };
         self.content.of(hash, self.sizes.of(hash))
     }
@@ -342,6 +365,26 @@ impl Run {
     /// There is nothing left to do.
     pub(crate) fn exhaust(&self) {
         self.exhausted.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that an operation begins.
+    fn begins(&self) {
+        if let Some(pace) = &self.pace {
+            pace.begins();
+        }
+    }
+
+    /// Operations of a rate that were due before the time was over and had not begun by then, and how long the first of them had been due; nothing if there are none.
+    pub(crate) fn missed(&self) -> Option<(u64, Duration)> {
+        match (&self.pace, self.end) {
+            (Some(pace), End::At(end)) if self.reached_end() => pace.missed(end),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing that is tried again is to be tried any more.
+    fn is_out_of_time(&self, now: Stamp) -> bool {
+        STOP.load(Ordering::Relaxed) || matches!(self.end, End::At(end) if now >= end)
     }
 
     /// Whether nothing is left to wait for.

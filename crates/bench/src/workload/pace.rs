@@ -25,6 +25,8 @@ pub(super) struct Pace {
     distance_s: f64,
     /// How many were taken.
     taken: AtomicU64,
+    /// How many of these have begun: who has taken one that is due behind the end does not begin it.
+    begun: AtomicU64,
 }
 
 impl Pace {
@@ -39,13 +41,31 @@ impl Pace {
         let skipped = (index + before) % of;
         // What both are rounded by may make their difference less than nothing.
         let first_s = (ahead_s - before as f64 / rate).max(0.0) + skipped as f64 / rate;
-        Self { from, first_s, distance_s: of as f64 / rate, taken: AtomicU64::new(0) }
+        Self { from, first_s, distance_s: of as f64 / rate, taken: AtomicU64::new(0), begun: AtomicU64::new(0) }
     }
 
     /// Takes the next one: when it is due.
     fn take(&self) -> Stamp {
-        let turn = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.due(self.taken.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn due(&self, turn: u64) -> Stamp {
         self.from.plus(Duration::from_secs_f64(self.first_s + turn as f64 * self.distance_s))
+    }
+
+    /// One that was taken begins.
+    pub(super) fn begins(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were due before `end` and have not begun, and how long the first of them had been due by then. What a timer may be late for is none of them.
+    pub(super) fn missed(&self, end: Stamp) -> Option<(u64, Duration)> {
+        let begun = self.begun.load(Ordering::Relaxed);
+        let seconds = end.before(LATE_MIN).since(self.from).as_secs_f64() - self.first_s;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "operations of a run")]
+        let due = (seconds / self.distance_s).ceil().max(0.0) as u64;
+        let missed = due.checked_sub(begun).filter(|missed| *missed > 0)?;
+        Some((missed, end.since(self.due(begun))))
     }
 }
 
@@ -184,6 +204,23 @@ mod tests {
         // The phase was over before.
         let mut lag = Duration::from_millis(2);
         assert_eq!((woken(due, due.before(LATE_MIN), &mut lag), lag), (None, Duration::ZERO));
+    }
+
+    #[test]
+    fn what_was_due_and_did_not_begin_is_counted() {
+        let now = Stamp::now();
+        let pace = Pace::new(1000.0, Share::WHOLE, now, now);
+        let end = now.plus(Duration::from_millis(2000));
+        // Those of the last five milliseconds may be waiting for a timer.
+        assert_eq!(pace.missed(end), Some((1995, Duration::from_millis(2000))));
+        (0..1500).for_each(|_| pace.begins());
+        assert_eq!(pace.missed(end), Some((495, Duration::from_millis(500))));
+        (1500..1995).for_each(|_| pace.begins());
+        assert_eq!(pace.missed(end), None);
+        assert_eq!(pace.missed(now), None);
+        // Each of several processes has its own.
+        let second = Pace::new(1000.0, Share { index: 1, of: 4 }, now, now);
+        assert_eq!(second.missed(end), Some((499, Duration::from_millis(1999))));
     }
 
     #[tokio::test]

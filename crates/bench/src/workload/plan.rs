@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     next: u64,
     /// Place within a step of several operations.
     within: usize,
+    /// The operation there failed, and the next step needs it.
+    again: bool,
     /// Objects that only this worker changes, of a mixed load.
     owned: Vec<Name>,
     /// Deletions of a mixed load that are put off until there is another object.
@@ -34,7 +36,7 @@ pub(crate) struct Plan {
 }
 
 /// A step of md-workbench on one set: the oldest object is looked at, read and deleted, and a new one written.
-const TURN: [Action; 4] = [Action::Stat, Action::Get, Action::Delete, Action::Put];
+pub(super) const TURN: [Action; 4] = [Action::Stat, Action::Get, Action::Delete, Action::Put];
 
 impl Plan {
     pub(crate) fn new(worker: usize, load: &Load, run: &Run) -> Self {
@@ -48,12 +50,17 @@ impl Plan {
             Goal::Write | Goal::Upload | Goal::TurnSets => load.progress[worker].load(Ordering::Relaxed),
             _ => 0,
         };
-        Self { worker, random, next, within: 0, owned, deletions_due: 0, current: None }
+        Self { worker, random, next, within: 0, again: false, owned, deletions_due: 0, current: None }
     }
 
     /// Whether the phase may end here: no step is half done.
     pub(crate) fn is_between_steps(&self) -> bool {
         self.within == 0
+    }
+
+    /// Whether the next operation is one that failed before: what there is holds together without it, should the phase end here.
+    pub(crate) fn tries_again(&self) -> bool {
+        self.again
     }
 
     /// The next operation, and the key of its object in `key`; nothing when all is done.
@@ -145,7 +152,10 @@ impl Plan {
             }
             Goal::FillSets if succeeded => self.next += 1,
             Goal::Each(_) | Goal::ClearSets => self.next += 1,
+            // A set is to have as many objects behind the step as before.
+            Goal::TurnSets if !succeeded && matches!(action, Action::Delete | Action::Put) => self.again = true,
             Goal::TurnSets => {
+                self.again = false;
                 self.within = (self.within + 1) % TURN.len();
                 if self.within == 0 {
                     self.next += 1;
@@ -241,6 +251,37 @@ mod tests {
             assert_eq!(count(&played[2], Action::Delete), 2 * 3 * 5);
             assert!(left.is_empty(), "{left:?}");
         }
+    }
+
+    #[test]
+    fn md_workbench_repeats_what_its_working_set_needs() {
+        let settings =
+            Settings::for_tests(Operation::MdWorkbench, &["-c", "1", "--data-sets", "1", "--precreate", "2"]);
+        let load = Load::new(&settings, Share::WHOLE);
+        let run = Run::new(Goal::TurnSets, Stamp::now(), End::Done);
+        let mut plan = Plan::new(0, &load, &run);
+        let (mut key, mut done) = (String::new(), Vec::new());
+        // Every other operation fails.
+        for turn in 0..10 {
+            let action = plan.choose(&load, &run, &mut key).unwrap();
+            plan.done(&load, &run, action, turn % 2 == 1);
+            assert_eq!(plan.tries_again(), turn % 2 == 0 && matches!(action, Action::Delete | Action::Put));
+            done.push((action, key.clone().split_off(key.len() - 2)));
+        }
+        let expected = [
+            (Action::Stat, "00"),
+            (Action::Get, "00"),
+            (Action::Delete, "00"),
+            (Action::Delete, "00"),
+            (Action::Put, "02"),
+            (Action::Put, "02"),
+            (Action::Stat, "01"),
+            (Action::Get, "01"),
+            (Action::Delete, "01"),
+            (Action::Delete, "01"),
+        ];
+        assert_eq!(done, expected.map(|(action, number)| (action, number.to_owned())));
+        assert_eq!(load.progress[0].load(Ordering::Relaxed), 1);
     }
 
     #[test]

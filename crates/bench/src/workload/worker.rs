@@ -18,6 +18,8 @@ use crate::{
 /// A worker and what it keeps between requests.
 pub(crate) struct Worker {
     number: usize,
+    /// Number of the endpoint that it asks.
+    endpoint: usize,
     client: Client,
     limit: Limit,
     key: String,
@@ -45,10 +47,10 @@ struct Silence {
 }
 
 impl Silence {
-    /// Whether it has lasted too long, with this operation. A working set is filled by trying until it is: there any failure counts, as one that does not pass would come for ever.
+    /// Whether it has lasted too long, with this operation. What a working set needs is tried until it is there: then any failure counts, as one that does not pass would come for ever.
     fn is_too_long(&mut self, goal: Goal, outcome: &Result<Done, Failure>) -> bool {
         match outcome {
-            Err(failure) if failure.may_pass() || goal == Goal::FillSets => {
+            Err(failure) if failure.may_pass() || matches!(goal, Goal::FillSets | Goal::TurnSets) => {
                 self.failures += 1;
                 self.timeouts += u32::from(*failure == Failure::Timeout);
             }
@@ -59,8 +61,8 @@ impl Silence {
 }
 
 impl Worker {
-    pub(crate) fn new(number: usize, client: Client, limit: Limit) -> Self {
-        Self { number, client, limit, key: String::new(), token: None, listed: 0, page_before: None }
+    pub(crate) fn new(number: usize, endpoint: usize, client: Client, limit: Limit) -> Self {
+        Self { number, endpoint, client, limit, key: String::new(), token: None, listed: 0, page_before: None }
     }
 
     /// Connects ahead of the phase; if that fails, the first request will say why.
@@ -78,9 +80,10 @@ impl Worker {
         loop {
             let late_since = run.turn(&mut lag).await;
             let decided = Stamp::now();
-            if plan.is_between_steps() && !run.goes_on(decided) {
+            if plan.is_between_steps() && !run.goes_on(decided) || plan.tries_again() && run.is_out_of_time(decided) {
                 break;
             }
+            run.begins();
             let Some(action) = plan.choose(load, run, &mut self.key) else {
                 run.exhaust();
                 break;
@@ -101,6 +104,7 @@ impl Worker {
                 if waited >= LATE_MIN {
                     stats.began_late(waited);
                 }
+                stats.answered(self.endpoint, outcome.as_ref().err());
                 stats.record(action.into(), begin, Stamp::now(), outcome.map_err(|failure| failure.kind()));
                 stats.record_retries(action.into(), begin, self.client.take_retries());
             }
@@ -172,8 +176,9 @@ impl Worker {
         if token.is_none() {
             (self.listed, self.page_before) = (0, None);
         }
+        let prefix = load.listed_prefix();
         let listing = Listing {
-            prefix: &load.prefix,
+            prefix: &prefix,
             delimiter: load.delimiter.as_deref(),
             max_keys: load.max_keys,
             token: token.as_deref(),
