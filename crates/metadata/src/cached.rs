@@ -246,6 +246,10 @@ impl<E: Index> Index for CachedIndex<E> {
         self.engine.check()
     }
 
+    fn is_behind(&self) -> bool {
+        self.engine.is_behind()
+    }
+
     fn available_bytes(&self) -> Option<u64> {
         self.engine.available_bytes()
     }

@@ -31,7 +31,7 @@ mod walk;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU32},
 };
 
 use bytes::Bytes;
@@ -69,6 +69,8 @@ pub struct FjallIndex {
     commits: Mutex<()>,
     /// What was before the commit that is on its way, or before one that failed.
     before: RwLock<Option<fjall::Snapshot>>,
+    /// Looks at tables that were behind.
+    looks: AtomicU32,
     /// Held over every persist: the count of the last seal, and where it is written down.
     seal: Mutex<Seal>,
 }
@@ -182,6 +184,7 @@ impl FjallIndex {
             tables: Tables(Arc::new(keyspaces)),
             commits: Mutex::new(()),
             before: RwLock::new(None),
+            looks: AtomicU32::new(0),
             seal: Mutex::new(seal),
         })
     }
@@ -314,6 +317,10 @@ impl Index for FjallIndex {
             snapshot.scan(ScanRange::all(table).descending(), 1)?;
         }
         Ok(())
+    }
+
+    fn is_behind(&self) -> bool {
+        self.lacks_room()
     }
 
     fn available_bytes(&self) -> Option<u64> {

@@ -382,6 +382,12 @@ pub trait Index: Send + Sync + 'static {
     /// `Corrupt` when it must be rebuilt.
     fn check(&self) -> Result<(), IndexError>;
 
+    /// Whether a commit would have to wait for what was committed before, on the thread that it is made on. Whoever can wait without a thread does so
+    /// before; an engine that has failed says no, and commits say why.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Bytes that the index' file system still has room for; `None` for an engine that lies on none, or when it can not be asked.
     fn available_bytes(&self) -> Option<u64>;
 

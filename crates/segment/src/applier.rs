@@ -21,6 +21,11 @@ pub trait Applier: Send + Sync {
     /// The log then refuses all further writes: the index is behind for ever until the next start replays.
     fn apply(&self, stripe: &AppliedStripe) -> Result<(), ApplyError>;
 
+    /// Whether a stripe that is applied now would hold up its thread until the index has written more of what it has. It is waited for before, without a thread.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Notes a change in a segment's life.
     ///
     /// # Errors

@@ -2,9 +2,10 @@
 //!
 //! Memtables that are full are written to tables by fjall's workers, in the background, and a writer that is faster than they
 //! are must wait for them. fjall has it wait behind its batch, which shows nothing of the batch to readers meanwhile, and without a look at whether a worker
-//! has failed. Here it waits before its batch, for less than would make fjall wait.
+//! has failed. Here it waits before its batch, for less than would make fjall wait. Lanes of the log wait before that, without a thread ([`crate::Index::is_behind`]): a thread that
+//! waits here is one less for reads.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use fjall::{AbstractTree, PersistMode};
 
@@ -19,6 +20,8 @@ const RUNS_MAX: usize = 27;
 const OVERFULL: u64 = 2;
 /// Time between two looks at a table that is behind.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Looks at tables that are behind for each at which the engine is asked whether it has failed.
+const LOOKS_PER_QUESTION: u32 = 64;
 
 impl FjallIndex {
     /// Waits until those of the tables that `touched` names can take a batch. `commits` is held.
@@ -26,7 +29,7 @@ impl FjallIndex {
     /// # Errors
     /// `Closed` when a worker of the engine has failed: what is waited for will not come.
     pub(super) fn wait_for_room(&self, touched: impl Fn(Table) -> bool) -> Result<(), IndexError> {
-        while Table::ALL.into_iter().any(|table| touched(table) && self.is_behind(table)) {
+        while Table::ALL.into_iter().any(|table| touched(table) && self.is_full(table)) {
             // The engine tells it where it would write.
             watched(&self.dir, || self.database.persist(PersistMode::Buffer))?;
             #[expect(
@@ -38,8 +41,15 @@ impl FjallIndex {
         Ok(())
     }
 
+    /// Whether some table is to be waited for, and the engine is not known to have failed. That costs a lock which its workers hold while they sync, and is not asked every time.
+    pub(super) fn lacks_room(&self) -> bool {
+        Table::ALL.into_iter().any(|table| self.is_full(table))
+            && (!self.looks.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOKS_PER_QUESTION)
+                || watched(&self.dir, || self.database.persist(PersistMode::Buffer)).is_ok())
+    }
+
     /// Whether writers are to wait until the engine's workers have written more of a table.
-    pub(super) fn is_behind(&self, table: Table) -> bool {
+    fn is_full(&self, table: Table) -> bool {
         let tree = &self.tables.of(table).tree;
         tree.sealed_memtable_count() > SEALED_MAX
             || tree.active_memtable().size() > OVERFULL * memtable_bytes(table)

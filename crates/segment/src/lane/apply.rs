@@ -1,6 +1,7 @@
 //! The apply task of a lane: durable stripes go into the index in order, then their submitters are answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -11,6 +12,9 @@ use crate::segment_info::SegmentChange;
 
 /// Stripes that may wait for the index before their lane waits, too.
 pub(crate) const APPLY_QUEUE_STRIPES: usize = 4;
+
+/// Time between two looks at an index that is behind.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Answers the submitters of a stripe, given what was applied.
 pub(crate) type Answer = Box<dyn FnOnce(Result<(), LogError>, Vec<AppliedRecord>) + Send>;
@@ -24,6 +28,9 @@ pub(crate) enum ApplyJob {
 /// Runs until the lane and its jobs are gone.
 pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut jobs: mpsc::Receiver<ApplyJob>) {
     while let Some(job) = jobs.recv().await {
+        while applier.is_behind() {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
         match job {
             ApplyJob::Stripe { stripe, answer } => {
                 let outcome = apply(&core, &*applier, &stripe);

@@ -16,6 +16,7 @@ use crate::world::data_of;
 pub(crate) struct Book {
     pub(crate) page: Mutex<Page>,
     pub(crate) fail: AtomicBool,
+    pub(crate) behind: AtomicBool,
 }
 
 /// What an index holds; a copy of it is what an older checkpoint held.
@@ -28,7 +29,7 @@ pub(crate) struct Page {
 
 impl Book {
     pub(crate) fn from_page(page: Page) -> Self {
-        Self { page: Mutex::new(page), fail: AtomicBool::new(false) }
+        Self { page: Mutex::new(page), fail: AtomicBool::new(false), behind: AtomicBool::new(false) }
     }
 
     pub(crate) fn known(&self) -> Vec<KnownSegment> {
@@ -189,6 +190,10 @@ impl Page {
 }
 
 impl Applier for Book {
+    fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::SeqCst)
+    }
+
     fn apply(&self, stripe: &AppliedStripe) -> Result<(), ApplyError> {
         if self.fail.load(Ordering::SeqCst) {
             return Err(ApplyError("told to".to_owned()));

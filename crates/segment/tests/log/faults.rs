@@ -1,7 +1,9 @@
 //! Targets that fail while the log is open.
 
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gabion_segment::inspect::{inspect_segment, inspect_target};
@@ -354,4 +356,25 @@ fn a_target_that_does_not_answer_takes_no_room_from_the_others() {
             assert!(!has_room || room == before, "{silent} silent: {room:?}, {before:?}");
         });
     }
+}
+
+#[test]
+fn an_index_that_is_behind_holds_up_no_thread() {
+    let mut world = World::with_disks("2+1".parse().unwrap(), 3, 1);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let first = put(&log, 1, 5000).await.unwrap();
+        book.behind.store(true, Ordering::SeqCst);
+        let mut second = pin!(put(&log, 2, 6000));
+        for _ in 0..10 {
+            let waited = tokio::time::timeout(Duration::from_secs(1), second.as_mut()).await;
+            assert!(waited.is_err(), "it was acknowledged while the index was behind");
+            assert_eq!(read(&log, &first.extents[0], 0..5000).await.unwrap(), pattern(1, 5000));
+        }
+        book.behind.store(false, Ordering::SeqCst);
+        let second = second.await.unwrap();
+        assert_eq!(read(&log, &second.extents[0], 0..6000).await.unwrap(), pattern(2, 6000));
+        log.shutdown().await;
+    });
 }

@@ -364,6 +364,10 @@ impl Applier for Apply {
         Ok(())
     }
 
+    fn is_behind(&self) -> bool {
+        self.index.is_behind()
+    }
+
     fn segment_changed(&self, change: SegmentChange) -> Result<(), ApplyError> {
         self.commit(|overlay| {
             match &change {
