@@ -168,7 +168,9 @@ fn load(files: &TlsFiles) -> Result<ServerConfig, TlsError> {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(pair)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // What AWS speaks comes first, for clients that take either: over HTTP/2 nobody tells them to go on with a body that they hold back (hyper says no `100 Continue`
+    // there), and their streams share one connection.
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
     config.max_fragment_size = Some(RECORD_HEAD_BYTES + RECORD_BODY_BYTES);
     Ok(config)
 }

@@ -81,6 +81,10 @@ impl Activity {
         InFlight(Arc::clone(self))
     }
 
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2.load(Ordering::Relaxed)
+    }
+
     /// Whether a request is in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) > 0
@@ -96,7 +100,7 @@ impl Activity {
     /// Something has gone out. What is left of an answer when nobody asks for more of it is no idleness; answers to a client's pings, on HTTP/2, are.
     pub(super) fn wrote(&self, bytes: u64) {
         let waited = self.is_writing.swap(false, Ordering::Relaxed);
-        let http2 = self.http2.load(Ordering::Relaxed);
+        let http2 = self.is_http2();
         if http2 {
             self.written.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -115,9 +119,9 @@ impl Activity {
         self.is_writing.store(true, Ordering::Relaxed);
     }
 
-    /// A piece of an answer that counts until it was written, on HTTP/2.
+    /// A piece of an answer of HTTP/2 that counts until it was written.
     pub(super) fn unsent(self: &Arc<Self>, piece: Bytes) -> Bytes {
-        if piece.is_empty() || !self.http2.load(Ordering::Relaxed) {
+        if piece.is_empty() {
             return piece;
         }
         let now_ms = self.now_ms();
@@ -154,7 +158,7 @@ impl Activity {
         }
         let head_ms = self.head_since_ms.load(Ordering::Relaxed);
         // On HTTP/2 any frame (a ping, a window update) is a byte; there only idleness is measured.
-        let measures_head = !(self.http2.load(Ordering::Relaxed) && self.served.load(Ordering::Relaxed));
+        let measures_head = !(self.is_http2() && self.served.load(Ordering::Relaxed));
         if head_ms != NEVER && measures_head {
             return Due::At(head_ms.saturating_add(millis(limits.header_timeout)), Expired::Header);
         }

@@ -22,7 +22,7 @@ use super::activity::{Activity, Expired, InFlight};
 use super::direct::{self, Outcome};
 use super::limits::BUFFER_BYTES_MIN;
 use super::long_body::Wire;
-use super::observe::{ByteCount, ObservedBody, Observer, Pending};
+use super::observe::{ByteCount, ObservedBody, Observer, PIECE_BYTES_MAX, Pending};
 use super::seldom::Seldom;
 use super::transport::{Channel, Transport};
 use super::{Answer, Arriving, Handler, HttpLimits, Peer, RequestBody};
@@ -74,7 +74,8 @@ pub(super) fn builder(limits: &HttpLimits) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(limits.streams_max)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_send_buf_size(limits.buffer_bytes_max)
+        // Of all streams together about what a connection of HTTP/1 has; a piece of an answer is queued as a whole.
+        .max_send_buf_size((limits.buffer_bytes_max / limits.streams_max.max(1) as usize).max(PIECE_BYTES_MAX))
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX));
     builder
 }
@@ -316,6 +317,7 @@ fn answer<H: Handler>(
     request: Request<Arriving>,
 ) -> impl Future<Output = Result<Answered<H>, Infallible>> + Send + use<H> {
     let (mut head, body) = request.into_parts();
+    name_host(&mut head);
     let (begun, body) = Begun::new(&shared.limits, observer, activity, peer, &head, body);
     async move {
         let answer = match body {
@@ -323,6 +325,16 @@ fn answer<H: Handler>(
             Err(refusal) => Err(refusal),
         };
         Ok(begun.answered(either(answer)))
+    }
+}
+
+/// HTTP/2 says the host in a place of its own; signatures and logs want it where HTTP/1 has it.
+fn name_host(head: &mut Parts) {
+    if head.version == Version::HTTP_2
+        && !head.headers.contains_key(header::HOST)
+        && let Some(Ok(host)) = head.uri.authority().map(|host| header::HeaderValue::from_str(host.as_str()))
+    {
+        head.headers.insert(header::HOST, host);
     }
 }
 
@@ -351,7 +363,6 @@ fn refusal(head: &Parts, bytes_max: usize) -> Option<Response<Full<Bytes>>> {
     let hosts = headers.get_all(header::HOST).iter().take(2).count();
     match (hosts, *version) {
         (1, _) | (0, Version::HTTP_09 | Version::HTTP_10) => None,
-        (0, Version::HTTP_2 | Version::HTTP_3) if uri.authority().is_some() => None,
         _ => Some(refused("InvalidRequest", "The request must name its host, and only once.", "")),
     }
 }

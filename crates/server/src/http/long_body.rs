@@ -38,7 +38,7 @@ pub(super) struct Wire {
     room_bytes: usize,
     /// Bytes of a body that nobody wants: they are thrown away as they come.
     skipping: u64,
-    /// The client has sent its last byte amid a body. It may still wait for an answer.
+    /// The client has sent its last byte amid a body, or behind a request that waits for its turn. It may still wait for answers.
     is_ended: bool,
 }
 
@@ -73,8 +73,12 @@ impl Wire {
                 return false;
             }
             match self.poll_more(READ_BYTES, cx) {
-                Poll::Ready(Ok(bytes)) if bytes > 0 => {}
-                Poll::Ready(_) => return !self.is_ended,
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Ok(0)) => {
+                    self.is_ended |= !self.input.is_empty();
+                    return !self.is_ended;
+                }
+                Poll::Ready(Err(_)) => return !self.is_ended,
                 Poll::Pending => return false,
             }
         }

@@ -21,6 +21,9 @@ use crate::metrics::ServerMetrics;
 /// The header that carries the request's id in an answer.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
+/// Most bytes of an answer that are handed to HTTP/2 at once. What it has is in memory that nobody counts, however little its client takes; the rest is held by the body, and counted.
+pub(super) const PIECE_BYTES_MAX: usize = 16 * 1024;
+
 /// Where finished requests are reported.
 #[derive(Clone)]
 pub struct Observer {
@@ -203,6 +206,8 @@ pin_project_lite::pin_project! {
     pub(super) struct ObservedBody<B> {
         #[pin]
         inner: B,
+        // What is left of a piece that was too long for HTTP/2.
+        rest: Bytes,
         // Holds the connection busy until the answer has been handed over.
         in_flight: Option<InFlight>,
         pending: Option<Pending>,
@@ -229,7 +234,7 @@ impl<B: Body<Data = Bytes>> ObservedBody<B> {
             // Nothing will be asked for of it.
             pending.finish_with_head();
         }
-        Self { inner, in_flight: Some(in_flight), pending, sent_bytes: 0, ended }
+        Self { inner, rest: Bytes::new(), in_flight: Some(in_flight), pending, sent_bytes: 0, ended }
     }
 
     /// Takes what holds the connection busy, for who knows when the answer has been sent.
@@ -244,15 +249,21 @@ impl<B: Body<Data = Bytes>> Body for ObservedBody<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let mut this = self.project();
-        let mut frame = std::task::ready!(this.inner.as_mut().poll_frame(cx));
-        if let Some(in_flight) = this.in_flight {
-            let activity = in_flight.activity();
-            frame = frame.map(|frame| frame.map(|frame| frame.map_data(|data| activity.unsent(data))));
+        let mut frame = match std::mem::take(this.rest) {
+            rest if rest.is_empty() => std::task::ready!(this.inner.as_mut().poll_frame(cx)),
+            rest => Some(Ok(Frame::data(rest))),
+        };
+        if let Some(activity) = this.in_flight.as_ref().map(InFlight::activity).filter(|activity| activity.is_http2()) {
+            let piece = |mut data: Bytes| {
+                *this.rest = data.split_off(data.len().min(PIECE_BYTES_MAX));
+                activity.unsent(data)
+            };
+            frame = frame.map(|frame| frame.map(|frame| frame.map_data(piece)));
         }
         match &frame {
             Some(Ok(data)) => {
                 *this.sent_bytes += data.data_ref().map_or(0, |data| data.len() as u64);
-                *this.ended = this.inner.is_end_stream();
+                *this.ended = this.rest.is_empty() && this.inner.is_end_stream();
             }
             Some(Err(_)) => *this.ended = false,
             None => *this.ended = true,
@@ -267,10 +278,48 @@ impl<B: Body<Data = Bytes>> Body for ObservedBody<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.rest.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        // The upper bound first: it may not be below the other.
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint.set_lower(inner.lower().saturating_add(rest));
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use http_body_util::Full;
+
+    use super::super::activity::Activity;
+    use super::*;
+
+    #[test]
+    fn http2_is_given_an_answer_in_pieces() {
+        let bytes = Bytes::from_iter((0..100_000).map(|number| number as u8));
+        for (http2, longest) in [(true, PIECE_BYTES_MAX), (false, bytes.len())] {
+            let activity = Activity::new();
+            let body = ObservedBody::new(Full::new(bytes.clone()), activity.begin(http2), None, false);
+            let (mut body, mut cx) = (pin!(body), Context::from_waker(Waker::noop()));
+            let mut sent = Vec::new();
+            while !body.is_end_stream() {
+                assert_eq!(body.size_hint().exact(), Some((bytes.len() - sent.len()) as u64));
+                let Poll::Ready(Some(Ok(frame))) = body.as_mut().poll_frame(&mut cx) else { panic!("it is all there") };
+                let piece = frame.into_data().unwrap();
+                assert!(piece.len() <= longest && activity.is_busy() == (sent.len() + piece.len() < bytes.len()));
+                sent.extend_from_slice(&piece);
+            }
+            assert_eq!(sent, bytes);
+            assert!(matches!(body.poll_frame(&mut cx), Poll::Ready(None)));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gabion_platform::{DiskFile, Durable, FilePlace, FilePlaces, IoFuture, ManualClock, PagePipe};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use hyper::client::conn::http2::SendRequest;
@@ -70,7 +70,7 @@ impl DiskFile for Lettered {
 }
 
 /// Answers by path: `/echo` sends the body back, `/apart` as well, but has it read by another task, which is not stopped with the request; `/big` says a lot, `/dropped` wants no body and waits to be released; `/hold` waits to be released, `/flood` sends without end, `/long` 16 MiB in pieces, `/longest` says how long the longest piece of the body is, `/pieces` sends some, whose number nobody says, `/lies/N` says
-/// that five bytes are N, `/late` waits in the middle of its body, `/none` has no body, `/close` closes.
+/// that five bytes are N, `/late` waits in the middle of its body, `/host` says what it was called, `/none` has no body, `/close` closes.
 #[derive(Clone, Default)]
 struct Paths {
     held: Arc<Notify>,
@@ -179,6 +179,10 @@ impl Paths {
                     longest = longest.max(frame.unwrap().into_data().map_or(0, |data| data.len()));
                 }
                 Response::new(full(format!("{longest} bytes")))
+            }
+            "/host" => {
+                let hosts = request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes);
+                Response::new(full(hosts.collect::<Vec<_>>().join(&b","[..])))
             }
             "/none" => Response::builder().status(StatusCode::NO_CONTENT).body(full("")).unwrap(),
             "/close" => Response::builder().header(header::CONNECTION, "close").body(full("closes")).unwrap(),
@@ -769,6 +773,13 @@ async fn http2_is_spoken_in_the_clear_and_ends_gracefully() {
     let answer = client.send_request(request("/")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "clear");
+    // Where HTTP/1 has it, and only once.
+    for named in [None, Some("x")] {
+        let mut request = request("/host");
+        request.headers_mut().extend(named.map(|host| (header::HOST, HeaderValue::from_static(host))));
+        let answer = client.send_request(request).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x", "{named:?}");
+    }
 
     let held = tokio::spawn(client.send_request(request("/hold")));
     server.paths.held.notified().await;
@@ -789,11 +800,17 @@ async fn tls_is_spoken_and_a_client_that_is_not_is_cut() {
     let files = TlsFiles { certificate: testdata("certificate.pem").into(), key: testdata("key.pem").into() };
     let server = start(limits(), Some(Arc::new(ReloadingTls::load(files).unwrap()))).await;
 
-    let mut config = crate::tls::tests::client();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-    let mut stream = connector.connect(name, server.connect().await).await.unwrap();
+    let name = || rustls::pki_types::ServerName::try_from("localhost").unwrap();
+    let offering = |protocols: &[&[u8]]| {
+        let mut config = crate::tls::tests::client();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        tokio_rustls::TlsConnector::from(Arc::new(config))
+    };
+    for (offered, spoken) in [(&[&b"h2"[..]][..], &b"h2"[..]), (&[b"h2", b"http/1.1"], b"http/1.1")] {
+        let stream = offering(offered).connect(name(), server.connect().await).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(spoken));
+    }
+    let mut stream = offering(&[b"http/1.1"]).connect(name(), server.connect().await).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     let answer = until(&mut stream, "tls").await;
@@ -989,6 +1006,22 @@ async fn a_body_that_is_far_behind_its_head_is_waited_for() {
             send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
             assert!(until(&mut stream, "clear").await.starts_with("HTTP/1.1 200 OK"), "{direct}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_sent_all_of_several_requests_is_answered() {
+    for direct in BOTH_WAYS {
+        let server = start_by(direct, limits(), None).await;
+        let mut stream = server.connect().await;
+        let (hold, next) = ("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        send(&mut stream, &[hold, next].concat()).await;
+        stream.shutdown().await.unwrap();
+        server.paths.held.notified().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        server.paths.release.notify_one();
+        let said = until_closed(&mut stream).await;
+        assert!(said.contains("released"), "{direct}: {said}");
     }
 }
 
