@@ -51,4 +51,6 @@ pub use path::{PATH_BYTES_MAX, PATH_COMPONENT_BYTES_MAX};
 pub use scheduling::schedule_as_batch;
 pub use select::{DriverChoice, DriverOptions, OpenedDisk, UnknownDriver, open_disk};
 pub use settle::{sync_file_systems, touch_memory};
-pub use sim::{AskSpace, DiskImage, FaultPlan, FaultRates, OneIn, OpenFile, Opening, SECTOR_BYTES, SimDisk, SimPower};
+pub use sim::{
+    AskChange, AskSpace, DiskImage, FaultPlan, FaultRates, OneIn, OpenFile, Opening, SECTOR_BYTES, SimDisk, SimPower,
+};

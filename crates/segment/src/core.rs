@@ -17,6 +17,7 @@ use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
 use crate::target::lost::Holders;
+use crate::target::{OVERDUE, overdue};
 use crate::upkeep::rebalance::Rebalance;
 use crate::upkeep::repair::Repair;
 use crate::upkeep::{Liveness, Pace, UpkeepMemory};
@@ -194,16 +195,23 @@ pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<Shard
 pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCopy) -> bool {
     let ShardCopy { shard, target } = copy;
     media.forget_shard(segment, shard, target);
-    let Some(disk) = media.targets.disk(target) else { return !media.targets.is_member(target) };
-    if let Err(error) = disk.unlink(&crate::shard_path::shard_path(segment, shard)).await {
-        tracing::warn!(%segment, shard, %error, "a shard file could not be removed");
+    let is_gone = || !media.targets.is_member(target);
+    let Some(holder) = media.targets.find(target).map(|number| media.targets.at(number)) else { return is_gone() };
+    let Some(disk) = holder.disk() else { return is_gone() };
+    if holder.is_silent() {
         return false;
     }
-    match disk.sync_dir(&crate::shard_path::shard_dir(segment)).await {
+    let remove = async move {
+        disk.unlink(&crate::shard_path::shard_path(segment, shard)).await?;
+        match disk.sync_dir(&crate::shard_path::shard_dir(segment)).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            synced => synced,
+        }
+    };
+    match holder.in_time(OVERDUE, remove, |_| std::future::ready(())).await.unwrap_or_else(|| Err(overdue())) {
         Ok(()) => true,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
         Err(error) => {
-            tracing::warn!(%segment, shard, %error, "the removal of a shard file may not be durable");
+            tracing::warn!(%segment, shard, %error, "a shard file could not be removed, or not durably");
             false
         }
     }

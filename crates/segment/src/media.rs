@@ -22,8 +22,8 @@ use crate::repair_queue::RepairQueue;
 use crate::segment_info::{Seal, SegmentInfo};
 use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
-use crate::target::TargetSet;
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE};
+use crate::target::{OVERDUE, TargetSet};
 use crate::warm::Warm;
 
 /// A bug on purpose, which the simulator must find (docs/TESTING.md).
@@ -221,11 +221,14 @@ impl Media {
         Ok((bytes, FilePlace { file, offset }))
     }
 
-    /// Whether a target shows that it is one. A directory that can not be read, or that is empty, is that of a drive that failed or is not
+    /// Whether a target shows that it is one, in time. A directory that can not be read, or that is empty, is that of a drive that failed or is not
     /// mounted: what is missing there is not lost.
     pub(crate) async fn answers(&self, target: TargetId) -> bool {
         match self.targets.disk(target) {
-            Some(disk) => disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX).await.is_ok(),
+            Some(disk) => {
+                let read = tokio::time::timeout(OVERDUE, disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX));
+                read.await.is_ok_and(|read| read.is_ok())
+            }
             None => false,
         }
     }

@@ -73,7 +73,7 @@ pub use faults::{FaultPlan, FaultRates, OneIn};
 pub use image::DiskImage;
 pub use inode::SECTOR_BYTES;
 pub use power::SimPower;
-pub use wrapped::{AskSpace, OpenFile, Opening};
+pub use wrapped::{AskChange, AskSpace, OpenFile, Opening};
 
 use file::SimFile;
 use operation::Operation;

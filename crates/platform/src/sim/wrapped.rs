@@ -22,21 +22,41 @@ pub type OpenFile = dyn Fn(Opening, &str, IoFuture<Arc<dyn DiskFile>>) -> IoFutu
 /// What comes of asking how much room there is: as the disk says it, later, or an error.
 pub type AskSpace = dyn Fn(IoFuture<Space>) -> IoFuture<Space> + Send + Sync;
 
+/// What comes of a change of names, or of a small file that is written as a whole: as the disk does it, later, or an error.
+pub type AskChange = dyn Fn(IoFuture<()>) -> IoFuture<()> + Send + Sync;
+
 struct Wrapped {
     disk: SimDisk,
     open: Arc<OpenFile>,
     space: Arc<AskSpace>,
+    change: Arc<AskChange>,
+}
+
+impl Wrapped {
+    fn new(disk: &SimDisk) -> Self {
+        Self {
+            disk: disk.clone(),
+            open: Arc::new(|_, _, file| file),
+            space: Arc::new(|space| space),
+            change: Arc::new(|change| change),
+        }
+    }
 }
 
 impl SimDisk {
     /// The same disk, whose files are opened as `open` has it.
     pub fn wrapped(&self, open: Arc<OpenFile>) -> Arc<dyn Disk> {
-        Arc::new(Wrapped { disk: self.clone(), open, space: Arc::new(|space| space) })
+        Arc::new(Wrapped { open, ..Wrapped::new(self) })
     }
 
     /// The same disk, which says how much room it has as `space` has it.
     pub fn with_space(&self, space: Arc<AskSpace>) -> Arc<dyn Disk> {
-        Arc::new(Wrapped { disk: self.clone(), open: Arc::new(|_, _, file| file), space })
+        Arc::new(Wrapped { space, ..Wrapped::new(self) })
+    }
+
+    /// The same disk, on which names change, and small files are written, as `change` has it.
+    pub fn with_changes(&self, change: Arc<AskChange>) -> Arc<dyn Disk> {
+        Arc::new(Wrapped { change, ..Wrapped::new(self) })
     }
 }
 
@@ -58,19 +78,19 @@ impl Disk for Wrapped {
     }
 
     fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
-        self.disk.write_file(path, bytes)
+        (self.change)(self.disk.write_file(path, bytes))
     }
 
     fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
-        self.disk.rename(from, to)
+        (self.change)(self.disk.rename(from, to))
     }
 
     fn unlink(&self, path: &str) -> IoFuture<()> {
-        self.disk.unlink(path)
+        (self.change)(self.disk.unlink(path))
     }
 
     fn sync_dir(&self, dir: &str) -> IoFuture<()> {
-        self.disk.sync_dir(dir)
+        (self.change)(self.disk.sync_dir(dir))
     }
 
     fn space(&self) -> IoFuture<Space> {

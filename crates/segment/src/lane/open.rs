@@ -18,7 +18,7 @@ use crate::placement::choose;
 use crate::segment::{Life, Segment, ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path};
-use crate::target::{Candidates, is_full};
+use crate::target::{Candidates, OVERDUE, is_full, overdue};
 
 /// Least payload of a segment for data where targets are nearly full, in bytes: smaller ones would cost more inodes than they hold.
 const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
@@ -175,8 +175,9 @@ impl Core {
             match outcome {
                 Ok(file) => shards.push(file.zip(*slot).map(|(file, target)| ShardFile::new(file, target))),
                 Err((target, error)) => {
-                    // One that has left meanwhile did not fail.
-                    if !is_exhausted(&error) && self.media.targets.at(target).disk().is_some() {
+                    let placed = self.media.targets.at(target);
+                    // One that has left meanwhile did not fail, nor is it known of one that has not answered.
+                    if !is_exhausted(&error) && placed.disk().is_some() && !placed.is_silent() {
                         self.media.targets.failed(target, &error);
                     }
                     failed.push((target, error));
@@ -203,10 +204,23 @@ impl Core {
     async fn create_shard(&self, target: usize, header: &ShardHeader) -> io::Result<Arc<dyn DiskFile>> {
         let target = self.media.targets.at(target);
         let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
-        let file = disk.create(&shard_path(header.segment, header.shard), header.planned_bytes).await?;
-        file.write_at(0, vec![Bytes::from(header.encode())], Durable::Yes).await?;
-        disk.sync_dir(&shard_dir(header.segment)).await?;
-        Ok(file)
+        let (path, dir) = (shard_path(header.segment, header.shard), shard_dir(header.segment));
+        let (planned_bytes, header) = (header.planned_bytes, Bytes::from(header.encode()));
+        let late = {
+            let (disk, path) = (Arc::clone(&disk), path.clone());
+            // Nobody knows of it.
+            async move |made: io::Result<Arc<dyn DiskFile>>| {
+                drop(made);
+                let _ = disk.unlink(&path).await;
+            }
+        };
+        let create = async move {
+            let file = disk.create(&path, planned_bytes).await?;
+            file.write_at(0, vec![header], Durable::Yes).await?;
+            disk.sync_dir(&dir).await?;
+            Ok(file)
+        };
+        target.in_time(OVERDUE, create, late).await.unwrap_or_else(|| Err(overdue()))
     }
 
     fn opened(

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_types::TargetId;
+use tokio::time::timeout;
 
 use super::lost::{Holders, lost_next};
 use super::membership::{MEMBERSHIP_FILE, Member, Membership};
 use super::open::{label, write};
-use super::{Own, Standing, Target, TargetSet};
+use super::{OVERDUE, Own, Standing, Target, TargetSet, overdue};
 use crate::config::LogTarget;
 use crate::error::LogError;
 
@@ -54,7 +55,8 @@ impl TargetSet {
             let domain = label(&newcomer.target).to_owned();
             let member = Member::new(newcomer.id, domain, newcomer.target.name.clone());
             next.members.push(Member { replaces: newcomer.replaces, ..member });
-            write(&newcomer.target, &Membership { target: newcomer.id, ..next.clone() }).await?;
+            let list = Membership { target: newcomer.id, ..next.clone() };
+            in_time(&newcomer.target, &list).await?;
         }
         let epoch = next.epoch;
         self.mark_dropped(&next);
@@ -153,7 +155,7 @@ impl TargetSet {
             let (members, lost) = (roster.members.clone(), roster.lost.clone());
             Membership { deployment: self.deployment, target: target.id, geometry, epoch, members, lost }
         };
-        write(&place(&target), &newest).await?;
+        in_time(&place(&target), &newest).await?;
         let mut own = target.own.lock();
         own.epoch = newest.epoch;
         own.is_behind = false;
@@ -167,8 +169,12 @@ impl TargetSet {
             .into_iter()
             .filter(|(_, target)| target.is_present() && next.member(target.id).is_some())
             .collect();
-        let outcomes =
-            join_all(staying.iter().map(async |(number, target)| (*number, self.write_to(target, next).await))).await;
+        // One that hangs is one without the list, and holds up no change of the others.
+        let outcomes = join_all(staying.iter().map(async |(number, target)| {
+            let written = timeout(OVERDUE, self.write_to(target, next)).await;
+            (*number, written.unwrap_or_else(|_| Err(overdue())))
+        }))
+        .await;
         let mut written = 0;
         for (number, outcome) in outcomes {
             match outcome {
@@ -213,6 +219,11 @@ impl TargetSet {
         drop(targets);
         self.gain();
     }
+}
+
+/// Writes the list to a target that answers.
+async fn in_time(target: &LogTarget, list: &Membership) -> Result<(), LogError> {
+    timeout(OVERDUE, write(target, list)).await.unwrap_or_else(|_| Err(LogError::io(&target.name, overdue())))
 }
 
 fn place(target: &Target) -> LogTarget {

@@ -6,11 +6,12 @@ mod change;
 pub(crate) mod lost;
 pub(crate) mod membership;
 mod open;
+mod silent;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,7 @@ use tokio::time::timeout;
 
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
+pub(crate) use silent::{OVERDUE, overdue};
 
 use crate::config::LogConfig;
 use crate::placement::Candidate;
@@ -84,8 +86,8 @@ pub(crate) struct Target {
     /// It is drained, or the list of members that lacks it may count at the next start.
     draining: AtomicBool,
     being_removed: AtomicBool,
-    /// It was asked how much room it has, and has not answered yet.
-    is_silent: AtomicBool,
+    /// What it was to do and has not done in time.
+    overdue: AtomicUsize,
     health: Mutex<Health>,
     own: Mutex<Own>,
 }
@@ -170,7 +172,7 @@ impl Target {
             gone: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
-            is_silent: AtomicBool::new(false),
+            overdue: AtomicUsize::new(0),
             health: Mutex::new(health),
             own: Mutex::new(own),
         }
@@ -468,30 +470,17 @@ impl TargetSet {
     pub(crate) async fn room(&self, number: usize) -> Option<Space> {
         let target = self.at(number);
         let disk = target.disk()?;
-        if target.is_silent.load(Ordering::SeqCst) {
+        if target.is_silent() {
             return None;
         }
         if target.state() == TargetState::Failed && !timeout(ANSWER, self.probe(&target, &disk)).await.unwrap_or(false)
         {
             return None;
         }
-        let mut asked = disk.space();
-        let space = match timeout(ANSWER, &mut asked).await {
-            Ok(Ok(space)) => space,
-            Ok(Err(error)) => {
+        let space = match target.in_time(ANSWER, disk.space(), |_| std::future::ready(())).await? {
+            Ok(space) => space,
+            Err(error) => {
                 self.failed(number, &error);
-                return None;
-            }
-            Err(_) => {
-                // What is written there is not known to have failed: only nothing new begins there.
-                if !target.is_silent.swap(true, Ordering::SeqCst) {
-                    tracing::error!(target_name = %target.name, "a target does not answer: nothing new is placed there before it has");
-                    tokio::spawn(async move {
-                        let _ = asked.await;
-                        tracing::warn!(target_name = %target.name, "a target answers again");
-                        target.is_silent.store(false, Ordering::SeqCst);
-                    });
-                }
                 return None;
             }
         };

@@ -1,10 +1,11 @@
 //! Which directories make up a deployment.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gabion_platform::{Disk, SimDisk, SimPower};
-use gabion_segment::{Log, LogError};
+use gabion_platform::{Disk, Opening, SimDisk, SimPower};
+use gabion_segment::{Log, LogError, TargetMode, TargetState};
 use gabion_types::DeploymentId;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -301,5 +302,96 @@ fn a_target_that_never_answers_holds_up_nobody_who_can_do_without_it() {
             append(&log, stripe, 400_000).await.unwrap();
         }
         assert!(segments(1) > 0);
+    });
+}
+
+#[test]
+fn a_target_that_never_makes_a_file_holds_up_nobody_who_can_do_without_it() {
+    let mut world = World::with_disks("2+1".parse().unwrap(), 4, 95);
+    let answers = Arc::new(Semaphore::new(0));
+    let made = Arc::clone(&answers);
+    let hung = world.disks[1].wrapped(Arc::new(move |opening, _, file| {
+        let answers = Arc::clone(&made);
+        match opening {
+            Opening::Existing => file,
+            Opening::Created => Box::pin(async move {
+                answers.acquire().await.unwrap().forget();
+                file.await
+            }),
+        }
+    }));
+    let mut targets = world.targets();
+    targets[1].disk = Some(hung);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, recovery) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
+        book.replay(&log, &recovery).await;
+        log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+        let begin = Instant::now();
+        for stripe in 0..40 {
+            put(&log, stripe, 1000).await.unwrap();
+            append(&log, stripe, 400_000).await.unwrap();
+        }
+        log.repair(true).await.unwrap();
+        let segments =
+            |disk: usize| world.disks[disk].paths().iter().filter(|path| path.starts_with("segments/")).count();
+        let placed = [0, 1, 2, 3].map(segments);
+        assert!(placed[1] == 0 && placed[0] > 2 && placed[2] > 2 && placed[3] > 2, "{placed:?}");
+        assert!(begin.elapsed() < Duration::from_secs(100), "{:?}", begin.elapsed());
+        assert!(log.status().targets.iter().all(|target| target.state == TargetState::Online), "nothing has failed");
+        answers.add_permits(1000);
+        steps(200).await;
+        assert_eq!(segments(1), 0, "what is made too late is removed");
+        for stripe in 40..80 {
+            append(&log, stripe, 400_000).await.unwrap();
+        }
+        assert!(segments(1) > 0);
+        book.verify(&log).await;
+    });
+}
+
+#[test]
+fn a_target_that_hangs_holds_up_neither_removals_nor_lists_of_members() {
+    let mut world = formatted("2+1", 96);
+    let (hangs, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(Semaphore::new(0)));
+    let (is_hung, let_in) = (Arc::clone(&hangs), Arc::clone(&answers));
+    let hung = world.disks[1].with_changes(Arc::new(move |change| {
+        if !is_hung.load(Ordering::SeqCst) {
+            return change;
+        }
+        let answers = Arc::clone(&let_in);
+        Box::pin(async move {
+            answers.acquire().await.unwrap().forget();
+            change.await
+        })
+    }));
+    let mut targets = world.targets();
+    targets[1].disk = Some(hung);
+    life(async {
+        let book = Arc::new(Book::default());
+        let (log, recovery) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
+        book.replay(&log, &recovery).await;
+        log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+        let id = book.known().iter().find(|known| known.sealed.is_some()).unwrap().id;
+        let is_there = |disk: usize| world.disks[disk].paths().iter().any(|path| path.contains(&id.to_string()));
+        // Its segment is open from now on.
+        put(&log, 2, 1000).await.unwrap();
+        hangs.store(true, Ordering::SeqCst);
+        let begin = Instant::now();
+        let freed = log.free(id, vec![]).await.unwrap();
+        let left: Vec<_> = freed.left.iter().map(|(_, target)| *target).collect();
+        assert_eq!(left, [log.status().targets[1].id]);
+        assert_eq!([0, 1, 2].map(is_there), [false, true, false]);
+        // A list of members that it does not take counts all the same.
+        let third = log.status().targets[2].id;
+        let refused = log.target_drain(third, TargetMode::Apply).await;
+        assert!(!matches!(refused, Err(LogError::Unavailable(_))), "{refused:?}");
+        log.forget_freed().await.unwrap();
+        put(&log, 7, 1000).await.unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(150), "{:?}", begin.elapsed());
+        hangs.store(false, Ordering::SeqCst);
+        answers.add_permits(1000);
+        steps(200).await;
+        assert!(!is_there(1), "it is removed when the drive answers");
     });
 }

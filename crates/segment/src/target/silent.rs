@@ -1,0 +1,57 @@
+//! Targets that do not answer.
+//!
+//! A drive that hangs gives no error, and a file system says from memory how much room it has on one. So whatever is done on a target outside of stripes, by somebody who can do without
+//! it, has a time. One that takes longer makes its target silent: nothing new begins there before all that is overdue has come to its end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Target;
+
+/// Longest time that a target may take to make or remove a file, or to take a list of members. One that is merely busy takes seconds.
+pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
+
+impl Target {
+    /// Whether something that it was to do is overdue.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.overdue.load(Ordering::SeqCst) > 0
+    }
+
+    /// What comes of `work`; nothing when it takes longer than `limit`. It goes on then, and `late` is given what came of it.
+    pub(crate) async fn in_time<T, L>(
+        self: &Arc<Self>,
+        limit: Duration,
+        work: impl Future<Output = io::Result<T>> + Send + 'static,
+        late: impl FnOnce(io::Result<T>) -> L + Send + 'static,
+    ) -> Option<io::Result<T>>
+    where
+        T: Send + 'static,
+        L: Future<Output = ()> + Send,
+    {
+        let mut work = Box::pin(work);
+        if let Ok(outcome) = timeout(limit, &mut work).await {
+            return Some(outcome);
+        }
+        let target = Arc::clone(self);
+        // What is written there is not known to have failed.
+        if target.overdue.fetch_add(1, Ordering::SeqCst) == 0 {
+            tracing::error!(target_name = %target.name, "a target does not answer: nothing new is placed there before it has");
+        }
+        tokio::spawn(async move {
+            late(work.await).await;
+            if target.overdue.fetch_sub(1, Ordering::SeqCst) == 1 {
+                tracing::warn!(target_name = %target.name, "a target answers again");
+            }
+        });
+        None
+    }
+}
+
+/// An error that says that nothing was heard for as long as is waited.
+pub(crate) fn overdue() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("the target has not answered within {} s", OVERDUE.as_secs()))
+}
