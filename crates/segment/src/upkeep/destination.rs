@@ -2,14 +2,22 @@
 
 use gabion_types::TargetId;
 
+use super::install::has_former;
 use crate::core::Core;
 use crate::placement::{Candidate, spread};
 use crate::segment_info::SegmentInfo;
 use crate::target::Standing;
 
 /// The place of the target that is to take a shard: its own if that is there and has room, the one that replaces it, or one that holds
-/// no shard of the segment, in the failure domain with the fewest of them, with the most room. `None` if there is none now.
-pub(crate) async fn destination(core: &Core, info: &SegmentInfo, shard: usize, shard_bytes: u64) -> Option<usize> {
+/// no shard of the segment, in the failure domain with the fewest of them, with the most room. `None` if there is none now. Not one with a former copy of the
+/// shard that is to be kept, if `keeps_former`.
+pub(crate) async fn destination(
+    core: &Core,
+    info: &SegmentInfo,
+    shard: usize,
+    shard_bytes: u64,
+    keeps_former: bool,
+) -> Option<usize> {
     let targets = &core.media.targets;
     let own = info.targets[shard];
     // Repair takes no room that deletions and the index count on.
@@ -24,6 +32,9 @@ pub(crate) async fn destination(core: &Core, info: &SegmentInfo, shard: usize, s
     let mut candidates = Vec::new();
     for (number, target) in targets.all() {
         if target.id == own || info.targets.contains(&target.id) || targets.standing(target.id) != Standing::Here {
+            continue;
+        }
+        if keeps_former && has_former(info, shard, target.id) {
             continue;
         }
         if let Some(space) = targets.room(number).await.filter(|space| space.available_bytes >= wanted_bytes) {

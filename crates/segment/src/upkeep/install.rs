@@ -6,6 +6,7 @@
 //! | the rename | a whole copy beside the old one, or not: either may be read; the index names the old one, recovery finds the new one |
 //! | the index knows | an old copy, which the row still names and which is removed once the new one was read to its end |
 
+use std::io;
 use std::sync::Arc;
 
 use gabion_types::{ShardCopy, TargetId};
@@ -61,10 +62,12 @@ pub(crate) async fn install(
         // What can not be opened now may be there all the same.
         Err(_) => core.media.targets.find(info.targets[shard]).is_some(),
     };
+    // So it is where a former copy lies: what is left of that may be all that there is.
+    let replaces_a_file = replaces_a_file || lies_there(core, &info, shard, target.id).await;
     let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: target.id, replaces_a_file, pace };
     let built = build_and_rename(&rebuild, place).await;
     let copy = |target| ShardCopy { shard: shard as u8, target };
-    if built.is_err() && !in_place && !info.former.contains(&copy(target.id)) {
+    if built.is_err() && !in_place && !has_former(&info, shard, target.id) {
         // It may have got its name all the same, and nothing would know of it once the segment is freed. If this fails, a start before that removes it.
         remove_copy(&core.media, info.id, copy(target.id)).await;
     }
@@ -83,19 +86,34 @@ pub(crate) async fn install(
             return Err(LogError::Unavailable(format!("target {} is leaving", target.name)));
         }
     }
-    if built.lost_stripes == 0 {
-        core.media.repairs.remove(entry);
-    } else {
-        // It has holes: what could not be read may be read another time.
+    if built.lost_stripes > 0 {
+        // It has holes: what could not be read may be read another time, and a former copy may have what is missing.
         core.media.ask_repair(info.id, shard);
+        return Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes });
     }
+    core.media.repairs.remove(entry);
     if !in_place
         // What was just built was read to its end: the old one is needed no more. It is as good as it is, whatever becomes of copies of others.
         && let Err(error) = remove_former(core, segment, Some(shard)).await
     {
         tracing::warn!(segment = %info.id, shard, %error, "what a shard was before it was built anew could not be removed; it is tried again");
     }
-    Ok(Installed::Built { bytes: built.bytes, lost_stripes: built.lost_stripes })
+    Ok(Installed::Built { bytes: built.bytes, lost_stripes: 0 })
+}
+
+/// Whether a former copy of the shard lies on a target, or may.
+async fn lies_there(core: &Core, info: &SegmentInfo, shard: usize, target: TargetId) -> bool {
+    if !has_former(info, shard, target) {
+        return false;
+    }
+    let Some(disk) = core.media.targets.disk(target) else { return true };
+    let opened = disk.open(&shard_path(info.id, shard as u8)).await;
+    !opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether a target is named as one with a former copy of the shard.
+pub(super) fn has_former(info: &SegmentInfo, shard: usize, target: TargetId) -> bool {
+    info.former.contains(&ShardCopy { shard: shard as u8, target })
 }
 
 /// Reads the shard where it lies now, and no other of its segment beside it.
@@ -137,7 +155,7 @@ async fn build_and_rename(rebuild: &Rebuild<'_>, place: usize) -> Result<Built, 
     let Some(disk) = target.disk() else {
         return Err(LogError::Unavailable(format!("target {} is not there", target.name)));
     };
-    let failed = |error: std::io::Error| {
+    let failed = |error: io::Error| {
         core.media.targets.failed(place, &error);
         LogError::io(&target.name, error)
     };

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::Pace;
 use super::census::{Census, Need, Patience};
 use super::destination::destination;
-use super::install::{Installed, install, remove_former};
+use super::install::{Installed, has_former, install, remove_former};
 use super::rebalance;
 use crate::config::LogConfig;
 use crate::core::Core;
@@ -225,11 +225,21 @@ async fn repair_segment(core: &Core, need: Need) -> RepairPass {
 async fn repair_shard(core: &Core, segment: &Segment, shard: usize, shard_bytes: u64, done: &mut RepairPass) {
     let metrics = &core.media.metrics;
     let entry = RepairEntry { segment: segment.id, shard: shard as u8 };
-    let Some(place) = destination(core, &segment.info(), shard, shard_bytes).await else {
+    let info = segment.info();
+    let Some(mut place) = destination(core, &info, shard, shard_bytes, false).await else {
         done.shards_blocked += 1;
         return;
     };
-    match install(core, segment, shard, place, &core.repair.pace).await {
+    let mut outcome = install(core, segment, shard, place, &core.repair.pace).await;
+    // A former copy gives way to a whole one only. Elsewhere stripes that can not be had are left out, and the others gain.
+    if matches!(outcome, Err(LogError::Corrupt { .. }))
+        && has_former(&info, shard, core.media.targets.at(place).id)
+        && let Some(other) = destination(core, &info, shard, shard_bytes, true).await
+    {
+        place = other;
+        outcome = install(core, segment, shard, place, &core.repair.pace).await;
+    }
+    match outcome {
         Ok(Installed::WasGood) => done.shards_good += 1,
         Ok(Installed::Built { bytes, lost_stripes }) => {
             done.shards_built += 1;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use gabion_platform::{Disk, SimDisk};
-use gabion_segment::{Log, RepairPass};
+use gabion_segment::{Demand, Log, RepairPass, TargetMode};
 use gabion_types::SegmentId;
 
 use crate::book::Book;
@@ -34,6 +35,17 @@ fn unlink(world: &World, suffix: &str) {
     let (disk, path) = world.find(suffix).expect("it is there");
     life(Disk::unlink(disk, &path)).unwrap();
     life(disk.sync_dir(path.rsplit_once('/').unwrap().0)).unwrap();
+}
+
+/// The path of the file on a disk whose path ends so.
+fn path_on(disk: &SimDisk, suffix: &str) -> Option<String> {
+    disk.paths().into_iter().find(|path| path.ends_with(suffix))
+}
+
+/// What is in that file.
+async fn bytes_on(disk: &SimDisk, suffix: &str) -> Option<Bytes> {
+    let file = disk.open(&path_on(disk, suffix)?).await.unwrap();
+    Some(file.read_at(0, file.len().await.unwrap() as usize).await.unwrap())
 }
 
 async fn repair(log: &Log) -> RepairPass {
@@ -276,6 +288,50 @@ fn a_former_copy_is_kept_until_the_new_one_is_known_to_be_good() {
         let suffix = format!("{}.{:03}", known.id, former.shard);
         assert!(world.disks[holder].paths().iter().any(|path| path.ends_with(&suffix)), "the last good copy is kept");
     });
+}
+
+/// A shard moved and the target that it went to is lost; its first one is back, and of the other shard a block is bad. What can not be had any more
+/// is whole on the copy that came back: no new one without it takes its place, nor its name.
+#[test]
+fn a_former_copy_does_not_give_way_to_one_with_holes() {
+    for extra_disks in 1..=2 {
+        let (mut world, book) = written("1+1", extra_disks, 30 + extra_disks as u64);
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let known = || book.known().remove(0);
+            let ids: Vec<_> = log.status().targets.iter().map(|target| target.id).collect();
+            let number_of = |target| ids.iter().position(|id| *id == target).unwrap();
+            let (first, other) = (number_of(known().targets[0]), number_of(known().targets[1]));
+            let suffix = format!("{}.000", known().id);
+            let copy = bytes_on(&world.disks[first], &suffix).await.unwrap();
+            world.disks[first].offline(true);
+            repair(&log).await;
+            let lost = number_of(known().targets[0]);
+            assert_eq!((known().former[0].target, known().former.len()), (ids[first], 1));
+            world.disks[first].offline(false);
+            world.disks[lost].offline(true);
+            world.clock.advance(std::time::Duration::from_millis(world.config.reprobe_ms));
+            // Of all that it may go to, its first place has the most room.
+            (0..ids.len()).filter(|number| *number != first).for_each(|number| world.disks[number].full_at(64 << 20));
+            // Both are asked, and what they answer is known.
+            log.room(Demand::default()).await;
+            log.target_remove(ids[lost], true, TargetMode::Apply).await.unwrap();
+            let path = path_on(&world.disks[other], &format!("{}.001", known().id)).unwrap();
+            world.disks[other].corrupt(&path, 4096 + 300);
+            let pass = log.repair(true).await.unwrap();
+            assert!(bytes_on(&world.disks[first], &suffix).await == Some(copy), "the last good copy is kept");
+            // Elsewhere what else there is of the shard gains by it.
+            assert_eq!(pass.lost_stripes, extra_disks as u64 - 1, "{pass:?}");
+            assert_eq!((known().former[0].target, known().former.len()), (ids[first], 1));
+            // The rot goes, and with it the hole: now the old copy may go.
+            world.disks[other].corrupt(&path, 4096 + 300);
+            assert!(log.repair(true).await.unwrap().shards_built > 0);
+            log.repair(true).await.unwrap();
+            assert_eq!((known().former.len(), log.status().redundancy), (0, vec![2]));
+            assert_eq!(bytes_on(&world.disks[first], &suffix).await.is_none(), number_of(known().targets[0]) != first);
+            check_redundancy(&world, &log, &book).await;
+        });
+    }
 }
 
 #[test]
