@@ -9,6 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
+use gabion_platform::Disk;
 use gabion_types::{ShardCopy, TargetId};
 
 use super::Pace;
@@ -65,13 +66,17 @@ pub(crate) async fn install(
     // So it is where a former copy lies: what is left of that may be all that there is.
     let replaces_a_file = replaces_a_file || lies_there(core, &info, shard, target.id).await;
     let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: target.id, replaces_a_file, pace };
-    let built = build_and_rename(&rebuild, place).await;
+    // A name of its own: what an attempt that was given up still does can not touch the next one's file.
+    let unfinished = unfinished_path(info.id, shard as u8, core.repair.next_attempt());
+    let built = build_apart(&rebuild, place, &unfinished).await?;
     let copy = |target| ShardCopy { shard: shard as u8, target };
-    if built.is_err() && !in_place && !has_former(&info, shard, target.id) {
-        // It may have got its name all the same, and nothing would know of it once the segment is freed. If this fails, a start before that removes it.
-        remove_copy(&core.media, info.id, copy(target.id)).await;
+    if let Err(error) = give_name(&rebuild, place, &unfinished).await {
+        if !in_place && !has_former(&info, shard, target.id) {
+            // It may have got its name all the same.
+            withdraw(core, segment, copy(target.id)).await?;
+        }
+        return Err(error);
     }
-    let built = built?;
     core.media.forget_shard(info.id, shard as u8, info.targets[shard]);
     if !in_place {
         let mut moved = (*info).clone();
@@ -82,7 +87,7 @@ pub(crate) async fn install(
         moved.targets[shard] = target.id;
         if !tell_unless_leaving(core, segment, moved, place)? {
             // It may be about to leave, with nothing on it.
-            remove_copy(&core.media, info.id, copy(target.id)).await;
+            withdraw(core, segment, copy(target.id)).await?;
             return Err(LogError::Unavailable(format!("target {} is leaving", target.name)));
         }
     }
@@ -149,32 +154,57 @@ pub(super) async fn check_current(
     }
 }
 
-async fn build_and_rename(rebuild: &Rebuild<'_>, place: usize) -> Result<Built, LogError> {
-    let core = rebuild.core;
-    let target = core.media.targets.at(place);
-    let Some(disk) = target.disk() else {
-        return Err(LogError::Unavailable(format!("target {} is not there", target.name)));
-    };
-    let failed = |error: io::Error| {
-        core.media.targets.failed(place, &error);
-        LogError::io(&target.name, error)
-    };
-    // A name of its own: what an attempt that was given up still does can not touch the next one's file.
-    let unfinished = unfinished_path(rebuild.info.id, rebuild.shard as u8, core.repair.next_attempt());
-    let path = shard_path(rebuild.info.id, rebuild.shard as u8);
+/// Builds the shard under a name that nobody reads.
+async fn build_apart(rebuild: &Rebuild<'_>, place: usize, unfinished: &str) -> Result<Built, LogError> {
+    let disk = disk_at(rebuild.core, place)?;
     let outcome = async {
-        let file = disk.create(&unfinished, shard_file_bytes(rebuild.seal)).await.map_err(failed)?;
-        let built = rebuild.build(&file).await?;
-        disk.rename(&unfinished, &path).await.map_err(failed)?;
-        disk.sync_dir(&shard_dir(rebuild.info.id)).await.map_err(failed)?;
-        Ok(built)
+        let created = disk.create(unfinished, shard_file_bytes(rebuild.seal)).await;
+        let file = created.map_err(|error| failed(rebuild.core, place, error))?;
+        rebuild.build(&file).await
     };
     let outcome = outcome.await;
     if outcome.is_err() {
         // If this fails, the next start removes it.
-        let _ = disk.unlink(&unfinished).await;
+        let _ = disk.unlink(unfinished).await;
     }
     outcome
+}
+
+/// Gives what was built its own name, durably. If that fails it may have it all the same.
+async fn give_name(rebuild: &Rebuild<'_>, place: usize, unfinished: &str) -> Result<(), LogError> {
+    let disk = disk_at(rebuild.core, place)?;
+    let path = shard_path(rebuild.info.id, rebuild.shard as u8);
+    let outcome = async {
+        disk.rename(unfinished, &path).await?;
+        disk.sync_dir(&shard_dir(rebuild.info.id)).await
+    };
+    let outcome = outcome.await.map_err(|error| failed(rebuild.core, place, error));
+    if outcome.is_err() {
+        // As above.
+        let _ = disk.unlink(unfinished).await;
+    }
+    outcome
+}
+
+fn disk_at(core: &Core, place: usize) -> Result<Arc<dyn Disk>, LogError> {
+    let target = core.media.targets.at(place);
+    target.disk().ok_or_else(|| LogError::Unavailable(format!("target {} is not there", target.name)))
+}
+
+fn failed(core: &Core, place: usize, error: io::Error) -> LogError {
+    core.media.targets.failed(place, &error);
+    LogError::io(&core.media.targets.at(place).name, error)
+}
+
+/// Removes a copy that readers were never told of. One that can not be removed counts as a former one: else nothing would know of it once the segment is freed, and with one
+/// data shard it is a whole segment.
+async fn withdraw(core: &Core, segment: &Segment, copy: ShardCopy) -> Result<(), LogError> {
+    let mut info = (*segment.info()).clone();
+    if remove_copy(&core.media, segment.id, copy).await || info.former.contains(&copy) {
+        return Ok(());
+    }
+    info.former.push(copy);
+    tell(core, segment, info)
 }
 
 /// Removes copies that others took the place of, where that can be done: of `verified` at once, of the others after their

@@ -365,6 +365,58 @@ fn a_segment_that_is_freed_leaves_nothing_that_could_come_back() {
     }
 }
 
+/// A target fails when a copy has got its name there, and the copy can not be taken back: the shard goes elsewhere, and the copy is not forgotten.
+#[test]
+fn a_copy_that_could_not_be_taken_back_is_remembered() {
+    for is_back in [true, false] {
+        let (mut world, book) = written("1+1", 2, 50);
+        let known = || book.known().remove(0);
+        let (id, suffix) = (known().id, format!("{}.000", known().id));
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let ids: Vec<_> = log.status().targets.iter().map(|target| target.id).collect();
+            let from = ids.iter().position(|id| *id == known().targets[0]).unwrap();
+            log.target_drain(ids[from], TargetMode::Apply).await.unwrap();
+            let mut failed = None;
+            let mut repairing = std::pin::pin!(log.repair(true));
+            let pass = loop {
+                tokio::select! {
+                    biased;
+                    pass = &mut repairing => break pass.unwrap(),
+                    () = steps(1) => {}
+                }
+                let is_new = |number: &usize| *number != from && path_on(&world.disks[*number], &suffix).is_some();
+                if failed.is_none()
+                    && let Some(number) = (0..4).find(is_new)
+                {
+                    world.disks[number].offline(true);
+                    failed = Some(number);
+                }
+            };
+            let failed = failed.unwrap();
+            assert!(pass.shards_failed > 0 && known().targets[0] == ids[from], "the test tests nothing: {pass:?}");
+            log.repair(true).await.unwrap();
+            assert!(![from, failed].map(|number| ids[number]).contains(&known().targets[0]), "it went elsewhere");
+            if is_back {
+                world.disks[failed].offline(false);
+                world.clock.advance(std::time::Duration::from_millis(world.config.reprobe_ms));
+                log.room(Demand::default()).await;
+            }
+            assert!(path_on(&world.disks[failed], &suffix).is_some(), "the test tests nothing");
+            let freed = log.free(id, vec![]).await.unwrap();
+            assert_eq!(freed.left, if is_back { vec![] } else { vec![(0, ids[failed])] });
+            assert_eq!(path_on(&world.disks[failed], &suffix).is_none(), is_back);
+            world.disks[failed].offline(false);
+        });
+        world.kill();
+        life(async {
+            let (_, recovery) = world.start(&book).await;
+            assert_eq!(recovery.freed, [id]);
+        });
+        assert!(world.find(&id.to_string()).is_none());
+    }
+}
+
 /// Power fails at any step of a repair that moves shards and builds others in place; then all is as before, and a repair finishes it.
 #[test]
 fn a_crash_in_a_repair_loses_nothing() {
