@@ -133,8 +133,11 @@ impl Core {
     /// The targets that segments have shards on.
     pub(crate) fn holders(&self) -> Holders {
         let segments: Vec<Arc<Segment>> = self.segments.lock().values().cloned().collect();
+        // One after the other: collecting them would sort as many as there are shards to find a few targets.
+        let mut named = BTreeSet::new();
+        segments.iter().for_each(|segment| named.extend(&segment.info().targets));
         Holders {
-            named: segments.iter().flat_map(|segment| segment.info().targets.clone()).collect(),
+            named,
             unlisted: self.unseen.get().map(|unseen| unseen.unlisted.clone()).unwrap_or_default(),
             any_unplaced: !self.unplaced().is_empty(),
             any_unread: self.unseen.get().is_some_and(|unseen| unseen.any_unread),

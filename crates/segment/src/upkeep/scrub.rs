@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -77,8 +78,8 @@ pub(crate) async fn next(core: &Core, after: Option<SegmentId>) -> Result<Option
 
 fn following(core: &Core, after: Option<SegmentId>) -> Option<Arc<Segment>> {
     let segments = core.segments.lock();
-    let later = segments.values().filter(|segment| after.is_none_or(|after| segment.id > after));
-    later.filter(|segment| segment.settled_seal().is_some()).min_by_key(|segment| segment.id).cloned()
+    let later = segments.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+    later.map(|(_, segment)| segment).find(|segment| segment.settled_seal().is_some()).cloned()
 }
 
 /// Reads all shards whose targets are there; nothing if the segment goes meanwhile.
