@@ -32,7 +32,7 @@ pub(crate) struct SealBlock {
     pub(crate) segment: SegmentId,
     pub(crate) deployment: DeploymentId,
     pub(crate) seal: Seal,
-    /// The shard failed while it was written: its medium may lack what the page cache shows, until it is built anew.
+    /// The shard failed while it was written: its medium may lack what the page cache shows, until it is built anew. Or a start found its file cut short.
     pub(crate) is_distrusted: bool,
 }
 

@@ -98,7 +98,7 @@ pub struct SealView {
     pub max_seq: String,
     /// Payload in bytes.
     pub written_bytes: u64,
-    /// Whether the shard failed while it was written: it is built anew, whatever is read of it.
+    /// Whether the shard failed while it was written, or was found cut short: it is built anew, whatever is read of it.
     pub distrusted: bool,
 }
 

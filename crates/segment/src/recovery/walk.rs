@@ -46,7 +46,7 @@ struct Walk<'a> {
     last: Vec<Option<Arc<ChunkHeader>>>,
     /// The shard that showed the last header: in a sealed segment one is enough.
     favourite: usize,
-    /// Shards whose medium may lack what they show.
+    /// Shards whose medium may lack what they show, or what they should.
     distrusted: Vec<bool>,
 }
 
@@ -175,6 +175,7 @@ async fn few_shards(
 
 impl Walk<'_> {
     async fn run(mut self, mut seal: Option<Seal>, replay_from: (u32, u64)) -> Result<Outcome, LogError> {
+        let begin = self.at.end_offset;
         let voided = loop {
             if let Some(seal) = seal {
                 self.walk_sealed(seal).await;
@@ -200,6 +201,7 @@ impl Walk<'_> {
         let at = match seal {
             Some(seal) => seal,
             None => {
+                self.distrust_short(begin).await;
                 self.make_durable().await?;
                 self.at
             }
@@ -389,7 +391,7 @@ impl Walk<'_> {
     /// Walks the headers of a sealed segment to its end: what counts is decided, only what it holds is looked for.
     async fn walk_sealed(&mut self, seal: Seal) {
         while self.at.end_offset < seal.end_offset {
-            let Some(shape) = self.favourite_shape().await else {
+            let Some(shape) = self.shape_at(self.at.end_offset, self.at.stripes).await else {
                 self.damage = Some(format!("stripe {} of {} can not be found", self.at.stripes, seal.stripes));
                 return;
             };
@@ -419,7 +421,9 @@ impl Walk<'_> {
             self.walk_sealed(seal).await;
         }
         let is_last = |shape: &StripeShape| shape.stripe_index + 1 == seal.stripes;
-        let Some(shape) = self.last_shape.clone().filter(is_last) else { return };
+        let last = self.last_shape.clone().filter(is_last);
+        self.distrust_short(last.as_ref().map_or(seal.end_offset, |shape| shape.stripe_offset)).await;
+        let Some(shape) = last else { return };
         let heads = self.shards.heads(self.core, shape.stripe_offset).await;
         let out_of_sight = heads.iter().map(|head| matches!(head, Head::OutOfSight)).collect();
         let headers = heads.into_iter().map(|head| if let Head::Chunk(header) = head { Some(header) } else { None });
@@ -449,13 +453,42 @@ impl Walk<'_> {
         }
     }
 
-    /// The stripe at the position, from the shard that showed the last one, or else from any.
-    async fn favourite_shape(&mut self) -> Option<StripeShape> {
+    /// Distrusts shards whose files ended too early for the stripes in front of `offset`, none of which was looked at in full: what is written to them now, a seal above all, would make them look
+    /// whole. A crash takes no more of a shard than its chunk of the last stripe.
+    async fn distrust_short(&mut self, offset: u64) {
+        if self.shards.files.iter().flatten().all(|&len| len >= offset) {
+            return;
+        }
+        let (mut at, mut stripe_index) = (shard_header_bytes(self.shards.files.len()) as u64, 0);
+        // Of data chunks only the longest ends where the next stripe begins.
+        let mut ends = vec![at; self.shards.files.len()];
+        while at < offset {
+            let Some(shape) = self.shape_at(at, stripe_index).await else {
+                // Nothing tells where they should end.
+                ends.fill(offset);
+                break;
+            };
+            for (shard, end) in ends.iter_mut().enumerate() {
+                *end = at + (shape.header_bytes() + shape.payload_bytes(shard)) as u64;
+            }
+            at = shape.next_offset();
+            stripe_index += 1;
+        }
+        for (shard, end) in ends.into_iter().enumerate() {
+            if self.shards.files[shard].is_some_and(|len| len < end) {
+                tracing::warn!(segment = %self.shards.info.id, shard, "a shard file is cut short: it is built anew");
+                self.distrusted[shard] = true;
+            }
+        }
+    }
+
+    /// The stripe at an offset, from the shard that showed the last one, or else from any.
+    async fn shape_at(&mut self, offset: u64, stripe_index: u32) -> Option<StripeShape> {
         let count = self.shards.files.len();
         for turn in 0..count {
             let shard = (self.favourite + turn) % count;
-            if let Head::Chunk(header) = self.shards.head(self.core, shard, self.at.end_offset).await
-                && header.shape.stripe_index == self.at.stripes
+            if let Head::Chunk(header) = self.shards.head(self.core, shard, offset).await
+                && header.shape.stripe_index == stripe_index
             {
                 self.favourite = shard;
                 return Some(header.shape.clone());
