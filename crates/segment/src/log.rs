@@ -405,7 +405,7 @@ impl Log {
         Ok(installed != Installed::WasGood)
     }
 
-    /// Rings when damage was noted, or the targets changed.
+    /// Rings when damage was noted that was not known, or the targets changed.
     #[must_use]
     pub fn repair_wanted(&self) -> Arc<Notify> {
         Arc::clone(&self.handle.core.media.repair_wanted)

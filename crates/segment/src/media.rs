@@ -18,7 +18,7 @@ use crate::config::LogConfig;
 use crate::degraded::rebuild_memory;
 use crate::format::{ChunkHeader, FormatError, SealBlock, SealReason};
 use crate::metrics::LogMetrics;
-use crate::repair_queue::RepairQueue;
+use crate::repair_queue::{Added, RepairQueue};
 use crate::segment_info::{Seal, SegmentInfo};
 use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
@@ -34,7 +34,7 @@ pub(crate) struct Media {
     pub(crate) targets: TargetSet,
     pub(crate) metrics: LogMetrics,
     pub(crate) repairs: RepairQueue,
-    /// Rings when damage was noted.
+    /// Rings when damage was noted that was not known.
     pub(crate) repair_wanted: Arc<Notify>,
     pub(crate) clock: Arc<dyn Clock>,
     files: Cache<(SegmentId, u8, TargetId), Arc<dyn DiskFile>>,
@@ -253,12 +253,13 @@ impl Media {
         self.ask_repair(segment, shard);
     }
 
-    /// Queues a shard for repair.
+    /// Queues a shard for repair. Of one that is queued repair was told: whoever reads beside it would have it look at all segments each time.
     pub(crate) fn ask_repair(&self, segment: SegmentId, shard: usize) {
-        if !self.repairs.add(RepairEntry { segment, shard: shard as u8 }) {
-            self.metrics.repairs_dropped.add(1);
+        match self.repairs.add(RepairEntry { segment, shard: shard as u8 }) {
+            Added::New => self.repair_wanted.notify_one(),
+            Added::Known => {}
+            Added::Dropped => self.metrics.repairs_dropped.add(1),
         }
-        self.repair_wanted.notify_one();
     }
 
     /// Queues a shard that failed while it was written: see [`RepairQueue`].

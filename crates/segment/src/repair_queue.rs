@@ -11,6 +11,17 @@ use parking_lot::Mutex;
 
 use crate::status::{Damage, RepairEntry};
 
+/// What became of a shard that was to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It was not there.
+    New,
+    /// It was there.
+    Known,
+    /// There is no room for it.
+    Dropped,
+}
+
 /// The set of shards that need repair.
 #[derive(Debug)]
 pub(crate) struct RepairQueue {
@@ -26,15 +37,18 @@ impl RepairQueue {
         Self { entries: Mutex::default(), max, overflowed: AtomicBool::new(false) }
     }
 
-    /// Adds a shard; false if there is no room for it.
-    pub(crate) fn add(&self, entry: RepairEntry) -> bool {
+    /// Adds a shard.
+    pub(crate) fn add(&self, entry: RepairEntry) -> Added {
         let mut entries = self.entries.lock();
-        if entries.len() >= self.max && !entries.contains_key(&entry) {
-            self.there_is_more();
-            return false;
+        if entries.contains_key(&entry) {
+            return Added::Known;
         }
-        entries.entry(entry).or_insert(false);
-        true
+        if entries.len() >= self.max {
+            self.there_is_more();
+            return Added::Dropped;
+        }
+        entries.insert(entry, false);
+        Added::New
     }
 
     /// Adds a shard that failed while it was written.
@@ -111,10 +125,13 @@ mod tests {
     fn is_bounded_and_knows_no_duplicates() {
         let queue = RepairQueue::new(2);
         let entry = |segment, shard| RepairEntry { segment: SegmentId::from_u128(segment), shard };
-        assert!(queue.add(entry(1, 0)) && queue.add(entry(1, 0)) && queue.add(entry(2, 0)));
+        assert_eq!(
+            [(1, 0), (1, 0), (2, 0)].map(|(segment, shard)| queue.add(entry(segment, shard))),
+            [Added::New, Added::Known, Added::New]
+        );
         assert!(!queue.has_overflowed());
-        assert!(!queue.add(entry(3, 0)));
-        assert!(queue.add(entry(2, 0)));
+        assert_eq!(queue.add(entry(3, 0)), Added::Dropped);
+        assert_eq!(queue.add(entry(2, 0)), Added::Known);
         assert!(queue.has_overflowed() && !queue.wants_scrub(), "what is noted is repaired first");
         queue.forget(SegmentId::from_u128(2));
         assert_eq!(queue.snapshot(), [entry(1, 0)]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gabion_types::TargetId;
+use gabion_types::{ShardCopy, TargetId};
 
 use crate::core::Core;
 use crate::format::SEAL_BLOCK_BYTES;
@@ -41,6 +41,8 @@ pub(crate) struct Need {
     pub(crate) shards: Vec<u8>,
     /// Length of each, in bytes.
     pub(crate) shard_bytes: u64,
+    /// Former copies of other shards are there, which may be removed.
+    pub(crate) has_stale: bool,
     /// Shards that may still be lost before bytes are; below zero they are.
     spare: i64,
 }
@@ -109,10 +111,11 @@ impl Census {
                 }
             }
             this.count(missing, info.geometry.parity());
-            let has_stale = info.former.iter().any(|copy| targets.find(copy.target).is_some());
+            let is_stale = |copy: &ShardCopy| !shards.contains(&copy.shard) && targets.find(copy.target).is_some();
+            let has_stale = info.former.iter().any(is_stale);
             if !shards.is_empty() || has_stale {
                 let spare = info.geometry.parity() as i64 - missing as i64;
-                this.needs.push(Need { segment, shards, shard_bytes: shard_file_bytes(seal), spare });
+                this.needs.push(Need { segment, shards, shard_bytes: shard_file_bytes(seal), has_stale, spare });
             }
         }
         this.needs.sort_by_key(|need| (need.shards.is_empty(), need.spare, need.segment.id));

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Pace;
 use super::census::{Census, Need, Patience};
-use super::destination::destination;
+use super::destination::{Rooms, destination};
 use super::install::{Installed, has_former, install, remove_former};
 use super::rebalance;
 use crate::config::LogConfig;
@@ -179,11 +179,18 @@ pub(crate) async fn pass(core: &Core, patience: Patience, look_again: impl Fn())
         core.check_poison()?;
         // The pass may go on for days.
         look_again();
+        let rooms = Rooms::ask(core).await;
         let mut census = Census::take(core, patience);
         if patience == Patience::Delay {
             repair.leave_for_later(core, &mut census.needs);
         }
-        let fresh = census.needs.into_iter().filter(|need| !tried.contains(&need.segment.id));
+        // What has nowhere to go is passed over, however much it is: what can be done may stand behind it, and looking again for each few that can not would take for ever.
+        let mut shards_blocked = 0;
+        let fresh = census.needs.into_iter().filter(|need| !tried.contains(&need.segment.id)).filter(|need| {
+            let can_go = can_go(need, &rooms);
+            shards_blocked += if can_go { 0 } else { need.shards.len() };
+            can_go
+        });
         let chosen: Vec<Need> = fresh.take(workers * SEGMENTS_PER_LOOK).collect();
         if chosen.is_empty() {
             // Only when nothing is endangered, and not for long: what is lost meanwhile comes first.
@@ -192,6 +199,7 @@ pub(crate) async fn pass(core: &Core, patience: Patience, look_again: impl Fn())
                 tried.clear();
                 continue;
             }
+            total.shards_blocked += shards_blocked;
             break;
         }
         tried.extend(chosen.iter().map(|need| need.segment.id));
@@ -202,6 +210,12 @@ pub(crate) async fn pass(core: &Core, patience: Patience, look_again: impl Fn())
     }
     repair.progress.lock().blocked = total.shards_blocked;
     Ok(total)
+}
+
+/// Whether there may be something to be done for a segment now.
+fn can_go(need: &Need, rooms: &Rooms) -> bool {
+    let info = need.segment.info();
+    need.has_stale || need.shards.iter().any(|&shard| rooms.are_enough(&info, shard.into(), need.shard_bytes))
 }
 
 /// Works at one segment; what fails is told and left for the next pass.

@@ -1,14 +1,16 @@
 //! Shards that are lost, damaged or in the wrong place come back, whatever interrupts it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use futures::FutureExt;
 use gabion_platform::{Disk, SimDisk};
 use gabion_segment::{Demand, Log, RepairPass, TargetMode};
 use gabion_types::SegmentId;
 
 use crate::book::Book;
-use crate::world::{World, append, life, put, steps};
+use crate::world::{World, append, life, put, read, steps};
 
 /// A deployment with a small and a large segment, both sealed, with an index that knows it.
 fn written(geometry: &str, extra_disks: usize, seed: u64) -> (World, Arc<Book>) {
@@ -503,6 +505,78 @@ fn no_room_blocks_repair_and_nothing_else() {
         assert!(pass.shards_blocked > 0 && pass.shards_failed == 0, "{pass:?}");
         assert_eq!(log.status().repair.blocked, pass.shards_blocked);
         book.verify(&log).await;
+    });
+}
+
+/// However many shards have nowhere to go, a pass asks the targets once for all of them; what can be done is done, and they are not waited with when there is room.
+#[test]
+fn what_has_nowhere_to_go_is_passed_over() {
+    let mut world = World::new("2+1", 60);
+    world.config.upkeep.repair_concurrency = 1;
+    let book = Arc::new(Book::default());
+    let large = 20;
+    for life_number in 0..=large {
+        life(async {
+            let (log, _) = world.start(&book).await;
+            match life_number {
+                0 => drop(put(&log, 1, 1000).await.unwrap()),
+                seed => drop(append(&log, seed, log.stripe_payload_bytes()).await.unwrap()),
+            }
+        });
+        world.kill();
+    }
+    life(async { drop(world.start(&book).await) });
+    world.kill();
+    segments(&book).iter().for_each(|id| unlink(&world, &format!("{id}.001")));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut targets = world.targets();
+    for (target, disk) in targets.iter_mut().zip(&world.disks) {
+        disk.full_at(disk.used_bytes() + world.config.target_reserve_bytes + 65_536);
+        let asked = Arc::clone(&asked);
+        target.disk = Some(disk.with_space(Arc::new(move |space| {
+            asked.fetch_add(1, Ordering::SeqCst);
+            space
+        })));
+    }
+    life(async {
+        let env = world.env();
+        let (log, recovery) = Log::open(world.config.clone(), targets, book.known(), env).await.unwrap();
+        book.replay(&log, &recovery).await;
+        log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+        let pass = log.repair(false).await.unwrap();
+        assert_eq!((pass.shards_built, pass.shards_blocked, pass.shards_failed), (1, large as usize, 0), "{pass:?}");
+        assert_eq!(log.status().repair.blocked, large as usize);
+        asked.store(0, Ordering::SeqCst);
+        assert_eq!(
+            log.repair(false).await.unwrap(),
+            RepairPass { shards_blocked: large as usize, ..RepairPass::default() }
+        );
+        assert_eq!(asked.load(Ordering::SeqCst), 2 * 3, "once to see whether they work, and once for room");
+        world.disks.iter().for_each(|disk| disk.full_at(u64::MAX));
+        assert_eq!(repair(&log).await.shards_built, large as usize);
+        assert_eq!(log.status().redundancy, [large as usize + 1]);
+    });
+}
+
+/// Each look at what there is to repair goes over all segments: readers who meet the same damage again call for none.
+#[test]
+fn damage_that_is_known_calls_for_no_repair() {
+    let (mut world, book) = written("2+1", 0, 61);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let extent = append(&log, 5, log.stripe_payload_bytes()).await.unwrap();
+        let wanted = log.repair_wanted();
+        let rang = || wanted.notified().now_or_never().is_some();
+        assert!(!rang());
+        for (rotten, calls) in [(Some(0), true), (None, false), (Some(1), true), (None, false)] {
+            if let Some(shard) = rotten {
+                world.rot(&extent, shard, 4096 + 100);
+            }
+            // One of the two can not be had without the other.
+            let _ = read(&log, &extent, 0..extent.len).await;
+            assert_eq!(rang(), calls, "{rotten:?}");
+        }
+        assert_eq!(log.status().repairs.len(), 2);
     });
 }
 
