@@ -229,13 +229,17 @@ fn show_seconds(seconds: f64) -> String {
 }
 
 /// Rates and latencies; errors where there are any, and bytes where they do not follow from the operations.
+#[expect(clippy::cast_precision_loss, reason = "pixels")]
 fn charts_over_time(rows: &[(&str, &Figures)]) -> Vec<Chart> {
-    let mut charts = vec![rates(rows, "Throughput", "operations per second", show_round_count, |second| second.ops)];
+    let operations = |second: &PerSecond| second.ops as f64;
+    let mebibytes = |second: &PerSecond| second.bytes as f64 / f64::from(1 << 20);
+    let errors = |second: &PerSecond| second.errors as f64;
+    let mut charts = vec![rates(rows, "Throughput", "operations per second", show_round_count, operations)];
     if rows.iter().any(|(_, figures)| has_several_sizes(figures)) {
-        charts.push(rates(rows, "Bytes", "bytes per second", show_bytes, |second| second.bytes));
+        charts.push(rates(rows, "Bytes", "MiB per second", show_short, mebibytes));
     }
     if rows.iter().any(|(_, figures)| figures.whole_seconds().iter().any(|second| second.errors > 0)) {
-        charts.push(rates(rows, "Errors", "errors per second", show_round_count, |second| second.errors));
+        charts.push(rates(rows, "Errors", "errors per second", show_round_count, errors));
     }
     charts.push(latencies(rows));
     charts
@@ -251,13 +255,17 @@ fn has_several_sizes(figures: &Figures) -> bool {
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "pixels")]
+/// A number along an axis, with as many digits as tell it from its neighbours.
+fn show_short(number: f64) -> String {
+    format!("{number:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 fn rates(
     rows: &[(&str, &Figures)],
     title: &'static str,
     what: &str,
     show_y: fn(f64) -> String,
-    count: fn(&PerSecond) -> u64,
+    count: fn(&PerSecond) -> f64,
 ) -> Chart {
     let lines: Vec<Line> = rows
         .iter()
@@ -266,7 +274,7 @@ fn rates(
             name: legend(letter, what),
             colour,
             dashed: false,
-            points: over_time(figures, Of::Mean, |second| count(second) as f64),
+            points: over_time(figures, Of::Mean, count),
         })
         .collect();
     let max = lines.iter().flat_map(|line| &line.points).map(|point| point.1).fold(0.0, f64::max);
@@ -338,7 +346,7 @@ fn distributions(rows: &[(&str, &Figures)]) -> Chart {
         y: Scale::linear(points().map(|point| point.1).fold(0.0, f64::max)),
         x_marks: Vec::new(),
         show_x: show_us,
-        show_y: |percent| format!("{percent:.3}").trim_end_matches('0').trim_end_matches('.').to_owned() + " %",
+        show_y: |percent| show_short(percent) + " %",
         filled: true,
         lines,
     }
