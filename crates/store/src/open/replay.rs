@@ -41,8 +41,8 @@ pub(super) async fn replay(
     before: State,
     progress: &dyn Progress,
 ) -> Result<Replayed, StoreError> {
-    let state = begin(log, apply, recovery, &before)?;
-    let (mutations, lost, is_silent) = merge(log, apply, recovery, &state, progress).await?;
+    let mut state = begin(log, apply, recovery, &before)?;
+    let (mutations, lost, is_silent) = merge(log, apply, recovery, &mut state, progress).await?;
     let mut done = State { replayed: None, replaying: None, ..state };
     // What a recovery could not read may have been data alone, or for a moment: of these all mutations were read now. Segments of large objects have none.
     let is_read = |id: &SegmentId| {
@@ -59,8 +59,7 @@ pub(super) async fn replay(
             for segment in recovery.segments.iter().filter(|segment| !lost.contains_key(&segment.info.id)) {
                 overlay.segment_sealed(segment.info.id, &segment.seal, 0);
             }
-            done.store(overlay);
-            Ok(())
+            done.store(overlay)
         })?;
         tasks::blocking(|| index.persist())?;
     }
@@ -92,11 +91,15 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     let lost = recovery.unreadable.iter().map(|unreadable| unreadable.id);
     state.unreadable.extend(lost.filter(|id| !is_applied(id) && !recovery.freed.contains(id)));
     // Now it is known that there was nothing in them.
-    state.unreadable.retain(|id| !recovery.removed.contains(id));
+    for id in &recovery.removed {
+        state.unreadable.remove(id);
+    }
     // Those that are found get a row now, which says it from here on.
     state.forgotten.extend(recovery.freed.iter().filter(|id| !is_known(id)));
-    let found = |id: &SegmentId| recovery.segments.iter().any(|segment| segment.info.id == *id);
-    state.forgotten.retain(|id| !found(id) && !recovery.removed.contains(id));
+    let found = recovery.segments.iter().map(|segment| &segment.info.id);
+    for id in found.chain(&recovery.removed) {
+        state.forgotten.remove(id);
+    }
     apply.replay(&[], |overlay| {
         for segment in &recovery.segments {
             overlay.segment_opened(&segment.info);
@@ -110,8 +113,7 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
         for id in &recovery.removed {
             overlay.segment_removed(*id);
         }
-        state.store(overlay);
-        Ok(())
+        state.store(overlay)
     })?;
     Ok(state)
 }
@@ -120,7 +122,7 @@ async fn merge(
     log: &Log,
     apply: &Apply,
     recovery: &Recovery,
-    state: &State,
+    state: &mut State,
     progress: &dyn Progress,
 ) -> Result<(u64, BTreeMap<SegmentId, String>, bool), StoreError> {
     let is_needed = |segment: &&RecoveredSegment| {
@@ -184,16 +186,17 @@ impl Batch {
     }
 
     /// What was lost until now is noted with it: when the replay is cut off, the next one passes over all up to here, though it may be able to read that.
-    fn apply(&mut self, apply: &Apply, state: &State, lost: &BTreeMap<SegmentId, String>) -> Result<u64, StoreError> {
+    fn apply(
+        &mut self,
+        apply: &Apply,
+        state: &mut State,
+        lost: &BTreeMap<SegmentId, String>,
+    ) -> Result<u64, StoreError> {
         if self.records.is_empty() {
             return Ok(0);
         }
-        let mut so_far = State { replayed: Some(self.position.as_u64()), ..state.clone() };
-        so_far.unreadable.extend(lost.keys());
-        apply.replay(&self.records, |overlay| {
-            so_far.store(overlay);
-            Ok(())
-        })?;
+        let position = self.position;
+        apply.replay(&self.records, |overlay| state.store_progress(position, lost.keys(), overlay))?;
         let count = self.records.len() as u64;
         (self.bytes, self.ends) = (0, 0);
         self.records.clear();

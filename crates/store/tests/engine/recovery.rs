@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use gabion_metadata::{
-    Index, Table, Write,
+    Index, ROW_BYTES_MAX, ScanRange, Table, Write, keys as keys_of,
     rows::{LaneKind, SegmentRow, SegmentState},
 };
 use gabion_platform::SimDisk;
 use gabion_segment::Durability;
 use gabion_store::StoreError;
+use gabion_types::SegmentId;
 
 use crate::harness::{truth::check_counters, *};
 
@@ -470,4 +471,45 @@ async fn what_can_not_be_read_for_now_keeps_what_it_refers_to() {
     store.checkpoint().await.unwrap();
     store.free_dead_segments().await.unwrap();
     assert!(!world.segment_rows().get(&large).is_some_and(|row| row.state != SegmentState::Freeing));
+}
+
+/// More segments were freed, and may come back with a target, than one row of the index names. It is made anew of a log that says so of each, and remembers all.
+#[tokio::test]
+async fn an_index_is_made_of_a_log_in_which_very_many_segments_are_freed() {
+    let per_row = (ROW_BYTES_MAX / size_of::<u128>()) as u64;
+    let mut world = World::new(95, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "kept", &bytes(1, 1000)).await;
+    for seed in 0..4 {
+        put(&store, "bucket", "goes", &bytes(seed, 1_500_000)).await;
+    }
+    delete(&store, "bucket", "goes").await;
+    let store = world.restart(store).await;
+    store.shutdown().await;
+    drop(store);
+    // As an index has them that was written when such a list had one row and no more.
+    let row = (0..per_row).flat_map(|id| SegmentId::new(7, id).to_bytes()).collect();
+    let write = Write::Put(Table::System, keys_of::system("forgotten"), row);
+    world.index.current.lock().commit(&[], vec![write]).unwrap();
+    let store = world.open().await;
+    // Where the log says it of these it does not know: so it says it again before anything else goes.
+    assert!(store.free_dead_segments().await.unwrap() >= 2);
+    world.crash(store, 0).await;
+    world.lose_index();
+    let (store, report) = world.try_open().await.unwrap();
+    let remembers_all = |world: &World| {
+        let list = ScanRange::prefix(Table::System, b"forgotten");
+        let rows = world.index.current.lock().scan(list, usize::MAX).unwrap();
+        rows.iter().map(|(_, row)| row.len() as u64 / 16).sum::<u64>() > per_row
+    };
+    assert!(report.index_rebuilt.is_some() && report.rows_restored == 0 && remembers_all(&world));
+    assert_eq!(get(&store, "bucket", "kept").await.unwrap(), bytes(1, 1000));
+    // Nor is that too many for a snapshot of it.
+    assert!(store.snapshot_index().await.unwrap().is_some());
+    world.crash(store, 0).await;
+    world.lose_index();
+    let (store, report) = world.try_open().await.unwrap();
+    assert!(report.rows_restored > 0 && remembers_all(&world));
+    assert_eq!(get(&store, "bucket", "kept").await.unwrap(), bytes(1, 1000));
 }
