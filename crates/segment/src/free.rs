@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gabion_types::{SegmentId, Seq, TargetId};
+use futures::future::join_all;
+use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
 
 use crate::applier::RecordBody;
-use crate::core::{Core, remove_files};
+use crate::core::{Core, remove_copy};
 use crate::error::LogError;
 use crate::lane::submit::Lanes;
 use crate::segment::Segment;
-use crate::segment_info::SegmentChange;
+use crate::segment_info::{SegmentChange, SegmentInfo};
 
 /// Records that are queued at a time: well under what a lane's queue takes.
 const RECORDS_AT_ONCE: usize = 256;
@@ -41,7 +42,7 @@ pub(crate) async fn free(
     segment.begin_removal().await;
     // Only now do its shards stay where they are.
     let info = segment.info();
-    let left = remove_files(&core.media, &info).await;
+    let left = remove_in_turn(&core, &info).await;
     let targets = &core.media.targets;
     let removed_at = left.is_empty().then(|| targets.written_epoch());
     // Before it is no segment any more: its files belong to something at every moment.
@@ -57,6 +58,16 @@ pub(crate) async fn free(
         }
     }
     Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
+}
+
+/// Removes the files of a segment from all present targets, durably; returns the copies that are left on targets of the deployment. On each target when it is its turn: one
+/// that does not answer holds up nothing that others can remove, and no target has to remove so many at once that it comes to nothing else.
+async fn remove_in_turn(core: &Core, info: &SegmentInfo) -> Vec<ShardCopy> {
+    let removals = info.copies().map(async |copy| {
+        let _turn = core.media.targets.removal_turn(copy.target).await;
+        if remove_copy(&core.media, info.id, copy).await { None } else { Some(copy) }
+    });
+    join_all(removals).await.into_iter().flatten().collect()
 }
 
 /// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is. Returns where it says so.

@@ -280,6 +280,12 @@ impl Log {
         Pin::new(pinned.cloned().collect())
     }
 
+    /// Whether a pin keeps the files of a segment: if it is freed, they stay for now.
+    #[must_use]
+    pub fn is_pinned(&self, segment: SegmentId) -> bool {
+        self.handle.core.segments.lock().get(&segment).is_some_and(|segment| segment.is_pinned())
+    }
+
     /// Removes a sealed segment in which nothing is needed any more.
     ///
     /// Writes `carried` (mutations that must outlive it, with their sequences) and then a `Freed` record durably, waits until no

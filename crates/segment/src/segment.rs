@@ -107,6 +107,11 @@ impl Segment {
         is_free
     }
 
+    /// Whether anybody keeps the files.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.lock().pins > 0
+    }
+
     pub(crate) fn unpin(&self) {
         let mut state = self.state.lock();
         state.pins -= 1;

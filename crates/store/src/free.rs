@@ -16,7 +16,7 @@ use gabion_metadata::{
     Table, keys,
     rows::{LaneKind, SegmentState},
 };
-use gabion_segment::{AppliedRecord, LogError, RecordBody};
+use gabion_segment::{AppliedRecord, Log, LogError, RecordBody};
 use gabion_types::{BucketName, SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -31,8 +31,9 @@ use crate::{
     store::Inner,
 };
 
-/// Segments whose deletion waits for their readers at a time; the rest is tried later.
-const FREES_IN_FLIGHT_MAX: usize = 64;
+/// Segments whose files are being removed at a time, a task of some KiB each; the rest is tried later. So many, because all of them may wait for one drive that does not
+/// answer, while there is room to be gained on the others. Those that wait for their readers are not counted: there are no more of them than are read.
+const REMOVALS_MAX: usize = 4096;
 /// Segments that have more to carry than their bytes divided by this are left for later.
 const CARRIED_SHARE: u64 = 4;
 
@@ -93,6 +94,11 @@ impl Frees {
 }
 
 impl State {
+    /// Segments that are going and that nobody reads.
+    fn removals(&self, log: &Log) -> usize {
+        self.in_flight.iter().filter(|segment| !log.is_pinned(**segment)).count()
+    }
+
     /// A segment is not looked at before another one was freed.
     fn postpone(&mut self, segment: SegmentId) {
         self.postponed.insert(segment, self.freed);
@@ -138,15 +144,15 @@ pub(crate) async fn free_dead(inner: &Arc<Inner>) -> Result<usize, StoreError> {
     }
 }
 
-/// Whether there are segments that can be deleted at once, or are about to go.
+/// Whether there are segments that can be deleted at once, or are about to go. When a reader lets one go, nobody knows.
 pub(crate) fn has_dead(inner: &Inner) -> bool {
-    !candidates(inner).is_empty() || !inner.frees.state.lock().in_flight.is_empty()
+    !candidates(inner).is_empty() || inner.frees.state.lock().removals(&inner.log) > 0
 }
 
 /// Dead segments that are worth a look.
 fn candidates(inner: &Inner) -> Vec<SegmentId> {
     let state = inner.frees.state.lock();
-    let room = FREES_IN_FLIGHT_MAX.saturating_sub(state.in_flight.len());
+    let room = REMOVALS_MAX.saturating_sub(state.removals(&inner.log));
     let is_worth = |id: &SegmentId| {
         !state.in_flight.contains(id) && state.postponed.get(id).is_none_or(|&freed| freed < state.freed)
     };

@@ -19,6 +19,7 @@ use futures::future::join_all;
 use gabion_platform::{Clock, Disk, Space};
 use gabion_types::{DeploymentId, Geometry, TargetId};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 pub(crate) use change::Newcomer;
@@ -32,6 +33,9 @@ use membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
 
 /// How long a target may take to say how much room it has, or whether it works again: a drive that hangs never does, and must not keep those from going on who can do without it.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// Files of freed segments that a target removes at a time.
+const REMOVALS_AT_ONCE: usize = 64;
 
 const PROBE_FILE: &str = "gabion.probe";
 const PROBE_TEXT: &[u8] = b"gabion asks whether this target takes writes\n";
@@ -88,6 +92,8 @@ pub(crate) struct Target {
     being_removed: AtomicBool,
     /// What it was to do and has not done in time.
     overdue: AtomicUsize,
+    /// See [`TargetSet::removal_turn`].
+    removals: Arc<Semaphore>,
     health: Mutex<Health>,
     own: Mutex<Own>,
 }
@@ -173,6 +179,7 @@ impl Target {
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
             overdue: AtomicUsize::new(0),
+            removals: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
             health: Mutex::new(health),
             own: Mutex::new(own),
         }
@@ -274,6 +281,12 @@ impl TargetSet {
     pub(crate) fn disk(&self, id: TargetId) -> Option<Arc<dyn Disk>> {
         let number = self.find(id)?;
         self.at(number).disk()
+    }
+
+    /// Waits until the target `id` may remove one more file of a freed segment, if it is there.
+    pub(crate) async fn removal_turn(&self, id: TargetId) -> Option<OwnedSemaphorePermit> {
+        let target = self.at(self.find(id)?);
+        Some(Arc::clone(&target.removals).acquire_owned().await.expect("the semaphore is never closed"))
     }
 
     /// Whether `id` belongs to the deployment.

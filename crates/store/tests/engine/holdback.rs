@@ -1,7 +1,7 @@
 //! Writers on a nearly full disk wait for room that compaction makes, and no longer than it makes some.
 
 use futures::{StreamExt, stream};
-use gabion_store::{ObjectBody, Store, StoreConfig, StoreError};
+use gabion_store::{GetObject, ObjectBody, Store, StoreConfig, StoreError};
 use tokio::time::Instant;
 
 use crate::{compaction::check_rebuild, harness::*};
@@ -160,5 +160,32 @@ async fn bodies_of_all_sizes_get_through() {
         assert!(metrics.writes_held_back.get() > 0, "seed {seed}");
         let store = check_rebuild(&mut world, store).await;
         assert_eq!(store.status().writers_waiting, 0);
+    }
+}
+
+/// When a slow reader lets go of what it reads nobody knows: nobody waits for that, either.
+#[tokio::test(start_paused = true)]
+async fn what_a_reader_keeps_is_nothing_to_wait_for() {
+    let (_world, store) = nearly_full(7, small_disk(WAIT_MS)).await;
+    put(&store, "bucket", "read", &bytes(1, 20 << 20)).await;
+    let reader = store.get_object(GetObject::whole(bucket("bucket"), key("read"))).await.unwrap();
+    delete(&store, "bucket", "read").await;
+    store.free_dead_segments().await.unwrap();
+    let began = Instant::now();
+    let mut stored = 0;
+    let refused = loop {
+        match try_put(&store, &stored.to_string(), stored, 100_000).await {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, StoreError::NoSpace), "{refused}");
+    assert_eq!((began.elapsed().as_millis(), store.metrics().writes_held_back.get()), (0, 0));
+    drop(reader);
+    let mut attempts = 0;
+    while try_put(&store, "again", 1, 100_000).await.is_err() {
+        tokio::task::yield_now().await;
+        attempts += 1;
+        assert!(attempts < 1000);
     }
 }

@@ -1,8 +1,10 @@
 //! Space comes back, and what was deleted stays deleted.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, future, sync::Arc};
 
+use bytes::Bytes;
 use futures::StreamExt;
+use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, Space};
 use gabion_store::{DeleteObject, GetObject, ObjectBody, Store, StoreError};
 
 use crate::harness::{truth::check_counters, *};
@@ -401,4 +403,117 @@ async fn a_dead_segment_that_can_not_be_read_does_not_keep_the_others() {
     let left = segments(&world);
     assert_eq!(made.iter().map(|path| left.contains(path)).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(get(&store, "bucket", "0-7").await.unwrap(), bytes(7, 1000));
+}
+
+/// A store whose only lane for large objects seals a segment with each mebibyte.
+async fn with_short_segments(
+    seed: u64,
+    data: usize,
+    parity: usize,
+    open: impl AsyncFn(&World) -> Store,
+) -> (World, Store) {
+    let mut config = config(data, parity);
+    (config.log.small_lanes, config.log.large_lanes) = (1, 1);
+    config.log.segment_payload_bytes = 1 << 20;
+    let world = World::new(seed, config);
+    let store = open(&world).await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+async fn settle() {
+    for _ in 0..2000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A slow download keeps many dead segments, and none but these.
+#[tokio::test]
+async fn what_readers_keep_holds_up_nothing_that_nobody_reads() {
+    let (world, store) = with_short_segments(31, 1, 0, World::open).await;
+    let body = bytes(1, 72 << 20);
+    put(&store, "bucket", "read", &body).await;
+    let read: BTreeSet<_> = world.segment_rows().into_keys().collect();
+    assert!(read.len() > 70);
+    put(&store, "bucket", "goes", &bytes(2, 4 << 20)).await;
+    let mut reader = store.get_object(GetObject::whole(bucket("bucket"), key("read"))).await.unwrap();
+    delete(&store, "bucket", "read").await;
+    delete(&store, "bucket", "goes").await;
+    store.free_dead_segments().await.unwrap();
+    settle().await;
+    let left: BTreeSet<_> = world.segment_rows().into_keys().collect();
+    assert!(left.is_superset(&read), "it is read");
+    // The segment that was open, and that of the deletions.
+    assert!(left.difference(&read).count() <= 2, "{}", left.difference(&read).count());
+    let mut got = Vec::new();
+    while let Some(bytes) = reader.body.next().await {
+        got.extend_from_slice(&bytes.unwrap());
+    }
+    assert_eq!(got, body);
+    drop(reader);
+    settle().await;
+    assert!(world.segment_rows().len() <= 4, "{}", world.segment_rows().len());
+}
+
+/// A disk on which the removal of a file never ends.
+struct NeverRemoves(SimDisk);
+
+impl Disk for NeverRemoves {
+    fn create(&self, path: &str, preallocate_bytes: u64) -> IoFuture<Arc<dyn DiskFile>> {
+        self.0.create(path, preallocate_bytes)
+    }
+
+    fn open(&self, path: &str) -> IoFuture<Arc<dyn DiskFile>> {
+        self.0.open(path)
+    }
+
+    fn list(&self, dir: &str) -> IoFuture<Vec<DirEntry>> {
+        self.0.list(dir)
+    }
+
+    fn read_file(&self, path: &str, max_bytes: usize) -> IoFuture<Bytes> {
+        self.0.read_file(path, max_bytes)
+    }
+
+    fn write_file(&self, path: &str, bytes: Bytes) -> IoFuture<()> {
+        self.0.write_file(path, bytes)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> IoFuture<()> {
+        self.0.rename(from, to)
+    }
+
+    fn unlink(&self, _path: &str) -> IoFuture<()> {
+        Box::pin(future::pending())
+    }
+
+    fn sync_dir(&self, dir: &str) -> IoFuture<()> {
+        self.0.sync_dir(dir)
+    }
+
+    fn space(&self) -> IoFuture<Space> {
+        self.0.space()
+    }
+}
+
+/// A drive that does not answer keeps the files that are on it, and none of those on others.
+#[tokio::test]
+async fn a_target_that_hangs_holds_up_no_removal_on_the_others() {
+    let open = async |world: &World| {
+        let is_sick = |number: usize, disk: &SimDisk| -> Arc<dyn Disk> {
+            if number == 0 { Arc::new(NeverRemoves(disk.clone())) } else { Arc::new(disk.clone()) }
+        };
+        world.open_on(is_sick).await
+    };
+    let (world, store) = with_short_segments(32, 1, 1, open).await;
+    put(&store, "bucket", "goes", &bytes(1, 72 << 20)).await;
+    let files = |disk: usize| world.disks[disk].paths().iter().filter(|path| path.starts_with("segments/")).count();
+    let before = files(0);
+    assert!(before > 70 && files(1) == before);
+    delete(&store, "bucket", "goes").await;
+    store.free_dead_segments().await.unwrap();
+    settle().await;
+    assert!(files(0) >= before && files(1) <= 4, "{} {}", files(0), files(1));
+    put(&store, "bucket", "comes", &bytes(2, 1 << 20)).await;
+    store.shutdown().await;
 }
