@@ -103,6 +103,17 @@ impl State {
     fn postpone(&mut self, segment: SegmentId) {
         self.postponed.insert(segment, self.freed);
     }
+
+    /// A segment stays that can not be read to the end, or not at all.
+    fn keep_unreadable(&mut self, segment: SegmentId, error: &LogError) {
+        if self.unreadable.insert(segment) {
+            tracing::warn!(%segment, %error, "a dead segment is kept, as it can not be read");
+        }
+        match error {
+            LogError::Corrupt { .. } => drop(self.postponed.insert(segment, u64::MAX)),
+            _ => self.postpone(segment),
+        }
+    }
 }
 
 impl Settled<'_> {
@@ -172,14 +183,7 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
             return Ok(false);
         }
         Verdict::Unreadable(error) => {
-            let mut state = inner.frees.state.lock();
-            if state.unreadable.insert(segment) {
-                tracing::warn!(%segment, %error, "a dead segment is kept, as nobody can tell what was deleted in it");
-            }
-            match error {
-                LogError::Corrupt { .. } => drop(state.postponed.insert(segment, u64::MAX)),
-                _ => state.postpone(segment),
-            }
+            inner.frees.state.lock().keep_unreadable(segment, &error);
             return Ok(false);
         }
     };
@@ -194,7 +198,8 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
                 match &outcome {
                     Ok(_) => drop(state.doubtful.remove(&segment)),
                     Err(error) => {
-                        if !error.is_refusal() {
+                        // Of what can not be read nothing was tried.
+                        if !error.is_refusal() && !error.lacks_bytes() {
                             state.doubtful.insert(segment);
                         }
                         // Tried again when the next segment dies.
@@ -228,6 +233,11 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
             Ok(Ok(freed)) if freed.left.is_empty() => {}
             Ok(Ok(freed)) => tracing::warn!(%segment, shards = freed.left.len(), "files of a freed segment are left on absent targets"),
             Ok(Err(LogError::NotFound(_))) => return Ok(false),
+            // Nothing in it was looked at before.
+            Ok(Err(error)) if error.lacks_bytes() => {
+                inner.frees.state.lock().keep_unreadable(segment, &error);
+                return Ok(false);
+            }
             Ok(Err(error)) => return Err(error.into()),
             Err(error) => return Err(StoreError::Internal(format!("a task failed: {error}"))),
         },

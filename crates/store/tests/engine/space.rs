@@ -4,8 +4,10 @@ use std::{collections::BTreeSet, future, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
+use gabion_metadata::rows::{LaneKind, SegmentRow, SegmentState};
 use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, Space};
 use gabion_store::{DeleteObject, GetObject, ObjectBody, Store, StoreError};
+use gabion_types::SegmentId;
 
 use crate::harness::{truth::check_counters, *};
 
@@ -516,4 +518,43 @@ async fn a_target_that_hangs_holds_up_no_removal_on_the_others() {
     assert!(files(0) >= before && files(1) <= 4, "{} {}", files(0), files(1));
     put(&store, "bucket", "comes", &bytes(2, 1 << 20)).await;
     store.shutdown().await;
+}
+
+/// A segment of a large object of which too little is left goes as little as one of records, and keeps no other from going.
+#[tokio::test]
+async fn a_dead_segment_that_is_lost_keeps_no_other() {
+    let (mut world, mut store) = fresh(33).await;
+    let mut made = Vec::new();
+    for name in ["first", "second"] {
+        let before = world.segment_rows();
+        put(&store, "bucket", name, &bytes(1, 1_500_000)).await;
+        let of_it = |(id, row): &(SegmentId, SegmentRow)| row.kind == LaneKind::Large && !before.contains_key(id);
+        made.push(world.segment_rows().into_iter().find(of_it).unwrap().0);
+        store = world.restart(store).await;
+    }
+    store.shutdown().await;
+    drop(store);
+    // One shard is left of three, and it does not end as the index says.
+    let lost = made[0].to_string();
+    for (number, disk) in world.disks.iter().enumerate() {
+        let path = disk.paths().into_iter().find(|path| path.contains(&lost)).unwrap();
+        if number > 0 {
+            disk.unlink(&path).await.unwrap();
+        } else {
+            let file = disk.open(&path).await.unwrap();
+            file.set_len(file.len().await.unwrap() - 4096).await.unwrap();
+        }
+    }
+    let store = world.open().await;
+    assert_eq!(store.status().log.unreadable_segments, 1);
+    assert!(get(&store, "bucket", "first").await.is_err());
+    delete(&store, "bucket", "first").await;
+    delete(&store, "bucket", "second").await;
+    for _ in 0..2 {
+        store.free_dead_segments().await.unwrap();
+        let states = world.segment_rows();
+        assert_eq!(states[&made[0]].state, SegmentState::Sealed);
+        assert!(states.get(&made[1]).is_none_or(|row| row.state == SegmentState::Freeing));
+        store.compact().await.unwrap();
+    }
 }
