@@ -289,7 +289,8 @@ async fn judge(inner: &Inner, segment: SegmentId) -> Result<Verdict, StoreError>
                 Needed::No => {}
                 Needed::Carry(mutation) => {
                     carried_bytes += mutation.len() as u64;
-                    carried.push((record.seq, mutation));
+                    // It is a slice of what was read of its stripe, which may be many times as long.
+                    carried.push((record.seq, Bytes::copy_from_slice(&mutation)));
                 }
                 Needed::Here => return Ok(Verdict::Postpone),
             }
