@@ -1,6 +1,6 @@
 //! Buckets: list, create, head, delete.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use gabion_metadata::{
@@ -139,6 +139,12 @@ impl Inner {
             Some(owner) if stored == self.config.owner.id => owner.id.clone(),
             _ => stored,
         }
+    }
+
+    /// How the rows of buckets may name an owner, by what he is called now.
+    pub(crate) fn stored_owners(&self, owner: &str) -> Vec<String> {
+        let stored = BTreeSet::from([owner, self.config.owner.id.as_str()]);
+        stored.into_iter().filter(|stored| self.named_owner((*stored).to_owned()) == owner).map(str::to_owned).collect()
     }
 
     async fn commit_create_bucket(

@@ -380,9 +380,7 @@ impl Inner {
         match holder {
             Holder::Bucket(bucket) => held_by_bucket(&*self.index, bucket),
             Holder::User(user) => held_by_user(&*self.index, user),
-            Holder::Account(account) => {
-                self.apply.held_by_account(account, |stored| self.named_owner(stored) == *account)
-            }
+            Holder::Account(account) => self.apply.held_by_account(account, || self.stored_owners(account)),
         }
     }
 }

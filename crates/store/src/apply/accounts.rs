@@ -1,10 +1,10 @@
 //! What the buckets of an account hold together, kept for the accounts that were asked for: those with a quota.
 //!
 //! Made of the buckets' counters when it is first asked for, and from then on changed with them, after each index commit and before anybody is
-//! answered. Any change of buckets throws all of it away.
+//! answered. A bucket that comes or goes throws away what is known of its owner, and of nobody else.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -35,9 +35,15 @@ pub(super) struct Accounts {
 #[derive(Default)]
 struct Known {
     /// By canonical id.
-    totals: HashMap<String, Holding>,
+    totals: HashMap<String, Total>,
     /// Of whose total a counter is part, and whether it counts parts.
     counters: HashMap<Vec<u8>, (String, bool)>,
+}
+
+struct Total {
+    held: Holding,
+    /// How the rows of buckets name the account.
+    owners: Vec<String>,
 }
 
 impl Accounts {
@@ -47,22 +53,17 @@ impl Accounts {
     }
 
     pub(super) fn get(&self, account: &str) -> Option<Holding> {
-        self.known.lock().totals.get(account).copied()
+        self.known.lock().totals.get(account).map(|total| total.held)
     }
 
-    /// Adds up what an account holds. Nothing is committed meanwhile.
-    pub(super) fn add_up(
-        &self,
-        index: &dyn Index,
-        account: &str,
-        is_his: impl Fn(String) -> bool,
-    ) -> Result<Holding, StoreError> {
+    /// Adds up what an account holds, that of all buckets whose rows name one of `owners`. Nothing is committed meanwhile.
+    pub(super) fn add_up(&self, index: &dyn Index, account: &str, owners: Vec<String>) -> Result<Holding, StoreError> {
         let mut total = Holding::default();
         let mut counters = Vec::new();
         let mut pages = Pages::new(ScanRange::all(Table::Bucket), PAGE_ROWS);
         while let Some(rows) = pages.next(|range, limit| index.scan(range, limit))? {
             for (key, row) in rows {
-                if !is_his(BucketRow::decode(&row)?.owner) {
+                if !owners.contains(&BucketRow::decode(&row)?.owner) {
                     continue;
                 }
                 let name = keys::decode_bucket(&key).map_err(|error| StoreError::Corrupt(error.to_string()))?;
@@ -76,7 +77,7 @@ impl Accounts {
             }
         }
         let mut known = self.known.lock();
-        known.totals.insert(account.to_owned(), total);
+        known.totals.insert(account.to_owned(), Total { held: total, owners });
         known.counters.extend(counters.into_iter().map(|(key, parts)| (key, (account.to_owned(), parts))));
         self.is_used.store(true, Ordering::Release);
         Ok(total)
@@ -87,7 +88,7 @@ impl Accounts {
         let Known { totals, counters } = &mut *self.known.lock();
         for (key, &(count, bytes)) in changes {
             let Some((account, is_of_parts)) = counters.get(key) else { continue };
-            let Some(total) = totals.get_mut(account) else { continue };
+            let Some(Total { held: total, .. }) = totals.get_mut(account) else { continue };
             let (counted, sum) = if *is_of_parts {
                 (&mut total.parts, &mut total.part_bytes)
             } else {
@@ -98,11 +99,12 @@ impl Accounts {
         }
     }
 
-    /// Buckets came or went, or changed.
-    pub(super) fn forget(&self) {
-        let mut known = self.known.lock();
-        *known = Known::default();
-        self.is_used.store(false, Ordering::Release);
+    /// Buckets of these came or went.
+    pub(super) fn forget(&self, owners: &BTreeSet<String>) {
+        let Known { totals, counters } = &mut *self.known.lock();
+        totals.retain(|_, total| total.owners.iter().all(|owner| !owners.contains(owner)));
+        counters.retain(|_, (account, _)| totals.contains_key(account));
+        self.is_used.store(!totals.is_empty(), Ordering::Release);
     }
 }
 

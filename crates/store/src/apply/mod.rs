@@ -244,11 +244,11 @@ impl Apply {
         self.state.lock().buckets
     }
 
-    /// What the buckets of an account hold together; `is_his` says whether it is who a bucket's row names.
+    /// What the buckets of an account hold together; `owners` says how their rows name it.
     pub(crate) fn held_by_account(
         &self,
         account: &str,
-        is_his: impl Fn(String) -> bool,
+        owners: impl FnOnce() -> Vec<String>,
     ) -> Result<Holding, StoreError> {
         if let Some(held) = self.accounts.get(account) {
             return Ok(held);
@@ -258,7 +258,7 @@ impl Apply {
         if let Some(held) = self.accounts.get(account) {
             return Ok(held);
         }
-        self.accounts.add_up(&*self.index, account, is_his)
+        self.accounts.add_up(&*self.index, account, owners())
     }
 
     /// Whether a bucket may have objects with versions that are not current, or delete markers.
@@ -326,8 +326,8 @@ impl Apply {
         self.index.commit(&[], outcome.writes)?;
         if let Some(counted) = counted {
             self.accounts.changed(&counted);
-            if outcome.buckets_changed {
-                self.accounts.forget();
+            if !outcome.owners.is_empty() {
+                self.accounts.forget(&outcome.owners);
             }
         }
         outcome.configs.iter().for_each(|bucket| self.configs.forget(bucket.as_ref()));
@@ -477,8 +477,8 @@ pub(crate) struct Outcome {
     writes: Vec<Write>,
     segments: segments::Changes,
     buckets: isize,
-    /// Whether a bucket came, went or changed.
-    buckets_changed: bool,
+    /// Whose buckets came or went.
+    owners: BTreeSet<String>,
     covered: Option<Option<snapshot::Covered>>,
     configs: BTreeSet<Option<BucketName>>,
 }

@@ -7,7 +7,7 @@ use std::{
 
 use gabion_metadata::{
     Index, Pages, Rows, ScanRange, Table, Value, Write, keys,
-    rows::{Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
+    rows::{BucketRow, Home, Layout, ManifestPage, Row, SegmentState, UsageRow},
 };
 use gabion_segment::{AppliedStripe, DeadStripe, Seal, SegmentInfo};
 use gabion_types::{BucketName, Extent, ManifestId, SegmentId, Seq, limits::LAYOUT_EXTENTS_MAX};
@@ -335,7 +335,7 @@ impl<'a> Overlay<'a> {
 
     /// All that the batch comes to.
     pub(crate) fn finish(mut self) -> Result<Outcome, StoreError> {
-        let buckets_changed = !self.rows[Table::Bucket as usize].is_empty();
+        let owners = self.owners()?;
         for (counter, (objects, bytes)) in std::mem::take(&mut self.usage) {
             let usage = self.get::<UsageRow>(Table::Usage, &counter)?.unwrap_or_default();
             let usage = UsageRow {
@@ -356,6 +356,19 @@ impl<'a> Overlay<'a> {
             }));
         }
         let Self { segments, buckets, covered, configs, .. } = self;
-        Ok(Outcome { writes, segments, buckets, buckets_changed, covered, configs })
+        Ok(Outcome { writes, segments, buckets, owners, covered, configs })
+    }
+
+    /// Who owns a bucket that he did not own before, or the other way round.
+    fn owners(&self) -> Result<BTreeSet<String>, StoreError> {
+        let owner = |row: Option<&Value>| row.map(|row| BucketRow::decode(row).map(|row| row.owner)).transpose();
+        let mut owners = BTreeSet::new();
+        for (key, after) in &self.rows[Table::Bucket as usize] {
+            let (before, after) = (owner(self.index.get(Table::Bucket, key)?.as_ref())?, owner(after.as_ref())?);
+            if before != after {
+                owners.extend(before.into_iter().chain(after));
+            }
+        }
+        Ok(owners)
     }
 }

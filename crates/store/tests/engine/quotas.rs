@@ -307,3 +307,52 @@ async fn counters_survive_compaction_and_the_loss_of_the_index() {
     store.shutdown().await;
     check_counters(&world.index.current.lock());
 }
+
+/// What an account holds is added up once, and again when a bucket of its own comes or goes: not for those of others, nor for one that compaction moves.
+#[tokio::test]
+async fn buckets_of_others_do_not_have_an_account_added_up_again() {
+    const OTHERS: usize = 20;
+    let (mut world, mut store) = compacting(6).await;
+    let create = async |store: &Store, name: String| {
+        store.create_bucket_of(bucket(&name), None, "somebody else".into(), Vec::new()).await.unwrap();
+    };
+    for number in 0..OTHERS {
+        create(&store, format!("other-{number}")).await;
+    }
+    put(&store, "bucket", "filler", &bytes(1, 100_000)).await;
+    delete(&store, "bucket", "filler").await;
+    store = world.restart(store).await;
+    let limits = Limits { account: bytes_of(100), ..Limits::default() };
+    Keeper::of(&store).set(limits);
+    put_by(&store, "bucket/a", "one", 10).await.unwrap();
+    let scanned = || world.index.scanned.count();
+    // It counts for the account, whatever that costs.
+    let put_and_count = async |at: &str, len: usize| {
+        let before = scanned();
+        put_by(&store, at, "one", len).await.unwrap();
+        scanned() - before
+    };
+    assert_eq!(put_and_count("bucket/b", 10).await, 0);
+    create(&store, "other".into()).await;
+    store.delete_bucket(&bucket("other-0")).await.unwrap();
+    assert_eq!(put_and_count("bucket/c", 10).await, 0);
+    assert!(store.compact().await.unwrap().rows_moved as usize >= OTHERS);
+    assert_eq!(put_and_count("bucket/d", 10).await, 0);
+    store.create_bucket(bucket("mine"), None).await.unwrap();
+    assert!(put_and_count("mine/a", 20).await as usize >= OTHERS);
+    assert_eq!(put_and_count("mine/b", 10).await, 0);
+    let account = Holder::Account(store.owner().id.clone());
+    assert_eq!(holding(&store, &account), (6, 70, 0, 0));
+    exceeded(put_by(&store, "bucket/e", "one", 31).await);
+    for name in ["a", "b"] {
+        delete(&store, "mine", name).await;
+    }
+    store.delete_bucket(&bucket("mine")).await.unwrap();
+    assert_eq!(holding(&store, &account), (4, 40, 0, 0));
+    exceeded(put_by(&store, "bucket/e", "one", 61).await);
+    // Somebody else's bucket of that name is none of his.
+    create(&store, "mine".into()).await;
+    put_by(&store, "mine/a", "two", 90).await.unwrap();
+    assert_eq!(holding(&store, &account), (4, 40, 0, 0));
+    put_by(&store, "bucket/e", "one", 60).await.unwrap();
+}

@@ -1,11 +1,18 @@
 //! Space comes back, and what was deleted stays deleted.
 
-use std::{collections::BTreeSet, future, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
 use gabion_metadata::rows::{LaneKind, SegmentRow, SegmentState};
-use gabion_platform::{DirEntry, Disk, DiskFile, IoFuture, SimDisk, Space};
+use gabion_platform::{DirEntry, Disk, DiskFile, Durable, IoFuture, OpenFile, SimDisk, Space};
 use gabion_store::{DeleteObject, GetObject, ObjectBody, Store, StoreError};
 use gabion_types::SegmentId;
 
@@ -557,4 +564,107 @@ async fn a_dead_segment_that_is_lost_keeps_no_other() {
         assert!(states.get(&made[1]).is_none_or(|row| row.state == SegmentState::Freeing));
         store.compact().await.unwrap();
     }
+}
+
+/// Bytes that were read, as long as somebody has a part of them.
+struct Read {
+    bytes: Bytes,
+    held: Arc<Held>,
+}
+
+/// How many of those there are, and how many there were at most.
+#[derive(Default)]
+struct Held {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl AsRef<[u8]> for Read {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        self.held.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct ReadFile {
+    file: Arc<dyn DiskFile>,
+    held: Arc<Held>,
+}
+
+impl DiskFile for ReadFile {
+    fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
+        let (read, held) = (self.file.read_at(offset, len), Arc::clone(&self.held));
+        Box::pin(async move {
+            let bytes = read.await?;
+            let now = held.now.fetch_add(1, Ordering::SeqCst) + 1;
+            held.most.fetch_max(now, Ordering::SeqCst);
+            Ok(Bytes::from_owner(Read { bytes, held }))
+        })
+    }
+
+    fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
+        self.file.write_at(offset, parts, durable)
+    }
+
+    fn sync(&self) -> IoFuture<()> {
+        self.file.sync()
+    }
+
+    fn len(&self) -> IoFuture<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> IoFuture<()> {
+        self.file.set_len(len)
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
+        self.file.punch(offset, len)
+    }
+
+    fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
+        self.file.prewrite(offset, len)
+    }
+}
+
+/// Deletions of a segment that goes are kept in memory until they are written again, and nothing of what was read with them.
+#[tokio::test]
+async fn what_is_carried_keeps_nothing_else_in_memory() {
+    const DELETED: usize = 100;
+    let (mut world, mut store) = fresh(34).await;
+    put(&store, "bucket", "stays", &bytes(1, 100_000)).await;
+    for number in 0..DELETED {
+        put(&store, "bucket", &format!("goes {number}"), &bytes(2, 100)).await;
+    }
+    store = world.restart(store).await;
+    // One after the other: each lies in a stripe of its own.
+    for number in 0..DELETED {
+        delete(&store, "bucket", &format!("goes {number}")).await;
+    }
+    for number in 0..8 {
+        put(&store, "bucket", "filler", &bytes(number, 100_000)).await;
+    }
+    store = world.restart(store).await;
+    delete(&store, "bucket", "filler").await;
+    store.shutdown().await;
+    drop(store);
+    let held = Arc::new(Held::default());
+    let open: Arc<OpenFile> = Arc::new({
+        let held = Arc::clone(&held);
+        move |_, _, opened| {
+            let held = Arc::clone(&held);
+            Box::pin(async move { Ok(Arc::new(ReadFile { file: opened.await?, held }) as Arc<dyn DiskFile>) })
+        }
+    });
+    let store = world.open_on(|_, disk| disk.wrapped(Arc::clone(&open))).await;
+    held.most.store(0, Ordering::SeqCst);
+    store.free_dead_segments().await.unwrap();
+    assert!(store.metrics().mutations_carried.get() >= DELETED as u64);
+    let most = held.most.load(Ordering::SeqCst);
+    assert!((1..DELETED / 4).contains(&most), "{most}");
 }
