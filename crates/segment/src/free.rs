@@ -15,13 +15,15 @@ use crate::segment_info::{SegmentChange, SegmentInfo};
 
 /// Records that are queued at a time: well under what a lane's queue takes.
 const RECORDS_AT_ONCE: usize = 256;
+/// Files that were left and are removed at a time.
+const REMOVED_AT_ONCE: usize = 64;
 /// Segments that the index forgets in one change: others wait for it.
 const FORGOTTEN_AT_ONCE: usize = 1000;
 
 /// What is left of a freed segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freed {
-    /// Shards whose files could not be removed: their target is absent or failed. They are removed when the log is next opened with it.
+    /// Shards whose files could not be removed: their target is absent, failed, or does not answer. They are removed when the log is next opened with it, or before if it does what it is told by then.
     pub left: Vec<(u8, TargetId)>,
 }
 
@@ -44,30 +46,55 @@ pub(crate) async fn free(
     let info = segment.info();
     let left = remove_in_turn(&core, &info).await;
     let targets = &core.media.targets;
-    let removed_at = left.is_empty().then(|| targets.written_epoch());
     // Before it is no segment any more: its files belong to something at every moment.
-    core.leftovers.lock().insert(info.id, home, removed_at);
+    match &left[..] {
+        [] => core.leftovers.lock().insert(info.id, home, Some(targets.written_epoch())),
+        left => core.leftovers.lock().insert_with(info.id, home, left.to_vec()),
+    }
     core.unreadable.lock().remove(&info.id);
     core.segments.lock().remove(&info.id);
     core.media.repairs.forget(info.id);
     if left.is_empty() {
-        core.media.metrics.segments_removed.add(1);
-        if targets.parity() == 0 {
-            // A target that comes back as an old image is more damage than such a log bears.
-            forget(&core, &[info.id]);
-        }
+        removed(&core, info.id);
     }
     Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
 }
 
-/// Removes the files of a segment from all present targets, durably; returns the copies that are left on targets of the deployment. On each target when it is its turn: one
-/// that does not answer holds up nothing that others can remove, and no target has to remove so many at once that it comes to nothing else.
+/// Removes the files of a segment from all present targets, durably; returns the copies that are left on targets of the deployment. One target
+/// that does not answer holds up nothing that others can remove.
 async fn remove_in_turn(core: &Core, info: &SegmentInfo) -> Vec<ShardCopy> {
-    let removals = info.copies().map(async |copy| {
-        let _turn = core.media.targets.removal_turn(copy.target).await;
-        if remove_copy(&core.media, info.id, copy).await { None } else { Some(copy) }
-    });
+    let removals = info.copies().map(async |copy| if remove(core, info.id, copy).await { None } else { Some(copy) });
     join_all(removals).await.into_iter().flatten().collect()
+}
+
+/// Removes a file when it is its target's turn, which has not so many to remove at once that it comes to nothing else; whether it is gone.
+async fn remove(core: &Core, id: SegmentId, copy: ShardCopy) -> bool {
+    let _turn = core.media.targets.removal_turn(copy.target).await;
+    remove_copy(&core.media, id, copy).await
+}
+
+/// Removes files that were left on targets that do what they are told now.
+async fn remove_left(core: &Core) {
+    let targets = &core.media.targets;
+    let answers = |target| targets.find(target).is_some_and(|number| !targets.at(number).is_silent());
+    let left = core.leftovers.lock().left_on(answers);
+    for left in left.chunks(REMOVED_AT_ONCE) {
+        let outcomes = join_all(left.iter().map(async |(id, copy)| remove(core, *id, *copy).await)).await;
+        for ((id, copy), _) in left.iter().zip(outcomes).filter(|(_, is_gone)| *is_gone) {
+            if core.leftovers.lock().is_gone(*id, *copy, targets.written_epoch()) {
+                removed(core, *id);
+            }
+        }
+    }
+}
+
+/// The last file of a segment is gone.
+fn removed(core: &Core, id: SegmentId) {
+    core.media.metrics.segments_removed.add(1);
+    if core.media.targets.parity() == 0 {
+        // A target that comes back as an old image is more damage than such a log bears.
+        forget(core, &[id]);
+    }
 }
 
 /// Writes what must outlive the segment, and then that the segment is freed: durably, whatever else is. Returns where it says so.
@@ -97,11 +124,12 @@ async fn log_freed(
     Ok(home)
 }
 
-/// Forgets the freed segments that nothing can bring back any more, and sees to it that others can be forgotten later; returns how many
+/// Removes what was left of freed segments and can be removed now, forgets those that nothing can bring back any more, and sees to it that others can be forgotten later; returns how many
 /// were. Moves the epoch of the members on, at most once in `epoch_interval_ms`, when segments wait for it, or nothing more for a target that
 /// was lost, and most of the members are there.
 pub(crate) async fn forget_freed(core: &Core) -> Result<usize, LogError> {
     let targets = &core.media.targets;
+    remove_left(core).await;
     let mut moved_ns = core.epoch_moved_ns.lock().await;
     if !core.leftovers.lock().wait_for_epoch() && !targets.has_news_of_lost(|| core.holders()) {
         return Ok(0);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion_types::SegmentId;
+use gabion_types::{SegmentId, ShardCopy, TargetId};
 
 /// The freed segments that are remembered.
 #[derive(Debug, Default)]
@@ -20,12 +20,37 @@ struct Leftover {
     home: Option<SegmentId>,
     /// The highest epoch that any target had when the last of its files was gone; nothing while one may be left.
     removed_at: Option<u64>,
+    /// The files that may be left, where that is known.
+    left: Vec<ShardCopy>,
 }
 
 impl Leftovers {
     /// Remembers a segment.
     pub(crate) fn insert(&mut self, id: SegmentId, home: Option<SegmentId>, removed_at: Option<u64>) {
-        self.segments.insert(id, Leftover { home, removed_at });
+        self.segments.insert(id, Leftover { home, removed_at, left: Vec::new() });
+    }
+
+    /// Remembers a segment of which these files are left.
+    pub(crate) fn insert_with(&mut self, id: SegmentId, home: Option<SegmentId>, left: Vec<ShardCopy>) {
+        self.segments.insert(id, Leftover { home, removed_at: None, left });
+    }
+
+    /// Files that may be left on targets of which `answers` says that they can be asked.
+    pub(crate) fn left_on(&self, answers: impl Fn(TargetId) -> bool) -> Vec<(SegmentId, ShardCopy)> {
+        let of = self.segments.iter().flat_map(|(id, leftover)| leftover.left.iter().map(|copy| (*id, *copy)));
+        of.filter(|(_, copy)| answers(copy.target)).collect()
+    }
+
+    /// A file is gone; whether it was the last one, at `epoch`.
+    pub(crate) fn is_gone(&mut self, id: SegmentId, copy: ShardCopy, epoch: u64) -> bool {
+        let Some(leftover) = self.segments.get_mut(&id) else { return false };
+        let before = leftover.left.len();
+        leftover.left.retain(|left| *left != copy);
+        let is_last = before > 0 && leftover.left.is_empty();
+        if is_last {
+            leftover.removed_at = Some(epoch);
+        }
+        is_last
     }
 
     /// All of them.

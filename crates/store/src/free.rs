@@ -231,7 +231,7 @@ async fn free_one(inner: &Arc<Inner>, segment: SegmentId) -> Result<bool, StoreE
         biased;
         outcome = &mut task => match outcome {
             Ok(Ok(freed)) if freed.left.is_empty() => {}
-            Ok(Ok(freed)) => tracing::warn!(%segment, shards = freed.left.len(), "files of a freed segment are left on absent targets"),
+            Ok(Ok(freed)) => tracing::warn!(%segment, shards = freed.left.len(), "files of a freed segment are left on targets that are away or do not answer"),
             Ok(Err(LogError::NotFound(_))) => return Ok(false),
             // Nothing in it was looked at before.
             Ok(Err(error)) if error.lacks_bytes() => {

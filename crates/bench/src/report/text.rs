@@ -141,6 +141,7 @@ impl Report {
         if let (Some((duration, objects)), "delete") = (asked, &*self.load)
             && self.seconds < SHORT * duration
             && !self.interrupted
+            && self.results.iter().all(|row| row.error_count == 0)
         {
             hints.push(format!(
                 "all of the {objects} objects were deleted after {:.1} of {duration} s: give more --objects to measure for longer",
@@ -256,6 +257,9 @@ mod tests {
         let told =
             "all of the 4000 objects were deleted after 0.3 of 10 s: give more --objects to measure for longer\n";
         assert!(report.text().contains(told), "{}", report.text());
+        report.results = sample().results;
+        assert!(!report.text().contains(" --objects"), "some of them were not");
+        report.results.clear();
         report.seconds = 9.99;
         assert!(!report.text().contains(" --objects"));
         let counted = Settings::for_tests(Operation::Delete, &["-n", "7"]);

@@ -16,7 +16,7 @@ use crate::{IndexError, Table};
 const SEALED_MAX: usize = 2;
 /// Tables that were not merged yet and may overlap. fjall waits at thirty.
 const RUNS_MAX: usize = 27;
-/// How many times its own size a memtable may have that no worker has taken away yet.
+/// How many times its own size a memtable may have that no worker has sealed yet.
 const OVERFULL: u64 = 2;
 /// Time between two looks at a table that is behind.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -29,14 +29,21 @@ impl FjallIndex {
     /// # Errors
     /// `Closed` when a worker of the engine has failed: what is waited for will not come.
     pub(super) fn wait_for_room(&self, touched: impl Fn(Table) -> bool) -> Result<(), IndexError> {
-        while Table::ALL.into_iter().any(|table| touched(table) && self.is_full(table)) {
-            // The engine tells it where it would write.
-            watched(&self.dir, || self.database.persist(PersistMode::Buffer))?;
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the engine has no event to wait for, and sleeps in its place"
-            )]
-            std::thread::sleep(LOOK_AGAIN);
+        for table in Table::ALL.into_iter().filter(|table| touched(*table)) {
+            while self.is_full(table) {
+                // The engine tells it where it would write.
+                watched(&self.dir, || self.database.persist(PersistMode::Buffer))?;
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the engine has no event to wait for, and sleeps in its place"
+                )]
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            // Workers are asked for that behind a batch, may be asked by too many, and are not asked at an opening, which makes one memtable of all that a journal has.
+            let keyspace = self.tables.of(table);
+            if keyspace.tree.active_memtable().size() > OVERFULL * memtable_bytes(table) {
+                watched(&self.dir, || keyspace.rotate_memtable())?;
+            }
         }
         Ok(())
     }
@@ -51,8 +58,6 @@ impl FjallIndex {
     /// Whether writers are to wait until the engine's workers have written more of a table.
     fn is_full(&self, table: Table) -> bool {
         let tree = &self.tables.of(table).tree;
-        tree.sealed_memtable_count() > SEALED_MAX
-            || tree.active_memtable().size() > OVERFULL * memtable_bytes(table)
-            || tree.l0_run_count() > RUNS_MAX
+        tree.sealed_memtable_count() > SEALED_MAX || tree.l0_run_count() > RUNS_MAX
     }
 }

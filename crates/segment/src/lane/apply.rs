@@ -28,12 +28,14 @@ pub(crate) enum ApplyJob {
 /// Runs until the lane and its jobs are gone.
 pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut jobs: mpsc::Receiver<ApplyJob>) {
     while let Some(job) = jobs.recv().await {
-        while applier.is_behind() {
+        let start_ns = core.media.clock.monotonic_ns();
+        // Nobody waits for an index that gets nothing any more.
+        while applier.is_behind() && core.poisoned().is_none() {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         match job {
             ApplyJob::Stripe { stripe, answer } => {
-                let outcome = apply(&core, &*applier, &stripe);
+                let outcome = apply(&core, &*applier, &stripe, start_ns);
                 answer(outcome, stripe.records);
             }
             ApplyJob::Changed(change) => {
@@ -50,10 +52,10 @@ pub(crate) async fn run_applies(core: Arc<Core>, applier: Arc<dyn Applier>, mut 
     }
 }
 
-fn apply(core: &Core, applier: &dyn Applier, stripe: &AppliedStripe) -> Result<(), LogError> {
+/// `start_ns`: since when the stripe waits for the index.
+fn apply(core: &Core, applier: &dyn Applier, stripe: &AppliedStripe, start_ns: u64) -> Result<(), LogError> {
     // After one stripe failed, a later one of the same lane must not reach the index: its position would skip the first.
     core.check_poison()?;
-    let start_ns = core.media.clock.monotonic_ns();
     let outcome = applier.apply(stripe);
     core.media.metrics.apply_us.observe(core.elapsed_us(start_ns));
     outcome.map_err(|error| {

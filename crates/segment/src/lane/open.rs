@@ -18,7 +18,7 @@ use crate::placement::choose;
 use crate::segment::{Life, Segment, ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path};
-use crate::target::{Candidates, OVERDUE, is_full, overdue};
+use crate::target::{Candidates, OVERDUE, is_full, is_overdue, overdue};
 
 /// Least payload of a segment for data where targets are nearly full, in bytes: smaller ones would cost more inodes than they hold.
 const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
@@ -175,9 +175,9 @@ impl Core {
             match outcome {
                 Ok(file) => shards.push(file.zip(*slot).map(|(file, target)| ShardFile::new(file, target))),
                 Err((target, error)) => {
-                    let placed = self.media.targets.at(target);
                     // One that has left meanwhile did not fail, nor is it known of one that has not answered.
-                    if !is_exhausted(&error) && placed.disk().is_some() && !placed.is_silent() {
+                    let may_be_well = is_exhausted(&error) || is_overdue(&error);
+                    if !may_be_well && self.media.targets.at(target).disk().is_some() {
                         self.media.targets.failed(target, &error);
                     }
                     failed.push((target, error));

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::lost::{Holders, lost_next};
 use super::membership::{MEMBERSHIP_FILE, Member, Membership};
 use super::open::{label, write};
-use super::{OVERDUE, Own, Standing, Target, TargetSet, overdue};
+use super::{OVERDUE, Own, Standing, Target, TargetSet, is_overdue, overdue};
 use crate::config::LogTarget;
 use crate::error::LogError;
 
@@ -41,7 +41,7 @@ impl TargetSet {
     /// is drafted.
     ///
     /// # Errors
-    /// Those of `edit`, and `Io` when the newcomer can not be written: nothing changed. `Unavailable` when too few targets took the
+    /// Those of `edit`, and `Io` when the newcomer can not be written: nothing changed. `Unavailable` when the newcomer does not answer, or too few targets took the
     /// list: nothing changed for now, but the next start may find it.
     pub(crate) async fn change(
         &self,
@@ -56,7 +56,14 @@ impl TargetSet {
             let member = Member::new(newcomer.id, domain, newcomer.target.name.clone());
             next.members.push(Member { replaces: newcomer.replaces, ..member });
             let list = Membership { target: newcomer.id, ..next.clone() };
-            in_time(&newcomer.target, &list).await?;
+            let late = || {
+                let name = &newcomer.target.name;
+                LogError::Unavailable(format!(
+                    "{name} has not taken the list of members: {}; it may at the next start",
+                    overdue()
+                ))
+            };
+            timeout(OVERDUE, write(&newcomer.target, &list)).await.unwrap_or_else(|_| Err(late()))?;
         }
         let epoch = next.epoch;
         self.mark_dropped(&next);
@@ -155,7 +162,10 @@ impl TargetSet {
             let (members, lost) = (roster.members.clone(), roster.lost.clone());
             Membership { deployment: self.deployment, target: target.id, geometry, epoch, members, lost }
         };
-        in_time(&place(&target), &newest).await?;
+        let disk = target.disk().ok_or_else(|| LogError::io(&target.name, io::ErrorKind::NotFound.into()))?;
+        let write = disk.write_file(MEMBERSHIP_FILE, Bytes::from(newest.encode()));
+        let written = target.in_time(OVERDUE, write, |_| std::future::ready(())).await;
+        written.unwrap_or_else(|| Err(overdue())).map_err(|error| LogError::io(&target.name, error))?;
         let mut own = target.own.lock();
         own.epoch = newest.epoch;
         own.is_behind = false;
@@ -169,19 +179,17 @@ impl TargetSet {
             .into_iter()
             .filter(|(_, target)| target.is_present() && next.member(target.id).is_some())
             .collect();
-        // One that hangs is one without the list, and holds up no change of the others.
-        let outcomes = join_all(staying.iter().map(async |(number, target)| {
-            let written = timeout(OVERDUE, self.write_to(target, next)).await;
-            (*number, written.unwrap_or_else(|_| Err(overdue())))
-        }))
-        .await;
+        let outcomes =
+            join_all(staying.iter().map(async |(number, target)| (*number, self.write_to(target, next).await))).await;
         let mut written = 0;
         for (number, outcome) in outcomes {
             match outcome {
                 Ok(()) => written += 1,
                 Err(error) => {
                     tracing::warn!(%error, epoch = next.epoch, "the list of members could not be written to a target");
-                    self.failed(number, &error);
+                    if !is_overdue(&error) {
+                        self.failed(number, &error);
+                    }
                 }
             }
         }
@@ -195,12 +203,17 @@ impl TargetSet {
         Ok(written)
     }
 
-    /// Writes the list to a target, unless it is not what it was: on an older image the list would hide that it is one.
-    async fn write_to(&self, target: &Target, next: &Membership) -> io::Result<()> {
+    /// Writes the list to a target, unless it is not what it was: on an older image the list would hide that it is one. One that hangs is one without the list, and holds up no
+    /// change of the others; nor is it given a newer one while this may still come.
+    async fn write_to(&self, target: &Arc<Target>, next: &Membership) -> io::Result<()> {
         let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
-        self.recognise(target, &disk).await?;
+        if target.is_silent() {
+            return Err(overdue());
+        }
+        timeout(OVERDUE, self.recognise(target, &disk)).await.unwrap_or_else(|_| Err(overdue()))?;
         let membership = Membership { target: target.id, ..next.clone() };
-        disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode())).await?;
+        let write = disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode()));
+        target.in_time(OVERDUE, write, |_| std::future::ready(())).await.unwrap_or_else(|| Err(overdue()))?;
         target.own.lock().epoch = next.epoch;
         Ok(())
     }
@@ -219,14 +232,4 @@ impl TargetSet {
         drop(targets);
         self.gain();
     }
-}
-
-/// Writes the list to a target that answers.
-async fn in_time(target: &LogTarget, list: &Membership) -> Result<(), LogError> {
-    timeout(OVERDUE, write(target, list)).await.unwrap_or_else(|_| Err(LogError::io(&target.name, overdue())))
-}
-
-fn place(target: &Target) -> LogTarget {
-    let (name, failure_domain) = (target.name.clone(), target.failure_domain.clone());
-    LogTarget { name, disk: target.disk(), failure_domain }
 }

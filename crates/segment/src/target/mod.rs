@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
-pub(crate) use silent::{OVERDUE, overdue};
+pub(crate) use silent::{OVERDUE, is_overdue, overdue};
 
 use crate::config::LogConfig;
 use crate::placement::Candidate;

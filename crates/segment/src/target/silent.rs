@@ -51,7 +51,17 @@ impl Target {
     }
 }
 
-/// An error that says that nothing was heard for as long as is waited.
+/// Nothing was heard for as long as is waited.
+#[derive(Debug, thiserror::Error)]
+#[error("the target has not answered within {} s", OVERDUE.as_secs())]
+struct Overdue;
+
+/// That nothing was heard, as an error.
 pub(crate) fn overdue() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("the target has not answered within {} s", OVERDUE.as_secs()))
+    io::Error::new(io::ErrorKind::TimedOut, Overdue)
+}
+
+/// Whether an error says that, and nothing else is known.
+pub(crate) fn is_overdue(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Overdue>())
 }
