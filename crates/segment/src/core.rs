@@ -17,7 +17,7 @@ use crate::segment::{Segment, ShardFiles};
 use crate::segment_info::SegmentInfo;
 use crate::sequencer::Sequencer;
 use crate::target::lost::Holders;
-use crate::target::{OVERDUE, overdue};
+use crate::target::{OVERDUE, is_overdue};
 use crate::upkeep::rebalance::Rebalance;
 use crate::upkeep::repair::Repair;
 use crate::upkeep::{Liveness, Pace, UpkeepMemory};
@@ -201,9 +201,6 @@ pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCo
     let is_gone = || !media.targets.is_member(target);
     let Some(holder) = media.targets.find(target).map(|number| media.targets.at(number)) else { return is_gone() };
     let Some(disk) = holder.disk() else { return is_gone() };
-    if holder.is_silent() {
-        return false;
-    }
     let remove = async move {
         disk.unlink(&crate::shard_path::shard_path(segment, shard)).await?;
         match disk.sync_dir(&crate::shard_path::shard_dir(segment)).await {
@@ -211,8 +208,10 @@ pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCo
             synced => synced,
         }
     };
-    match holder.in_time(OVERDUE, remove, |_| std::future::ready(())).await.unwrap_or_else(|| Err(overdue())) {
+    match holder.in_time(OVERDUE, remove).await {
         Ok(()) => true,
+        // That is told of the target.
+        Err(error) if is_overdue(&error) => false,
         Err(error) => {
             tracing::warn!(%segment, shard, %error, "a shard file could not be removed, or not durably");
             false

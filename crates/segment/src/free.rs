@@ -12,11 +12,13 @@ use crate::error::LogError;
 use crate::lane::submit::Lanes;
 use crate::segment::Segment;
 use crate::segment_info::{SegmentChange, SegmentInfo};
+use crate::status::TargetState;
 
 /// Records that are queued at a time: well under what a lane's queue takes.
 const RECORDS_AT_ONCE: usize = 256;
-/// Files that were left and are removed at a time.
+/// Files that were left and are removed at a time, and how many times that in one go.
 const REMOVED_AT_ONCE: usize = 64;
+const REMOVED_PER_CALL: usize = 16;
 /// Segments that the index forgets in one change: others wait for it.
 const FORGOTTEN_AT_ONCE: usize = 1000;
 
@@ -76,14 +78,23 @@ async fn remove(core: &Core, id: SegmentId, copy: ShardCopy) -> bool {
 /// Removes files that were left on targets that do what they are told now.
 async fn remove_left(core: &Core) {
     let targets = &core.media.targets;
-    let answers = |target| targets.find(target).is_some_and(|number| !targets.at(number).is_silent());
+    let works = |number: usize| {
+        let target = targets.at(number);
+        !target.is_silent() && target.state() != TargetState::Failed
+    };
+    // Of one that is no member any more nothing is left.
+    let answers = |target| !targets.is_member(target) || targets.find(target).is_some_and(works);
     let left = core.leftovers.lock().left_on(answers);
-    for left in left.chunks(REMOVED_AT_ONCE) {
+    for left in left.chunks(REMOVED_AT_ONCE).take(REMOVED_PER_CALL) {
         let outcomes = join_all(left.iter().map(async |(id, copy)| remove(core, *id, *copy).await)).await;
+        let all_went = outcomes.iter().all(|is_gone| *is_gone);
         for ((id, copy), _) in left.iter().zip(outcomes).filter(|(_, is_gone)| *is_gone) {
             if core.leftovers.lock().is_gone(*id, *copy, targets.written_epoch()) {
                 removed(core, *id);
             }
+        }
+        if !all_went {
+            break;
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use fjall::{AbstractTree, PersistMode};
 
-use super::{FjallIndex, memtable_bytes, watched};
+use super::{FjallIndex, SEAL_KEY, memtable_bytes, watched};
 use crate::{IndexError, Table};
 
 /// Memtables of one table that may be on their way to disk when a commit begins. fjall waits at four, and one more may get there during a commit.
@@ -29,35 +29,52 @@ impl FjallIndex {
     /// # Errors
     /// `Closed` when a worker of the engine has failed: what is waited for will not come.
     pub(super) fn wait_for_room(&self, touched: impl Fn(Table) -> bool) -> Result<(), IndexError> {
-        for table in Table::ALL.into_iter().filter(|table| touched(*table)) {
-            while self.is_full(table) {
-                // The engine tells it where it would write.
-                watched(&self.dir, || self.database.persist(PersistMode::Buffer))?;
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "the engine has no event to wait for, and sleeps in its place"
-                )]
-                std::thread::sleep(LOOK_AGAIN);
-            }
-            // Workers are asked for that behind a batch, may be asked by too many, and are not asked at an opening, which makes one memtable of all that a journal has.
-            let keyspace = self.tables.of(table);
-            if keyspace.tree.active_memtable().size() > OVERFULL * memtable_bytes(table) {
-                watched(&self.dir, || keyspace.rotate_memtable())?;
-            }
+        while Table::ALL.into_iter().any(|table| touched(table) && self.is_full(table)) {
+            self.urge()?;
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the engine has no event to wait for, and sleeps in its place"
+            )]
+            std::thread::sleep(LOOK_AGAIN);
         }
         Ok(())
     }
 
-    /// Whether some table is to be waited for, and the engine is not known to have failed. That costs a lock which its workers hold while they sync, and is not asked every time.
+    /// Whether some table is to be waited for, and the engine is not known to have failed. To ask it costs a lock which its workers hold while they sync: not every time.
     pub(super) fn lacks_room(&self) -> bool {
-        Table::ALL.into_iter().any(|table| self.is_full(table))
-            && (!self.looks.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOKS_PER_QUESTION)
-                || watched(&self.dir, || self.database.persist(PersistMode::Buffer)).is_ok())
+        if !Table::ALL.into_iter().any(|table| self.is_full(table)) {
+            return false;
+        }
+        if !self.looks.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOKS_PER_QUESTION) {
+            return true;
+        }
+        // Whoever commits asks.
+        self.commits.try_lock().is_none_or(|_commits| self.urge().is_ok())
+    }
+
+    /// Asks the engine to seal what is overfull, and whether it has failed. It asks its workers for the former behind each write, forgets that when they have much to do, and does not at an opening,
+    /// which makes one memtable of all that a journal has: so a row is written that is there already. `commits` is held.
+    fn urge(&self) -> Result<(), IndexError> {
+        watched(&self.dir, || {
+            // It tells that it has failed where it would write.
+            self.database.persist(PersistMode::Buffer)?;
+            for table in Table::ALL.into_iter().filter(|table| self.is_overfull(*table)) {
+                let keyspace = self.tables.of(table);
+                if let Some(seal) = keyspace.get(SEAL_KEY)? {
+                    keyspace.insert(SEAL_KEY, seal)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Whether writers are to wait until the engine's workers have written more of a table.
     fn is_full(&self, table: Table) -> bool {
         let tree = &self.tables.of(table).tree;
-        tree.sealed_memtable_count() > SEALED_MAX || tree.l0_run_count() > RUNS_MAX
+        tree.sealed_memtable_count() > SEALED_MAX || tree.l0_run_count() > RUNS_MAX || self.is_overfull(table)
+    }
+
+    fn is_overfull(&self, table: Table) -> bool {
+        self.tables.of(table).tree.active_memtable().size() > OVERFULL * memtable_bytes(table)
     }
 }

@@ -18,7 +18,7 @@ use crate::placement::choose;
 use crate::segment::{Life, Segment, ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path};
-use crate::target::{Candidates, OVERDUE, is_full, is_overdue, overdue};
+use crate::target::{Candidates, OVERDUE, is_full, is_overdue};
 
 /// Least payload of a segment for data where targets are nearly full, in bytes: smaller ones would cost more inodes than they hold.
 const PAYLOAD_BYTES_MIN: u64 = 16 << 20;
@@ -220,7 +220,7 @@ impl Core {
             disk.sync_dir(&dir).await?;
             Ok(file)
         };
-        target.in_time(OVERDUE, create, late).await.unwrap_or_else(|| Err(overdue()))
+        target.in_time_or(OVERDUE, create, late).await
     }
 
     fn opened(

@@ -163,11 +163,11 @@ impl TargetSet {
             Membership { deployment: self.deployment, target: target.id, geometry, epoch, members, lost }
         };
         let disk = target.disk().ok_or_else(|| LogError::io(&target.name, io::ErrorKind::NotFound.into()))?;
-        let write = disk.write_file(MEMBERSHIP_FILE, Bytes::from(newest.encode()));
-        let written = target.in_time(OVERDUE, write, |_| std::future::ready(())).await;
-        written.unwrap_or_else(|| Err(overdue())).map_err(|error| LogError::io(&target.name, error))?;
+        let epoch = newest.epoch;
+        let write = async move { disk.write_file(MEMBERSHIP_FILE, Bytes::from(newest.encode())).await };
+        target.in_time(OVERDUE, write).await.map_err(|error| LogError::io(&target.name, error))?;
         let mut own = target.own.lock();
-        own.epoch = newest.epoch;
+        own.epoch = epoch;
         own.is_behind = false;
         Ok(())
     }
@@ -207,13 +207,10 @@ impl TargetSet {
     /// change of the others; nor is it given a newer one while this may still come.
     async fn write_to(&self, target: &Arc<Target>, next: &Membership) -> io::Result<()> {
         let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
-        if target.is_silent() {
-            return Err(overdue());
-        }
         timeout(OVERDUE, self.recognise(target, &disk)).await.unwrap_or_else(|_| Err(overdue()))?;
         let membership = Membership { target: target.id, ..next.clone() };
-        let write = disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode()));
-        target.in_time(OVERDUE, write, |_| std::future::ready(())).await.unwrap_or_else(|| Err(overdue()))?;
+        let write = async move { disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode())).await };
+        target.in_time(OVERDUE, write).await?;
         target.own.lock().epoch = next.epoch;
         Ok(())
     }

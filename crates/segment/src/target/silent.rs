@@ -21,20 +21,38 @@ impl Target {
         self.overdue.load(Ordering::SeqCst) > 0
     }
 
-    /// What comes of `work`; nothing when it takes longer than `limit`. It goes on then, and `late` is given what came of it.
-    pub(crate) async fn in_time<T, L>(
+    /// Does `work` there, which nothing begins before it is polled, if nothing else is overdue.
+    ///
+    /// # Errors
+    /// Its own, or one that [`is_overdue`] when it takes longer than `limit`: it goes on then.
+    pub(crate) async fn in_time<T: Send + 'static>(
+        self: &Arc<Self>,
+        limit: Duration,
+        work: impl Future<Output = io::Result<T>> + Send + 'static,
+    ) -> io::Result<T> {
+        self.in_time_or(limit, work, |_| std::future::ready(())).await
+    }
+
+    /// The same; `late` is given what came of it too late.
+    ///
+    /// # Errors
+    /// As [`Target::in_time`].
+    pub(crate) async fn in_time_or<T, L>(
         self: &Arc<Self>,
         limit: Duration,
         work: impl Future<Output = io::Result<T>> + Send + 'static,
         late: impl FnOnce(io::Result<T>) -> L + Send + 'static,
-    ) -> Option<io::Result<T>>
+    ) -> io::Result<T>
     where
         T: Send + 'static,
         L: Future<Output = ()> + Send,
     {
+        if self.is_silent() {
+            return Err(overdue());
+        }
         let mut work = Box::pin(work);
         if let Ok(outcome) = timeout(limit, &mut work).await {
-            return Some(outcome);
+            return outcome;
         }
         let target = Arc::clone(self);
         // What is written there is not known to have failed.
@@ -47,13 +65,13 @@ impl Target {
                 tracing::warn!(target_name = %target.name, "a target answers again");
             }
         });
-        None
+        Err(overdue())
     }
 }
 
 /// Nothing was heard for as long as is waited.
 #[derive(Debug, thiserror::Error)]
-#[error("the target has not answered within {} s", OVERDUE.as_secs())]
+#[error("the target has not answered in time")]
 struct Overdue;
 
 /// That nothing was heard, as an error.
