@@ -185,7 +185,8 @@ pub(crate) fn min_seq(a: Seq, b: Seq) -> Seq {
     }
 }
 
-/// Removes the files of `info` from all present targets, durably; returns the copies that are left on targets of the deployment.
+/// Removes the files of `info` from all present targets, durably; returns the copies that are left on targets of the deployment. One target that does not answer holds up nothing that
+/// others can remove.
 pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<ShardCopy> {
     let outcomes = futures::future::join_all(
         info.copies().map(async |copy| if remove_copy(media, info.id, copy).await { None } else { Some(copy) }),
@@ -194,10 +195,12 @@ pub(crate) async fn remove_files(media: &Media, info: &SegmentInfo) -> Vec<Shard
     outcomes.into_iter().flatten().collect()
 }
 
-/// Removes one shard file, durably; true if it is gone, or its target is no member any more.
+/// Removes one shard file, durably, when it is its target's turn, which has not so many to remove at once that it comes to nothing else; true if it is gone, or its target is no member
+/// any more.
 pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCopy) -> bool {
     let ShardCopy { shard, target } = copy;
     media.forget_shard(segment, shard, target);
+    let _turn = media.targets.removal_turn(target).await;
     let is_gone = || !media.targets.is_member(target);
     let Some(holder) = media.targets.find(target).map(|number| media.targets.at(number)) else { return is_gone() };
     let Some(disk) = holder.disk() else { return is_gone() };

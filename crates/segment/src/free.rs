@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use gabion_types::{SegmentId, Seq, ShardCopy, TargetId};
+use gabion_types::{SegmentId, Seq, TargetId};
 
 use crate::applier::RecordBody;
-use crate::core::{Core, remove_copy};
+use crate::core::{Core, remove_copy, remove_files};
 use crate::error::LogError;
 use crate::lane::submit::Lanes;
 use crate::segment::Segment;
-use crate::segment_info::{SegmentChange, SegmentInfo};
+use crate::segment_info::SegmentChange;
 use crate::status::TargetState;
 
 /// Records that are queued at a time: well under what a lane's queue takes.
@@ -46,7 +46,7 @@ pub(crate) async fn free(
     segment.begin_removal().await;
     // Only now do its shards stay where they are.
     let info = segment.info();
-    let left = remove_in_turn(&core, &info).await;
+    let left = remove_files(&core.media, &info).await;
     let targets = &core.media.targets;
     // Before it is no segment any more: its files belong to something at every moment.
     match &left[..] {
@@ -62,19 +62,6 @@ pub(crate) async fn free(
     Ok(Freed { left: left.into_iter().map(|copy| (copy.shard, copy.target)).collect() })
 }
 
-/// Removes the files of a segment from all present targets, durably; returns the copies that are left on targets of the deployment. One target
-/// that does not answer holds up nothing that others can remove.
-async fn remove_in_turn(core: &Core, info: &SegmentInfo) -> Vec<ShardCopy> {
-    let removals = info.copies().map(async |copy| if remove(core, info.id, copy).await { None } else { Some(copy) });
-    join_all(removals).await.into_iter().flatten().collect()
-}
-
-/// Removes a file when it is its target's turn, which has not so many to remove at once that it comes to nothing else; whether it is gone.
-async fn remove(core: &Core, id: SegmentId, copy: ShardCopy) -> bool {
-    let _turn = core.media.targets.removal_turn(copy.target).await;
-    remove_copy(&core.media, id, copy).await
-}
-
 /// Removes files that were left on targets that do what they are told now.
 async fn remove_left(core: &Core) {
     let targets = &core.media.targets;
@@ -86,7 +73,7 @@ async fn remove_left(core: &Core) {
     let answers = |target| !targets.is_member(target) || targets.find(target).is_some_and(works);
     let left = core.leftovers.lock().left_on(answers);
     for left in left.chunks(REMOVED_AT_ONCE).take(REMOVED_PER_CALL) {
-        let outcomes = join_all(left.iter().map(async |(id, copy)| remove(core, *id, *copy).await)).await;
+        let outcomes = join_all(left.iter().map(async |(id, copy)| remove_copy(&core.media, *id, *copy).await)).await;
         let all_went = outcomes.iter().all(|is_gone| *is_gone);
         for ((id, copy), _) in left.iter().zip(outcomes).filter(|(_, is_gone)| *is_gone) {
             if core.leftovers.lock().is_gone(*id, *copy, targets.written_epoch()) {

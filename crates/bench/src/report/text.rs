@@ -8,12 +8,12 @@ const SATURATED: f64 = 0.9;
 /// Share of the time that was asked for below which a measurement is told to have been short.
 const SHORT: f64 = 0.9;
 
-/// Endpoints of a phase that did nothing of what they were asked for, and what they said first.
-fn dead_endpoints(phase: &PhaseCost) -> Vec<String> {
+/// Endpoints of a phase, by its name, that did nothing of what they were asked for, and what they said first.
+fn dead_endpoints(name: &str, phase: &PhaseCost) -> Vec<String> {
     let dead = phase.endpoints.iter().filter(|counts| counts.succeeded == 0 && counts.failed > 0);
     let line = |counts: &EndpointCounts| {
         let reason = counts.first_failure.as_deref().unwrap_or("it is not known why");
-        format!("no operation succeeded at {}: {reason}", counts.endpoint)
+        format!("{name}: no operation succeeded at {}: {reason}", counts.endpoint)
     };
     dead.map(line).collect()
 }
@@ -119,7 +119,7 @@ impl Report {
                     "{name}: {count} operations were due and had not begun when the time was over, the first of them for {ms:.0} ms; they are in no latency, so that percentiles are too low"
                 )
             });
-            let mut faults: Vec<String> = dead_endpoints(phase).iter().map(|line| format!("{name}: {line}")).collect();
+            let mut faults = dead_endpoints(name, phase);
             faults.extend([given_up, late, missed].into_iter().flatten());
             faults
         };
@@ -129,9 +129,7 @@ impl Report {
     /// Endpoints that did nothing of what they were asked for, where there are several, a line each.
     pub(crate) fn dead_endpoints(&self) -> Vec<String> {
         let several = self.phases.iter().filter(|phase| phase.endpoints.len() > 1);
-        several
-            .flat_map(|phase| dead_endpoints(phase).into_iter().map(|line| format!("{}: {line}", self.name_of(phase))))
-            .collect()
+        several.flat_map(|phase| dead_endpoints(self.name_of(phase), phase)).collect()
     }
 
     /// What makes a report of less worth than it may seem, and is no fault, a line each.

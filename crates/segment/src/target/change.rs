@@ -162,12 +162,9 @@ impl TargetSet {
             let (members, lost) = (roster.members.clone(), roster.lost.clone());
             Membership { deployment: self.deployment, target: target.id, geometry, epoch, members, lost }
         };
-        let disk = target.disk().ok_or_else(|| LogError::io(&target.name, io::ErrorKind::NotFound.into()))?;
-        let epoch = newest.epoch;
-        let write = async move { disk.write_file(MEMBERSHIP_FILE, Bytes::from(newest.encode())).await };
-        target.in_time(OVERDUE, write).await.map_err(|error| LogError::io(&target.name, error))?;
+        put_list(&target, &newest).await.map_err(|error| LogError::io(&target.name, error))?;
         let mut own = target.own.lock();
-        own.epoch = epoch;
+        own.epoch = newest.epoch;
         own.is_behind = false;
         Ok(())
     }
@@ -208,9 +205,7 @@ impl TargetSet {
     async fn write_to(&self, target: &Arc<Target>, next: &Membership) -> io::Result<()> {
         let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
         timeout(OVERDUE, self.recognise(target, &disk)).await.unwrap_or_else(|_| Err(overdue()))?;
-        let membership = Membership { target: target.id, ..next.clone() };
-        let write = async move { disk.write_file(MEMBERSHIP_FILE, Bytes::from(membership.encode())).await };
-        target.in_time(OVERDUE, write).await?;
+        put_list(target, &Membership { target: target.id, ..next.clone() }).await?;
         target.own.lock().epoch = next.epoch;
         Ok(())
     }
@@ -229,4 +224,11 @@ impl TargetSet {
         drop(targets);
         self.gain();
     }
+}
+
+/// Writes a list that is the target's own to it.
+async fn put_list(target: &Arc<Target>, list: &Membership) -> io::Result<()> {
+    let disk = target.disk().ok_or(io::ErrorKind::NotFound)?;
+    let bytes = Bytes::from(list.encode());
+    target.in_time(OVERDUE, async move { disk.write_file(MEMBERSHIP_FILE, bytes).await }).await
 }

@@ -34,7 +34,7 @@ use membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
 /// How long a target may take to say how much room it has, or whether it works again: a drive that hangs never does, and must not keep those from going on who can do without it.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Files of freed segments that a target removes at a time.
+/// Files that a target removes at a time.
 const REMOVALS_AT_ONCE: usize = 64;
 
 const PROBE_FILE: &str = "gabion.probe";
@@ -283,7 +283,7 @@ impl TargetSet {
         self.at(number).disk()
     }
 
-    /// Waits until the target `id` may remove one more file of a freed segment, if it is there.
+    /// Waits until the target `id` may remove one more file, if it is there.
     pub(crate) async fn removal_turn(&self, id: TargetId) -> Option<OwnedSemaphorePermit> {
         let target = self.at(self.find(id)?);
         Some(Arc::clone(&target.removals).acquire_owned().await.expect("the semaphore is never closed"))
