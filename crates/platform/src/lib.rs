@@ -36,7 +36,7 @@ mod uring;
 #[cfg(test)]
 mod conformance;
 
-pub use cached_writer::CachedWriter;
+pub use cached_writer::{CachedWriter, CachedWrites};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use connection::unpace_loopback;
 pub use counted::{CountedDisk, IoCounters, IoCounts};
@@ -52,5 +52,6 @@ pub use scheduling::schedule_as_batch;
 pub use select::{DriverChoice, DriverOptions, OpenedDisk, UnknownDriver, open_disk};
 pub use settle::{sync_file_systems, touch_memory};
 pub use sim::{
-    AskChange, AskSpace, DiskImage, FaultPlan, FaultRates, OneIn, OpenFile, Opening, SECTOR_BYTES, SimDisk, SimPower,
+    Access, AskAccess, AskChange, AskSpace, DiskImage, FaultPlan, FaultRates, HANGS_S_MAX, OneIn, OpenFile, Opening,
+    SECTOR_BYTES, SimDisk, SimPower,
 };

@@ -67,7 +67,7 @@ impl Media {
         let target = info.targets[shard];
         match error {
             ChunkError::Corrupt(_) => false,
-            ChunkError::Io(_) | ChunkError::Exhausted(_) => true,
+            ChunkError::Io(_) | ChunkError::Overdue | ChunkError::Exhausted(_) => true,
             // A file that is gone from a target that is there is lost.
             ChunkError::Absent => self.targets.is_member(target) && !self.answers(target).await,
         }

@@ -105,6 +105,7 @@ impl Log {
     /// are answered. A second call does nothing.
     pub fn start(&self, applier: Arc<dyn Applier>) {
         if self.handle.core.applier.set(Arc::clone(&applier)).is_ok() {
+            self.handle.core.media.is_open.store(true, Ordering::Relaxed);
             self.handle.lanes.start(&self.handle.core, &applier);
         }
     }
@@ -258,7 +259,16 @@ impl Log {
         let segment = core.segment(extent.segment)?;
         // Files are not unlinked under a read even if the caller has no pin of its own.
         let Some(_pinned) = segment.pinned() else { return Err(LogError::NotFound(extent.segment)) };
-        core.media.read(&segment.info(), extent, range.start as usize..range.end as usize, places).await
+        let range = range.start as usize..range.end as usize;
+        let mut places = places;
+        loop {
+            let info = segment.info();
+            match core.media.read(&info, extent, range.clone(), places.as_deref_mut()).await {
+                // In a place of its own, not in the future that all reads are.
+                Err(LogError::Unreadable { .. }) if Box::pin(core.media.waits_for_silent(&info)).await => {}
+                read => return read,
+            }
+        }
     }
 
     /// Has the page caches of the machine load bytes `range` of `extent`, which are read in order soon: all of them at once and in large pages, if they are many, lie on file

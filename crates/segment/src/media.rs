@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
-use gabion_platform::{Clock, DiskFile, FilePlace, is_exhausted};
+use gabion_platform::{Clock, DiskFile, FilePlace, IoFuture, is_exhausted};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use gabion_types::{Geometry, SegmentId, TargetId};
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use crate::segment_info::{Seal, SegmentInfo};
 use crate::shard_path::shard_path;
 use crate::status::RepairEntry;
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE};
-use crate::target::{OVERDUE, TargetSet};
+use crate::target::{OVERDUE, Target, TargetSet, is_overdue};
 use crate::warm::Warm;
 
 /// A bug on purpose, which the simulator must find (docs/TESTING.md).
@@ -45,6 +45,8 @@ pub(crate) struct Media {
     pub(crate) rebuilds: Arc<Semaphore>,
     /// Whether a target ever gave an error instead of bytes: what was not read then may be there all the same.
     pub(crate) reads_failed: AtomicBool,
+    /// Whether the log is open, so that reads for which others stand in are not waited for without end: what begins with a start that saw less than there is ends with less.
+    pub(crate) is_open: AtomicBool,
 }
 
 /// Why a chunk, or a part of it, can not be had.
@@ -56,6 +58,9 @@ pub(crate) enum ChunkError {
     /// Its target failed the read.
     #[error("{0}")]
     Io(String),
+    /// Its target has not answered in time: the chunk may be as good as ever, and as soon as it answers there is nothing to repair.
+    #[error("the target has not answered in time")]
+    Overdue,
     /// This machine ran out of descriptors or memory: the chunk may be as good as ever.
     #[error("{0}")]
     Exhausted(String),
@@ -78,6 +83,7 @@ impl Media {
             codecs: Mutex::default(),
             rebuilds: rebuild_memory(),
             reads_failed: AtomicBool::new(false),
+            is_open: AtomicBool::new(false),
         }
     }
 
@@ -99,7 +105,7 @@ impl Media {
             return Ok(file);
         }
         let disk = self.targets.disk(info.targets[shard]).ok_or(ChunkError::Absent)?;
-        match disk.open(&shard_path(info.id, shard as u8)).await {
+        match self.in_time(info, shard, disk.open(&shard_path(info.id, shard as u8))).await {
             Ok(file) => {
                 self.files.insert(key, Arc::clone(&file));
                 // It may have left meanwhile, and its files been closed.
@@ -111,6 +117,28 @@ impl Media {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ChunkError::Absent),
             Err(error) => Err(self.failed_read(&error)),
         }
+    }
+
+    /// What comes of a read of a shard; as late as it comes where nothing stands in for it.
+    ///
+    /// # Errors
+    /// Its own, or one that [`is_overdue`].
+    pub(crate) async fn in_time<T: Send + 'static>(
+        &self,
+        info: &SegmentInfo,
+        shard: usize,
+        read: IoFuture<T>,
+    ) -> io::Result<T> {
+        if info.geometry.parity() == 0 || !self.is_open.load(Ordering::Relaxed) {
+            return read.await;
+        }
+        self.targets.read_in_time(info.targets[shard], read).await
+    }
+
+    /// The target of a shard, if it is there and another one stands in for it: then it is not waited for without end.
+    pub(crate) fn replaceable(&self, info: &SegmentInfo, shard: usize) -> Option<Arc<Target>> {
+        let number = self.targets.find(info.targets[shard]).filter(|_| info.geometry.parity() > 0)?;
+        Some(self.targets.at(number))
     }
 
     /// Drops what is remembered of one file.
@@ -157,7 +185,8 @@ impl Media {
     ) -> Result<(Bytes, Arc<dyn DiskFile>), ChunkError> {
         let file = self.file(info, shard).await?;
         self.metrics.target_reads.add(1);
-        let bytes = file.read_at(offset, len).await.map_err(|error| self.unreadable(info, shard, &error))?;
+        let read = self.in_time(info, shard, file.read_at(offset, len)).await;
+        let bytes = read.map_err(|error| self.unreadable(info, shard, &error))?;
         self.metrics.target_read_bytes.add(bytes.len() as u64);
         Ok((bytes, file))
     }
@@ -225,6 +254,7 @@ impl Media {
     /// mounted: what is missing there is not lost.
     pub(crate) async fn answers(&self, target: TargetId) -> bool {
         match self.targets.disk(target) {
+            Some(_) if self.targets.is_silent(target) => false,
             Some(disk) => {
                 let read = tokio::time::timeout(OVERDUE, disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX));
                 read.await.is_ok_and(|read| read.is_ok())
@@ -236,7 +266,11 @@ impl Media {
     /// Notes that a target gave an error.
     fn failed_read(&self, error: &io::Error) -> ChunkError {
         self.reads_failed.store(true, Ordering::Relaxed);
-        if is_exhausted(error) { ChunkError::Exhausted(error.to_string()) } else { ChunkError::Io(error.to_string()) }
+        match error {
+            error if is_overdue(error) => ChunkError::Overdue,
+            error if is_exhausted(error) => ChunkError::Exhausted(error.to_string()),
+            error => ChunkError::Io(error.to_string()),
+        }
     }
 
     /// Counts damage and asks for its repair.
@@ -245,7 +279,7 @@ impl Media {
         self.forget_shard(info.id, shard as u8, info.targets[shard]);
         let segment = info.id;
         match error {
-            ChunkError::Exhausted(_) => return,
+            ChunkError::Exhausted(_) | ChunkError::Overdue => return,
             ChunkError::Corrupt(_) => self.metrics.corrupt_chunks.add(1),
             ChunkError::Absent | ChunkError::Io(_) => self.metrics.unreadable_chunks.add(1),
         }

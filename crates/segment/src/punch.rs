@@ -20,6 +20,7 @@ use crate::replay::any_shape;
 use crate::segment::{Life, Pin, Segment};
 use crate::segment_info::{LaneKind, Seal, SegmentInfo};
 use crate::status::RepairEntry;
+use crate::target::{OVERDUE, Target};
 
 /// A stripe that can be punched out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,14 +118,14 @@ fn unfit(segment: SegmentId, why: &str) -> LogError {
 /// What stands there already is written once more as it is, so that no power cut can tear it. A shard without it may lack the last stripe, too, and will not look so any more: it
 /// is to be repaired.
 async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile]) -> Result<(), LogError> {
-    let writes = files.iter().map(async |(shard, file)| {
-        let mut block = file.read_at(end.end_offset, SEAL_BLOCK_BYTES).await?;
+    let writes = files.iter().map(async |ShardFile { shard, target, file }| {
+        let mut block = target.in_time(OVERDUE, file.read_at(end.end_offset, SEAL_BLOCK_BYTES)).await?;
         if media.seal_in(info, &block, end.end_offset).map(|block| block.seal) != Some(end) {
             media.ask_repair(info.id, *shard);
             let entry = RepairEntry { segment: info.id, shard: *shard as u8 };
             block = media.seal_block(info, SealReason::Recovered, end, !media.repairs.is_distrusted(entry));
         }
-        file.write_at(end.end_offset, vec![block], Durable::Yes).await
+        target.in_time(OVERDUE, file.write_at(end.end_offset, vec![block], Durable::Yes)).await
     });
     let written = try_join_all(writes).await;
     written.map_err(|error| LogError::Unavailable(format!("a seal can not be written: {error}")))?;
@@ -135,25 +136,34 @@ async fn seal(media: &Media, info: &SegmentInfo, end: Seal, files: &[ShardFile])
 async fn punch_stripe(files: &[ShardFile], stripe: &DeadStripe) -> Result<Punched, LogError> {
     let start = stripe.offset + CHUNK_ALIGN_BYTES as u64;
     let len = stripe.next_offset.saturating_sub(start);
-    let let_go = join_all(files.iter().map(|(_, file)| file.evict(start, len))).await;
+    let evict = async |of: &ShardFile| of.target.in_time(OVERDUE, of.file.evict(start, len)).await;
+    let let_go = join_all(files.iter().map(evict)).await;
     // Where it is not known, somebody may have some.
     if !let_go.iter().all(|let_go| matches!(let_go, Ok(true))) {
         return Ok(Punched::Left);
     }
-    match try_join_all(files.iter().map(|(_, file)| file.punch(start, len))).await {
+    let punch = async |of: &ShardFile| of.target.in_time(OVERDUE, of.file.punch(start, len)).await;
+    match try_join_all(files.iter().map(punch)).await {
         Ok(_) => Ok(Punched::Done),
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Punched::Unsupported),
         Err(error) => Err(LogError::Unavailable(format!("a hole can not be punched: {error}"))),
     }
 }
 
-/// A shard and its file.
-type ShardFile = (usize, Arc<dyn DiskFile>);
+/// A shard and its file, and the target that it lies on.
+struct ShardFile {
+    shard: usize,
+    target: Arc<Target>,
+    file: Arc<dyn DiskFile>,
+}
 
 /// The files of the shards that are there. What is not has nothing to give back; if it comes back, it only takes more room than it must.
 async fn files(media: &Media, info: &SegmentInfo) -> Result<Vec<ShardFile>, LogError> {
     let files = try_join_all((0..info.geometry.shards()).map(async |shard| match media.file(info, shard).await {
-        Ok(file) => Ok(Some((shard, file))),
+        Ok(file) => {
+            let target = media.targets.find(info.targets[shard]).map(|number| media.targets.at(number));
+            Ok(target.map(|target| ShardFile { shard, target, file }))
+        }
         Err(ChunkError::Absent) => Ok(None),
         Err(error) => Err(LogError::Unavailable(format!("a shard can not be opened: {error}"))),
     }));

@@ -1,6 +1,7 @@
 //! Reading extents: verified bytes, with as few reads of as few targets as their place allows.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use gabion_erasure::{crc64, crc64_combine};
 use gabion_platform::{FilePlace, Load, Wanted};
 use gabion_types::limits::BLOCK_BYTES;
 use gabion_types::{Extent, Place};
+use tokio::time::timeout;
 
 use crate::cells::Cells;
 use crate::degraded::Failed;
@@ -17,6 +19,7 @@ use crate::error::LogError;
 use crate::format::chunk_header_bytes;
 use crate::media::{ChunkError, Media, VERIFIES_NOTHING, check_blocks};
 use crate::segment_info::{LaneKind, SegmentInfo};
+use crate::target::OVERDUE;
 use crate::warm::PiecePlace;
 
 /// What was read of one chunk: whole cells from the start of `range`, which are whole checksum blocks.
@@ -74,9 +77,14 @@ impl Media {
         let of_shard = async |shard| {
             let touched = cells.touched(shard, &range)?;
             let file = self.file(info, shard).await.ok()?;
+            if self.targets.is_silent(info.targets[shard]) {
+                return None;
+            }
             // With the header, if it is the first part.
             let start = if touched.start == 0 { 0 } else { header_bytes + touched.start };
-            file.load(extent.stripe_offset + start as u64, header_bytes + touched.end - start, wanted)
+            let load = file.load(extent.stripe_offset + start as u64, header_bytes + touched.end - start, wanted)?;
+            // Then it is for the read to find out what there is.
+            Some(timeout(OVERDUE, load))
         };
         let loads: Vec<_> = join_all((0..cells.data_shards).map(of_shard)).await.into_iter().flatten().collect();
         if loads.is_empty() {
@@ -97,6 +105,19 @@ impl Media {
     fn count_read(&self, range: &Range<usize>) {
         self.metrics.reads.add(1);
         self.metrics.read_bytes.add(range.len() as u64);
+    }
+
+    /// After a read that may come off another time: whether a target of the segment is silent, and then waits for what it does, or a while. There are too few without it.
+    pub(crate) async fn waits_for_silent(&self, info: &SegmentInfo) -> bool {
+        let mut answered = pin!(self.targets.answered());
+        // Before it is looked at who is silent: from here on nothing is missed.
+        answered.as_mut().enable();
+        let is_silent = info.targets.iter().any(|target| self.targets.is_silent(*target));
+        if is_silent {
+            // Its shard may have another place by then.
+            let _ = timeout(OVERDUE, answered).await;
+        }
+        is_silent
     }
 
     /// A piece in one chunk: one read of exactly its bytes.

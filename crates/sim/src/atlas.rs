@@ -162,6 +162,7 @@ impl Atlas {
             6 => disk.set_rates(FaultRates { read_fails: often, short_reads: often, ..FaultRates::default() }),
             7 => disk.set_rates(FaultRates { write_fails: often, sync_fails: often, ..FaultRates::default() }),
             8 => disk.set_rates(FaultRates { misdirected_writes: often, ..FaultRates::default() }),
+            9 if dice.coin() => disk.set_rates(FaultRates { hangs: often, ..FaultRates::default() }),
             _ => disk.set_rates(FaultRates::default()),
         }
         if matches!(kind, 2..=4 | 6..=8) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gabion_platform::FaultRates;
+use gabion_platform::{FaultRates, HANGS_S_MAX, OneIn};
 use gabion_store::{GetObject, ListObjects, ListParts, ListUploads, Store, StoreError};
 use gabion_types::{BucketName, ObjectKey};
 
@@ -210,7 +210,10 @@ async fn rest(client: &Client<'_>) -> Result<(), String> {
     let disks = &client.machine.disks;
     let rates: Vec<FaultRates> = disks.iter().map(|disk| disk.rates()).collect();
     for (disk, rates) in disks.iter().zip(&rates) {
-        disk.set_rates(FaultRates { slow_ms_max: 0, ..*rates });
+        disk.set_rates(FaultRates { slow_ms_max: 0, hangs: OneIn(0), ..*rates });
+    }
+    if rates.iter().any(|rates| rates.hangs != OneIn(0)) {
+        tokio::time::sleep(Duration::from_secs(HANGS_S_MAX + 1)).await;
     }
     let outcome = rest_of_fast_disks(client).await;
     for (disk, rates) in disks.iter().zip(rates) {

@@ -134,4 +134,9 @@ pub struct FaultRates {
     pub slow_turns_max: u32,
     /// Most milliseconds of tokio's clock that it waits besides, half of the time.
     pub slow_ms_max: u32,
+    /// Operations that come to nothing for a time, up to [`HANGS_S_MAX`].
+    pub hangs: OneIn,
 }
+
+/// Longest that an operation hangs, in seconds of tokio's clock.
+pub const HANGS_S_MAX: u64 = 150;

@@ -25,6 +25,7 @@
 //! - **Short reads**: a read of a part of a file gives fewer bytes than there are.
 //! - **Misdirected writes**: a write says that it succeeded and has hit another file of the disk, at the same offset.
 //! - **Slow**: an operation waits many turns before a step, while others overtake it.
+//! - **Hung**: an operation comes to nothing for seconds or minutes, and is done then.
 //! - **Full**: what would make the lengths of all files exceed a capacity fails with `StorageFull` and changes
 //!   nothing. Holes that were punched do not count, until they are written again.
 //! - **Offline**: every operation fails with `NotConnected`, until it is online again.
@@ -48,6 +49,7 @@
 mod content;
 mod faults;
 mod file;
+mod gated;
 mod image;
 mod inode;
 mod operation;
@@ -69,7 +71,8 @@ use parking_lot::Mutex;
 use crate::disk::{DirEntry, Disk, DiskFile, IoFuture, Space, refused};
 use crate::path;
 
-pub use faults::{FaultPlan, FaultRates, OneIn};
+pub use faults::{FaultPlan, FaultRates, HANGS_S_MAX, OneIn};
+pub use gated::{Access, AskAccess};
 pub use image::DiskImage;
 pub use inode::SECTOR_BYTES;
 pub use power::SimPower;

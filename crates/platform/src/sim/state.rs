@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::faults::{FaultPlan, FaultRates};
+use super::faults::{FaultPlan, FaultRates, HANGS_S_MAX};
 use super::image::DiskImage;
 use super::inode::Inode;
 use super::power::SimPower;
@@ -92,6 +92,9 @@ impl State {
 
     /// Time that it waits besides, if it does.
     pub(super) fn pause(&mut self) -> Option<Duration> {
+        if self.rates.hangs.hits(&mut self.dice) {
+            return Some(Duration::from_secs(1 + self.dice.below(HANGS_S_MAX)));
+        }
         let is_slow = self.rates.slow_ms_max > 0 && self.dice.coin();
         is_slow.then(|| Duration::from_millis(1 + self.dice.below(self.rates.slow_ms_max.into())))
     }

@@ -1,16 +1,18 @@
 //! One append position: where the next stripe goes, writing it to all shards, and ending the segment when that fails.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use gabion_platform::{CachedWriter, DiskFile, Durable};
+use gabion_platform::{CachedWriter, CachedWrites, DiskFile, Durable, IoFuture};
 use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
+use tokio::time::sleep;
 
 use super::apply::ApplyJob;
 use super::encode::{EncodedStripe, StripePlace};
@@ -23,8 +25,7 @@ use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::status::RepairEntry;
-use crate::target::is_full;
-use crate::together::together;
+use crate::target::{OVERDUE, SYNC_OVERDUE, is_full};
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -43,6 +44,8 @@ const TOGETHER_US_MIN: u64 = 500;
 const TOGETHER_STRIPES: u64 = 2;
 /// Longest time that they are waited for, up to two milliseconds that a timer may be late.
 const TOGETHER_US_MAX: u64 = 20_000;
+/// Longest time for the chunks of a stripe whose writing in a row came to a halt, if that is not one for all of them.
+const AFTER_STUCK: Duration = Duration::from_secs(1);
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
@@ -79,6 +82,36 @@ pub(crate) enum Written {
     Durable,
     /// Too few are: its segment was ended before it, it must never be acknowledged.
     Void(LogError),
+}
+
+/// What became of chunks that one thread was to write.
+enum InARow {
+    /// They are still to be written, all of them.
+    No,
+    Done(Vec<io::Result<()>>),
+    /// They are still to be written, and one of them is being written all the while.
+    Stuck {
+        at: usize,
+        ended: IoFuture<()>,
+    },
+}
+
+impl InARow {
+    /// The one that is being written, and when it will have been.
+    fn stuck(self) -> Option<(usize, IoFuture<()>)> {
+        match self {
+            Self::Stuck { at, ended } => Some((at, ended)),
+            Self::No | Self::Done(_) => None,
+        }
+    }
+}
+
+/// Begins `write` when another one of the same bytes has ended, whatever came of that: what follows is not to be overwritten by it.
+fn after(other: IoFuture<()>, write: IoFuture<()>) -> IoFuture<()> {
+    Box::pin(async move {
+        let _ = other.await;
+        write.await
+    })
 }
 
 impl Writer {
@@ -245,14 +278,26 @@ impl Writer {
         };
         let offset = stripe.shape.stripe_offset;
         let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
-        let in_a_row = if durable == Durable::No { self.write_in_a_row(&shards, stripe).await } else { None };
+        let in_a_row = if durable == Durable::No { self.write_in_a_row(&shards, stripe).await } else { InARow::No };
         let outcomes = match in_a_row {
-            Some(outcomes) => outcomes,
-            None => {
-                let write = |&(shard, file): &(usize, &ShardFile)| {
-                    file.file.write_at(offset, stripe.chunks[shard].clone(), durable)
+            InARow::Done(outcomes) => outcomes,
+            not_done @ (InARow::No | InARow::Stuck { .. }) => {
+                let mut before = not_done.stuck();
+                // It has been waited for already.
+                let limit = if before.is_some() { AFTER_STUCK } else { OVERDUE };
+                let write = |(number, &(shard, file)): (usize, &(usize, &ShardFile))| {
+                    let write = file.file.write_at(offset, stripe.chunks[shard].clone(), durable);
+                    let write = match before.take_if(|(at, _)| *at == number) {
+                        Some((_, ended)) => after(ended, write),
+                        None => write,
+                    };
+                    (file.target, write)
                 };
-                together(shards.iter().map(write)).await
+                // Or the stripe has another place to go to.
+                let quorum = files.info.geometry.quorum();
+                let targets = &self.core.media.targets;
+                let is_enough = |well, left: &[usize]| well >= quorum || targets.others_at_work(left) >= quorum;
+                targets.enough_in_time(shards.iter().enumerate().map(write), limit, is_enough).await
             }
         };
         let core = &self.core;
@@ -306,29 +351,32 @@ impl Writer {
         Written::Durable
     }
 
-    /// Writes the chunks of a short stripe to the page cache, one after the other by one thread; nothing if they are better written side by side.
-    async fn write_in_a_row(
-        &mut self,
-        shards: &[(usize, &ShardFile)],
-        stripe: &EncodedStripe,
-    ) -> Option<Vec<io::Result<()>>> {
+    /// Writes the chunks of a short stripe to the page cache, one after the other by one thread, if they are not better written side by side.
+    async fn write_in_a_row(&mut self, shards: &[(usize, &ShardFile)], stripe: &EncodedStripe) -> InARow {
         if self.side_by_side > 0 {
             self.side_by_side -= 1;
-            return None;
+            return InARow::No;
         }
         if shards.len() < 2 || stripe.shape.stored_bytes() as usize * shards.len() > IN_A_ROW_BYTES_MAX {
-            return None;
+            return InARow::No;
         }
         let offset = stripe.shape.stripe_offset;
         let write = |&(shard, file): &(usize, &ShardFile)| file.file.cached_write(offset, stripe.chunks[shard].clone());
-        let writes = shards.iter().map(write).collect::<Option<Vec<_>>>()?;
+        let Some(writes) = shards.iter().map(write).collect() else { return InARow::No };
         let start_ns = self.core.media.clock.monotonic_ns();
-        let outcomes = self.cached_writer.write(writes).await;
+        let written = self.cached_writer.write_until(writes, pin!(sleep(OVERDUE))).await;
         if self.core.elapsed_us(start_ns) > IN_A_ROW_US_MAX {
             self.side_by_side = SIDE_BY_SIDE_STRIPES;
         }
-        // Whatever was written is written once more then, to the same place.
-        outcomes.ok()
+        match written {
+            Ok(CachedWrites::Done(outcomes)) => InARow::Done(outcomes),
+            Ok(CachedWrites::Stuck { at, ended }) => {
+                self.cached_writer = CachedWriter::new();
+                InARow::Stuck { at, ended }
+            }
+            // Whatever was written is written once more then, to the same place.
+            Err(_) => InARow::No,
+        }
     }
 
     /// Writes zeros ahead of what comes next, if stripes such as the last one, of `stored_bytes` per shard, gain by it while so many `writers` share them.
@@ -336,7 +384,7 @@ impl Writer {
         let Some(open) = self.open.as_mut().filter(|open| !open.files.any_poisoned()) else { return };
         if let Some(zeros) = &mut open.zeros {
             let has_few_writers = writers <= self.core.config.prewrite_records_max;
-            zeros.wrote(has_few_writers, stored_bytes, open.end.end_offset);
+            zeros.wrote(&self.core, has_few_writers, stored_bytes, open.end.end_offset);
         }
     }
 
@@ -408,7 +456,7 @@ pub(crate) fn distrusted_len(seal: Seal) -> u64 {
 
 /// Writes a seal durably, and gives back the room behind it. A shard that failed while it was written stays a block longer, so that the next start reads its seal, which says
 /// so: what the shard shows may be in the page cache alone.
-pub(crate) async fn write_seal(file: &dyn DiskFile, seal: Seal, block: Bytes, is_trusted: bool) -> io::Result<()> {
+pub(crate) async fn write_seal(file: Arc<dyn DiskFile>, seal: Seal, block: Bytes, is_trusted: bool) -> io::Result<()> {
     if !is_trusted {
         // It is durable with the seal.
         let _ = file.set_len(distrusted_len(seal)).await;
@@ -493,12 +541,12 @@ impl Core {
         // One who waited for another's turn may have been seen to with it, whatever was written since.
         if *synced < wanted {
             let written = files.unsynced_stripes.load(Ordering::SeqCst);
-            let outcomes = join_all(files.healthy().map(async |(shard, file)| {
-                self.media.metrics.syncs.add(1);
-                (shard, file.file.sync().await)
-            }))
-            .await;
-            for (shard, outcome) in outcomes {
+            let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
+            self.media.metrics.syncs.add(shards.len() as u64);
+            let syncs = shards.iter().map(|(_, file)| (file.target, file.file.sync()));
+            let is_enough = |well, _: &[usize]| well >= files.info.geometry.data();
+            let outcomes = self.media.targets.enough_in_time(syncs, SYNC_OVERDUE, is_enough).await;
+            for ((shard, _), outcome) in shards.into_iter().zip(outcomes) {
                 if let Err(error) = outcome {
                     self.chunk_failed(files, shard, &error);
                 }
@@ -525,14 +573,23 @@ impl Core {
         let info = &files.info;
         // What failed of a void lies behind the end: all before it is durable, where writers wait for that.
         let is_void = reason == SealReason::Voided && self.config.durability == Durability::Sync;
-        let outcomes = join_all(files.present().map(async |(shard, file)| {
-            let trusted = !file.is_poisoned();
-            let block = self.media.seal_block(info, reason, seal, trusted || is_void);
-            (shard, trusted, write_seal(&*file.file, seal, block, trusted || is_void).await)
-        }))
-        .await;
+        // What has not answered is not asked again: its write may still come, and be on top of the seal.
+        let is_asked = |file: &ShardFile| !file.is_poisoned() || !self.media.targets.at(file.target).is_silent();
+        let shards: Vec<_> = files
+            .present()
+            .filter(|(_, file)| is_asked(file))
+            .map(|(shard, file)| (shard, file, !file.is_poisoned()))
+            .collect();
+        let seals = shards.iter().map(|(_, file, trusted)| {
+            let block = self.media.seal_block(info, reason, seal, *trusted || is_void);
+            let written: IoFuture<()> = Box::pin(write_seal(Arc::clone(&file.file), seal, block, *trusted || is_void));
+            (file.target, written)
+        });
+        // With those that may be lost besides, one is left.
+        let is_enough = |well, _: &[usize]| well >= info.geometry.data();
+        let outcomes = self.media.targets.enough_in_time(seals, OVERDUE, is_enough).await;
         let mut sealed = 0;
-        for (shard, trusted, outcome) in outcomes {
+        for ((shard, _, trusted), outcome) in shards.into_iter().zip(outcomes) {
             match outcome {
                 Ok(()) if trusted => sealed += 1,
                 Ok(()) if is_void => self.media.repairs.trust(RepairEntry { segment: info.id, shard: shard as u8 }),

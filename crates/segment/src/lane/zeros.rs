@@ -10,14 +10,13 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::join_all;
 use gabion_platform::is_exhausted;
 use gabion_types::limits::CHUNK_ALIGN_BYTES;
 use tokio::task::JoinHandle;
 
 use crate::core::Core;
-use crate::segment::ShardFiles;
-use crate::target::is_full;
+use crate::segment::{ShardFile, ShardFiles};
+use crate::target::{OVERDUE, is_full};
 
 /// Longest chunk that counts as short, in bytes: stripes of a few records may be long all the same.
 const CHUNK_BYTES_MAX: u64 = 64 << 10;
@@ -51,7 +50,7 @@ impl Zeros {
 
     /// Notes that a stripe was written whose chunks have `chunk_bytes` and end at `end`, and begins the next piece when less than one is left, and most stripes are short: few
     /// write.
-    pub(crate) fn wrote(&mut self, has_few_writers: bool, chunk_bytes: u64, end: u64) {
+    pub(crate) fn wrote(&mut self, core: &Arc<Core>, has_few_writers: bool, chunk_bytes: u64, end: u64) {
         if !has_few_writers || chunk_bytes > CHUNK_BYTES_MAX {
             self.short_bytes = self.short_bytes.saturating_sub(chunk_bytes);
             return;
@@ -59,7 +58,7 @@ impl Zeros {
         // Not more than a few others take back.
         self.short_bytes = (self.short_bytes + chunk_bytes).min(2 * self.piece_bytes);
         if let Some(range) = self.next(end) {
-            self.start(range);
+            self.start(core, range);
         }
     }
 
@@ -76,11 +75,18 @@ impl Zeros {
         (!range.is_empty()).then_some(range)
     }
 
-    fn start(&mut self, range: Range<u64>) {
+    fn start(&mut self, core: &Arc<Core>, range: Range<u64>) {
         let (offset, len) = (range.start, range.end - range.start);
-        let writes = self.files.healthy().map(|(shard, file)| (shard, file.file.prewrite(offset, len)));
-        let writes: Vec<_> = writes.map(async |(shard, written)| (shard, written.await)).collect();
-        self.running = Some(Piece { range, outcomes: tokio::spawn(join_all(writes)) });
+        let (core, data_shards) = (Arc::clone(core), self.files.info.geometry.data());
+        let write = |(shard, file): (usize, &ShardFile)| (shard, (file.target, file.file.prewrite(offset, len)));
+        let (shards, writes): (Vec<usize>, Vec<_>) = self.files.healthy().map(write).unzip();
+        let outcomes = tokio::spawn(async move {
+            // One that comes late finds a shard that is not trusted any more.
+            let is_enough = |well, _: &[usize]| well >= data_shards;
+            let outcomes = core.media.targets.enough_in_time(writes, OVERDUE, is_enough).await;
+            shards.into_iter().zip(outcomes).collect()
+        });
+        self.running = Some(Piece { range, outcomes });
     }
 
     /// Waits until no piece is under way that begins before `end`.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use futures::stream::{self, StreamExt};
-use gabion_platform::Disk;
+use gabion_platform::{DirEntry, Disk, IoFuture};
 use gabion_types::{SegmentId, TargetId};
 
 use crate::core::Core;
 use crate::error::LogError;
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, is_set_aside, is_unfinished, parse_shard_name, shard_dir};
-use crate::target::Target;
+use crate::target::{OVERDUE, Target};
 
 /// Directories of a target that are listed at once.
 const PARALLEL_DIRS: usize = 8;
@@ -137,8 +137,17 @@ async fn list_and_tidy(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<Targ
 }
 
 /// Lists a target.
-pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<TargetFiles> {
-    let dirs = match disk.list(SEGMENTS_DIR).await {
+async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Result<TargetFiles> {
+    list_by(target, |dir| disk.list(dir)).await
+}
+
+/// The same, of a target that is not waited for without end.
+pub(crate) async fn list_target_in_time(target: &Arc<Target>, disk: &Arc<dyn Disk>) -> io::Result<TargetFiles> {
+    list_by(target, |dir| target.timed(OVERDUE, disk.list(dir))).await
+}
+
+async fn list_by(target: &Target, list: impl Fn(&str) -> IoFuture<Vec<DirEntry>>) -> io::Result<TargetFiles> {
+    let dirs = match list(SEGMENTS_DIR).await {
         Ok(dirs) => dirs,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         Err(error) => return Err(error),
@@ -147,7 +156,7 @@ pub(crate) async fn list_target(target: &Target, disk: &Arc<dyn Disk>) -> io::Re
     let mut lists = stream::iter(dirs.into_iter().filter(|dir| dir.is_dir))
         .map(async |dir| {
             let path = format!("{SEGMENTS_DIR}/{}", dir.name);
-            let entries = disk.list(&path).await;
+            let entries = list(&path).await;
             (path, entries)
         })
         .buffer_unordered(PARALLEL_DIRS);

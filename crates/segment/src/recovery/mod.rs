@@ -27,7 +27,7 @@ use crate::lane::writer::{sealed_len, write_seal};
 use crate::segment::{Life, Segment};
 use crate::segment_info::{KnownSegment, Seal, SegmentInfo};
 use copies::{has_strays, place, read_headers};
-pub(crate) use listing::list_target;
+pub(crate) use listing::list_target_in_time;
 use listing::{Found, Listing, list_shards};
 use removal::{remove_empty, remove_freed};
 use walk::recover_segment;
@@ -306,7 +306,7 @@ async fn write_seals(
     futures::future::join_all(shards.map(async |(shard, is_trusted)| {
         let outcome = async {
             let file = core.media.file(info, shard).await.map_err(io::Error::other)?;
-            write_seal(&*file, seal, core.media.seal_block(info, reason, seal, is_trusted), is_trusted).await
+            write_seal(Arc::clone(&file), seal, core.media.seal_block(info, reason, seal, is_trusted), is_trusted).await
         };
         (shard, outcome.await)
     }))

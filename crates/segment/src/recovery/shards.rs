@@ -91,7 +91,9 @@ impl Shards {
                 },
             },
             Err(ChunkError::Corrupt(_)) => Head::Nothing,
-            Err(ChunkError::Absent | ChunkError::Io(_) | ChunkError::Exhausted(_)) => Head::OutOfSight,
+            Err(ChunkError::Absent | ChunkError::Io(_) | ChunkError::Overdue | ChunkError::Exhausted(_)) => {
+                Head::OutOfSight
+            }
         }
     }
 

@@ -220,7 +220,7 @@ impl TargetSet {
         }
         let LogTarget { name, disk, .. } = newcomer.target;
         let own = Own { epoch, ..Own::default() };
-        targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, own, now_ns)));
+        targets.push(Arc::new(Target::new(name, newcomer.id, domain, disk, own, now_ns, &self.silence)));
         drop(targets);
         self.gain();
     }

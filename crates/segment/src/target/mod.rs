@@ -24,7 +24,8 @@ use tokio::time::timeout;
 
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
-pub(crate) use silent::{OVERDUE, is_overdue, overdue};
+use silent::Silence;
+pub(crate) use silent::{OVERDUE, SYNC_OVERDUE, is_overdue, overdue};
 
 use crate::config::LogConfig;
 use crate::placement::Candidate;
@@ -58,6 +59,7 @@ pub(crate) struct TargetSet {
     parity: usize,
     /// How often a target has come that takes writes: a new one, or one that took none for a while.
     gained: AtomicU64,
+    silence: Arc<Silence>,
 }
 
 /// The members of the deployment.
@@ -92,6 +94,8 @@ pub(crate) struct Target {
     being_removed: AtomicBool,
     /// What it was to do and has not done in time.
     overdue: AtomicUsize,
+    /// That of all.
+    silence: Arc<Silence>,
     /// See [`TargetSet::removal_turn`].
     removals: Arc<Semaphore>,
     health: Mutex<Health>,
@@ -165,6 +169,7 @@ impl Target {
         disk: Option<Arc<dyn Disk>>,
         own: Own,
         now_ns: u64,
+        silence: &Arc<Silence>,
     ) -> Self {
         let state = if disk.is_some() { TargetState::Online } else { TargetState::Absent };
         let down_since_ns = disk.is_none().then_some(now_ns);
@@ -179,6 +184,7 @@ impl Target {
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
             overdue: AtomicUsize::new(0),
+            silence: Arc::clone(silence),
             removals: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
             health: Mutex::new(health),
             own: Mutex::new(own),
@@ -216,13 +222,36 @@ impl Target {
         drop(disk);
     }
 
+    /// See [`TargetSet::failed`].
+    fn failed(&self, clock: &dyn Clock, error: &io::Error) {
+        let full = is_full(error);
+        let mut health = self.health.lock();
+        // One that failed is found to work again by a probe, not by a lack of room.
+        let state = if full && health.state != TargetState::Failed { TargetState::Full } else { TargetState::Failed };
+        if health.state != state {
+            tracing::error!(target_name = %self.name, %error, ?state, "a target failed");
+        }
+        health.state = state;
+        health.failed_at_ms = clock.now_ms();
+        if !full && health.down_since_ns.is_none() {
+            health.down_since_ns = Some(clock.monotonic_ns());
+        }
+        health.last_error = Some(error.to_string());
+    }
+
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst) || self.being_removed.load(Ordering::SeqCst)
     }
 }
 
 impl TargetSet {
-    fn new(targets: Vec<Target>, newest: Membership, clock: Arc<dyn Clock>, config: &LogConfig) -> Self {
+    fn new(
+        targets: Vec<Target>,
+        silence: Arc<Silence>,
+        newest: Membership,
+        clock: Arc<dyn Clock>,
+        config: &LogConfig,
+    ) -> Self {
         let this = Self {
             deployment: newest.deployment,
             targets: RwLock::new(targets.into_iter().map(Arc::new).collect()),
@@ -243,6 +272,7 @@ impl TargetSet {
             reprobe_ms: config.reprobe_ms,
             parity: config.geometry.parity().max(newest.geometry.parity()),
             gained: AtomicU64::new(0),
+            silence,
         };
         this.mark_draining();
         this
@@ -403,20 +433,7 @@ impl TargetSet {
 
     /// Notes that a write, sync or creation failed, or that the target does not answer.
     pub(crate) fn failed(&self, number: usize, error: &io::Error) {
-        let target = self.at(number);
-        let full = is_full(error);
-        let mut health = target.health.lock();
-        // One that failed is found to work again by a probe, not by a lack of room.
-        let state = if full && health.state != TargetState::Failed { TargetState::Full } else { TargetState::Failed };
-        if health.state != state {
-            tracing::error!(target_name = %target.name, %error, ?state, "a target failed");
-        }
-        health.state = state;
-        health.failed_at_ms = self.clock.now_ms();
-        if !full && health.down_since_ns.is_none() {
-            health.down_since_ns = Some(self.clock.monotonic_ns());
-        }
-        health.last_error = Some(error.to_string());
+        self.at(number).failed(&*self.clock, error);
     }
 
     /// The targets that are not gone, each with its place and whether it leaves: all of one moment, so that one that leaves is never told without the

@@ -338,6 +338,7 @@ fn assemble(
     let now_ns = env.clock.monotonic_ns();
     let present: HashSet<TargetId> = memberships.iter().flatten().map(|membership| membership.target).collect();
     let mut targets = Vec::with_capacity(given.len());
+    let silence = Arc::default();
     for (given, membership) in given.into_iter().zip(memberships) {
         let target = match membership {
             Some(membership) => {
@@ -352,18 +353,18 @@ fn assemble(
                     entry.failure_domain.clone_from(&given.name);
                 }
                 entry.name.clone_from(&given.name);
-                Target::new(given.name, entry.id, entry.failure_domain.clone(), given.disk, own, now_ns)
+                Target::new(given.name, entry.id, entry.failure_domain.clone(), given.disk, own, now_ns, &silence)
             }
             None => {
                 let is_this = |member: &&Member| member.name == given.name && !present.contains(&member.id);
                 let id = newest.members.iter().find(is_this).map_or(TargetId::NONE, |member| member.id);
                 let failure_domain = label(&given).to_owned();
-                Target::new(given.name, id, failure_domain, None, Own::default(), now_ns)
+                Target::new(given.name, id, failure_domain, None, Own::default(), now_ns, &silence)
             }
         };
         targets.push(target);
     }
-    TargetSet::new(targets, newest, Arc::clone(&env.clock), config)
+    TargetSet::new(targets, silence, newest, Arc::clone(&env.clock), config)
 }
 
 pub(super) fn random(env: &Env) -> [u8; 16] {

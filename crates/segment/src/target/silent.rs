@@ -1,19 +1,34 @@
 //! Targets that do not answer.
 //!
-//! A drive that hangs gives no error, and a file system says from memory how much room it has on one. So whatever is done on a target outside of stripes, by somebody who can do without
-//! it, has a time. One that takes longer makes its target silent: nothing new begins there before all that is overdue has come to its end.
+//! A drive that hangs gives no error, and a file system says from memory how much room it has on one. So whatever is done on a target by somebody who can do without it has a time. One
+//! that takes longer makes its target silent: nothing new begins there before all that is overdue has come to its end (docs/adr/0024).
+//!
+//! Nobody gives up what nothing else stands in for: a parallel file system that fails over takes minutes, and who waits has lost nothing. So a stripe waits for its last chunks no longer
+//! than that once enough of the others are there, and a read goes to the others, and waits only where these are too few.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use gabion_platform::{Clock, IoFuture};
+use gabion_types::TargetId;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::{Sleep, sleep, timeout, timeout_at};
 
-use super::Target;
+use super::{Target, TargetSet, TargetState};
+use crate::together::{Outcome, Together};
 
-/// Longest time that a target may take to make or remove a file, or to take a list of members. One that is merely busy takes seconds.
+/// Longest time that a target may take to read or write a chunk, to make or remove a file, or to take a list of members. One that is merely busy takes seconds.
 pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
+/// The same for making durable what was written before: all that the page cache has of it is on its way to the drive then.
+pub(crate) const SYNC_OVERDUE: Duration = Duration::from_secs(120);
+/// How often it is looked whether enough others are there by then.
+const LOOKED_AGAIN: Duration = Duration::from_secs(1);
 
 impl Target {
     /// Whether something that it was to do is overdue.
@@ -31,6 +46,12 @@ impl Target {
         work: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         self.in_time_or(limit, work, |_| std::future::ready(())).await
+    }
+
+    /// The same as a future for itself.
+    pub(crate) fn timed<T: Send + 'static>(self: &Arc<Self>, limit: Duration, work: IoFuture<T>) -> IoFuture<T> {
+        let target = Arc::clone(self);
+        Box::pin(async move { target.in_time(limit, work).await })
     }
 
     /// The same; `late` is given what came of it too late.
@@ -54,19 +75,160 @@ impl Target {
         if let Ok(outcome) = timeout(limit, &mut work).await {
             return outcome;
         }
+        self.is_late(async move { late(work.await).await });
+        Err(overdue())
+    }
+
+    /// Counts `work`, which is under way there, as overdue until it has ended.
+    fn is_late(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
         let target = Arc::clone(self);
+        target.silence.overdue.fetch_add(1, Ordering::SeqCst);
         // What is written there is not known to have failed.
         if target.overdue.fetch_add(1, Ordering::SeqCst) == 0 {
             tracing::error!(target_name = %target.name, "a target does not answer: nothing new is placed there before it has");
+            target.health.lock().last_error = Some(overdue().to_string());
         }
         tokio::spawn(async move {
-            late(work.await).await;
+            work.await;
             if target.overdue.fetch_sub(1, Ordering::SeqCst) == 1 {
                 tracing::warn!(target_name = %target.name, "a target answers again");
             }
+            target.silence.end();
         });
-        Err(overdue())
     }
+}
+
+/// What all targets together have that is overdue.
+#[derive(Default)]
+pub(crate) struct Silence {
+    overdue: AtomicUsize,
+    /// Rings when something of it has come to its end.
+    ended: Notify,
+}
+
+impl Silence {
+    fn end(&self) {
+        self.overdue.fetch_sub(1, Ordering::SeqCst);
+        self.ended.notify_waiters();
+    }
+}
+
+impl TargetSet {
+    /// Whether the target `id` is there and silent.
+    pub(crate) fn is_silent(&self, id: TargetId) -> bool {
+        // Of all reads this is asked, and hardly ever is there one.
+        self.silence.overdue.load(Ordering::SeqCst) > 0
+            && self.find(id).is_some_and(|number| self.at(number).is_silent())
+    }
+
+    /// How many targets take new segments, as far as is known, without those at these places.
+    pub(crate) fn others_at_work(&self, places: &[usize]) -> usize {
+        let is_at_work = |(place, target): &(usize, Arc<Target>)| {
+            !places.contains(place)
+                && !target.is_silent()
+                && !target.is_draining()
+                && target.state() == TargetState::Online
+        };
+        self.all().iter().filter(|target| is_at_work(target)).count()
+    }
+
+    /// Resolves when a target that is silent now has done something of what is overdue.
+    pub(crate) fn answered(&self) -> Notified<'_> {
+        self.silence.ended.notified()
+    }
+
+    /// What comes of a read on the target `id`, for which others stand in.
+    ///
+    /// # Errors
+    /// Its own, or one that [`is_overdue`].
+    pub(crate) async fn read_in_time<T: Send + 'static>(&self, id: TargetId, read: IoFuture<T>) -> io::Result<T> {
+        if self.is_silent(id) {
+            return Err(overdue());
+        }
+        Watched { targets: self, id, read: Some(read), late: None }.await
+    }
+
+    /// What comes of all `works`, each on the target at its place. From when they are overdue those that are left are waited for no longer than `is_enough` says, which is told how many did
+    /// well and where the others are.
+    ///
+    /// # Errors
+    /// Those of each, or one that [`is_overdue`].
+    pub(crate) async fn enough_in_time<T: Send + 'static>(
+        &self,
+        works: impl IntoIterator<Item = (usize, IoFuture<T>)>,
+        limit: Duration,
+        is_enough: impl Fn(usize, &[usize]) -> bool,
+    ) -> Vec<io::Result<T>> {
+        let (places, works): (Vec<usize>, Vec<IoFuture<T>>) = works.into_iter().unzip();
+        let mut all = Together::new(works);
+        let (mut wait, mut before) = (limit, None);
+        while timeout(wait, &mut all).await.is_err() {
+            let well = all.done().filter(|outcome| outcome.is_some_and(io::Result::is_ok)).count();
+            let left = places.iter().zip(all.done()).filter(|(_, outcome)| outcome.is_none());
+            // Where those that hung come back one after the other, the last one is not given up for being that.
+            let comes_back = before.replace(well).is_some_and(|before| before < well);
+            if !comes_back && is_enough(well, &left.map(|(place, _)| *place).collect::<Vec<_>>()) {
+                break;
+            }
+            wait = LOOKED_AGAIN;
+        }
+        let outcome = |(place, outcome)| match outcome {
+            Outcome::Done(outcome) => outcome,
+            Outcome::UnderWay(work) => {
+                self.at(place).is_late(async move { drop(work.await) });
+                Err(overdue())
+            }
+        };
+        places.into_iter().zip(all.outcomes()).map(outcome).collect()
+    }
+}
+
+/// A read. It is seen to come to its end in time also when whoever wanted it has gone: clients may be less patient.
+struct Watched<'a, T: Send + 'static> {
+    targets: &'a TargetSet,
+    id: TargetId,
+    /// Nothing when it has ended.
+    read: Option<IoFuture<T>>,
+    /// When it is overdue; what is in memory is there at once, without it.
+    late: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T: Send + 'static> Future for Watched<'_, T> {
+    type Output = io::Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let this = &mut *self;
+        if let Some(read) = &mut this.read {
+            if let Poll::Ready(outcome) = read.as_mut().poll(context) {
+                this.read = None;
+                return Poll::Ready(outcome);
+            }
+            ready!(this.late.get_or_insert_with(|| Box::pin(sleep(OVERDUE))).as_mut().poll(context));
+        }
+        if let (Some(read), Some(number)) = (this.read.take(), this.targets.find(this.id)) {
+            gives_nothing(&this.targets.at(number), &*this.targets.clock, read);
+        }
+        Poll::Ready(Err(overdue()))
+    }
+}
+
+impl<T: Send + 'static> Drop for Watched<'_, T> {
+    fn drop(&mut self) {
+        let (Some(mut read), Some(late)) = (self.read.take(), &self.late) else { return };
+        let (Some(number), Ok(runtime)) = (self.targets.find(self.id), Handle::try_current()) else { return };
+        let (target, clock, late) = (self.targets.at(number), Arc::clone(&self.targets.clock), late.deadline());
+        drop(runtime.spawn(async move {
+            if timeout_at(late, &mut read).await.is_err() {
+                gives_nothing(&target, &*clock, read);
+            }
+        }));
+    }
+}
+
+/// Notes that a read of a target is overdue: what lies there is to be had elsewhere, and, if that goes on, to be built anew elsewhere.
+fn gives_nothing<T: Send + 'static>(target: &Arc<Target>, clock: &dyn Clock, read: IoFuture<T>) {
+    target.failed(clock, &overdue());
+    target.is_late(async move { drop(read.await) });
 }
 
 /// Nothing was heard for as long as is waited.

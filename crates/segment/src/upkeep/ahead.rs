@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use gabion_platform::DiskFile;
+use gabion_platform::{DiskFile, Durable, IoFuture};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use super::Pace;
 use crate::status::MemoryUse;
+use crate::target::{OVERDUE, Target};
 
 /// Memory of scrub and repair for reading ahead and writing behind, in bytes: all segments together that are worked at.
 const UPKEEP_MEMORY_BYTES: usize = 256 << 20;
@@ -60,9 +61,34 @@ fn run_bytes(files: usize) -> usize {
     (SEGMENT_MEMORY_BYTES / (RUNS * files.max(1))).clamp(BLOCK_BYTES, RUN_BYTES_MAX)
 }
 
+/// A shard file, and the target that it lies on, unless that is waited for without end.
+#[derive(Clone)]
+pub(super) struct TimedFile {
+    pub(super) file: Arc<dyn DiskFile>,
+    pub(super) target: Option<Arc<Target>>,
+}
+
+impl TimedFile {
+    pub(super) fn read(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
+        self.in_time(self.file.read_at(offset, len))
+    }
+
+    /// Not durable.
+    pub(super) fn write(&self, offset: u64, bytes: Bytes) -> IoFuture<()> {
+        self.in_time(self.file.write_at(offset, vec![bytes], Durable::No))
+    }
+
+    fn in_time<T: Send + 'static>(&self, work: IoFuture<T>) -> IoFuture<T> {
+        match &self.target {
+            Some(target) => target.timed(OVERDUE, work),
+            None => work,
+        }
+    }
+}
+
 /// One file that is read from front to back.
 pub(super) struct Ahead<'a> {
-    file: Arc<dyn DiskFile>,
+    file: TimedFile,
     pace: &'a Pace,
     run_bytes: usize,
     /// Nothing from here on is asked for.
@@ -81,7 +107,7 @@ struct Run {
 
 impl<'a> Ahead<'a> {
     /// Reads `file` up to `end`.
-    pub(super) fn new(file: Arc<dyn DiskFile>, end: u64, room: &Room, pace: &'a Pace) -> Self {
+    pub(super) fn new(file: TimedFile, end: u64, room: &Room, pace: &'a Pace) -> Self {
         Self { file, pace, run_bytes: room.run_bytes, end, current: Run::default(), next: None, failed: 0..0 }
     }
 
@@ -91,7 +117,7 @@ impl<'a> Ahead<'a> {
         loop {
             let (at, missing) = (offset + whole.len() as u64, len - whole.len());
             if self.failed.contains(&at) || at >= self.end {
-                let rest = self.file.read_at(at, missing).await?;
+                let rest = self.file.read(at, missing).await?;
                 if whole.is_empty() {
                     return Ok(rest);
                 }
@@ -147,7 +173,7 @@ impl<'a> Ahead<'a> {
     async fn begin(&self, offset: u64) -> (u64, JoinHandle<io::Result<Bytes>>) {
         let len = (self.end - offset).min(self.run_bytes as u64) as usize;
         self.pace.pass(len as u64).await;
-        (offset, tokio::spawn(self.file.read_at(offset, len)))
+        (offset, tokio::spawn(self.file.read(offset, len)))
     }
 }
 
@@ -165,58 +191,30 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use gabion_platform::{Disk, Durable, IoFuture};
+    use std::future::ready;
+
+    use gabion_platform::{Access, SimDisk};
     use parking_lot::Mutex;
 
     use super::*;
 
-    /// Counts what it is asked for, and refuses reads that touch a bad byte.
-    struct Asked {
-        file: Arc<dyn DiskFile>,
-        reads: Mutex<Vec<Range<u64>>>,
-        bad: u64,
-    }
+    /// What a file was asked for.
+    type Reads = Arc<Mutex<Vec<Range<u64>>>>;
 
-    impl DiskFile for Asked {
-        fn read_at(&self, offset: u64, len: usize) -> IoFuture<Bytes> {
-            let range = offset..offset + len as u64;
-            self.reads.lock().push(range.clone());
-            if range.contains(&self.bad) {
-                return Box::pin(std::future::ready(Err(io::Error::other("a bad sector"))));
-            }
-            self.file.read_at(offset, len)
-        }
-
-        fn write_at(&self, offset: u64, parts: Vec<Bytes>, durable: Durable) -> IoFuture<()> {
-            self.file.write_at(offset, parts, durable)
-        }
-
-        fn sync(&self) -> IoFuture<()> {
-            self.file.sync()
-        }
-
-        fn len(&self) -> IoFuture<u64> {
-            self.file.len()
-        }
-
-        fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
-            self.file.prewrite(offset, len)
-        }
-
-        fn set_len(&self, len: u64) -> IoFuture<()> {
-            self.file.set_len(len)
-        }
-
-        fn punch(&self, offset: u64, len: u64) -> IoFuture<()> {
-            self.file.punch(offset, len)
-        }
-    }
-
-    async fn file(len: usize, bad: u64) -> (Arc<Asked>, Vec<u8>) {
+    /// A file that refuses reads which touch a bad byte, and what it holds.
+    async fn file(len: usize, bad: u64) -> (TimedFile, Reads, Vec<u8>) {
         let content: Vec<u8> = (0..len).map(|at| (at * 7 + at / 251) as u8).collect();
-        let file = gabion_platform::SimDisk::new(1).create("f", 0).await.unwrap();
+        let reads = Reads::default();
+        let asked = Arc::clone(&reads);
+        let disk = SimDisk::new(1).gated(Arc::new(move |access| {
+            let Access::Read(range) = access else { return Box::pin(ready(Ok(()))) };
+            let is_bad = range.contains(&bad);
+            asked.lock().push(range);
+            Box::pin(ready(if is_bad { Err(io::Error::other("a bad sector")) } else { Ok(()) }))
+        }));
+        let file = disk.create("f", 0).await.unwrap();
         file.write_at(0, vec![content.clone().into()], Durable::No).await.unwrap();
-        (Arc::new(Asked { file, reads: Mutex::default(), bad }), content)
+        (TimedFile { file, target: None }, reads, content)
     }
 
     const RUN: usize = 8192;
@@ -228,11 +226,11 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn every_range_is_what_the_file_holds() {
-        let (file, content) = file(5 * RUN + 100, u64::MAX).await;
+        let (file, _, content) = file(5 * RUN + 100, u64::MAX).await;
         let pace = Pace::new(0);
         let end = content.len() as u64;
         for step in [1, 1000, 4096, RUN, 3 * RUN] {
-            let mut ahead = Ahead::new(Arc::clone(&file) as Arc<dyn DiskFile>, end, &room(), &pace);
+            let mut ahead = Ahead::new(file.clone(), end, &room(), &pace);
             for start in (0..content.len() + step).step_by(step.max(97)) {
                 let read = ahead.read(start as u64, step).await.unwrap();
                 let expected = &content[start.min(content.len())..(start + step).min(content.len())];
@@ -244,25 +242,25 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread")]
     async fn each_run_is_read_once_and_before_it_is_asked_for() {
-        let (file, content) = file(4 * RUN, u64::MAX).await;
+        let (file, reads, content) = file(4 * RUN, u64::MAX).await;
         let pace = Pace::new(0);
-        let mut ahead = Ahead::new(Arc::clone(&file) as Arc<dyn DiskFile>, content.len() as u64, &room(), &pace);
+        let mut ahead = Ahead::new(file, content.len() as u64, &room(), &pace);
         ahead.read(0, 10).await.unwrap();
         tokio::task::yield_now().await;
-        assert_eq!(file.reads.lock().len(), 2, "the second run is under way when the first byte is seen");
+        assert_eq!(reads.lock().len(), 2, "the second run is under way when the first byte is seen");
         for start in (0..content.len()).step_by(64) {
             ahead.read(start as u64, 64).await.unwrap();
         }
         let runs: Vec<_> = (0..4).map(|run| (run * RUN) as u64..((run + 1) * RUN) as u64).collect();
-        assert_eq!(*file.reads.lock(), runs);
+        assert_eq!(*reads.lock(), runs);
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_bad_sector_costs_what_lies_on_it_alone() {
         let bad = (RUN + 1000) as u64;
-        let (file, content) = file(4 * RUN, bad).await;
+        let (file, _, content) = file(4 * RUN, bad).await;
         let pace = Pace::new(0);
-        let mut ahead = Ahead::new(Arc::clone(&file) as Arc<dyn DiskFile>, content.len() as u64, &room(), &pace);
+        let mut ahead = Ahead::new(file, content.len() as u64, &room(), &pace);
         for start in (0..content.len()).step_by(512) {
             let read = ahead.read(start as u64, 512).await;
             match (start as u64..start as u64 + 512).contains(&bad) {

@@ -1,15 +1,13 @@
 //! Reading a whole shard file, ahead of what is checked, and checking every byte that counts.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use gabion_platform::DiskFile;
 use gabion_types::TargetId;
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 
 use super::Pace;
-use super::ahead::{Ahead, Room};
+use super::ahead::{Ahead, Room, TimedFile};
 use super::census::shard_file_bytes;
 use crate::core::Core;
 use crate::error::LogError;
@@ -47,7 +45,7 @@ pub(crate) struct ShardToCheck<'a> {
     pub(crate) shard: usize,
     /// The target that the file must say it lies on.
     pub(crate) target: TargetId,
-    pub(crate) file: &'a Arc<dyn DiskFile>,
+    pub(super) file: TimedFile,
 }
 
 impl ShardToCheck<'_> {
@@ -57,12 +55,16 @@ impl ShardToCheck<'_> {
     /// `Corrupt` when no shard of the segment tells where the next stripe begins: then nothing can be said.
     pub(super) async fn check(&self, core: &Core, pace: &Pace, room: &Room) -> Result<Checked, LogError> {
         let mut checked = Checked::default();
-        let ahead = &mut Ahead::new(Arc::clone(self.file), shard_file_bytes(self.seal), room, pace);
+        let ahead = &mut Ahead::new(self.file.clone(), shard_file_bytes(self.seal), room, pace);
         if let Err(damage) = self.check_header(core, ahead).await {
             checked.note(damage);
         }
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
         for stripe_index in 0..self.seal.stripes {
+            if !checked.is_good() && core.media.targets.is_silent(self.target) {
+                // Nothing more is to be seen of it, and of the others there is nothing to be asked.
+                return Ok(checked);
+            }
             let (shape, outcome) = self.check_chunk(core, ahead, offset, stripe_index).await;
             // Nobody reads the bytes of a stripe that is dead, but its headers lead to the next one.
             if let Err(damage) = outcome

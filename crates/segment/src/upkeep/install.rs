@@ -9,11 +9,11 @@
 use std::io;
 use std::sync::Arc;
 
-use gabion_platform::Disk;
+use gabion_platform::DiskFile;
 use gabion_types::{ShardCopy, TargetId};
 
 use super::Pace;
-use super::ahead::Room;
+use super::ahead::{Room, TimedFile};
 use super::census::shard_file_bytes;
 use super::check::ShardToCheck;
 use super::rebuild::{Built, Rebuild};
@@ -24,6 +24,7 @@ use crate::segment::Segment;
 use crate::segment_info::{Seal, SegmentChange, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path, unfinished_path};
 use crate::status::RepairEntry;
+use crate::target::OVERDUE;
 
 /// What became of one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +66,12 @@ pub(crate) async fn install(
     };
     // So it is where a former copy lies: what is left of that may be all that there is.
     let replaces_a_file = replaces_a_file || lies_there(core, &info, shard, target.id).await;
-    let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: target.id, replaces_a_file, pace };
+    let rebuild = Rebuild { core, segment, info: &info, seal, shard, target: &target, replaces_a_file, pace };
     // A name of its own: what an attempt that was given up still does can not touch the next one's file.
     let unfinished = unfinished_path(info.id, shard as u8, core.repair.next_attempt());
-    let built = build_apart(&rebuild, place, &unfinished).await?;
+    let built = build_apart(&rebuild, &unfinished).await?;
     let copy = |target| ShardCopy { shard: shard as u8, target };
-    if let Err(error) = give_name(&rebuild, place, &unfinished).await {
+    if let Err(error) = give_name(&rebuild, &unfinished).await {
         if !in_place && !has_former(&info, shard, target.id) {
             // It may have got its name all the same.
             withdraw(core, segment, copy(target.id)).await?;
@@ -112,7 +113,7 @@ async fn lies_there(core: &Core, info: &SegmentInfo, shard: usize, target: Targe
         return false;
     }
     let Some(disk) = core.media.targets.disk(target) else { return true };
-    let opened = disk.open(&shard_path(info.id, shard as u8)).await;
+    let opened = core.media.targets.read_in_time(target, disk.open(&shard_path(info.id, shard as u8))).await;
     !opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
@@ -147,7 +148,8 @@ pub(super) async fn check_current(
     match core.media.file(info, shard).await {
         Ok(file) => {
             let target = info.targets[shard];
-            ShardToCheck { info, seal, shard, target, file: &file }.check(core, pace, room).await
+            let file = TimedFile { file, target: core.media.replaceable(info, shard) };
+            ShardToCheck { info, seal, shard, target, file }.check(core, pace, room).await
         }
         Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
         Err(error) => Ok(missing(error.to_string())),
@@ -155,45 +157,47 @@ pub(super) async fn check_current(
 }
 
 /// Builds the shard under a name that nobody reads.
-async fn build_apart(rebuild: &Rebuild<'_>, place: usize, unfinished: &str) -> Result<Built, LogError> {
-    let disk = disk_at(rebuild.core, place)?;
+async fn build_apart(rebuild: &Rebuild<'_>, unfinished: &str) -> Result<Built, LogError> {
+    let disk = rebuild.disk()?;
+    let late = {
+        let (disk, path) = (Arc::clone(&disk), unfinished.to_owned());
+        // Nobody waits for it any more.
+        async move |made: io::Result<Arc<dyn DiskFile>>| {
+            drop(made);
+            let _ = disk.unlink(&path).await;
+        }
+    };
+    let create = disk.create(unfinished, shard_file_bytes(rebuild.seal));
     let outcome = async {
-        let created = disk.create(unfinished, shard_file_bytes(rebuild.seal)).await;
-        let file = created.map_err(|error| failed(rebuild.core, place, error))?;
+        let created = rebuild.target.in_time_or(OVERDUE, create, late).await;
+        let file = created.map_err(|error| rebuild.failed(error))?;
         rebuild.build(&file).await
     };
     let outcome = outcome.await;
     if outcome.is_err() {
         // If this fails, the next start removes it.
-        let _ = disk.unlink(unfinished).await;
+        let _ = rebuild.target.in_time(OVERDUE, disk.unlink(unfinished)).await;
     }
     outcome
 }
 
 /// Gives what was built its own name, durably. If that fails it may have it all the same.
-async fn give_name(rebuild: &Rebuild<'_>, place: usize, unfinished: &str) -> Result<(), LogError> {
-    let disk = disk_at(rebuild.core, place)?;
+async fn give_name(rebuild: &Rebuild<'_>, unfinished: &str) -> Result<(), LogError> {
+    let disk = rebuild.disk()?;
     let path = shard_path(rebuild.info.id, rebuild.shard as u8);
-    let outcome = async {
-        disk.rename(unfinished, &path).await?;
-        disk.sync_dir(&shard_dir(rebuild.info.id)).await
+    let rename = {
+        let (disk, renamed, dir) = (Arc::clone(&disk), disk.rename(unfinished, &path), shard_dir(rebuild.info.id));
+        async move {
+            renamed.await?;
+            disk.sync_dir(&dir).await
+        }
     };
-    let outcome = outcome.await.map_err(|error| failed(rebuild.core, place, error));
+    let outcome = rebuild.target.in_time(OVERDUE, rename).await.map_err(|error| rebuild.failed(error));
     if outcome.is_err() {
         // As above.
-        let _ = disk.unlink(unfinished).await;
+        let _ = rebuild.target.in_time(OVERDUE, disk.unlink(unfinished)).await;
     }
     outcome
-}
-
-fn disk_at(core: &Core, place: usize) -> Result<Arc<dyn Disk>, LogError> {
-    let target = core.media.targets.at(place);
-    target.disk().ok_or_else(|| LogError::Unavailable(format!("target {} is not there", target.name)))
-}
-
-fn failed(core: &Core, place: usize, error: io::Error) -> LogError {
-    core.media.targets.failed(place, &error);
-    LogError::io(&core.media.targets.at(place).name, error)
 }
 
 /// Removes a copy that readers were never told of. One that can not be removed counts as a former one: else nothing would know of it once the segment is freed, and with one

@@ -15,7 +15,7 @@ use crate::config::LogTarget;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::placement::{Candidate, spread};
-use crate::recovery::list_target;
+use crate::recovery::list_target_in_time;
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
@@ -307,7 +307,7 @@ async fn keep_unplaced(core: &Core, id: TargetId, plan: &mut TargetPlan) {
     }
     let target = core.media.targets.find(id).map(|number| core.media.targets.at(number));
     let listed = match target.and_then(|target| Some((target.disk()?, target))) {
-        Some((disk, target)) => list_target(&target, &disk).await.map_err(|error| error.to_string()),
+        Some((disk, target)) => list_target_in_time(&target, &disk).await.map_err(|error| error.to_string()),
         None => Err("it is not there".to_owned()),
     };
     let held = listed.map(|files| {

@@ -1,11 +1,12 @@
 //! A shard file that is written from front to back in long writes, each one while the next is filled.
 
 use std::io;
-use std::sync::Arc;
 
-use gabion_platform::{Buffer, Buffers, DiskFile, Durable};
+use gabion_platform::{Buffer, Buffers};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_PAYLOAD_BYTES_MAX};
 use tokio::task::JoinHandle;
+
+use super::ahead::TimedFile;
 
 /// Length that a write aims at, in bytes.
 const WRITE_BYTES: usize = 4 << 20;
@@ -17,7 +18,7 @@ const _: () = assert!(WRITE_BYTES <= CHUNK_PAYLOAD_BYTES_MAX);
 
 /// The file, as far as it is filled.
 pub(super) struct Output<'a> {
-    file: &'a Arc<dyn DiskFile>,
+    file: TimedFile,
     buffers: &'a Buffers,
     /// Where the first byte of `filled` goes.
     offset: u64,
@@ -26,7 +27,7 @@ pub(super) struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(file: &'a Arc<dyn DiskFile>, buffers: &'a Buffers) -> Self {
+    pub(super) fn new(file: TimedFile, buffers: &'a Buffers) -> Self {
         Self { file, buffers, offset: 0, filled: None, under_way: None }
     }
 
@@ -81,7 +82,7 @@ impl<'a> Output<'a> {
         let Some(filled) = self.filled.take().filter(|filled| !filled.is_empty()) else { return Ok(()) };
         let offset = self.offset;
         self.offset += filled.len() as u64;
-        self.under_way = Some(tokio::spawn(self.file.write_at(offset, vec![filled.freeze()], Durable::No)));
+        self.under_way = Some(tokio::spawn(self.file.write(offset, filled.freeze())));
         Ok(())
     }
 
@@ -93,6 +94,8 @@ impl<'a> Output<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use gabion_platform::{Disk, SimDisk};
 
     use super::*;
@@ -101,7 +104,7 @@ mod tests {
     async fn what_is_put_is_written_and_what_is_cut_is_not() {
         let file = SimDisk::new(1).create("f", 0).await.unwrap();
         let buffers = Buffers::default();
-        let mut output = Output::new(&file, &buffers);
+        let mut output = Output::new(TimedFile { file: Arc::clone(&file), target: None }, &buffers);
         let mut expected = vec![0; 40 << 20];
         let mut put = Vec::new();
         // Neighbours, small and large gaps, longer than a write.

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use gabion_erasure::crc64;
-use gabion_platform::DiskFile;
-use gabion_types::TargetId;
+use gabion_platform::{Disk, DiskFile};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 
 use super::Pace;
+use super::ahead::TimedFile;
 use super::census::shard_file_bytes;
 use super::check::{ShardToCheck, pieces};
 use super::output::{OUTPUT_BYTES_MAX, Output};
@@ -27,6 +27,7 @@ use crate::format::{ChunkHeader, SHARD_HEADER_BYTES_MAX, SealReason, ShardHeader
 use crate::media::{ChunkError, check_blocks, decode_header};
 use crate::segment::Segment;
 use crate::segment_info::{Seal, SegmentInfo};
+use crate::target::{OVERDUE, SYNC_OVERDUE, Target};
 
 /// What is to be built.
 pub(super) struct Rebuild<'a> {
@@ -36,7 +37,7 @@ pub(super) struct Rebuild<'a> {
     pub(super) seal: Seal,
     pub(super) shard: usize,
     /// The target that it is built for.
-    pub(super) target: TargetId,
+    pub(super) target: &'a Arc<Target>,
     /// The shard has a file now, which the new one is to replace.
     pub(super) replaces_a_file: bool,
     pub(super) pace: &'a Pace,
@@ -76,8 +77,9 @@ impl Rebuild<'_> {
     /// Writes all of the shard to `file`, durably, and reads it back.
     pub(super) async fn build(&self, file: &Arc<dyn DiskFile>) -> Result<Built, LogError> {
         let built = self.write(file).await?;
-        file.set_len(shard_file_bytes(self.seal)).await.map_err(|error| self.failed(error))?;
-        file.sync().await.map_err(|error| self.failed(error))?;
+        let cut = file.set_len(shard_file_bytes(self.seal));
+        self.target.in_time(OVERDUE, cut).await.map_err(|error| self.failed(error))?;
+        self.target.in_time(SYNC_OVERDUE, file.sync()).await.map_err(|error| self.failed(error))?;
         self.read_back(file, &built).await?;
         Ok(built)
     }
@@ -87,7 +89,7 @@ impl Rebuild<'_> {
         let (memory, free) = (&self.core.upkeep_memory, Pace::new(0));
         let room = memory.room(self.info.geometry.data(), OUTPUT_BYTES_MAX, &free).await;
         let mut sources = Sources::open(self.core, self.info, self.seal, self.shard, &room, &free).await;
-        let mut output = Output::new(file, &self.core.buffers);
+        let mut output = Output::new(self.timed(file), &self.core.buffers);
         let header = self.shard_header().await.encode();
         self.place(&mut output, 0, header.len()).await?.copy_from_slice(&header);
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
@@ -178,7 +180,8 @@ impl Rebuild<'_> {
     }
 
     async fn read_back(&self, file: &Arc<dyn DiskFile>, built: &Built) -> Result<(), LogError> {
-        let whole = ShardToCheck { info: self.info, seal: self.seal, shard: self.shard, target: self.target, file };
+        let (target, file) = (self.target.id, self.timed(file));
+        let whole = ShardToCheck { info: self.info, seal: self.seal, shard: self.shard, target, file };
         let free = Pace::new(0);
         let room = self.core.upkeep_memory.room(1, 0, &free).await;
         let checked = whole.check(self.core, &free, &room).await?;
@@ -201,7 +204,7 @@ impl Rebuild<'_> {
         .await;
         let newest = headers.into_iter().flatten().max_by_key(|header| header.epoch);
         let mut targets = info.targets.clone();
-        targets[self.shard] = self.target;
+        targets[self.shard] = self.target.id;
         let epoch = newest.as_ref().map_or(0, |header| header.epoch) + 1;
         let newest = newest.unwrap_or_else(|| ShardHeader {
             kind: info.kind,
@@ -328,10 +331,19 @@ impl Rebuild<'_> {
     }
 
     /// A write failed: the target that was to take the shard is at fault.
-    fn failed(&self, error: std::io::Error) -> LogError {
-        if let Some(number) = self.core.media.targets.find(self.target) {
+    pub(super) fn failed(&self, error: std::io::Error) -> LogError {
+        if let Some(number) = self.core.media.targets.find(self.target.id) {
             self.core.media.targets.failed(number, &error);
         }
-        LogError::io(&self.target.to_string(), error)
+        LogError::io(&self.target.name, error)
+    }
+
+    fn timed(&self, file: &Arc<dyn DiskFile>) -> TimedFile {
+        TimedFile { file: Arc::clone(file), target: Some(Arc::clone(self.target)) }
+    }
+
+    /// The disk that it is built on.
+    pub(super) fn disk(&self) -> Result<Arc<dyn Disk>, LogError> {
+        self.target.disk().ok_or_else(|| LogError::Unavailable(format!("target {} is not there", self.target.name)))
     }
 }

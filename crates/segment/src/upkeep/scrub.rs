@@ -15,10 +15,10 @@ use serde::{Serialize, Serializer};
 use super::install::check_current;
 use crate::core::Core;
 use crate::error::LogError;
-use crate::recovery::list_target;
+use crate::recovery::list_target_in_time;
 use crate::segment::{Pin, Segment};
 use crate::status::RepairEntry;
-use crate::target::Standing;
+use crate::target::{OVERDUE, Standing, Target};
 
 /// A segment that was read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -148,7 +148,7 @@ pub(crate) async fn strays(core: &Core) -> Strays {
     let (mut found, mut targets_unlisted) = (Vec::new(), 0);
     for (_, target) in core.media.targets.all() {
         let Some(disk) = target.disk() else { continue };
-        match list_target(&target, &disk).await {
+        match list_target_in_time(&target, &disk).await {
             Ok(files) => found.extend(files.shards.into_iter().map(|file| (Arc::clone(&target), file))),
             Err(error) => {
                 tracing::debug!(target_name = %target.name, %error, "a target can not be listed");
@@ -186,9 +186,9 @@ pub(crate) async fn strays(core: &Core) -> Strays {
     strays
 }
 
-async fn is_there(target: &crate::target::Target, path: &str) -> bool {
+async fn is_there(target: &Arc<Target>, path: &str) -> bool {
     match target.disk() {
-        Some(disk) => disk.open(path).await.is_ok(),
+        Some(disk) => target.in_time(OVERDUE, disk.open(path)).await.is_ok(),
         None => false,
     }
 }

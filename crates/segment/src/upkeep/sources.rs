@@ -3,14 +3,12 @@
 //! They are read ahead, each file in long runs and all of them at once, and what they give is checked block by block. A stripe of which any of it is
 //! missing or wrong is somebody else's business: here it is only counted, so that a file which is bad throughout is not asked for ever.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use gabion_erasure::{Codec, crc64};
 use gabion_types::limits::{BLOCK_BYTES, CHUNK_ALIGN_BYTES};
 
 use super::Pace;
-use super::ahead::{Ahead, Room};
+use super::ahead::{Ahead, Room, TimedFile};
 use super::census::shard_file_bytes;
 use super::check::pieces;
 use crate::core::Core;
@@ -171,7 +169,8 @@ impl<'a> Sources<'a> {
 
     async fn source(&self, shard: usize) -> Option<Source<'a>> {
         let file = self.core.media.file(self.info, shard).await.ok()?;
-        let ahead = Ahead::new(Arc::clone(&file), shard_file_bytes(self.seal), self.room, self.pace);
+        let file = TimedFile { file, target: self.core.media.replaceable(self.info, shard) };
+        let ahead = Ahead::new(file, shard_file_bytes(self.seal), self.room, self.pace);
         Some(Source { shard, ahead, misses: 0 })
     }
 }

@@ -15,7 +15,7 @@ use gabion_types::{Extent, SegmentId};
 use parking_lot::Mutex;
 
 use crate::book::Book;
-use crate::world::{World, append, life, pattern, put, read};
+use crate::world::{World, append, life, life_with_threads, pattern, put, read};
 
 /// What was asked of all disks of a world.
 struct Asked {
@@ -121,7 +121,7 @@ fn asked(world: &World, failed: Option<usize>, write_ms: u64) -> Arc<Asked> {
 fn one_thread_writes_short_stripes_that_need_not_be_durable() {
     let mut world = world("4+2", Durability::Relaxed);
     let asked = asked(&world, None, 0);
-    life(async {
+    life_with_threads(async {
         let log = start(&mut world, &asked).await;
         for name in 0..5 {
             let committed = put(&log, name, 9000).await.unwrap();
@@ -189,7 +189,7 @@ fn what_must_be_durable_and_what_has_one_chunk_goes_by_its_target() {
 fn a_chunk_that_fails_takes_no_other_with_it() {
     let mut world = world("2+2", Durability::Relaxed);
     let asked = asked(&world, Some(1), 0);
-    life(async {
+    life_with_threads(async {
         let log = start(&mut world, &asked).await;
         let committed = put(&log, 1, 9000).await.unwrap();
         let disks: Vec<usize> = asked.in_a_row.lock().iter().map(|(disk, _)| *disk).collect();
@@ -205,7 +205,7 @@ fn a_chunk_that_fails_takes_no_other_with_it() {
 fn drives_that_are_behind_are_written_side_by_side_for_a_while() {
     let mut world = world("2+1", Durability::Relaxed);
     let asked = asked(&world, None, 10);
-    life(async {
+    life_with_threads(async {
         let log = start(&mut world, &asked).await;
         for name in 0..260 {
             put(&log, name, 100).await.unwrap();

@@ -9,6 +9,7 @@ mod crash;
 mod degraded;
 mod faults;
 mod free;
+mod hung;
 mod inspect;
 mod members;
 mod prewritten;

@@ -151,6 +151,11 @@ pub(crate) fn life<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
+/// The same where threads are waited for: a clock that stands still runs ahead meanwhile.
+pub(crate) fn life_with_threads<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
+
 /// Polls other tasks this often.
 pub(crate) async fn steps(count: u64) {
     for _ in 0..count {
