@@ -24,6 +24,8 @@ use crate::segment_info::LaneKind;
 use crate::status::{LaneStatus, MemoryUse};
 use crate::stripe_buffer::StripeBuffer;
 
+/// Stripes that there is memory for beside that of uploads: one that is filled while the other is written.
+const OWN_STRIPES: usize = 2;
 /// Unit of the stripe memory budget: a semaphore counts in 32 bits.
 const BUDGET_UNIT_BYTES: usize = 64 * 1024;
 
@@ -39,6 +41,9 @@ pub(crate) struct Lanes {
     apart: Arc<Queue<PendingStripe>>,
     budget: Arc<Semaphore>,
     budget_units: usize,
+    /// Memory of a few stripes that no upload takes: slow ones may have all the other for as long as they like, and what gives space back goes on.
+    own_budget: Arc<Semaphore>,
+    own_budget_units: usize,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -67,6 +72,7 @@ impl Lanes {
         // What waits here is bounded by the budget already.
         let large = || Arc::new(Queue::new(usize::MAX, usize::MAX));
         let units = (config.stripe_memory_bytes / BUDGET_UNIT_BYTES as u64).min(Semaphore::MAX_PERMITS as u64) as usize;
+        let own_units = OWN_STRIPES * stripe_units(config) as usize;
         Self {
             small: (0..small_lanes(config)).map(|_| small()).collect(),
             large: (0..config.large_lanes).map(|_| large()).collect(),
@@ -75,6 +81,8 @@ impl Lanes {
             apart: large(),
             budget: Arc::new(Semaphore::new(units)),
             budget_units: units,
+            own_budget: Arc::new(Semaphore::new(own_units)),
+            own_budget_units: own_units,
             tasks: Mutex::default(),
         }
     }
@@ -161,19 +169,31 @@ impl Lanes {
 
     /// An empty stripe buffer, when the budget has room.
     pub(crate) async fn stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
-        let permit = Arc::clone(&self.budget).acquire_many_owned(stripe_units(core)).await.map_err(|_| gone(core))?;
+        let units = stripe_units(&core.config);
+        let permit = Arc::clone(&self.budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
+        Ok(empty_stripe(core, permit))
+    }
+
+    /// The same for what the log's user does by itself: out of the budget if it has room now, else when there is room beside it.
+    pub(crate) async fn own_stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
+        if let Some(buffer) = self.try_stripe_buffer(core) {
+            return Ok(buffer);
+        }
+        let units = stripe_units(&core.config);
+        let permit = Arc::clone(&self.own_budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
         Ok(empty_stripe(core, permit))
     }
 
     /// The same, if it has room now.
     pub(crate) fn try_stripe_buffer(&self, core: &Core) -> Option<StripeBuffer> {
-        let permit = Arc::clone(&self.budget).try_acquire_many_owned(stripe_units(core)).ok()?;
+        let permit = Arc::clone(&self.budget).try_acquire_many_owned(stripe_units(&core.config)).ok()?;
         Some(empty_stripe(core, permit))
     }
 
     /// Takes no more; what waits is still written.
     pub(crate) fn close(&self) {
         self.budget.close();
+        self.own_budget.close();
         self.small.iter().chain([&self.moved_small]).for_each(|queue| queue.close());
         self.large.iter().chain([&self.moved_large, &self.apart]).for_each(|queue| queue.close());
     }
@@ -203,7 +223,13 @@ impl Lanes {
 
     /// The memory for large stripes at this moment.
     pub(crate) fn memory(&self) -> MemoryUse {
-        MemoryUse::of("stripes", &self.budget, self.budget_units, BUDGET_UNIT_BYTES)
+        let of_uploads = MemoryUse::of("stripes", &self.budget, self.budget_units, BUDGET_UNIT_BYTES);
+        let own = MemoryUse::of("stripes", &self.own_budget, self.own_budget_units, BUDGET_UNIT_BYTES);
+        MemoryUse {
+            used_bytes: of_uploads.used_bytes + own.used_bytes,
+            limit_bytes: of_uploads.limit_bytes + own.limit_bytes,
+            ..of_uploads
+        }
     }
 
     pub(crate) fn status(&self) -> Vec<LaneStatus> {
@@ -222,9 +248,9 @@ impl Lanes {
 }
 
 /// What a stripe takes of the budget: it is of whole chunks, parity included.
-fn stripe_units(core: &Core) -> u32 {
-    let geometry = core.config.geometry;
-    let chunk_bytes = core.config.stripe_payload_bytes / geometry.data();
+fn stripe_units(config: &LogConfig) -> u32 {
+    let geometry = config.geometry;
+    let chunk_bytes = config.stripe_payload_bytes / geometry.data();
     (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::CountedDisk;
 use gabion_segment::{Companion, Log, LogError, NewRecord};
 use gabion_types::{Extent, Place};
+use tokio::time::timeout;
 
 use crate::book::Book;
 use crate::world::{World, append, life, pattern, put, read, record};
@@ -321,6 +323,13 @@ fn stripe_buffers_wait_for_the_memory_budget() {
         crate::world::steps(10).await;
         assert!(!third.is_finished());
         assert!(log.try_stripe_buffer().is_none());
+        // What nobody asked for has two of its own.
+        let own = [log.own_stripe_buffer().await.unwrap(), log.own_stripe_buffer().await.unwrap()];
+        assert_eq!(log.memory()[0].used_bytes, log.memory()[0].limit_bytes);
+        assert!(timeout(Duration::from_secs(9), log.own_stripe_buffer()).await.is_err());
+        drop(own);
+        crate::world::steps(10).await;
+        assert!(!third.is_finished() && log.try_stripe_buffer().is_none());
         // Whoever still reads what was in it has its memory.
         let part = first.part(1..3);
         drop(first);

@@ -63,7 +63,7 @@ impl Stripes<'_> {
                 let filling = match &mut self.filling {
                     Some(filling) => filling,
                     empty => {
-                        let buffer = self.round.inner.log.stripe_buffer().await?;
+                        let buffer = self.round.inner.log.own_stripe_buffer().await?;
                         empty.insert(Filling { buffer, crc64: Crc64::new(), bytes: 0 })
                     }
                 };

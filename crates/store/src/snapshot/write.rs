@@ -187,7 +187,7 @@ impl Stripes<'_> {
             }
             let filling = match &mut self.filling {
                 Some(filling) => filling,
-                empty => empty.insert(self.inner.log.stripe_buffer().await?),
+                empty => empty.insert(self.inner.log.own_stripe_buffer().await?),
             };
             let taken = filling.put(bytes);
             bytes = &bytes[taken..];

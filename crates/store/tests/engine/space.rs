@@ -379,6 +379,29 @@ async fn a_wait_for_memory_ends_with_busy() {
     assert_eq!(keys(&store, "bucket").await, ["other"]);
 }
 
+/// Nor do uploads that hold the memory of all stripes keep what the store does by itself from going on.
+#[tokio::test(start_paused = true)]
+async fn slow_uploads_hold_up_neither_snapshots_nor_what_gives_space_back() {
+    let mut config = config(2, 1);
+    config.log.stripe_memory_bytes = 3 * config.log.stripe_payload_bytes as u64 / 2;
+    let world = World::new(79, config);
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "key", &bytes(1, 1000)).await;
+    let stalled = {
+        let store = store.clone();
+        let body = futures::stream::iter([Ok(bytes(1, 10))]).chain(futures::stream::pending());
+        let body = ObjectBody::from_stream(Box::pin(body), Some(2 << 20));
+        tokio::spawn(async move { store.put_object(put_request("bucket", "stalled"), body).await })
+    };
+    while store.memory().iter().find(|memory| memory.name == "stripes").unwrap().used_bytes == 0 {
+        tokio::task::yield_now().await;
+    }
+    let written = tokio::time::timeout(std::time::Duration::from_secs(60), store.snapshot_index()).await;
+    assert!(written.unwrap().unwrap().is_some());
+    stalled.abort();
+}
+
 /// What was deleted in a segment that can not be read is not known, so that it stays; the others do not wait for it.
 #[tokio::test]
 async fn a_dead_segment_that_can_not_be_read_does_not_keep_the_others() {
