@@ -269,11 +269,12 @@ impl Log {
         let Some(_pinned) = segment.pinned() else { return Err(LogError::NotFound(extent.segment)) };
         let range = range.start as usize..range.end as usize;
         let mut places = places;
+        let targets = &core.media.targets;
         loop {
-            let info = segment.info();
+            let (info, answers) = (segment.info(), targets.answers());
             match core.media.read(&info, extent, range.clone(), places.as_deref_mut()).await {
-                // In a place of its own, not in the future that all reads are.
-                Err(LogError::Unreadable { .. }) if Box::pin(core.media.waits_for_silent(&info)).await => {}
+                // Too few of its targets answer. In a place of its own, not in the future that all reads are.
+                Err(LogError::Unreadable { .. }) if Box::pin(targets.waits_for(&info.targets, answers)).await => {}
                 read => return read,
             }
         }

@@ -254,7 +254,7 @@ impl Media {
     /// mounted: what is missing there is not lost.
     pub(crate) async fn answers(&self, target: TargetId) -> bool {
         match self.targets.disk(target) {
-            Some(_) if self.targets.is_silent(target) => false,
+            Some(_) if self.targets.owes_bytes(target) => false,
             Some(disk) => {
                 let read = tokio::time::timeout(OVERDUE, disk.read_file(MEMBERSHIP_FILE, MEMBERSHIP_BYTES_MAX));
                 read.await.is_ok_and(|read| read.is_ok())

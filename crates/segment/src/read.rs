@@ -1,7 +1,6 @@
 //! Reading extents: verified bytes, with as few reads of as few targets as their place allows.
 
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -77,7 +76,7 @@ impl Media {
         let of_shard = async |shard| {
             let touched = cells.touched(shard, &range)?;
             let file = self.file(info, shard).await.ok()?;
-            if self.targets.is_silent(info.targets[shard]) {
+            if self.targets.owes_bytes(info.targets[shard]) {
                 return None;
             }
             // With the header, if it is the first part.
@@ -105,19 +104,6 @@ impl Media {
     fn count_read(&self, range: &Range<usize>) {
         self.metrics.reads.add(1);
         self.metrics.read_bytes.add(range.len() as u64);
-    }
-
-    /// After a read that may come off another time: whether a target of the segment is silent, and then waits for what it does, or a while. There are too few without it.
-    pub(crate) async fn waits_for_silent(&self, info: &SegmentInfo) -> bool {
-        let mut answered = pin!(self.targets.answered());
-        // Before it is looked at who is silent: from here on nothing is missed.
-        answered.as_mut().enable();
-        let is_silent = info.targets.iter().any(|target| self.targets.is_silent(*target));
-        if is_silent {
-            // Its shard may have another place by then.
-            let _ = timeout(OVERDUE, answered).await;
-        }
-        is_silent
     }
 
     /// A piece in one chunk: one read of exactly its bytes.

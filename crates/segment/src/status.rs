@@ -60,6 +60,8 @@ pub struct TargetStatus {
     /// The target whose shards it takes, if it replaces one.
     #[serde(serialize_with = "as_optional_text", skip_serializing_if = "Option::is_none")]
     pub replaces: Option<TargetId>,
+    /// It has not done in time what it was to do: what can do without it does.
+    pub silent: bool,
     /// It came back as an older image of itself: what was deleted meanwhile does not count on it.
     pub stale: bool,
     /// Files of segments that were deleted before it came back as an older image: they may be removed by hand.

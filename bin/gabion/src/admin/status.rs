@@ -77,6 +77,8 @@ struct Target {
     #[serde(default)]
     draining: bool,
     #[serde(default)]
+    silent: bool,
+    #[serde(default)]
     stale: bool,
     #[serde(default)]
     set_aside_files: u64,
@@ -259,6 +261,7 @@ impl Store {
                 ),
                 "absent" => say(format!("target {} is not there", target.name), "a-drive-died"),
                 "failed" => say(format!("target {} failed{error}", target.name), "a-drive-died"),
+                _ if target.silent => say(format!("target {} does not answer", target.name), "a-drive-died"),
                 "full" => say(format!("target {} is full", target.name), "a-drive-is-full"),
                 _ if target.is_nearly_full() => {
                     say(
@@ -476,11 +479,18 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 13] = [
+        let table: [(Change, &str); 14] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
             (|v| v["store"]["log"]["targets"] = json!([target("full", 9)]), "is full"),
+            (
+                |v| {
+                    v["store"]["log"]["targets"] = json!([target("online", 900_000)]);
+                    v["store"]["log"]["targets"][0]["silent"] = json!(true);
+                },
+                "target /mnt/a does not answer",
+            ),
             (|v| v["store"]["log"]["targets"] = json!([target("online", 9)]), "only 9 B left"),
             (|v| v["store"]["log"]["missing_members"] = json!(["8"]), "1 member of the deployment"),
             (|v| v["store"]["log"]["unreadable_segments"] = json!(2), "2 segments can not be read"),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::{CachedWriter, CachedWrites, DiskFile, Durable, IoFuture};
-use gabion_types::SegmentId;
+use gabion_types::{Geometry, SegmentId};
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::apply::ApplyJob;
 use super::encode::{EncodedStripe, StripePlace};
@@ -25,7 +25,7 @@ use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::status::RepairEntry;
-use crate::target::{OVERDUE, SYNC_OVERDUE, is_full};
+use crate::target::{OVERDUE, SYNC_OVERDUE, is_full, overdue};
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -147,6 +147,7 @@ impl Writer {
         let whole_bytes = if can_split { 0 } else { stored_bytes };
         // Before shards are looked at: one that zeros could not be written to has failed.
         self.keep_clear(stored_bytes).await;
+        self.leave_out_the_silent();
         if self.has_failed() {
             self.seal(SealReason::Degraded).await;
         }
@@ -183,6 +184,22 @@ impl Writer {
             return Position::Refused(refusal);
         }
         self.reserve_position(stored_bytes, whole_bytes, refusal).await
+    }
+
+    /// Has shards on targets that owe bytes count as failed, if the segment can do without them and another one can be opened: nothing more comes of what is written there.
+    fn leave_out_the_silent(&self) {
+        let targets = &self.core.media.targets;
+        let Some(open) = self.open.as_ref().filter(|_| targets.any_owes_bytes()) else { return };
+        let (silent, well): (Vec<_>, Vec<_>) =
+            open.files.healthy().partition(|(_, file)| targets.at(file.target).owes_bytes());
+        let places: Vec<usize> = silent.iter().map(|(_, file)| file.target).collect();
+        let geometry = open.files.info.geometry;
+        if well.len() < least_sealed(geometry) || targets.others_at_work(&places) < geometry.quorum() {
+            return;
+        }
+        for (shard, _) in silent {
+            self.core.chunk_failed(&open.files, shard, &overdue());
+        }
     }
 
     /// Whether a shard of the open segment failed: it is to go on no longer.
@@ -283,8 +300,9 @@ impl Writer {
             InARow::Done(outcomes) => outcomes,
             not_done @ (InARow::No | InARow::Stuck { .. }) => {
                 let mut before = not_done.stuck();
-                // It has been waited for already.
-                let limit = if before.is_some() { AFTER_STUCK } else { OVERDUE };
+                // It has been waited for already, and the others have not.
+                let stuck = before.as_ref().map(|(at, _)| shards[*at].1.target);
+                let limit = if stuck.is_some() { AFTER_STUCK } else { OVERDUE };
                 let write = |(number, &(shard, file)): (usize, &(usize, &ShardFile))| {
                     let write = file.file.write_at(offset, stripe.chunks[shard].clone(), durable);
                     let write = match before.take_if(|(at, _)| *at == number) {
@@ -293,10 +311,15 @@ impl Writer {
                     };
                     (file.target, write)
                 };
-                // Or the stripe has another place to go to.
-                let quorum = files.info.geometry.quorum();
-                let targets = &self.core.media.targets;
-                let is_enough = |well, left: &[usize]| well >= quorum || targets.others_at_work(left) >= quorum;
+                let (geometry, targets) = (files.info.geometry, &self.core.media.targets);
+                let (quorum, begun) = (geometry.quorum(), Instant::now());
+                // Or the stripe has another place to go to, and so many shards have it that a void is known whatever is lost, and what is there is not lost with it.
+                let may_go =
+                    |well, left: &[usize]| well >= least_sealed(geometry) && targets.others_at_work(left) >= quorum;
+                let is_enough = |well, left: &[usize]| {
+                    let are_late = begun.elapsed() >= OVERDUE || stuck.is_some_and(|stuck| left == [stuck]);
+                    are_late && (well >= quorum || may_go(well, left))
+                };
                 targets.enough_in_time(shards.iter().enumerate().map(write), limit, is_enough).await
             }
         };
@@ -440,6 +463,11 @@ impl Writer {
     }
 }
 
+/// On how many shards a segment must end well of which others are given up: as many as it is read from, and more than may be lost.
+fn least_sealed(geometry: Geometry) -> usize {
+    geometry.data().max(geometry.parity() + 1)
+}
+
 fn place(open: &OpenSegment) -> StripePlace {
     StripePlace { info: open.segment.info(), stripe_index: open.end.stripes, stripe_offset: open.end.end_offset }
 }
@@ -544,8 +572,14 @@ impl Core {
             let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
             self.media.metrics.syncs.add(shards.len() as u64);
             let syncs = shards.iter().map(|(_, file)| (file.target, file.file.sync()));
-            let is_enough = |well, _: &[usize]| well >= files.info.geometry.data();
-            let outcomes = self.media.targets.enough_in_time(syncs, SYNC_OVERDUE, is_enough).await;
+            let begun = Instant::now();
+            // One that failed meanwhile is not waited for: a lane that ends the segment waits for this.
+            let has_failed =
+                |place: &usize| files.present().any(|(_, file)| file.target == *place && file.is_poisoned());
+            let is_enough = |well, left: &[usize]| {
+                well >= files.info.geometry.data() && (begun.elapsed() >= SYNC_OVERDUE || left.iter().all(has_failed))
+            };
+            let outcomes = self.media.targets.enough_in_time(syncs, OVERDUE, is_enough).await;
             for ((shard, _), outcome) in shards.into_iter().zip(outcomes) {
                 if let Err(error) = outcome {
                     self.chunk_failed(files, shard, &error);
@@ -573,11 +607,16 @@ impl Core {
         let info = &files.info;
         // What failed of a void lies behind the end: all before it is durable, where writers wait for that.
         let is_void = reason == SealReason::Voided && self.config.durability == Durability::Sync;
-        // What has not answered is not asked again: its write may still come, and be on top of the seal.
-        let is_asked = |file: &ShardFile| !file.is_poisoned() || !self.media.targets.at(file.target).is_silent();
+        // What was given up may still come, and is not to be on top of the seal.
+        let may_come = |file: &ShardFile| file.is_poisoned() && self.media.targets.at(file.target).is_silent();
+        for (_, file) in files.present().filter(|(_, file)| may_come(file)) {
+            let written =
+                write_seal(Arc::clone(&file.file), seal, self.media.seal_block(info, reason, seal, false), false);
+            self.media.targets.at(file.target).afterwards(async move { drop(written.await) });
+        }
         let shards: Vec<_> = files
             .present()
-            .filter(|(_, file)| is_asked(file))
+            .filter(|(_, file)| !may_come(file))
             .map(|(shard, file)| (shard, file, !file.is_poisoned()))
             .collect();
         let seals = shards.iter().map(|(_, file, trusted)| {
@@ -585,8 +624,13 @@ impl Core {
             let written: IoFuture<()> = Box::pin(write_seal(Arc::clone(&file.file), seal, block, *trusted || is_void));
             (file.target, written)
         });
-        // With those that may be lost besides, one is left.
-        let is_enough = |well, _: &[usize]| well >= info.geometry.data();
+        // Of so many that count one is left, whatever is lost besides.
+        let counts = |place: &usize| shards.iter().any(|(_, file, trusted)| *trusted && file.target == *place);
+        let trusted = shards.iter().filter(|(.., trusted)| *trusted).count();
+        let least = if reason == SealReason::Voided { info.geometry.parity() + 1 } else { info.geometry.data() };
+        let is_enough = |well: usize, left: &[usize]| {
+            well.min(trusted - left.iter().filter(|place| counts(place)).count()) >= least
+        };
         let outcomes = self.media.targets.enough_in_time(seals, OVERDUE, is_enough).await;
         let mut sealed = 0;
         for ((shard, _, trusted), outcome) in shards.into_iter().zip(outcomes) {

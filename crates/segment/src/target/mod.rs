@@ -94,6 +94,8 @@ pub(crate) struct Target {
     being_removed: AtomicBool,
     /// What it was to do and has not done in time.
     overdue: AtomicUsize,
+    /// Of that, reads and chunks.
+    owed: AtomicUsize,
     /// That of all.
     silence: Arc<Silence>,
     /// See [`TargetSet::removal_turn`].
@@ -141,6 +143,8 @@ struct Health {
     available_bytes: u64,
     total_bytes: u64,
     last_error: Option<String>,
+    /// Something is overdue, or is waited for since it should have been done.
+    is_silent: bool,
 }
 
 /// What can be expected of a target.
@@ -173,8 +177,15 @@ impl Target {
     ) -> Self {
         let state = if disk.is_some() { TargetState::Online } else { TargetState::Absent };
         let down_since_ns = disk.is_none().then_some(now_ns);
-        let health =
-            Health { state, failed_at_ms: 0, down_since_ns, available_bytes: 0, total_bytes: 0, last_error: None };
+        let health = Health {
+            state,
+            failed_at_ms: 0,
+            down_since_ns,
+            available_bytes: 0,
+            total_bytes: 0,
+            last_error: None,
+            is_silent: false,
+        };
         Self {
             name,
             id,
@@ -184,6 +195,7 @@ impl Target {
             draining: AtomicBool::new(false),
             being_removed: AtomicBool::new(false),
             overdue: AtomicUsize::new(0),
+            owed: AtomicUsize::new(0),
             silence: Arc::clone(silence),
             removals: Arc::new(Semaphore::new(REMOVALS_AT_ONCE)),
             health: Mutex::new(health),
@@ -602,6 +614,7 @@ impl TargetSet {
                 state: health.state,
                 draining: target.is_draining(),
                 replaces: member.map(|member| member.replaces).filter(|id| *id != TargetId::NONE),
+                silent: health.is_silent,
                 stale: own.was_behind,
                 set_aside_files: own.set_aside_files,
                 shards: shards(target.id),

@@ -7,9 +7,9 @@
 //! than that once enough of the others are there, and a read goes to the others, and waits only where these are too few.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ use gabion_platform::{Clock, IoFuture};
 use gabion_types::TargetId;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
-use tokio::time::{Sleep, sleep, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 
 use super::{Target, TargetSet, TargetState};
 use crate::together::{Outcome, Together};
@@ -75,50 +74,121 @@ impl Target {
         if let Ok(outcome) = timeout(limit, &mut work).await {
             return outcome;
         }
-        self.is_late(async move { late(work.await).await });
+        self.is_late(Owed::Other, async move { late(work.await).await });
         Err(overdue())
     }
 
+    /// Whether a read or a chunk is overdue: what is asked of it now is had elsewhere.
+    pub(crate) fn owes_bytes(&self) -> bool {
+        self.owed.load(Ordering::SeqCst) > 0
+    }
+
     /// Counts `work`, which is under way there, as overdue until it has ended.
-    fn is_late(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+    fn is_late(self: &Arc<Self>, owed: Owed, work: impl Future<Output = ()> + Send + 'static) {
         let target = Arc::clone(self);
-        target.silence.overdue.fetch_add(1, Ordering::SeqCst);
+        let bytes = usize::from(owed == Owed::Bytes);
+        target.owed.fetch_add(bytes, Ordering::SeqCst);
+        target.silence.owed.fetch_add(bytes, Ordering::SeqCst);
         // What is written there is not known to have failed.
         if target.overdue.fetch_add(1, Ordering::SeqCst) == 0 {
-            tracing::error!(target_name = %target.name, "a target does not answer: nothing new is placed there before it has");
-            target.health.lock().last_error = Some(overdue().to_string());
+            target.say_overdue("nothing new is placed there before it has");
         }
         tokio::spawn(async move {
             work.await;
+            target.owed.fetch_sub(bytes, Ordering::SeqCst);
             if target.overdue.fetch_sub(1, Ordering::SeqCst) == 1 {
                 tracing::warn!(target_name = %target.name, "a target answers again");
+                target.take_back_overdue();
             }
-            target.silence.end();
+            target.silence.end(bytes);
         });
+    }
+
+    /// Does `work` when nothing is overdue there any more; not if the process ends before.
+    pub(crate) fn afterwards(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let target = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                let mut ended = pin!(target.silence.rings.notified());
+                // Before it is looked at: from here on nothing is missed.
+                ended.as_mut().enable();
+                if !target.is_silent() {
+                    break;
+                }
+                ended.await;
+            }
+            work.await;
+        });
+    }
+
+    fn take_back_overdue(&self) {
+        self.health.lock().is_silent = false;
+    }
+
+    fn say_overdue(&self, what_follows: &str) {
+        tracing::error!(target_name = %self.name, "a target does not answer: {what_follows}");
+        self.health.lock().is_silent = true;
     }
 }
 
-/// What all targets together have that is overdue.
+/// What is overdue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    /// A read, or a chunk that is to be written.
+    Bytes,
+    /// Something else: a drive that is busy with removals may be read all the same.
+    Other,
+}
+
+/// What all targets together owe.
 #[derive(Default)]
 pub(crate) struct Silence {
-    overdue: AtomicUsize,
-    /// Rings when something of it has come to its end.
-    ended: Notify,
+    /// Reads and chunks.
+    owed: AtomicUsize,
+    /// How often something came to its end that was overdue.
+    ended: AtomicU64,
+    /// Rings then.
+    rings: Notify,
 }
 
 impl Silence {
-    fn end(&self) {
-        self.overdue.fetch_sub(1, Ordering::SeqCst);
-        self.ended.notify_waiters();
+    fn end(&self, bytes: usize) {
+        self.owed.fetch_sub(bytes, Ordering::SeqCst);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.rings.notify_waiters();
     }
 }
 
 impl TargetSet {
-    /// Whether the target `id` is there and silent.
-    pub(crate) fn is_silent(&self, id: TargetId) -> bool {
-        // Of all reads this is asked, and hardly ever is there one.
-        self.silence.overdue.load(Ordering::SeqCst) > 0
-            && self.find(id).is_some_and(|number| self.at(number).is_silent())
+    /// Whether the target `id` is there and owes bytes.
+    pub(crate) fn owes_bytes(&self, id: TargetId) -> bool {
+        self.any_owes_bytes() && self.find(id).is_some_and(|number| self.at(number).owes_bytes())
+    }
+
+    /// Whether any target does. Of all reads this is asked, and hardly ever is there one.
+    pub(crate) fn any_owes_bytes(&self) -> bool {
+        self.silence.owed.load(Ordering::SeqCst) > 0
+    }
+
+    /// How often something came to its end that was overdue.
+    pub(crate) fn answers(&self) -> u64 {
+        self.silence.ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether one of `targets` owes bytes, or something of what was overdue has ended since there were so many `answers`; in the first case it waits for that, or for a while.
+    pub(crate) async fn waits_for(&self, targets: &[TargetId], answers: u64) -> bool {
+        let mut answered = pin!(self.silence.rings.notified());
+        // Before it is looked at: from here on nothing is missed.
+        answered.as_mut().enable();
+        if self.answers() != answers {
+            return true;
+        }
+        let owes = targets.iter().any(|target| self.owes_bytes(*target));
+        if owes {
+            // What is wanted may have another place by then.
+            let _ = timeout(OVERDUE, answered).await;
+        }
+        owes
     }
 
     /// How many targets take new segments, as far as is known, without those at these places.
@@ -132,17 +202,12 @@ impl TargetSet {
         self.all().iter().filter(|target| is_at_work(target)).count()
     }
 
-    /// Resolves when a target that is silent now has done something of what is overdue.
-    pub(crate) fn answered(&self) -> Notified<'_> {
-        self.silence.ended.notified()
-    }
-
     /// What comes of a read on the target `id`, for which others stand in.
     ///
     /// # Errors
     /// Its own, or one that [`is_overdue`].
     pub(crate) async fn read_in_time<T: Send + 'static>(&self, id: TargetId, read: IoFuture<T>) -> io::Result<T> {
-        if self.is_silent(id) {
+        if self.owes_bytes(id) {
             return Err(overdue());
         }
         Watched { targets: self, id, read: Some(read), late: None }.await
@@ -162,20 +227,27 @@ impl TargetSet {
         let (places, works): (Vec<usize>, Vec<IoFuture<T>>) = works.into_iter().unzip();
         let mut all = Together::new(works);
         let (mut wait, mut before) = (limit, None);
+        let (begun, mut said) = (Instant::now(), Vec::new());
         while timeout(wait, &mut all).await.is_err() {
             let well = all.done().filter(|outcome| outcome.is_some_and(io::Result::is_ok)).count();
             let left = places.iter().zip(all.done()).filter(|(_, outcome)| outcome.is_none());
             // Where those that hung come back one after the other, the last one is not given up for being that.
             let comes_back = before.replace(well).is_some_and(|before| before < well);
-            if !comes_back && is_enough(well, &left.map(|(place, _)| *place).collect::<Vec<_>>()) {
+            let left: Vec<usize> = left.map(|(place, _)| *place).collect();
+            if !comes_back && is_enough(well, &left) {
                 break;
+            }
+            if said.is_empty() && begun.elapsed() >= OVERDUE {
+                left.iter().for_each(|place| self.at(*place).say_overdue("it is waited for"));
+                said = left;
             }
             wait = LOOKED_AGAIN;
         }
+        said.into_iter().for_each(|place| self.at(place).take_back_overdue());
         let outcome = |(place, outcome)| match outcome {
             Outcome::Done(outcome) => outcome,
             Outcome::UnderWay(work) => {
-                self.at(place).is_late(async move { drop(work.await) });
+                self.at(place).is_late(Owed::Bytes, async move { drop(work.await) });
                 Err(overdue())
             }
         };
@@ -228,7 +300,7 @@ impl<T: Send + 'static> Drop for Watched<'_, T> {
 /// Notes that a read of a target is overdue: what lies there is to be had elsewhere, and, if that goes on, to be built anew elsewhere.
 fn gives_nothing<T: Send + 'static>(target: &Arc<Target>, clock: &dyn Clock, read: IoFuture<T>) {
     target.failed(clock, &overdue());
-    target.is_late(async move { drop(read.await) });
+    target.is_late(Owed::Bytes, async move { drop(read.await) });
 }
 
 /// Nothing was heard for as long as is waited.

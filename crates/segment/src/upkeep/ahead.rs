@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::Pace;
 use crate::status::MemoryUse;
-use crate::target::{OVERDUE, Target};
+use crate::target::{OVERDUE, Target, is_overdue};
 
 /// Memory of scrub and repair for reading ahead and writing behind, in bytes: all segments together that are worked at.
 const UPKEEP_MEMORY_BYTES: usize = 256 << 20;
@@ -97,6 +97,7 @@ pub(super) struct Ahead<'a> {
     next: Option<(u64, JoinHandle<io::Result<Bytes>>)>,
     /// A run that could not be read.
     failed: Range<u64>,
+    was_overdue: bool,
 }
 
 #[derive(Default)]
@@ -108,7 +109,21 @@ struct Run {
 impl<'a> Ahead<'a> {
     /// Reads `file` up to `end`.
     pub(super) fn new(file: TimedFile, end: u64, room: &Room, pace: &'a Pace) -> Self {
-        Self { file, pace, run_bytes: room.run_bytes, end, current: Run::default(), next: None, failed: 0..0 }
+        Self {
+            file,
+            pace,
+            run_bytes: room.run_bytes,
+            end,
+            current: Run::default(),
+            next: None,
+            failed: 0..0,
+            was_overdue: false,
+        }
+    }
+
+    /// Whether something could not be read because the target did not answer.
+    pub(super) fn was_overdue(&self) -> bool {
+        self.was_overdue
     }
 
     /// `len` bytes at `offset`, fewer where the file ends. Offsets that ascend are what this is for; others are right as well.
@@ -117,7 +132,8 @@ impl<'a> Ahead<'a> {
         loop {
             let (at, missing) = (offset + whole.len() as u64, len - whole.len());
             if self.failed.contains(&at) || at >= self.end {
-                let rest = self.file.read(at, missing).await?;
+                let rest = self.file.read(at, missing).await;
+                let rest = rest.inspect_err(|error| self.was_overdue |= is_overdue(error))?;
                 if whole.is_empty() {
                     return Ok(rest);
                 }

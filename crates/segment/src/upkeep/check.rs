@@ -26,11 +26,13 @@ pub(crate) struct Checked {
     pub(crate) damage: Option<String>,
     /// Chunks that are wrong; of stripes that nobody needs those whose headers are.
     pub(crate) bad_chunks: u64,
+    /// Its target has not answered in time: what is wrong is not known.
+    pub(crate) is_unread: bool,
 }
 
 impl Checked {
     pub(crate) fn is_good(&self) -> bool {
-        self.damage.is_none()
+        self.damage.is_none() && !self.is_unread
     }
 
     fn note(&mut self, damage: String) {
@@ -61,9 +63,8 @@ impl ShardToCheck<'_> {
         }
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
         for stripe_index in 0..self.seal.stripes {
-            if !checked.is_good() && core.media.targets.is_silent(self.target) {
-                // Nothing more is to be seen of it, and of the others there is nothing to be asked.
-                return Ok(checked);
+            if ahead.was_overdue() {
+                break;
             }
             let (shape, outcome) = self.check_chunk(core, ahead, offset, stripe_index).await;
             // Nobody reads the bytes of a stripe that is dead, but its headers lead to the next one.
@@ -80,11 +81,14 @@ impl ShardToCheck<'_> {
             checked.bytes += shape.written_bytes(self.shard) as u64;
             offset = shape.next_offset();
         }
-        if offset != self.seal.end_offset {
+        if !ahead.was_overdue() && offset != self.seal.end_offset {
             checked.note(format!("its stripes end at {offset}, its seal is at {}", self.seal.end_offset));
         }
         if let Err(damage) = self.check_seal(core, ahead).await {
             checked.note(damage);
+        }
+        if ahead.was_overdue() {
+            (checked.damage, checked.bad_chunks, checked.is_unread) = (None, 0, true);
         }
         Ok(checked)
     }

@@ -54,9 +54,15 @@ pub(crate) async fn install(
     let in_place = target.id == info.targets[shard];
     let entry = RepairEntry { segment: info.id, shard: shard as u8 };
     let may_be_good = in_place && !core.media.repairs.is_distrusted(entry);
-    if may_be_good && check_alone(core, &info, seal, shard, pace).await?.is_good() {
-        core.media.repairs.remove_read(entry);
-        return Ok(Installed::WasGood);
+    if may_be_good {
+        let checked = check_alone(core, &info, seal, shard, pace).await?;
+        if checked.is_good() {
+            core.media.repairs.remove_read(entry);
+            return Ok(Installed::WasGood);
+        }
+        if checked.is_unread {
+            return Err(LogError::Unavailable(format!("target {} has not answered in time", target.name)));
+        }
     }
     let replaces_a_file = match core.media.file(&info, shard).await {
         Ok(_) => true,
@@ -152,6 +158,7 @@ pub(super) async fn check_current(
             ShardToCheck { info, seal, shard, target, file }.check(core, pace, room).await
         }
         Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
+        Err(ChunkError::Overdue) => Ok(super::check::Checked { is_unread: true, ..Default::default() }),
         Err(error) => Ok(missing(error.to_string())),
     }
 }
@@ -223,8 +230,11 @@ pub(crate) async fn remove_former(core: &Core, segment: &Segment, verified: Opti
         }
         if verified != Some(shard) {
             let Some(seal) = segment.settled_seal() else { return Ok(()) };
-            if !check_alone(core, &info, seal, shard, &core.repair.pace).await?.is_good() {
-                core.media.ask_repair(info.id, shard);
+            let checked = check_alone(core, &info, seal, shard, &core.repair.pace).await?;
+            if !checked.is_good() {
+                if !checked.is_unread {
+                    core.media.ask_repair(info.id, shard);
+                }
                 continue;
             }
         }

@@ -27,7 +27,7 @@ use crate::format::{ChunkHeader, SHARD_HEADER_BYTES_MAX, SealReason, ShardHeader
 use crate::media::{ChunkError, check_blocks, decode_header};
 use crate::segment::Segment;
 use crate::segment_info::{Seal, SegmentInfo};
-use crate::target::{OVERDUE, SYNC_OVERDUE, Target};
+use crate::target::{OVERDUE, SYNC_OVERDUE, Target, overdue};
 
 /// What is to be built.
 pub(super) struct Rebuild<'a> {
@@ -186,6 +186,7 @@ impl Rebuild<'_> {
         let room = self.core.upkeep_memory.room(1, 0, &free).await;
         let checked = whole.check(self.core, &free, &room).await?;
         match checked.damage {
+            _ if checked.is_unread => Err(self.failed(overdue())),
             Some(damage) if checked.bad_chunks != built.lost_stripes || built.lost_stripes == 0 => {
                 Err(LogError::Unavailable(format!("the shard that was built is not what was written: {damage}")))
             }
@@ -258,7 +259,9 @@ impl Rebuild<'_> {
         let targets = &self.core.media.targets;
         for (shard, error) in failed {
             let target = self.info.targets[*shard];
-            let is_silent = || async { targets.is_member(target) && !self.core.media.answers(target).await };
+            // One that was late may answer by now, but has not said what is there.
+            let is_late = matches!(error, ChunkError::Overdue);
+            let is_silent = || async { is_late || targets.is_member(target) && !self.core.media.answers(target).await };
             if *shard != self.shard && !matches!(error, ChunkError::Corrupt(_)) && is_silent().await {
                 return true;
             }

@@ -113,6 +113,10 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
     for (shard, checked) in checks {
         let target = info.targets[shard];
         let damage = match checked {
+            Ok(checked) if checked.is_unread => {
+                scrubbed.unread_shards += 1;
+                continue;
+            }
             Ok(checked) => {
                 scrubbed.bytes += checked.bytes;
                 scrubbed.bad_chunks += checked.bad_chunks;

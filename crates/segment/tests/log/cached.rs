@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ struct Asked {
     loads: Mutex<Vec<(usize, Range<u64>)>>,
     /// The disk that takes nothing any more.
     failed: Option<usize>,
+    /// The disk of which a write in a row does not come to its end before the sender is gone.
+    stuck: Mutex<Option<(usize, Receiver<()>)>>,
     clock: Arc<ManualClock>,
     /// How long each of these writes takes.
     write_ms: u64,
@@ -57,6 +60,10 @@ impl DiskFile for CachedFile {
         let (asked, file, number) = (Arc::clone(&self.asked), Arc::clone(&self.file), self.number);
         Some(Box::new(move || {
             asked.in_a_row.lock().push((number, thread::current().id()));
+            let stuck = asked.stuck.lock().take_if(|(stuck, _)| *stuck == number);
+            if let Some((_, ended)) = stuck {
+                let _ = ended.recv();
+            }
             asked.clock.advance(Duration::from_millis(asked.write_ms));
             if asked.failed == Some(number) {
                 return Err(io::ErrorKind::Other.into());
@@ -114,7 +121,15 @@ fn world(geometry: &str, durability: Durability) -> World {
 
 fn asked(world: &World, failed: Option<usize>, write_ms: u64) -> Arc<Asked> {
     let (in_a_row, side_by_side, clock) = (Mutex::default(), AtomicU64::new(0), Arc::clone(&world.clock));
-    Arc::new(Asked { in_a_row, side_by_side, loads: Mutex::default(), failed, clock, write_ms })
+    Arc::new(Asked {
+        in_a_row,
+        side_by_side,
+        loads: Mutex::default(),
+        failed,
+        stuck: Mutex::default(),
+        clock,
+        write_ms,
+    })
 }
 
 #[test]
@@ -212,5 +227,40 @@ fn drives_that_are_behind_are_written_side_by_side_for_a_while() {
         }
         // One that took 30 ms, 256 that nobody timed, and one that took 30 ms again.
         assert_eq!((asked.in_a_row.lock().len(), asked.side_by_side.load(Ordering::Relaxed)), (2 * 3, 258 * 3));
+    });
+}
+
+#[test]
+fn a_chunk_that_comes_to_no_end_is_left_out_and_the_others_are_written_by_their_targets() {
+    let mut world = world("2+2", Durability::Relaxed);
+    let asked = asked(&world, None, 0);
+    let book = Arc::new(Book::default());
+    let (end, ended) = mpsc::channel();
+    let committed = life_with_threads(async {
+        let log = start(&mut world, &asked).await;
+        *asked.stuck.lock() = Some((1, ended));
+        let committed = {
+            let log = log.clone();
+            tokio::spawn(async move { put(&log, 1, 9000).await.unwrap() })
+        };
+        while asked.stuck.lock().is_some() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // From here on time runs ahead.
+        tokio::time::pause();
+        let committed = committed.await.unwrap();
+        let disks: Vec<usize> = asked.in_a_row.lock().iter().map(|(disk, _)| *disk).collect();
+        assert_eq!(disks.last(), Some(&1), "nothing behind it was begun: {disks:?}");
+        // The one that is stuck is not written beside that.
+        assert_eq!(asked.side_by_side.load(Ordering::Relaxed), 4);
+        assert_eq!(log.metrics().chunk_failures.get(), 1);
+        assert_eq!(read(&log, &committed.extents[0], 0..9000).await.unwrap(), pattern(1, 9000));
+        committed
+    });
+    drop(end);
+    world.kill();
+    life(async {
+        let (log, _) = world.start(&book).await;
+        assert_eq!(read(&log, &committed.extents[0], 0..9000).await.unwrap(), pattern(1, 9000));
     });
 }

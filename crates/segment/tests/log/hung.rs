@@ -196,9 +196,18 @@ fn a_crash_while_a_drive_hangs_costs_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_stripe_that_has_nowhere_else_to_go_waits_for_its_drives() {
-    for (geometry, hung) in [("1+0", vec![0]), ("2+1", vec![1]), ("2+2", vec![0, 1])] {
+    // Also where others have room, if too few shards would be left to be sure what became of it.
+    let all = (0..12).collect::<Vec<_>>();
+    for (geometry, disks, hung) in [
+        ("1+0", 1, vec![0]),
+        ("2+1", 3, vec![1]),
+        ("2+2", 4, vec![0, 1]),
+        ("1+1", 2, vec![0]),
+        ("2+1", 6, all[..6].to_vec()),
+        ("4+2", 12, all),
+    ] {
         for durability in [Durability::Sync, Durability::Relaxed] {
-            let mut world = World::new(geometry, 9);
+            let mut world = World::with_disks(geometry.parse().unwrap(), disks, 9);
             world.config.durability = durability;
             let (hang, book) = (Hang::new(), Arc::new(Book::default()));
             life(async {
@@ -208,8 +217,11 @@ fn a_stripe_that_has_nowhere_else_to_go_waits_for_its_drives() {
                 hang.begin(false, true);
                 let mut written = std::pin::pin!(put(&log, 2, 9000));
                 assert!(timeout(Duration::from_secs(600), &mut written).await.is_err(), "{geometry}");
+                let are_named = |number: &usize| log.status().targets[*number].silent;
+                assert!(hung.iter().any(|(number, _)| are_named(number)), "{geometry}");
                 hang.end().await;
                 written.await.unwrap();
+                assert!(log.status().targets.iter().all(|target| !target.silent), "{geometry}");
                 put(&log, 3, 9000).await.unwrap();
                 assert_eq!(log.metrics().chunk_failures.get(), 0, "{geometry}: it has done what it was told");
                 book.verify(&log).await;
@@ -240,6 +252,63 @@ fn what_was_written_is_made_durable_without_a_drive_that_hangs() {
             book.verify(&log).await;
         });
     }
+}
+
+/// As large puts and checkpoints have them made durable: every second.
+#[test]
+fn a_sync_that_is_under_way_holds_up_no_stripe_that_goes_on() {
+    for (geometry, disks) in [("2+2", 4), ("2+1", 4)] {
+        let mut world = World::with_disks(geometry.parse().unwrap(), disks, 16);
+        world.config.durability = Durability::Relaxed;
+        let book = Arc::new(Book::default());
+        life(async {
+            let hangs: Vec<_> = (0..disks).map(|_| Hang::new()).collect();
+            let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+            put(&log, 1, 9000).await.unwrap();
+            let holder = book.known()[0].targets[1];
+            let number = log.status().targets.iter().position(|target| target.id == holder).unwrap();
+            hangs[number].begin(false, true);
+            let syncing = {
+                let log = log.clone();
+                tokio::spawn(async move { log.sync().await })
+            };
+            sleep(Duration::from_secs(1)).await;
+            let (written, took) = timed(put(&log, 2, 9000)).await;
+            written.unwrap();
+            assert!(took < PATIENCE, "{geometry}: {took:?}");
+            syncing.await.unwrap().unwrap();
+            hangs[number].end().await;
+            book.verify(&log).await;
+        });
+    }
+}
+
+/// What is open when a drive begins to hang, and is written only later.
+#[test]
+fn a_drive_that_is_known_to_hang_is_not_waited_for_again() {
+    let mut world = World::with_disks("2+2".parse().unwrap(), 5, 17);
+    let book = Arc::new(Book::default());
+    life(async {
+        let hangs: Vec<_> = (0..5).map(|_| Hang::new()).collect();
+        let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+        // One segment for each kind.
+        let small = put(&log, 1, 9000).await.unwrap().extents[0];
+        append(&log, 1, 400_000).await.unwrap();
+        let known = book.known();
+        let both = known[0].targets.iter().find(|target| known[1].targets.contains(target)).unwrap();
+        let number = log.status().targets.iter().position(|target| target.id == *both).unwrap();
+        hangs[number].begin(true, true);
+        let (outcomes, took) = timed(async {
+            put(&log, 2, 9000).await.unwrap();
+            append(&log, 2, 400_000).await.unwrap();
+            read(&log, &small, 0..9000).await.unwrap()
+        })
+        .await;
+        assert!(outcomes == pattern(1, 9000));
+        assert!(took >= Duration::from_secs(30) && took < PATIENCE, "{took:?}");
+        hangs[number].end().await;
+        book.verify(&log).await;
+    });
 }
 
 /// A record and a large extent, and the number of a drive that has a part of both that is asked for.
@@ -390,6 +459,35 @@ fn repair_goes_around_a_drive_that_hangs() {
         probe(&world, &log).await;
         log.repair(true).await.unwrap();
         book.verify(&log).await;
+    });
+}
+
+#[test]
+fn a_drive_that_was_late_is_no_damage_to_a_scrub() {
+    let mut world = World::with_disks("2+1".parse().unwrap(), 3, 18);
+    // Some minutes for a segment.
+    world.config.upkeep.scrub_bytes_per_s = 50_000;
+    let (hang, book) = (Hang::new(), Arc::new(Book::default()));
+    life(async {
+        let log = start(&mut world, &[(1, &hang)], &book).await;
+        for seed in 0..30 {
+            append(&log, seed, 400_000).await.unwrap();
+        }
+        hang.begin(true, false);
+        let scrubbing = {
+            let log = log.clone();
+            tokio::spawn(async move { log.scrub_next(None).await })
+        };
+        while !log.status().targets[1].silent {
+            sleep(Duration::from_secs(1)).await;
+        }
+        hang.end().await;
+        assert!(!scrubbing.is_finished(), "the test tests nothing");
+        let scrubbed = scrubbing.await.unwrap().unwrap().unwrap();
+        assert_eq!((scrubbed.bad_shards, scrubbed.bad_chunks, scrubbed.unread_shards), (0, 0, 1), "{scrubbed:?}");
+        assert!(log.status().repairs.is_empty());
+        let scrubbed = log.scrub_next(None).await.unwrap().unwrap();
+        assert_eq!((scrubbed.bad_shards, scrubbed.unread_shards), (0, 0), "{scrubbed:?}");
     });
 }
 

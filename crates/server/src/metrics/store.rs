@@ -83,6 +83,8 @@ const PLAIN: [(Kind, &str, &str); 26] = [
 const TARGET_STATE: (&str, &str) = ("gabion_target_state", "1 for the state that a target is in, 0 for the others");
 const TARGET_AVAILABLE: (&str, &str) = ("gabion_target_available_bytes", "Bytes that may still be written to a target");
 const TARGET_TOTAL: (&str, &str) = ("gabion_target_total_bytes", "Size of a target's file system in bytes");
+const TARGET_SILENT: (&str, &str) =
+    ("gabion_target_silent", "1 for a target that has not done in time what it was to do, 0 for the others");
 const TARGET_STALE: (&str, &str) = (
     "gabion_target_stale",
     "1 for a target that came back as an older image of itself in this life of the server, 0 for the others",
@@ -185,6 +187,7 @@ fn targets(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<
     let label = |target: &str| ByTarget { target: target.to_owned() };
     family(encoder, TARGET_AVAILABLE, targets.iter().map(|target| (label(&target.name), target.available_bytes)))?;
     family(encoder, TARGET_TOTAL, targets.iter().map(|target| (label(&target.name), target.total_bytes)))?;
+    family(encoder, TARGET_SILENT, targets.iter().map(|target| (label(&target.name), u64::from(target.silent))))?;
     family(encoder, TARGET_STALE, targets.iter().map(|target| (label(&target.name), u64::from(target.stale))))?;
     let set_aside = targets.iter().map(|target| (label(&target.name), target.set_aside_files as u64));
     family(encoder, TARGET_SET_ASIDE, set_aside)
