@@ -271,10 +271,10 @@ impl Log {
         let mut places = places;
         let targets = &core.media.targets;
         loop {
-            let (info, answers) = (segment.info(), targets.answers());
+            let (info, had_ended) = (segment.info(), targets.has_ended());
             match core.media.read(&info, extent, range.clone(), places.as_deref_mut()).await {
                 // Too few of its targets answer. In a place of its own, not in the future that all reads are.
-                Err(LogError::Unreadable { .. }) if Box::pin(targets.waits_for(&info.targets, answers)).await => {}
+                Err(LogError::Unreadable { .. }) if Box::pin(targets.waits_for(&info.targets, had_ended)).await => {}
                 read => return read,
             }
         }

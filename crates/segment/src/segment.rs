@@ -254,6 +254,11 @@ impl ShardFiles {
         self.shards.iter().enumerate().filter_map(|(shard, file)| Some((shard, file.as_ref()?)))
     }
 
+    /// How many shards are well beside those on these targets.
+    pub(crate) fn well_beside(&self, places: &[usize]) -> usize {
+        self.healthy().filter(|(_, file)| !places.contains(&file.target)).count()
+    }
+
     pub(crate) fn any_poisoned(&self) -> bool {
         self.present().any(|(_, file)| file.is_poisoned())
     }

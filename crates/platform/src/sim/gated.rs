@@ -15,6 +15,8 @@ pub enum Access {
     Read(Range<u64>),
     /// To hold other bytes, or to be as long as that, durably or not; or to make durable what it holds.
     Change,
+    /// To have zeros written ahead.
+    Zeros,
 }
 
 /// What is waited for before it is done, and the error that comes instead.
@@ -75,6 +77,6 @@ impl DiskFile for Gated {
     }
 
     fn prewrite(&self, offset: u64, len: u64) -> IoFuture<bool> {
-        self.pass(Access::Change, self.file.prewrite(offset, len))
+        self.pass(Access::Zeros, self.file.prewrite(offset, len))
     }
 }

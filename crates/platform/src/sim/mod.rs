@@ -178,6 +178,12 @@ impl SimDisk {
         self.state.lock().rates()
     }
 
+    /// Whether an operation ever hung ([`FaultRates::hangs`]): it may still.
+    #[must_use]
+    pub fn has_hung(&self) -> bool {
+        self.state.lock().has_hung()
+    }
+
     /// What is on the medium.
     pub fn image(&self) -> DiskImage {
         self.state.lock().image()

@@ -32,6 +32,7 @@ pub(super) struct State {
     durable: BTreeMap<String, InodeRef>,
     faults: FaultPlan,
     rates: FaultRates,
+    has_hung: bool,
     power: SimPower,
     /// Somebody has pages of the files.
     pages_lent: bool,
@@ -51,6 +52,7 @@ impl State {
             durable: BTreeMap::new(),
             faults: FaultPlan::new(),
             rates: FaultRates::default(),
+            has_hung: false,
             power,
             pages_lent: false,
             open_files: Arc::default(),
@@ -68,6 +70,10 @@ impl State {
 
     pub(super) fn set_rates(&mut self, rates: FaultRates) {
         self.rates = rates;
+    }
+
+    pub(super) fn has_hung(&self) -> bool {
+        self.has_hung
     }
 
     pub(super) fn rates(&self) -> FaultRates {
@@ -93,6 +99,7 @@ impl State {
     /// Time that it waits besides, if it does.
     pub(super) fn pause(&mut self) -> Option<Duration> {
         if self.rates.hangs.hits(&mut self.dice) {
+            self.has_hung = true;
             return Some(Duration::from_secs(1 + self.dice.below(HANGS_S_MAX)));
         }
         let is_slow = self.rates.slow_ms_max > 0 && self.dice.coin();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::join_all;
 use gabion_platform::{CachedWriter, CachedWrites, DiskFile, Durable, IoFuture};
-use gabion_types::{Geometry, SegmentId};
+use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep};
@@ -25,7 +25,7 @@ use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::status::RepairEntry;
-use crate::target::{OVERDUE, SYNC_OVERDUE, is_full, overdue};
+use crate::target::{LOOKED_AGAIN, OVERDUE, SYNC_OVERDUE, is_full, overdue};
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -190,15 +190,10 @@ impl Writer {
     fn leave_out_the_silent(&self) {
         let targets = &self.core.media.targets;
         let Some(open) = self.open.as_ref().filter(|_| targets.any_owes_bytes()) else { return };
-        let (silent, well): (Vec<_>, Vec<_>) =
-            open.files.healthy().partition(|(_, file)| targets.at(file.target).owes_bytes());
+        let silent: Vec<_> = open.files.healthy().filter(|(_, file)| targets.at(file.target).owes_bytes()).collect();
         let places: Vec<usize> = silent.iter().map(|(_, file)| file.target).collect();
-        let geometry = open.files.info.geometry;
-        if well.len() < least_sealed(geometry) || targets.others_at_work(&places) < geometry.quorum() {
-            return;
-        }
-        for (shard, _) in silent {
-            self.core.chunk_failed(&open.files, shard, &overdue());
+        if self.core.can_end_without(&open.files, &places) {
+            silent.iter().for_each(|(shard, _)| self.core.chunk_failed(&open.files, *shard, &overdue()));
         }
     }
 
@@ -311,15 +306,14 @@ impl Writer {
                     };
                     (file.target, write)
                 };
-                let (geometry, targets) = (files.info.geometry, &self.core.media.targets);
-                let (quorum, begun) = (geometry.quorum(), Instant::now());
-                // Or the stripe has another place to go to, and so many shards have it that a void is known whatever is lost, and what is there is not lost with it.
-                let may_go =
-                    |well, left: &[usize]| well >= least_sealed(geometry) && targets.others_at_work(left) >= quorum;
+                let (geometry, begun) = (files.info.geometry, Instant::now());
                 let is_enough = |well, left: &[usize]| {
                     let are_late = begun.elapsed() >= OVERDUE || stuck.is_some_and(|stuck| left == [stuck]);
-                    are_late && (well >= quorum || may_go(well, left))
+                    let is_acknowledged = well >= geometry.quorum() && files.well_beside(left) >= geometry.data();
+                    // Or the stripe has another place to go to.
+                    are_late && (is_acknowledged || self.core.can_end_without(&files, left))
                 };
+                let targets = &self.core.media.targets;
                 targets.enough_in_time(shards.iter().enumerate().map(write), limit, is_enough).await
             }
         };
@@ -463,11 +457,6 @@ impl Writer {
     }
 }
 
-/// On how many shards a segment must end well of which others are given up: as many as it is read from, and more than may be lost.
-fn least_sealed(geometry: Geometry) -> usize {
-    geometry.data().max(geometry.parity() + 1)
-}
-
 fn place(open: &OpenSegment) -> StripePlace {
     StripePlace { info: open.segment.info(), stripe_index: open.end.stripes, stripe_offset: open.end.end_offset }
 }
@@ -498,6 +487,14 @@ pub(crate) async fn write_seal(file: Arc<dyn DiskFile>, seal: Seal, block: Bytes
 }
 
 impl Core {
+    /// Whether a segment can end without the shards on these targets, and something else be written then. As many others are well as it is read from, and more than may be lost, so that
+    /// one at least says how it ended; and another segment can be opened.
+    pub(super) fn can_end_without(&self, files: &ShardFiles, places: &[usize]) -> bool {
+        let geometry = files.info.geometry;
+        files.well_beside(places) >= geometry.data().max(geometry.parity() + 1)
+            && self.media.targets.others_at_work(places) >= geometry.quorum()
+    }
+
     /// Notes that a shard of a segment that is being written failed: it is not trusted until it is built anew.
     pub(super) fn chunk_failed(&self, files: &ShardFiles, shard: usize, error: &io::Error) {
         let Some(file) = &files.shards[shard] else { return };
@@ -576,10 +573,11 @@ impl Core {
             // One that failed meanwhile is not waited for: a lane that ends the segment waits for this.
             let has_failed =
                 |place: &usize| files.present().any(|(_, file)| file.target == *place && file.is_poisoned());
-            let is_enough = |well, left: &[usize]| {
-                well >= files.info.geometry.data() && (begun.elapsed() >= SYNC_OVERDUE || left.iter().all(has_failed))
+            let is_enough = |_, left: &[usize]| {
+                let are_late = begun.elapsed() >= SYNC_OVERDUE && self.can_end_without(files, left);
+                left.iter().all(has_failed) || are_late
             };
-            let outcomes = self.media.targets.enough_in_time(syncs, OVERDUE, is_enough).await;
+            let outcomes = self.media.targets.enough_in_time(syncs, LOOKED_AGAIN, is_enough).await;
             for ((shard, _), outcome) in shards.into_iter().zip(outcomes) {
                 if let Err(error) = outcome {
                     self.chunk_failed(files, shard, &error);
@@ -608,17 +606,15 @@ impl Core {
         // What failed of a void lies behind the end: all before it is durable, where writers wait for that.
         let is_void = reason == SealReason::Voided && self.config.durability == Durability::Sync;
         // What was given up may still come, and is not to be on top of the seal.
-        let may_come = |file: &ShardFile| file.is_poisoned() && self.media.targets.at(file.target).is_silent();
-        for (_, file) in files.present().filter(|(_, file)| may_come(file)) {
+        let may_come =
+            |(_, file): &(usize, &ShardFile)| file.is_poisoned() && self.media.targets.at(file.target).is_silent();
+        let (late, others): (Vec<_>, Vec<_>) = files.present().partition(may_come);
+        for (_, file) in late {
             let written =
                 write_seal(Arc::clone(&file.file), seal, self.media.seal_block(info, reason, seal, false), false);
             self.media.targets.at(file.target).afterwards(async move { drop(written.await) });
         }
-        let shards: Vec<_> = files
-            .present()
-            .filter(|(_, file)| !may_come(file))
-            .map(|(shard, file)| (shard, file, !file.is_poisoned()))
-            .collect();
+        let shards: Vec<_> = others.into_iter().map(|(shard, file)| (shard, file, !file.is_poisoned())).collect();
         let seals = shards.iter().map(|(_, file, trusted)| {
             let block = self.media.seal_block(info, reason, seal, *trusted || is_void);
             let written: IoFuture<()> = Box::pin(write_seal(Arc::clone(&file.file), seal, block, *trusted || is_void));
@@ -628,10 +624,13 @@ impl Core {
         let counts = |place: &usize| shards.iter().any(|(_, file, trusted)| *trusted && file.target == *place);
         let trusted = shards.iter().filter(|(.., trusted)| *trusted).count();
         let least = if reason == SealReason::Voided { info.geometry.parity() + 1 } else { info.geometry.data() };
+        let begun = Instant::now();
         let is_enough = |well: usize, left: &[usize]| {
-            well.min(trusted - left.iter().filter(|place| counts(place)).count()) >= least
+            let is_silent = |place: &usize| self.media.targets.at(*place).is_silent();
+            let are_late = begun.elapsed() >= OVERDUE || left.iter().all(is_silent);
+            are_late && well.min(trusted - left.iter().filter(|place| counts(place)).count()) >= least
         };
-        let outcomes = self.media.targets.enough_in_time(seals, OVERDUE, is_enough).await;
+        let outcomes = self.media.targets.enough_in_time(seals, LOOKED_AGAIN, is_enough).await;
         let mut sealed = 0;
         for ((shard, _, trusted), outcome) in shards.into_iter().zip(outcomes) {
             match outcome {

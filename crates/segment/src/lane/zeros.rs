@@ -77,12 +77,12 @@ impl Zeros {
 
     fn start(&mut self, core: &Arc<Core>, range: Range<u64>) {
         let (offset, len) = (range.start, range.end - range.start);
-        let (core, data_shards) = (Arc::clone(core), self.files.info.geometry.data());
+        let (core, files) = (Arc::clone(core), Arc::clone(&self.files));
         let write = |(shard, file): (usize, &ShardFile)| (shard, (file.target, file.file.prewrite(offset, len)));
         let (shards, writes): (Vec<usize>, Vec<_>) = self.files.healthy().map(write).unzip();
         let outcomes = tokio::spawn(async move {
             // One that comes late finds a shard that is not trusted any more.
-            let is_enough = |well, _: &[usize]| well >= data_shards;
+            let is_enough = |_, left: &[usize]| core.can_end_without(&files, left);
             let outcomes = core.media.targets.enough_in_time(writes, OVERDUE, is_enough).await;
             shards.into_iter().zip(outcomes).collect()
         });

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
 use silent::Silence;
-pub(crate) use silent::{OVERDUE, SYNC_OVERDUE, is_overdue, overdue};
+pub(crate) use silent::{LOOKED_AGAIN, OVERDUE, SYNC_OVERDUE, is_overdue, overdue};
 
 use crate::config::LogConfig;
 use crate::placement::Candidate;
@@ -94,7 +94,7 @@ pub(crate) struct Target {
     being_removed: AtomicBool,
     /// What it was to do and has not done in time.
     overdue: AtomicUsize,
-    /// Of that, reads and chunks.
+    /// Of that, reads and writes.
     owed: AtomicUsize,
     /// That of all.
     silence: Arc<Silence>,
@@ -143,8 +143,8 @@ struct Health {
     available_bytes: u64,
     total_bytes: u64,
     last_error: Option<String>,
-    /// Something is overdue, or is waited for since it should have been done.
-    is_silent: bool,
+    /// How many are waiting for something that should have been done, or have given it up.
+    waits: usize,
 }
 
 /// What can be expected of a target.
@@ -184,7 +184,7 @@ impl Target {
             available_bytes: 0,
             total_bytes: 0,
             last_error: None,
-            is_silent: false,
+            waits: 0,
         };
         Self {
             name,
@@ -614,7 +614,7 @@ impl TargetSet {
                 state: health.state,
                 draining: target.is_draining(),
                 replaces: member.map(|member| member.replaces).filter(|id| *id != TargetId::NONE),
-                silent: health.is_silent,
+                silent: health.waits > 0,
                 stale: own.was_behind,
                 set_aside_files: own.set_aside_files,
                 shards: shards(target.id),

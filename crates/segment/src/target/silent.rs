@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use gabion_platform::{Clock, IoFuture};
 use gabion_types::TargetId;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
@@ -26,8 +27,8 @@ use crate::together::{Outcome, Together};
 pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
 /// The same for making durable what was written before: all that the page cache has of it is on its way to the drive then.
 pub(crate) const SYNC_OVERDUE: Duration = Duration::from_secs(120);
-/// How often it is looked whether enough others are there by then.
-const LOOKED_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether enough others are there.
+pub(crate) const LOOKED_AGAIN: Duration = Duration::from_secs(1);
 
 impl Target {
     /// Whether something that it was to do is overdue.
@@ -78,7 +79,7 @@ impl Target {
         Err(overdue())
     }
 
-    /// Whether a read or a chunk is overdue: what is asked of it now is had elsewhere.
+    /// Whether a read or a write is overdue: what is asked of it now is had elsewhere.
     pub(crate) fn owes_bytes(&self) -> bool {
         self.owed.load(Ordering::SeqCst) > 0
     }
@@ -87,20 +88,22 @@ impl Target {
     fn is_late(self: &Arc<Self>, owed: Owed, work: impl Future<Output = ()> + Send + 'static) {
         let target = Arc::clone(self);
         let bytes = usize::from(owed == Owed::Bytes);
-        target.owed.fetch_add(bytes, Ordering::SeqCst);
-        target.silence.owed.fetch_add(bytes, Ordering::SeqCst);
+        target.silence.change(|silence| {
+            target.overdue.fetch_add(1, Ordering::SeqCst);
+            target.owed.fetch_add(bytes, Ordering::SeqCst);
+            silence.owed.fetch_add(bytes, Ordering::SeqCst);
+        });
         // What is written there is not known to have failed.
-        if target.overdue.fetch_add(1, Ordering::SeqCst) == 0 {
-            target.say_overdue("nothing new is placed there before it has");
-        }
+        target.is_waited_for("nothing new is placed there before it has");
         tokio::spawn(async move {
             work.await;
-            target.owed.fetch_sub(bytes, Ordering::SeqCst);
-            if target.overdue.fetch_sub(1, Ordering::SeqCst) == 1 {
-                tracing::warn!(target_name = %target.name, "a target answers again");
-                target.take_back_overdue();
-            }
-            target.silence.end(bytes);
+            target.silence.change(|silence| {
+                target.overdue.fetch_sub(1, Ordering::SeqCst);
+                target.owed.fetch_sub(bytes, Ordering::SeqCst);
+                silence.owed.fetch_sub(bytes, Ordering::SeqCst);
+                silence.ended.fetch_add(1, Ordering::SeqCst);
+            });
+            target.has_come();
         });
     }
 
@@ -121,20 +124,29 @@ impl Target {
         });
     }
 
-    fn take_back_overdue(&self) {
-        self.health.lock().is_silent = false;
+    /// Notes that something of it is waited for since it should have been done.
+    fn is_waited_for(&self, what_follows: &str) {
+        let waits = &mut self.health.lock().waits;
+        *waits += 1;
+        if *waits == 1 {
+            tracing::error!(target_name = %self.name, "a target does not answer: {what_follows}");
+        }
     }
 
-    fn say_overdue(&self, what_follows: &str) {
-        tracing::error!(target_name = %self.name, "a target does not answer: {what_follows}");
-        self.health.lock().is_silent = true;
+    /// The other way round.
+    fn has_come(&self) {
+        let waits = &mut self.health.lock().waits;
+        *waits -= 1;
+        if *waits == 0 {
+            tracing::warn!(target_name = %self.name, "a target answers again");
+        }
     }
 }
 
 /// What is overdue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owed {
-    /// A read, or a chunk that is to be written.
+    /// A read, or something that is to be written or made durable.
     Bytes,
     /// Something else: a drive that is busy with removals may be read all the same.
     Other,
@@ -143,7 +155,9 @@ enum Owed {
 /// What all targets together owe.
 #[derive(Default)]
 pub(crate) struct Silence {
-    /// Reads and chunks.
+    /// Held while any of it changes, also that of each target: whoever looks under it sees what is owed, or that it has ended.
+    turn: Mutex<()>,
+    /// Reads and writes.
     owed: AtomicUsize,
     /// How often something came to its end that was overdue.
     ended: AtomicU64,
@@ -152,9 +166,10 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    fn end(&self, bytes: usize) {
-        self.owed.fetch_sub(bytes, Ordering::SeqCst);
-        self.ended.fetch_add(1, Ordering::SeqCst);
+    fn change(&self, change: impl FnOnce(&Self)) {
+        let turn = self.turn.lock();
+        change(self);
+        drop(turn);
         self.rings.notify_waiters();
     }
 }
@@ -171,24 +186,24 @@ impl TargetSet {
     }
 
     /// How often something came to its end that was overdue.
-    pub(crate) fn answers(&self) -> u64 {
+    pub(crate) fn has_ended(&self) -> u64 {
         self.silence.ended.load(Ordering::SeqCst)
     }
 
-    /// Whether one of `targets` owes bytes, or something of what was overdue has ended since there were so many `answers`; in the first case it waits for that, or for a while.
-    pub(crate) async fn waits_for(&self, targets: &[TargetId], answers: u64) -> bool {
-        let mut answered = pin!(self.silence.rings.notified());
+    /// Whether one of `targets` owes bytes, or something that was overdue has ended since so much [had](Self::has_ended); in the first case it waits for that, or for a while.
+    pub(crate) async fn waits_for(&self, targets: &[TargetId], had_ended: u64) -> bool {
+        let mut rings = pin!(self.silence.rings.notified());
         // Before it is looked at: from here on nothing is missed.
-        answered.as_mut().enable();
-        if self.answers() != answers {
-            return true;
-        }
-        let owes = targets.iter().any(|target| self.owes_bytes(*target));
-        if owes {
+        rings.as_mut().enable();
+        let (has_ended, owes) = {
+            let _turn = self.silence.turn.lock();
+            (self.has_ended() != had_ended, targets.iter().any(|target| self.owes_bytes(*target)))
+        };
+        if owes && !has_ended {
             // What is wanted may have another place by then.
-            let _ = timeout(OVERDUE, answered).await;
+            let _ = timeout(OVERDUE, rings).await;
         }
-        owes
+        has_ended || owes
     }
 
     /// How many targets take new segments, as far as is known, without those at these places.
@@ -227,7 +242,7 @@ impl TargetSet {
         let (places, works): (Vec<usize>, Vec<IoFuture<T>>) = works.into_iter().unzip();
         let mut all = Together::new(works);
         let (mut wait, mut before) = (limit, None);
-        let (begun, mut said) = (Instant::now(), Vec::new());
+        let (begun, mut waited_for) = (Instant::now(), Vec::<Arc<Target>>::new());
         while timeout(wait, &mut all).await.is_err() {
             let well = all.done().filter(|outcome| outcome.is_some_and(io::Result::is_ok)).count();
             let left = places.iter().zip(all.done()).filter(|(_, outcome)| outcome.is_none());
@@ -237,13 +252,12 @@ impl TargetSet {
             if !comes_back && is_enough(well, &left) {
                 break;
             }
-            if said.is_empty() && begun.elapsed() >= OVERDUE {
-                left.iter().for_each(|place| self.at(*place).say_overdue("it is waited for"));
-                said = left;
+            if waited_for.is_empty() && begun.elapsed() >= OVERDUE {
+                waited_for = left.into_iter().map(|place| self.at(place)).collect();
+                waited_for.iter().for_each(|target| target.is_waited_for("it is waited for"));
             }
             wait = LOOKED_AGAIN;
         }
-        said.into_iter().for_each(|place| self.at(place).take_back_overdue());
         let outcome = |(place, outcome)| match outcome {
             Outcome::Done(outcome) => outcome,
             Outcome::UnderWay(work) => {
@@ -251,7 +265,9 @@ impl TargetSet {
                 Err(overdue())
             }
         };
-        places.into_iter().zip(all.outcomes()).map(outcome).collect()
+        let outcomes = places.into_iter().zip(all.outcomes()).map(outcome).collect();
+        waited_for.iter().for_each(|target| target.has_come());
+        outcomes
     }
 }
 
