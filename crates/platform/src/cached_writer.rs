@@ -125,8 +125,7 @@ mod tests {
     async fn behind_one_that_is_stuck_nothing_begins() {
         let (done, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Barrier::new(2)));
         let (begun, has_begun) = tokio::sync::oneshot::channel();
-        let begun = Mutex::new(Some(begun));
-        let begun = Arc::new(begun);
+        let begun = Arc::new(Mutex::new(Some(begun)));
         let write = |number: u32| -> CachedWrite {
             let (done, gate, begun) = (Arc::clone(&done), Arc::clone(&gate), Arc::clone(&begun));
             Box::new(move || {

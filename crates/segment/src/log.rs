@@ -255,7 +255,7 @@ impl Log {
         &self,
         extent: &Extent,
         range: Range<u32>,
-        places: Option<&mut Vec<FilePlace>>,
+        mut places: Option<&mut Vec<FilePlace>>,
     ) -> Result<Vec<Bytes>, LogError> {
         if range.start > range.end || range.end > extent.len || extent.stripe_offset >= OFFSET_MAX {
             return Err(LogError::Invalid(format!("bytes {range:?} of {extent:?}")));
@@ -268,7 +268,6 @@ impl Log {
         // Files are not unlinked under a read even if the caller has no pin of its own.
         let Some(_pinned) = segment.pinned() else { return Err(LogError::NotFound(extent.segment)) };
         let range = range.start as usize..range.end as usize;
-        let mut places = places;
         let targets = &core.media.targets;
         loop {
             let (info, had_ended) = (segment.info(), targets.has_ended());

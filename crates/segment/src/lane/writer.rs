@@ -84,28 +84,6 @@ pub(crate) enum Written {
     Void(LogError),
 }
 
-/// What became of chunks that one thread was to write.
-enum InARow {
-    /// They are still to be written, all of them.
-    No,
-    Done(Vec<io::Result<()>>),
-    /// They are still to be written, and one of them is being written all the while.
-    Stuck {
-        at: usize,
-        ended: IoFuture<()>,
-    },
-}
-
-impl InARow {
-    /// The one that is being written, and when it will have been.
-    fn stuck(self) -> Option<(usize, IoFuture<()>)> {
-        match self {
-            Self::Stuck { at, ended } => Some((at, ended)),
-            Self::No | Self::Done(_) => None,
-        }
-    }
-}
-
 /// Begins `write` when another one of the same bytes has ended, whatever came of that: what follows is not to be overwritten by it.
 fn after(other: IoFuture<()>, write: IoFuture<()>) -> IoFuture<()> {
     Box::pin(async move {
@@ -290,11 +268,14 @@ impl Writer {
         };
         let offset = stripe.shape.stripe_offset;
         let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
-        let in_a_row = if durable == Durable::No { self.write_in_a_row(&shards, stripe).await } else { InARow::No };
+        let in_a_row = if durable == Durable::No { self.write_in_a_row(&shards, stripe).await } else { None };
         let outcomes = match in_a_row {
-            InARow::Done(outcomes) => outcomes,
-            not_done @ (InARow::No | InARow::Stuck { .. }) => {
-                let mut before = not_done.stuck();
+            Some(CachedWrites::Done(outcomes)) => outcomes,
+            not_done @ (None | Some(CachedWrites::Stuck { .. })) => {
+                let mut before = match not_done {
+                    Some(CachedWrites::Stuck { at, ended }) => Some((at, ended)),
+                    _ => None,
+                };
                 // It has been waited for already, and the others have not.
                 let stuck = before.as_ref().map(|(at, _)| shards[*at].1.target);
                 let limit = if stuck.is_some() { AFTER_STUCK } else { OVERDUE };
@@ -368,32 +349,28 @@ impl Writer {
         Written::Durable
     }
 
-    /// Writes the chunks of a short stripe to the page cache, one after the other by one thread, if they are not better written side by side.
-    async fn write_in_a_row(&mut self, shards: &[(usize, &ShardFile)], stripe: &EncodedStripe) -> InARow {
+    /// Writes the chunks of a short stripe to the page cache, one after the other by one thread; nothing if they are better written side by side.
+    async fn write_in_a_row(&mut self, shards: &[(usize, &ShardFile)], stripe: &EncodedStripe) -> Option<CachedWrites> {
         if self.side_by_side > 0 {
             self.side_by_side -= 1;
-            return InARow::No;
+            return None;
         }
         if shards.len() < 2 || stripe.shape.stored_bytes() as usize * shards.len() > IN_A_ROW_BYTES_MAX {
-            return InARow::No;
+            return None;
         }
         let offset = stripe.shape.stripe_offset;
         let write = |&(shard, file): &(usize, &ShardFile)| file.file.cached_write(offset, stripe.chunks[shard].clone());
-        let Some(writes) = shards.iter().map(write).collect() else { return InARow::No };
+        let writes = shards.iter().map(write).collect::<Option<Vec<_>>>()?;
         let start_ns = self.core.media.clock.monotonic_ns();
         let written = self.cached_writer.write_until(writes, pin!(sleep(OVERDUE))).await;
         if self.core.elapsed_us(start_ns) > IN_A_ROW_US_MAX {
             self.side_by_side = SIDE_BY_SIDE_STRIPES;
         }
-        match written {
-            Ok(CachedWrites::Done(outcomes)) => InARow::Done(outcomes),
-            Ok(CachedWrites::Stuck { at, ended }) => {
-                self.cached_writer = CachedWriter::new();
-                InARow::Stuck { at, ended }
-            }
-            // Whatever was written is written once more then, to the same place.
-            Err(_) => InARow::No,
+        if let Ok(CachedWrites::Stuck { .. }) = &written {
+            self.cached_writer = CachedWriter::new();
         }
+        // After an error whatever was written is written once more, to the same place.
+        written.ok()
     }
 
     /// Writes zeros ahead of what comes next, if stripes such as the last one, of `stored_bytes` per shard, gain by it while so many `writers` share them.

@@ -263,8 +263,7 @@ fn what_was_written_is_made_durable_without_a_drive_that_hangs() {
         world.config.durability = Durability::Relaxed;
         let book = Arc::new(Book::default());
         life(async {
-            let hangs: Vec<_> = (0..disks).map(|_| Hang::new()).collect();
-            let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+            let (log, hangs) = start_on_any(&mut world, &book).await;
             put(&log, 1, 9000).await.unwrap();
             let hang = &hangs[holder(&log, &book)];
             hang.begin(false, true);
@@ -298,8 +297,7 @@ fn zeros_that_come_to_no_end_are_done_without_where_a_stripe_would_be() {
         world.config.prewrite_piece_bytes = 32 << 10;
         let book = Arc::new(Book::default());
         life(async {
-            let hangs: Vec<_> = (0..disks).map(|_| Hang::new()).collect();
-            let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+            let (log, hangs) = start_on_any(&mut world, &book).await;
             put(&log, 0, 1000).await.unwrap();
             let hang = &hangs[holder(&log, &book)];
             hang.zeros.store(true, Ordering::SeqCst);
@@ -328,8 +326,7 @@ fn a_sync_that_is_under_way_holds_up_no_stripe_that_goes_on() {
         world.config.durability = Durability::Relaxed;
         let book = Arc::new(Book::default());
         life(async {
-            let hangs: Vec<_> = (0..disks).map(|_| Hang::new()).collect();
-            let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+            let (log, hangs) = start_on_any(&mut world, &book).await;
             put(&log, 1, 9000).await.unwrap();
             let number = holder(&log, &book);
             hangs[number].begin(false, true);
@@ -354,8 +351,7 @@ fn a_drive_that_is_known_to_hang_is_not_waited_for_again() {
     let mut world = World::with_disks("2+2".parse().unwrap(), 5, 17);
     let book = Arc::new(Book::default());
     life(async {
-        let hangs: Vec<_> = (0..5).map(|_| Hang::new()).collect();
-        let log = start(&mut world, &hangs.iter().enumerate().collect::<Vec<_>>(), &book).await;
+        let (log, hangs) = start_on_any(&mut world, &book).await;
         // One segment for each kind.
         let small = put(&log, 1, 9000).await.unwrap().extents[0];
         append(&log, 1, 400_000).await.unwrap();
@@ -392,9 +388,9 @@ async fn on_one_drive(log: &Log, book: &Book) -> (usize, [(u64, Extent); 2]) {
     panic!("it holds nothing but parity")
 }
 
-/// A log on three drives, each of which may hang.
+/// A log on drives each of which may hang.
 async fn start_on_any(world: &mut World, book: &Arc<Book>) -> (Log, Vec<Arc<Hang>>) {
-    let hangs: Vec<_> = (0..3).map(|_| Hang::new()).collect();
+    let hangs: Vec<_> = world.disks.iter().map(|_| Hang::new()).collect();
     let log = start(world, &hangs.iter().enumerate().collect::<Vec<_>>(), book).await;
     (log, hangs)
 }
