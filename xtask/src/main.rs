@@ -4,9 +4,11 @@
 //! last line of a run is `N passed, M failed`, and the exit status says the same.
 #![forbid(unsafe_code)]
 
+mod arm;
 mod bench;
 mod cargo;
 mod clients;
+mod debian;
 mod fuzz;
 mod http;
 mod process;
@@ -30,6 +32,7 @@ cargo xtask COMMAND [ARGUMENTS]
   lint                    clippy over all targets; warnings are errors
   doc                     rustdoc; warnings are errors
   unit [FILTER]           unit, property and documentation tests of all crates; without a filter each benchmark once, too
+  arm [FILTER]            the tests of the kernels for 64-bit ARM, by an emulator (skipped with a message where it can not be had)
   fuzz                    the decoders' and parsers' properties with many more cases, and each fuzz target for some seconds
   fuzz TARGET SECONDS     one fuzz target; what it finds new is kept in fuzz/corpus
   sim [OPTIONS]           the simulator: its own tests, every named regression and a minute of fresh seeds; with options, those

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::{
+    arm,
     cargo::{PRODUCT, bare, build_test_server, cargo, deny_version, test},
     clients, fuzz,
     process::run,
@@ -17,6 +18,7 @@ pub(crate) enum Step {
     Lint,
     Doc,
     Unit,
+    Arm,
     Fuzz,
     Sim,
     Integration,
@@ -31,11 +33,12 @@ const FUZZ_CASES: &str = "200000";
 const INTEGRATION_THREADS: &str = "--test-threads=3";
 
 impl Step {
-    pub(crate) const ALL: [Step; 9] = [
+    pub(crate) const ALL: [Step; 10] = [
         Step::Fmt,
         Step::Lint,
         Step::Doc,
         Step::Unit,
+        Step::Arm,
         Step::Fuzz,
         Step::Sim,
         Step::Integration,
@@ -49,6 +52,7 @@ impl Step {
             Step::Lint => "lint",
             Step::Doc => "doc",
             Step::Unit => "unit",
+            Step::Arm => "arm",
             Step::Fuzz => "fuzz",
             Step::Sim => "sim",
             Step::Integration => "integration",
@@ -102,6 +106,7 @@ impl Step {
                 test(command.env("PROPTEST_CASES", FUZZ_CASES), tally)?;
                 fuzz::short(tally)
             }
+            Step::Arm => arm::run_all(arguments, tally),
             Step::Sim => sim::run_all(arguments, tally),
             Step::Integration => {
                 let server = build_test_server()?;
