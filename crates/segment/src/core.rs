@@ -202,7 +202,7 @@ pub(crate) async fn remove_copy(media: &Media, segment: SegmentId, copy: ShardCo
     media.forget_shard(segment, shard, target);
     let _turn = media.targets.removal_turn(target).await;
     let is_gone = || !media.targets.is_member(target);
-    let Some(holder) = media.targets.find(target).map(|number| media.targets.at(number)) else { return is_gone() };
+    let Some(holder) = media.targets.present(target) else { return is_gone() };
     let Some(disk) = holder.disk() else { return is_gone() };
     let remove = async move {
         disk.unlink(&crate::shard_path::shard_path(segment, shard)).await?;

@@ -205,18 +205,18 @@ impl Log {
         self.handle.lanes.stripe_buffer(&self.handle.core).await
     }
 
+    /// The same, if the memory budget has room now.
+    #[must_use]
+    pub fn try_stripe_buffer(&self) -> Option<StripeBuffer> {
+        self.handle.lanes.try_stripe_buffer(&self.handle.core)
+    }
+
     /// The same for what is done by nobody's request: it does not wait for as long as uploads have all the memory there is, a few stripes are kept from them. Cancel safe.
     ///
     /// # Errors
     /// As [`Log::stripe_buffer`].
     pub async fn own_stripe_buffer(&self) -> Result<StripeBuffer, LogError> {
         self.handle.lanes.own_stripe_buffer(&self.handle.core).await
-    }
-
-    /// The same, if the memory budget has room now.
-    #[must_use]
-    pub fn try_stripe_buffer(&self) -> Option<StripeBuffer> {
-        self.handle.lanes.try_stripe_buffer(&self.handle.core)
     }
 
     /// Payload of a full stripe of a large object in bytes.

@@ -161,7 +161,7 @@ struct ShardFile {
 async fn files(media: &Media, info: &SegmentInfo) -> Result<Vec<ShardFile>, LogError> {
     let files = try_join_all((0..info.geometry.shards()).map(async |shard| match media.file(info, shard).await {
         Ok(file) => {
-            let target = media.targets.find(info.targets[shard]).map(|number| media.targets.at(number));
+            let target = media.targets.present(info.targets[shard]);
             Ok(target.map(|target| ShardFile { shard, target, file }))
         }
         Err(ChunkError::Absent) => Ok(None),

@@ -169,25 +169,21 @@ impl Lanes {
 
     /// An empty stripe buffer, when the budget has room.
     pub(crate) async fn stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
-        let units = stripe_units(&core.config);
-        let permit = Arc::clone(&self.budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
-        Ok(empty_stripe(core, permit))
-    }
-
-    /// The same for what the log's user does by itself: out of the budget if it has room now, else when there is room beside it.
-    pub(crate) async fn own_stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
-        if let Some(buffer) = self.try_stripe_buffer(core) {
-            return Ok(buffer);
-        }
-        let units = stripe_units(&core.config);
-        let permit = Arc::clone(&self.own_budget).acquire_many_owned(units).await.map_err(|_| gone(core))?;
-        Ok(empty_stripe(core, permit))
+        stripe_buffer_of(&self.budget, core).await
     }
 
     /// The same, if it has room now.
     pub(crate) fn try_stripe_buffer(&self, core: &Core) -> Option<StripeBuffer> {
         let permit = Arc::clone(&self.budget).try_acquire_many_owned(stripe_units(&core.config)).ok()?;
         Some(empty_stripe(core, permit))
+    }
+
+    /// The same for what the log's user does by itself: out of the budget if it has room now, else when there is room beside it.
+    pub(crate) async fn own_stripe_buffer(&self, core: &Core) -> Result<StripeBuffer, LogError> {
+        match self.try_stripe_buffer(core) {
+            Some(buffer) => Ok(buffer),
+            None => stripe_buffer_of(&self.own_budget, core).await,
+        }
     }
 
     /// Takes no more; what waits is still written.
@@ -252,6 +248,12 @@ fn stripe_units(config: &LogConfig) -> u32 {
     let geometry = config.geometry;
     let chunk_bytes = config.stripe_payload_bytes / geometry.data();
     (chunk_bytes * geometry.shards()).div_ceil(BUDGET_UNIT_BYTES) as u32
+}
+
+/// An empty stripe buffer, when `budget` has room.
+async fn stripe_buffer_of(budget: &Arc<Semaphore>, core: &Core) -> Result<StripeBuffer, LogError> {
+    let permit = Arc::clone(budget).acquire_many_owned(stripe_units(&core.config)).await.map_err(|_| gone(core))?;
+    Ok(empty_stripe(core, permit))
 }
 
 fn empty_stripe(core: &Core, permit: OwnedSemaphorePermit) -> StripeBuffer {

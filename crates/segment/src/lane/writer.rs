@@ -12,7 +12,7 @@ use gabion_platform::{CachedWriter, CachedWrites, DiskFile, Durable, IoFuture};
 use gabion_types::SegmentId;
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::apply::ApplyJob;
 use super::encode::{EncodedStripe, StripePlace};
@@ -25,7 +25,7 @@ use crate::queue::Portion;
 use crate::segment::{ShardFile, ShardFiles};
 use crate::segment_info::{LaneKind, Seal, SegmentChange};
 use crate::status::RepairEntry;
-use crate::target::{LOOKED_AGAIN, OVERDUE, SYNC_OVERDUE, is_full, overdue};
+use crate::target::{OVERDUE, SYNC_OVERDUE, is_full, overdue};
 
 /// How often a batch is written before its submitters are told that it can not be.
 pub(crate) const WRITE_ATTEMPTS_MAX: u32 = 3;
@@ -44,8 +44,6 @@ const TOGETHER_US_MIN: u64 = 500;
 const TOGETHER_STRIPES: u64 = 2;
 /// Longest time that they are waited for, up to two milliseconds that a timer may be late.
 const TOGETHER_US_MAX: u64 = 20_000;
-/// Longest time for the chunks of a stripe whose writing in a row came to a halt, if that is not one for all of them.
-const AFTER_STUCK: Duration = Duration::from_secs(1);
 /// Stripes that are written side by side after one that took longer.
 const SIDE_BY_SIDE_STRIPES: u32 = 256;
 
@@ -278,7 +276,6 @@ impl Writer {
                 };
                 // It has been waited for already, and the others have not.
                 let stuck = before.as_ref().map(|(at, _)| shards[*at].1.target);
-                let limit = if stuck.is_some() { AFTER_STUCK } else { OVERDUE };
                 let write = |(number, &(shard, file)): (usize, &(usize, &ShardFile))| {
                     let write = file.file.write_at(offset, stripe.chunks[shard].clone(), durable);
                     let write = match before.take_if(|(at, _)| *at == number) {
@@ -287,15 +284,15 @@ impl Writer {
                     };
                     (file.target, write)
                 };
-                let (geometry, begun) = (files.info.geometry, Instant::now());
-                let is_enough = |well, left: &[usize]| {
-                    let are_late = begun.elapsed() >= OVERDUE || stuck.is_some_and(|stuck| left == [stuck]);
+                let geometry = files.info.geometry;
+                let is_enough = |waited, well, left: &[usize]| {
+                    let are_late = waited >= OVERDUE || stuck.is_some_and(|stuck| left == [stuck]);
                     let is_acknowledged = well >= geometry.quorum() && files.well_beside(left) >= geometry.data();
                     // Or the stripe has another place to go to.
                     are_late && (is_acknowledged || self.core.can_end_without(&files, left))
                 };
                 let targets = &self.core.media.targets;
-                targets.enough_in_time(shards.iter().enumerate().map(write), limit, is_enough).await
+                targets.enough_in_time(shards.iter().enumerate().map(write), is_enough).await
             }
         };
         let core = &self.core;
@@ -546,15 +543,14 @@ impl Core {
             let shards: Vec<(usize, &ShardFile)> = files.healthy().collect();
             self.media.metrics.syncs.add(shards.len() as u64);
             let syncs = shards.iter().map(|(_, file)| (file.target, file.file.sync()));
-            let begun = Instant::now();
             // One that failed meanwhile is not waited for: a lane that ends the segment waits for this.
             let has_failed =
                 |place: &usize| files.present().any(|(_, file)| file.target == *place && file.is_poisoned());
-            let is_enough = |_, left: &[usize]| {
-                let are_late = begun.elapsed() >= SYNC_OVERDUE && self.can_end_without(files, left);
+            let is_enough = |waited, _, left: &[usize]| {
+                let are_late = waited >= SYNC_OVERDUE && self.can_end_without(files, left);
                 left.iter().all(has_failed) || are_late
             };
-            let outcomes = self.media.targets.enough_in_time(syncs, LOOKED_AGAIN, is_enough).await;
+            let outcomes = self.media.targets.enough_in_time(syncs, is_enough).await;
             for ((shard, _), outcome) in shards.into_iter().zip(outcomes) {
                 if let Err(error) = outcome {
                     self.chunk_failed(files, shard, &error);
@@ -601,13 +597,12 @@ impl Core {
         let counts = |place: &usize| shards.iter().any(|(_, file, trusted)| *trusted && file.target == *place);
         let trusted = shards.iter().filter(|(.., trusted)| *trusted).count();
         let least = if reason == SealReason::Voided { info.geometry.parity() + 1 } else { info.geometry.data() };
-        let begun = Instant::now();
-        let is_enough = |well: usize, left: &[usize]| {
+        let is_enough = |waited, well: usize, left: &[usize]| {
             let is_silent = |place: &usize| self.media.targets.at(*place).is_silent();
-            let are_late = begun.elapsed() >= OVERDUE || left.iter().all(is_silent);
+            let are_late = waited >= OVERDUE || left.iter().all(is_silent);
             are_late && well.min(trusted - left.iter().filter(|place| counts(place)).count()) >= least
         };
-        let outcomes = self.media.targets.enough_in_time(seals, LOOKED_AGAIN, is_enough).await;
+        let outcomes = self.media.targets.enough_in_time(seals, is_enough).await;
         let mut sealed = 0;
         for ((shard, _, trusted), outcome) in shards.into_iter().zip(outcomes) {
             match outcome {

@@ -82,8 +82,8 @@ impl Zeros {
         let (shards, writes): (Vec<usize>, Vec<_>) = self.files.healthy().map(write).unzip();
         let outcomes = tokio::spawn(async move {
             // One that comes late finds a shard that is not trusted any more.
-            let is_enough = |_, left: &[usize]| core.can_end_without(&files, left);
-            let outcomes = core.media.targets.enough_in_time(writes, OVERDUE, is_enough).await;
+            let is_enough = |waited, _, left: &[usize]| waited >= OVERDUE && core.can_end_without(&files, left);
+            let outcomes = core.media.targets.enough_in_time(writes, is_enough).await;
             shards.into_iter().zip(outcomes).collect()
         });
         self.running = Some(Piece { range, outcomes });

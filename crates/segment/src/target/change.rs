@@ -126,7 +126,7 @@ impl TargetSet {
         edit(&mut members)?;
         let lost = lost_next(roster.lost.as_ref(), &roster.members, &members, holders);
         for member in &mut members {
-            member.seen = self.find(member.id).map_or(0, |number| self.at(number).own.lock().epoch).max(member.seen);
+            member.seen = self.present(member.id).map_or(0, |target| target.own.lock().epoch).max(member.seen);
         }
         // A list that was written to too few targets may still be found: no other one gets its epoch.
         roster.written_epoch += 1;

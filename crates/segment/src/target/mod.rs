@@ -25,7 +25,7 @@ use tokio::time::timeout;
 pub(crate) use change::Newcomer;
 pub(crate) use open::open_targets;
 use silent::Silence;
-pub(crate) use silent::{LOOKED_AGAIN, OVERDUE, SYNC_OVERDUE, is_overdue, overdue};
+pub(crate) use silent::{OVERDUE, SYNC_OVERDUE, is_overdue, overdue};
 
 use crate::config::LogConfig;
 use crate::placement::Candidate;
@@ -319,15 +319,19 @@ impl TargetSet {
         self.targets.read().iter().position(|target| target.id == id && target.is_present())
     }
 
+    /// The target `id`, if it is present.
+    pub(crate) fn present(&self, id: TargetId) -> Option<Arc<Target>> {
+        self.find(id).map(|number| self.at(number))
+    }
+
     /// The disk of the present target `id`.
     pub(crate) fn disk(&self, id: TargetId) -> Option<Arc<dyn Disk>> {
-        let number = self.find(id)?;
-        self.at(number).disk()
+        self.present(id)?.disk()
     }
 
     /// Waits until the target `id` may remove one more file, if it is there.
     pub(crate) async fn removal_turn(&self, id: TargetId) -> Option<OwnedSemaphorePermit> {
-        let target = self.at(self.find(id)?);
+        let target = self.present(id)?;
         Some(Arc::clone(&target.removals).acquire_owned().await.expect("the semaphore is never closed"))
     }
 
@@ -356,7 +360,7 @@ impl TargetSet {
     /// Has the target `id` count as one that leaves, if it is there: what is found to lie on it afterwards is all that ever will, but for what is written to a segment
     /// that is open.
     pub(crate) fn begin_removal(&self, id: TargetId) -> Option<Removal> {
-        let target = self.at(self.find(id)?);
+        let target = self.present(id)?;
         let _nobody_places = self.placing.write();
         target.being_removed.store(true, Ordering::SeqCst);
         Some(Removal(target))
@@ -410,8 +414,8 @@ impl TargetSet {
 
     /// The failure domain of a member, as far as it is known.
     pub(crate) fn failure_domain(&self, id: TargetId) -> Option<String> {
-        if let Some(number) = self.find(id) {
-            return Some(self.at(number).failure_domain.clone());
+        if let Some(target) = self.present(id) {
+            return Some(target.failure_domain.clone());
         }
         self.roster.lock().members.iter().find(|member| member.id == id).map(|member| member.failure_domain.clone())
     }
@@ -427,8 +431,7 @@ impl TargetSet {
         if !is_member {
             return Standing::Gone;
         }
-        let Some(number) = self.find(id) else { return Standing::Down { since_ns: self.opened_ns, given_up } };
-        let target = self.at(number);
+        let Some(target) = self.present(id) else { return Standing::Down { since_ns: self.opened_ns, given_up } };
         let health = target.health.lock();
         match health.down_since_ns {
             Some(since_ns) => Standing::Down { since_ns, given_up },

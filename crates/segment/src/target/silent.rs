@@ -28,7 +28,7 @@ pub(crate) const OVERDUE: Duration = Duration::from_secs(30);
 /// The same for making durable what was written before: all that the page cache has of it is on its way to the drive then.
 pub(crate) const SYNC_OVERDUE: Duration = Duration::from_secs(120);
 /// How often it is looked whether enough others are there.
-pub(crate) const LOOKED_AGAIN: Duration = Duration::from_secs(1);
+const LOOKED_AGAIN: Duration = Duration::from_secs(1);
 
 impl Target {
     /// Whether something that it was to do is overdue.
@@ -177,7 +177,7 @@ impl Silence {
 impl TargetSet {
     /// Whether the target `id` is there and owes bytes.
     pub(crate) fn owes_bytes(&self, id: TargetId) -> bool {
-        self.any_owes_bytes() && self.find(id).is_some_and(|number| self.at(number).owes_bytes())
+        self.any_owes_bytes() && self.present(id).is_some_and(|target| target.owes_bytes())
     }
 
     /// Whether any target does. Of all reads this is asked, and hardly ever is there one.
@@ -228,35 +228,33 @@ impl TargetSet {
         Watched { targets: self, id, read: Some(read), late: None }.await
     }
 
-    /// What comes of all `works`, each on the target at its place. From when they are overdue those that are left are waited for no longer than `is_enough` says, which is told how many did
-    /// well and where the others are.
+    /// What comes of all `works`, each on the target at its place. Those that are left are waited for no longer than `is_enough` says, which is told for how long they have been, how many did
+    /// well, and where the others are.
     ///
     /// # Errors
     /// Those of each, or one that [`is_overdue`].
     pub(crate) async fn enough_in_time<T: Send + 'static>(
         &self,
         works: impl IntoIterator<Item = (usize, IoFuture<T>)>,
-        limit: Duration,
-        is_enough: impl Fn(usize, &[usize]) -> bool,
+        is_enough: impl Fn(Duration, usize, &[usize]) -> bool,
     ) -> Vec<io::Result<T>> {
         let (places, works): (Vec<usize>, Vec<IoFuture<T>>) = works.into_iter().unzip();
         let mut all = Together::new(works);
-        let (mut wait, mut before) = (limit, None);
-        let (begun, mut waited_for) = (Instant::now(), Vec::<Arc<Target>>::new());
-        while timeout(wait, &mut all).await.is_err() {
+        let (begun, mut before, mut waited_for) = (Instant::now(), None, Vec::<Arc<Target>>::new());
+        while timeout(LOOKED_AGAIN, &mut all).await.is_err() {
+            let waited = begun.elapsed();
             let well = all.done().filter(|outcome| outcome.is_some_and(io::Result::is_ok)).count();
             let left = places.iter().zip(all.done()).filter(|(_, outcome)| outcome.is_none());
             // Where those that hung come back one after the other, the last one is not given up for being that.
             let comes_back = before.replace(well).is_some_and(|before| before < well);
             let left: Vec<usize> = left.map(|(place, _)| *place).collect();
-            if !comes_back && is_enough(well, &left) {
+            if !comes_back && is_enough(waited, well, &left) {
                 break;
             }
-            if waited_for.is_empty() && begun.elapsed() >= OVERDUE {
+            if waited_for.is_empty() && waited >= OVERDUE {
                 waited_for = left.into_iter().map(|place| self.at(place)).collect();
                 waited_for.iter().for_each(|target| target.is_waited_for("it is waited for"));
             }
-            wait = LOOKED_AGAIN;
         }
         let outcome = |(place, outcome)| match outcome {
             Outcome::Done(outcome) => outcome,
@@ -293,8 +291,8 @@ impl<T: Send + 'static> Future for Watched<'_, T> {
             }
             ready!(this.late.get_or_insert_with(|| Box::pin(sleep(OVERDUE))).as_mut().poll(context));
         }
-        if let (Some(read), Some(number)) = (this.read.take(), this.targets.find(this.id)) {
-            gives_nothing(&this.targets.at(number), &*this.targets.clock, read);
+        if let (Some(read), Some(target)) = (this.read.take(), this.targets.present(this.id)) {
+            gives_nothing(&target, &*this.targets.clock, read);
         }
         Poll::Ready(Err(overdue()))
     }
@@ -303,8 +301,8 @@ impl<T: Send + 'static> Future for Watched<'_, T> {
 impl<T: Send + 'static> Drop for Watched<'_, T> {
     fn drop(&mut self) {
         let (Some(mut read), Some(late)) = (self.read.take(), &self.late) else { return };
-        let (Some(number), Ok(runtime)) = (self.targets.find(self.id), Handle::try_current()) else { return };
-        let (target, clock, late) = (self.targets.at(number), Arc::clone(&self.targets.clock), late.deadline());
+        let (Some(target), Ok(runtime)) = (self.targets.present(self.id), Handle::try_current()) else { return };
+        let (clock, late) = (Arc::clone(&self.targets.clock), late.deadline());
         drop(runtime.spawn(async move {
             if timeout_at(late, &mut read).await.is_err() {
                 gives_nothing(&target, &*clock, read);

@@ -305,7 +305,7 @@ async fn keep_unplaced(core: &Core, id: TargetId, plan: &mut TargetPlan) {
     if unplaced.is_empty() {
         return;
     }
-    let target = core.media.targets.find(id).map(|number| core.media.targets.at(number));
+    let target = core.media.targets.present(id);
     let listed = match target.and_then(|target| Some((target.disk()?, target))) {
         Some((disk, target)) => list_target_in_time(&target, &disk).await.map_err(|error| error.to_string()),
         None => Err("it is not there".to_owned()),

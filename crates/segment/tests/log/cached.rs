@@ -105,12 +105,7 @@ async fn start(world: &mut World, asked: &Arc<Asked>) -> Log {
             )
         })));
     }
-    let env = world.env();
-    let (log, recovery) = Log::open(world.config.clone(), targets, vec![], env).await.unwrap();
-    let book = Arc::new(Book::default());
-    book.replay(&log, &recovery).await;
-    log.start(book as Arc<dyn gabion_segment::Applier>);
-    log
+    world.start_on(targets, &Arc::default()).await.0
 }
 
 fn world(geometry: &str, durability: Durability) -> World {

@@ -75,10 +75,7 @@ async fn start(world: &mut World, hung: &[(usize, &Arc<Hang>)], book: &Arc<Book>
     for (number, hang) in hung {
         targets[*number].disk = Some(hang.disk(world, *number));
     }
-    let (log, recovery) = Log::open(world.config.clone(), targets, book.known(), world.env()).await.unwrap();
-    book.replay(&log, &recovery).await;
-    log.start(Arc::clone(book) as Arc<dyn gabion_segment::Applier>);
-    log
+    world.start_on(targets, book).await.0
 }
 
 /// What `work` comes to, and how long it takes.

@@ -120,11 +120,7 @@ async fn start(world: &mut World, disk: usize, asked: &Arc<Asked>, book: &Arc<Bo
         let asked = Arc::clone(&asked);
         Box::pin(async move { Ok(Arc::new(WatchedFile { file: opened.await?, asked }) as Arc<dyn DiskFile>) })
     })));
-    let env = world.env();
-    let (log, recovery) = Log::open(world.config.clone(), targets, vec![], env).await.unwrap();
-    book.replay(&log, &recovery).await;
-    log.start(Arc::clone(book) as Arc<dyn gabion_segment::Applier>);
-    log
+    world.start_on(targets, book).await.0
 }
 
 #[test]

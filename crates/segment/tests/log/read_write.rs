@@ -204,8 +204,7 @@ fn reads_of_targets_are_counted_as_the_disks_count_them() {
                 target.disk = Some(disk);
                 counters.push(counter);
             }
-            let (log, _) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
-            log.start(Arc::new(Book::default()) as Arc<dyn gabion_segment::Applier>);
+            let (log, _) = world.start_on(targets, &Arc::default()).await;
             let small = put(&log, 1, 4096).await.unwrap().extents[0];
             let long = append(&log, 2, log.stripe_payload_bytes()).await.unwrap();
             let data_shards = world.config.geometry.data() as u64;

@@ -539,10 +539,7 @@ fn what_has_nowhere_to_go_is_passed_over() {
         })));
     }
     life(async {
-        let env = world.env();
-        let (log, recovery) = Log::open(world.config.clone(), targets, book.known(), env).await.unwrap();
-        book.replay(&log, &recovery).await;
-        log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+        let (log, _) = world.start_on(targets, &book).await;
         let pass = log.repair(false).await.unwrap();
         assert_eq!((pass.shards_built, pass.shards_blocked, pass.shards_failed), (1, large as usize, 0), "{pass:?}");
         assert_eq!(log.status().repair.blocked, large as usize);

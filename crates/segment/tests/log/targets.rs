@@ -270,9 +270,7 @@ async fn start_on(world: &mut World, second: Arc<dyn Disk>) -> (Log, Arc<Book>) 
     let mut targets = world.targets();
     targets[1].disk = Some(second);
     let book = Arc::new(Book::default());
-    let (log, recovery) = Log::open(world.config.clone(), targets, vec![], world.env()).await.unwrap();
-    book.replay(&log, &recovery).await;
-    log.start(Arc::clone(&book) as Arc<dyn gabion_segment::Applier>);
+    let (log, _) = world.start_on(targets, &book).await;
     (log, book)
 }
 

@@ -71,7 +71,13 @@ impl World {
 
     /// Opens, replays into `book`, starts.
     pub(crate) async fn start(&mut self, book: &Arc<Book>) -> (Log, Recovery) {
-        let (log, recovery) = self.open(book.known()).await.unwrap();
+        self.start_on(self.targets(), book).await
+    }
+
+    /// The same on other targets.
+    pub(crate) async fn start_on(&mut self, targets: Vec<LogTarget>, book: &Arc<Book>) -> (Log, Recovery) {
+        let opened = Log::open(self.config.clone(), targets, book.known(), self.env());
+        let (log, recovery) = opened.await.unwrap();
         book.replay(&log, &recovery).await;
         log.start(Arc::clone(book) as Arc<dyn gabion_segment::Applier>);
         (log, recovery)
