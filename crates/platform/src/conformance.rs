@@ -36,6 +36,7 @@ async fn all_laws(fresh: &dyn Fn() -> Shared) {
     what_is_written_is_read(fresh()).await;
     parts_are_written_back_to_back(fresh()).await;
     what_a_thread_of_the_caller_writes_is_read(fresh()).await;
+    nothing_begins_before_it_is_polled(fresh()).await;
     reads_end_with_the_file(fresh()).await;
     gaps_read_as_zeros(fresh()).await;
     lengths_change(fresh()).await;
@@ -109,6 +110,16 @@ async fn what_a_thread_of_the_caller_writes_is_read(disk: Shared) {
     file.sync().await.unwrap();
 }
 
+async fn nothing_begins_before_it_is_polled(disk: Shared) {
+    let file = disk.create("f", 0).await.unwrap();
+    file.write_at(0, vec![pattern(1, 5000)], Durable::No).await.unwrap();
+    let (read, write) = (file.read_at(0, 5000), file.write_at(0, vec![pattern(3, 5000)], Durable::No));
+    file.write_at(0, vec![pattern(2, 5000)], Durable::No).await.unwrap();
+    assert_eq!(read.await.unwrap(), pattern(2, 5000));
+    drop(write);
+    assert_eq!(file.read_at(0, 5000).await.unwrap(), pattern(2, 5000));
+}
+
 async fn reads_end_with_the_file(disk: Shared) {
     let file = disk.create("f", 0).await.unwrap();
     assert_eq!(file.read_at(0, 10).await.unwrap(), Bytes::new());
@@ -173,6 +184,11 @@ async fn holes_read_as_zeros(disk: Shared) {
     assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
     file.write_at(8192, vec![pattern(2, 10)], Durable::Yes).await.unwrap();
     expected[8192..8202].copy_from_slice(&pattern(2, 10));
+    assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
+    // To the end of the file, be it in the middle of a block.
+    file.write_at(40_960, vec![pattern(3, 100)], Durable::Yes).await.unwrap();
+    file.punch(36_864, 8192).await.unwrap();
+    expected.resize(41_060, 0);
     assert_eq!(file.read_at(0, 50_000).await.unwrap(), expected);
 }
 

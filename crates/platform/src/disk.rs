@@ -45,7 +45,7 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates the file `path` exclusively, with its parent directories, and opens it for reading and writing.
     ///
     /// `preallocate_bytes` is best effort: where it takes, the file may read as zeros up to that length.
-    /// Directories that were made are durable when this resolves; the file's own entry is durable after
+    /// The entries of directories that were made are durable when this resolves; the file's own is after
     /// [`Disk::sync_dir`].
     ///
     /// # Errors

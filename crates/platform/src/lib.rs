@@ -10,7 +10,7 @@
 //! between nodes. The one file lock, [`DirLock`], matters in the state
 //! directory, which is always local; targets are locked where their file systems have locks.
 //!
-//! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores.
+//! Futures of this crate need no particular runtime: they use only tokio's channels and semaphores. Those of simulated disks that are slow, or hang, wait by tokio's timers.
 
 mod cached_writer;
 mod clock;

@@ -83,6 +83,7 @@ pub(crate) enum Writes {
 
 impl HostFile {
     pub(crate) fn new(fd: OwnedFd, path: &str, pool: Arc<Pool>, writes: Writes) -> Self {
+        spare_access_time(&fd);
         Self {
             fd: Some(fd),
             direct: OnceLock::new(),
@@ -121,7 +122,7 @@ impl HostFile {
         read_at(self.fd(), offset, len).map_err(|error| self.explain(error, "read"))
     }
 
-    /// The `len` bytes at `offset` if the page cache holds all of them; never waits for the disk.
+    /// The `len` bytes at `offset` if the page cache holds all of them. It does not wait for what it lacks, but has it read ahead: see docs/adr/0012 for what may hold that up.
     pub(crate) fn read_cached(&self, offset: u64, len: usize) -> Option<Bytes> {
         let mut bytes = Vec::<u8>::with_capacity(len);
         let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len };
@@ -153,6 +154,7 @@ impl HostFile {
     pub(crate) fn reader(&self, offset: u64) -> io::Result<OwnedFd> {
         let path = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        spare_access_time(&fd);
         if let Some(before) = offset.checked_sub(1).and_then(|before| libc::off_t::try_from(before).ok()) {
             let mut byte = 0_u8;
             let vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
@@ -366,6 +368,14 @@ impl Drop for HostFile {
     }
 }
 
+/// Has reads leave the time of the last access alone, where that may be asked for: to note it waits for the file system's journal, and so for a drive that hangs, also when what is read is cached.
+fn spare_access_time(fd: &OwnedFd) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+        // Somebody else's file has it noted.
+        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
+    }
+}
+
 pub(super) fn len(fd: impl AsFd) -> rustix::io::Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0))
 }
@@ -415,6 +425,28 @@ mod tests {
         let file = HostFile::new(fd, "f", Pool::new(1, 1), writes);
         file.set_len(1 << 20).unwrap();
         (dir, file)
+    }
+
+    #[test]
+    fn reading_changes_nothing_about_a_file() {
+        use rustix::fs::{Timespec, Timestamps, fstat, futimens};
+
+        let (dir, file) = file(Writes::InPlace);
+        let long_ago = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let accessed = || fstat(file.fd()).unwrap().st_atime as i64;
+        let reads: [&dyn Fn(); 3] =
+            [&|| drop(file.read_at(0, 100).unwrap()), &|| drop(file.read_cached(0, 100)), &|| {
+                drop(read_at(file.reader(4096).unwrap(), 0, 100).unwrap())
+            }];
+        for read in reads {
+            futimens(file.fd(), &Timestamps { last_access: long_ago, last_modification: long_ago }).unwrap();
+            read();
+            assert_eq!(accessed(), long_ago.tv_sec);
+        }
+        // Where others' reads are noted, unless it is mounted so that none are.
+        let _ = std::fs::read(dir.path().join("f")).unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(accessed() != long_ago.tv_sec || mounts.contains("noatime"), "the test tests nothing");
     }
 
     #[test]

@@ -92,6 +92,11 @@ impl Content {
             self.pages.remove(&page);
             self.holes.insert(page);
         }
+        // The page in which the file ends is no hole.
+        let last = self.len / PAGE_BYTES;
+        if (offset..offset + len).contains(&(last * PAGE_BYTES)) {
+            self.pages.remove(&last);
+        }
     }
 
     /// Flips the lowest bit of one byte; false if there is no such byte.

@@ -38,10 +38,10 @@
 //!
 //! # Determinism
 //!
-//! No threads and no clock: an operation is one or more steps, and before each step its future yields or not (more often if the
+//! No threads, and no clock but that of tokio, which a simulation has stand still: an operation is one or more steps, and before each step its future yields or not (more often if the
 //! disk is slow), by the seed. So concurrent operations interleave, as on a real disk, but the same way each time on a current-thread
-//! runtime. A future that is dropped in flight does its remaining steps at that moment: detached, as on a real
-//! disk.
+//! runtime. A future that is dropped in flight does its remaining steps at that moment, where a real disk does them
+//! some time later; what is to come late has to be kept and polled.
 //!
 //! [`Disk::write_file`] has three steps (write and sync the new content; replace the name; make the name durable),
 //! a durable write two (write, sync); a crash may come between them.

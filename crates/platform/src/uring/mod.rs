@@ -117,12 +117,16 @@ impl DiskFile for UringFile {
         if len == 0 {
             return Box::pin(std::future::ready(Ok(Bytes::new())));
         }
-        if len <= CACHED_READ_BYTES_MAX
-            && let Some(bytes) = self.file().read_cached(offset, len)
-        {
-            return Box::pin(std::future::ready(Ok(bytes)));
-        }
-        self.rings.reads.read(Arc::clone(self.file()), offset, len)
+        let (file, ring) = (Arc::clone(self.file()), Arc::clone(&self.rings.reads));
+        // Not before it is polled: whoever looks first whether the target answers does not touch it if it does not.
+        Box::pin(async move {
+            if len <= CACHED_READ_BYTES_MAX
+                && let Some(bytes) = file.read_cached(offset, len)
+            {
+                return Ok(bytes);
+            }
+            ring.read(file, offset, len).await
+        })
     }
 
     fn load(&self, offset: u64, len: usize, wanted: Wanted) -> Load {
