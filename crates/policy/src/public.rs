@@ -2,7 +2,7 @@
 //!
 //! Source: AWS, "Blocking public access to your Amazon S3 storage", "The meaning of 'public'".
 
-use crate::condition::{Condition, Kind, Quantifier, Read};
+use crate::condition::{Condition, Kind, Quantifier, Read, Value};
 use crate::pattern::{Pattern, Piece};
 use crate::policy::Policy;
 use crate::statement::{Effect, Statement};
@@ -25,6 +25,12 @@ const FIXING: &[&str] = &[
     "s3:dataaccesspointarn",
     "s3:x-amz-server-side-encryption-aws-kms-key-id",
 ];
+
+/// The `aws:userid` of a request that nobody signed.
+const NOBODY: &str = "anonymous";
+
+/// Networks that have this share of all addresses of their kind, or more, restrict nobody.
+const WIDE_SHARE: f64 = 0.5;
 
 impl Policy {
     /// Whether it is public: some statement allows something to everybody, or to all but some, and no condition restricts that to fixed
@@ -52,7 +58,7 @@ fn fixes(condition: &Condition) -> bool {
     let key = condition.key();
     restricts
         && match operator.kind {
-            Kind::Ip => key == "aws:sourceip" && condition.values.iter().all(|value| is_narrow(&value.read)),
+            Kind::Ip => key == "aws:sourceip" && are_narrow(&condition.values),
             Kind::Equals | Kind::EqualsIgnoringCase | Kind::Like | Kind::Arn | Kind::ArnLike => {
                 FIXING.contains(&key.as_str()) && condition.values.iter().all(|value| is_fixed(&key, &value.read))
             }
@@ -60,16 +66,28 @@ fn fixes(condition: &Condition) -> bool {
         }
 }
 
-fn is_narrow(value: &Read) -> bool {
-    matches!(value, Read::Network(network) if !network.is_wide())
+/// Whether networks are narrow, each by itself and all together: many that are may still be everywhere.
+fn are_narrow(values: &[Value]) -> bool {
+    let share = |value: &Value| match &value.read {
+        Read::Network(network) if !network.is_wide() => Some(network.share()),
+        _ => None,
+    };
+    values.iter().map(share).sum::<Option<f64>>().is_some_and(|share| share < WIDE_SHARE)
 }
 
 fn is_fixed(key: &str, value: &Read) -> bool {
     match value {
-        Read::Pattern(pattern) => pattern.is_fixed() || key == "aws:userid" && is_of_a_role(pattern),
+        Read::Pattern(pattern) if key == "aws:userid" => is_somebody(pattern) || is_of_a_role(pattern),
+        Read::Pattern(pattern) => pattern.is_fixed(),
         Read::Arn(arn) => arn.is_fixed(),
         Read::Network(_) => false,
     }
+}
+
+/// The id of a user, or of a session, and not what those have who have none.
+fn is_somebody(pattern: &Pattern) -> bool {
+    let is_nobody = |piece: &Piece| matches!(piece, Piece::Text(text) if text.eq_ignore_ascii_case(NOBODY));
+    pattern.is_fixed() && !pattern.pieces().iter().any(is_nobody)
 }
 
 /// `AROAID:*`: all sessions of one role.
@@ -101,6 +119,7 @@ mod tests {
             ("'Principal':'*','Condition':{'IpAddress':{'aws:SourceIp':'10.0.0.0/8'}}", false),
             ("'Principal':'*','Condition':{'IpAddress':{'aws:SourceIp':'10.0.0.0/7'}}", true),
             ("'Principal':'*','Condition':{'IpAddress':{'aws:SourceIp':['10.0.0.0/8','::/0']}}", true),
+            ("'Principal':'*','Condition':{'IpAddress':{'aws:SourceIp':['10.0.0.0/8','192.0.2.0/24']}}", false),
             ("'Principal':'*','Condition':{'IpAddressIfExists':{'aws:SourceIp':'10.0.0.0/8'}}", true),
             ("'Principal':'*','Condition':{'NotIpAddress':{'aws:SourceIp':'10.0.0.0/8'}}", true),
             ("'Principal':'*','Condition':{'StringEquals':{'aws:SourceVpc':'vpc-1'}}", false),
@@ -114,10 +133,23 @@ mod tests {
             ("'Principal':'*','Condition':{'ArnLike':{'aws:PrincipalArn':'arn:aws:iam::*:user/u'}}", true),
             ("'Principal':'*','Condition':{'StringLike':{'aws:userid':'AROAX:*'}}", false),
             ("'Principal':'*','Condition':{'StringLike':{'aws:userid':'AROA*:*'}}", true),
+            ("'Principal':'*','Condition':{'StringEquals':{'aws:userid':'AIDAX'}}", false),
+            ("'Principal':'*','Condition':{'StringEquals':{'aws:userid':'anonymous'}}", true),
+            ("'Principal':'*','Condition':{'StringEqualsIgnoreCase':{'aws:userid':'ANONYMOUS'}}", true),
+            ("'Principal':'*','Condition':{'StringLike':{'aws:userid':['AIDAX','anonymous']}}", true),
         ];
         for (statement, expected) in table {
             assert_eq!(is_public(&format!("'Effect':'Allow',{statement}")), expected, "{statement}");
             assert!(!is_public(&format!("'Effect':'Deny',{statement}")), "{statement}");
+        }
+    }
+
+    #[test]
+    fn networks_that_are_everywhere_together_are_public() {
+        for (count, expected) in [(2, false), (127, false), (128, true), (256, true)] {
+            let networks: Vec<String> = (0..count).map(|first| format!("'{first}.0.0.0/8'")).collect();
+            let condition = format!("'Condition':{{'IpAddress':{{'aws:SourceIp':[{}]}}}}", networks.join(","));
+            assert_eq!(is_public(&format!("'Effect':'Allow','Principal':'*',{condition}")), expected, "{count}");
         }
     }
 }

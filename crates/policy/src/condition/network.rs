@@ -46,6 +46,11 @@ impl Network {
     pub(crate) fn is_wide(&self) -> bool {
         self.prefix_bits < if self.address.is_ipv4() { 8 } else { 32 }
     }
+
+    /// Its share of all addresses of its kind.
+    pub(crate) fn share(&self) -> f64 {
+        0.5_f64.powi(i32::try_from(self.prefix_bits).unwrap_or(i32::MAX))
+    }
 }
 
 #[cfg(test)]

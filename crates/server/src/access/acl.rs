@@ -4,7 +4,7 @@
 
 use gabion_policy::Reach;
 
-use crate::credentials::Identity;
+use crate::credentials::{Identity, Principal};
 
 /// Most grants of one list, as on AWS.
 pub(crate) const GRANTS_MAX: usize = 100;
@@ -159,10 +159,13 @@ impl Acl {
 
     /// How it grants `wanted` to somebody.
     pub(crate) fn reach(&self, caller: &Identity, wanted: Permission, ignore_public: bool) -> Option<Reach> {
+        // What is granted to all is not granted to a session itself: its boundary and its own policies limit it.
+        let is_session = matches!(caller.principal, Principal::AssumedRole { .. });
+        let as_one_of_all = if is_session { Reach::Role } else { Reach::Direct };
         let reach = |grant: &Grant| match &grant.grantee {
             grantee if ignore_public && grantee.is_public() => None,
-            Grantee::AllUsers => Some(Reach::Direct),
-            Grantee::AuthenticatedUsers if !caller.is_anonymous() => Some(Reach::Direct),
+            Grantee::AllUsers => Some(as_one_of_all),
+            Grantee::AuthenticatedUsers if !caller.is_anonymous() => Some(as_one_of_all),
             Grantee::Account(id) if !caller.is_anonymous() && *id == caller.account.canonical_id => {
                 Some(Reach::Account)
             }
@@ -262,6 +265,19 @@ mod tests {
         assert_eq!(reach("authenticated-read", &other, Read, false), Some(Reach::Direct));
         assert_eq!(reach("authenticated-read", &other, Read, true), None);
         assert_eq!(reach("log-delivery-write", &other, Write, false), None);
+        // A session is limited by its own policies in what is granted to all.
+        let session = Identity {
+            principal: Principal::AssumedRole {
+                role: "r".into(),
+                path: "/".into(),
+                id: "AROAX".into(),
+                session: "s".into(),
+                tags: Vec::new(),
+            },
+            ..other
+        };
+        assert_eq!(reach("authenticated-read", &session, Read, false), Some(Reach::Role));
+        assert_eq!(reach("public-read", &session, Read, false), Some(Reach::Role));
         // Nobody has the canonical id of those who have none.
         let to_nobody = Acl::private(&nobody.account.canonical_id);
         assert_eq!(to_nobody.reach(&nobody, Read, false), None);

@@ -95,7 +95,13 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             source.context.add_optional(context::IF_MATCH, call.header("x-amz-rename-source-if-match")?);
             source.require_object("s3:GetObject", &from, None, true).await?;
             source.require_object("s3:DeleteObject", &from, None, false).await?;
-            judge.require_object(action, &call.key()?, None, false).await?;
+            let has_tags = source.require_tags(&from, None).await?;
+            let key = call.key()?;
+            judge.require_object(action, &key, None, false).await?;
+            if has_tags {
+                judge.require_object("s3:PutObjectTagging", &key, None, false).await?;
+            }
+            judge.require_named_tags(&key, None).await?;
         }
         Operation::DeleteObjects if call.caller().is_anonymous() && judge.is_closed() => {
             // Nobody's document need not be read to know.
@@ -117,10 +123,8 @@ async fn judge(ops: &Ops, call: &Call, operation: Operation) -> Result<Standing,
             if makes_object(operation) {
                 judge.check_new(&key)?;
             }
-            if operation == Operation::DeleteObject
-                && call.list("if-match").is_some_and(|list| names_tags(&EtagMatch::parse(&list)))
-            {
-                judge.require_object(reading(version), &key, version, false).await?;
+            if changes_object(operation) {
+                judge.require_named_tags(&key, version).await?;
             }
         }
         _ => judge.require_bucket(action)?,
@@ -158,6 +162,12 @@ fn check_nobody(operation: Operation) -> Result<(), S3Error> {
     Err(S3Error::with(S3Code::AccessDenied, message))
 }
 
+/// Whether it puts something in an object's place, or takes it away, and only if it has a tag, if it says so.
+fn changes_object(operation: Operation) -> bool {
+    use Operation::{CompleteMultipartUpload, DeleteObject, PutObject};
+    matches!(operation, PutObject | CompleteMultipartUpload | DeleteObject)
+}
+
 /// Whether a request says what the object that it makes is like.
 fn makes_object(operation: Operation) -> bool {
     matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateMultipartUpload)
@@ -171,6 +181,25 @@ const SAID_OF_NEW: [(&str, &str); 3] = [
 ];
 
 impl Judge<'_> {
+    /// Asks for what it takes to name the tags that an object must have, or must not; see [`names_tags`].
+    async fn require_named_tags(&self, key: &ObjectKey, version: Option<VersionId>) -> Result<(), S3Error> {
+        let lists = ["if-match", "if-none-match"].into_iter().filter_map(|name| self.call.list(name));
+        if lists.map(|list| EtagMatch::parse(&list)).any(|condition| names_tags(&condition)) {
+            self.require_object(reading(version), key, version, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for what it takes to have an object's tags go along, and tells whether it has any: they are more than the object to some.
+    async fn require_tags(&self, key: &ObjectKey, version: Option<VersionId>) -> Result<bool, S3Error> {
+        let has_tags = self.look(key, version).await?.is_some_and(|found| !found.tags.is_empty());
+        if has_tags {
+            let (_, action) = actions::action(Operation::GetObjectTagging, version.is_some());
+            self.require_object(action, key, version, true).await?;
+        }
+        Ok(has_tags)
+    }
+
     /// Whether what a request says of the object that it makes may be said: each needs a permission of its own.
     ///
     /// # Errors
@@ -213,19 +242,19 @@ async fn copy(judge: &Judge<'_>, operation: Operation) -> Result<(), S3Error> {
     let SourceName { bucket, key, version } = source_name(call)?;
     let source = Judge::of_source(ops, call, &bucket)?;
     source.require_object(reading(version), &key, version, true).await?;
-    // Tags go along unless they are replaced, and they are more than the object to some.
+    // Tags go along unless they are replaced.
     let takes_tags = operation == Operation::CopyObject && call.header("x-amz-tagging-directive")? != Some("REPLACE");
-    let has_tags = takes_tags && source.look(&key, version).await?.is_some_and(|found| !found.tags.is_empty());
-    if has_tags {
-        let (_, action) = actions::action(Operation::GetObjectTagging, version.is_some());
-        source.require_object(action, &key, version, true).await?;
-    }
+    let has_tags = takes_tags && source.require_tags(&key, version).await?;
     let key = call.key()?;
     judge.require_object("s3:PutObject", &key, None, false).await?;
     if has_tags {
         judge.require_object("s3:PutObjectTagging", &key, None, false).await?;
     }
-    if makes_object(operation) { judge.check_new(&key) } else { Ok(()) }
+    if makes_object(operation) {
+        judge.require_named_tags(&key, None).await?;
+        judge.check_new(&key)?;
+    }
+    Ok(())
 }
 
 /// What is about no bucket that is there: who asks must be allowed by his own account.

@@ -10,13 +10,12 @@ use crate::credentials::{self, Identity};
 use crate::error::S3Error;
 use crate::lifecycle::DAY_MS;
 use crate::ops::Ops;
-use crate::s3::{Call, Operation, date, tags};
+use crate::s3::{Call, Operation, date, parse_source, tags};
 
 /// Headers that are keys by their own name.
-const HEADERS: [&str; 17] = [
+const HEADERS: [&str; 15] = [
     "x-amz-acl",
     "x-amz-content-sha256",
-    "x-amz-copy-source",
     "x-amz-grant-full-control",
     "x-amz-grant-read",
     "x-amz-grant-read-acp",
@@ -25,7 +24,6 @@ const HEADERS: [&str; 17] = [
     "x-amz-metadata-directive",
     "x-amz-object-ownership",
     "x-amz-server-side-encryption",
-    "x-amz-server-side-encryption-aws-kms-key-id",
     "x-amz-server-side-encryption-customer-algorithm",
     "x-amz-storage-class",
     "x-amz-website-redirect-location",
@@ -33,6 +31,10 @@ const HEADERS: [&str; 17] = [
     "x-amz-if-none-match",
 ];
 
+/// What is copied.
+const COPY_SOURCE: &str = "x-amz-copy-source";
+/// What an object is encrypted with.
+const KMS_KEY: &str = "x-amz-server-side-encryption-aws-kms-key-id";
 /// The tag that the object must have.
 pub(crate) const IF_MATCH: &str = "s3:if-match";
 /// The tags that it must not have.
@@ -157,6 +159,9 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     for name in HEADERS {
         context.add_optional(&format!("s3:{name}"), call.header(name)?);
     }
+    if let Some(source) = call.header(COPY_SOURCE)? {
+        copy_sources(source).into_iter().for_each(|source| context.add(&format!("s3:{COPY_SOURCE}"), source));
+    }
     let (if_match, if_none_match) = heeded_tags(call);
     if if_match {
         context.add_optional(IF_MATCH, call.header("if-match")?);
@@ -164,7 +169,9 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     if if_none_match {
         context.add_optional(IF_NONE_MATCH, call.header("if-none-match")?);
     }
-    if call.operation().is_some_and(locks_what_it_makes) {
+    if call.operation().is_some_and(says_how_it_is_kept) {
+        // Where nothing is encrypted with it, it would say nothing of who asks: policies take it for an audience.
+        context.add_optional(&format!("s3:{KMS_KEY}"), call.header(KMS_KEY)?);
         for (name, key) in LOCK_HEADERS {
             context.add_optional(key, call.header(name)?);
         }
@@ -201,8 +208,16 @@ fn heeded_tags(call: &Call) -> (bool, bool) {
     }
 }
 
-/// Whether the headers of an operation say how the object that it makes, or begins, is locked.
-fn locks_what_it_makes(operation: Operation) -> bool {
+/// What policies see of the source of a copy: bucket and key as they are, however the header has them encoded, with a slash before them and without. What names none, the operation refuses.
+fn copy_sources(header: &str) -> Vec<String> {
+    match parse_source(header) {
+        Ok((bucket, key, _)) => ["", "/"].map(|slash| format!("{slash}{bucket}/{key}")).into(),
+        Err(_) => vec![header.to_owned()],
+    }
+}
+
+/// Whether the headers of an operation say how the object that it makes, or begins, is locked and encrypted.
+fn says_how_it_is_kept(operation: Operation) -> bool {
     use Operation::{CopyObject, CreateMultipartUpload, PostObject, PutObject};
     matches!(operation, PutObject | CopyObject | CreateMultipartUpload | PostObject)
 }

@@ -22,5 +22,5 @@ pub(crate) use authorize::{Standing, authorize, authorize_lock, authorize_tags, 
 pub(crate) use context::{REMAINING_DAYS, remaining_days};
 pub(crate) use front::{Asked, check, session_token};
 pub(crate) use provider::Provider;
-pub(crate) use services::{Delivery, delivery};
+pub(crate) use services::{Delivery, LOGS, REPORTS, delivery};
 pub(crate) use version_4::EMPTY_SHA256;

@@ -1,7 +1,7 @@
 //! Whether S3 itself may put something in a bucket for the sake of another one.
 //!
 //! An account may have it put in its own buckets, unless their policies deny it; in others' only where their policies allow the service
-//! `s3.amazonaws.com` to, as on AWS. So no tenant has anything written into a bucket that is not his, unless its owner says so, and nobody
+//! `s3.amazonaws.com` to, as on AWS; logs go to no others'. So no tenant has anything written into a bucket that is not his, unless its owner says so, and nobody
 //! within an account has anything written where he may not write himself: who asks for it is asked for that.
 //!
 //! Source: AWS, "Granting permissions for Amazon S3 Inventory and Amazon S3 analytics"; "The confused deputy problem".
@@ -13,8 +13,10 @@ use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::s3::date;
 
-/// The service, as policies name it.
-const SERVICE: &str = "s3.amazonaws.com";
+/// Who puts reports, as policies name it.
+pub(crate) const REPORTS: &str = "s3.amazonaws.com";
+/// Who puts logs.
+pub(crate) const LOGS: &str = "logging.s3.amazonaws.com";
 
 /// Whether the service may put something in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +28,13 @@ pub(crate) enum Delivery {
     Denied,
 }
 
-/// Whether `key` may be put in `destination` for the sake of `source`.
+/// Whether `service` may put `key` in `destination` for the sake of `source`.
 ///
 /// # Errors
 /// Those of the index.
 pub(crate) fn delivery(
     ops: &Ops,
+    service: &'static str,
     source: &BucketName,
     destination: &BucketName,
     key: &str,
@@ -48,14 +51,14 @@ pub(crate) fn delivery(
     context.add("aws:EpochTime", (now_ms / 1000).to_string());
     context.add("aws:SecureTransport", "true");
     context.add("aws:PrincipalIsAWSService", "true");
-    context.add("aws:PrincipalServiceName", SERVICE);
+    context.add("aws:PrincipalServiceName", service);
     context.add("aws:SourceArn", format!("arn:aws:s3:::{source}"));
     context.add_optional("aws:SourceAccount", ops.account_id(source_owner));
     context.add_optional("aws:ResourceAccount", ops.account_id(owner));
     context.add_optional("s3:ResourceAccount", ops.account_id(owner));
     context.add("s3:x-amz-acl", "bucket-owner-full-control");
     let resource = format!("arn:aws:s3:::{destination}/{key}");
-    let principal = Principal::Service { name: SERVICE };
+    let principal = Principal::Service { name: service };
     let request = Request { principal, action: "s3:PutObject", resource: &resource, context: &context };
     Ok(match policy.outcome(&request) {
         Outcome::Deny => Delivery::Denied,

@@ -215,6 +215,12 @@ pub(crate) fn host_of(url: &str) -> &str {
     url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
+/// Whether condition keys of AWS's own begin as those of a provider there would: what its tokens say is taken for what the provider says, and nothing else.
+pub(crate) fn is_prefix_of_keys(host: &str) -> bool {
+    let name = host.split([':', '/']).next().unwrap_or_default();
+    ["aws", "iam", "kms", "s3", "sts"].iter().any(|prefix| name.eq_ignore_ascii_case(prefix))
+}
+
 /// What session tokens are made with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TokenKeyDoc {

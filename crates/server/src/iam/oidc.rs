@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::IamError;
-use super::model::Provider;
+use super::model::{Provider, is_prefix_of_keys};
 use crate::credentials::Tags;
 use crate::fetch::{self, Reach};
 
@@ -52,6 +52,10 @@ impl Claims {
     /// `HOST:sub`, `HOST:aud` and the like: texts, and lists of texts.
     pub(super) fn condition_keys(&self, host: &str) -> Tags {
         let mut keys = Tags::new();
+        // None is made of such a name any more; one that was before says nothing.
+        if is_prefix_of_keys(host) {
+            return keys;
+        }
         for (name, value) in &self.all {
             let values = match value {
                 Value::String(text) => vec![text.clone()],

@@ -22,7 +22,7 @@ use super::columns::Listed;
 use super::config::Inventory;
 use super::data_file::DataFile;
 use super::manifest::{File, Report};
-use crate::auth::{Delivery, delivery};
+use crate::auth::{Delivery, REPORTS, delivery};
 use crate::error::{S3Code, S3Error};
 use crate::lifecycle::DAY_MS;
 use crate::ops::Ops;
@@ -269,7 +269,7 @@ impl Worker {
         let owner = self.ops.settings(&destination.bucket)?.access.owner.clone();
         let account = owner.and_then(|owner| self.ops.account_id(&owner));
         let is_expected = destination.account.is_none() || destination.account == account;
-        if is_expected && delivery(&self.ops, task.bucket, &destination.bucket, key)? != Delivery::Denied {
+        if is_expected && delivery(&self.ops, REPORTS, task.bucket, &destination.bucket, key)? != Delivery::Denied {
             return Ok(());
         }
         Err(Ended::Failed(S3Error::with(S3Code::AccessDenied, "the destination does not take reports of this bucket")))

@@ -13,7 +13,7 @@ use super::body;
 use super::call::Call;
 use super::configs;
 use super::xml::Xml;
-use crate::auth::{Delivery, delivery, may_put};
+use crate::auth::{Delivery, REPORTS, delivery, may_put};
 use crate::error::{S3Code, S3Error};
 use crate::inventory::{DOCUMENT_BYTES_MAX, IDS_MAX, Inventory, check_id};
 use crate::ops::{Ops, token};
@@ -86,7 +86,7 @@ async fn require_destination(
     }
     let key = format!("{}{}/manifest.json", destination.place(source.as_str()), inventory.id);
     let key = ObjectKey::new(&key).map_err(|error| S3Error::request(error.to_string()))?;
-    if delivery(ops, source, &destination.bucket, key.as_str())? == Delivery::Own
+    if delivery(ops, REPORTS, source, &destination.bucket, key.as_str())? == Delivery::Own
         && !may_put(ops, call, &destination.bucket, &key)?
     {
         let message = "You may have no reports put where you may not put objects, unless the destination's policy lets s3.amazonaws.com put them.";

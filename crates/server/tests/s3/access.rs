@@ -354,6 +354,26 @@ async fn policies_are_a_matter_of_the_buckets_account() {
 }
 
 #[tokio::test]
+async fn a_renaming_takes_tags_only_where_a_copy_may() {
+    let s3 = server().await;
+    let rename = || by(USER, s3.put("/bkt/to?renameObject").header("x-amz-rename-source", "k")).send(&s3);
+    s3.put("/bkt/k").header("x-amz-tagging", "class=secret").body("x").send(&s3).await.expect(200);
+    let all = ("Allow", "s3:*Object", "bkt/*", "");
+    let (read, put) = (("Allow", "s3:GetObjectTagging", "bkt/k", ""), ("Allow", "s3:PutObjectTagging", "bkt/to", ""));
+    for (given, is_enough) in
+        [(&[all][..], false), (&[all, read], false), (&[all, put], false), (&[all, read, put], true)]
+    {
+        put_policy(&s3, &several(given)).await.expect(204);
+        let answer = rename().await;
+        if is_enough {
+            answer.expect(200)
+        } else {
+            answer.refused(403, "AccessDenied")
+        };
+    }
+}
+
+#[tokio::test]
 async fn a_renaming_reads_deletes_and_puts() {
     let s3 = server().await;
     let rename =
@@ -925,6 +945,66 @@ async fn conditions_are_keys_only_where_they_are_heeded() {
     assert_eq!(many("<ETag>*</ETag>").await.expect(200).elements("Deleted").len(), 1);
     s3.put("/bkt/k").body("x").send(&s3).await.expect(200);
     one("*").await.expect(204);
+}
+
+fn several(statements: &[(&str, &str, &str, &str)]) -> String {
+    let user = user_arn("user");
+    let one = |(effect, action, resource, condition): &(&str, &str, &str, &str)| {
+        format!(
+            "{{'Effect':'{effect}','Principal':{user},'Action':'{action}','Resource':'arn:aws:s3:::{resource}','Condition':{{{condition}}}}}"
+        )
+    };
+    format!("{{'Version':'2012-10-17','Statement':[{}]}}", statements.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+#[tokio::test]
+async fn who_may_only_write_learns_nothing_of_what_is_there() {
+    let s3 = server().await;
+    let tag = s3.head("/bkt/k").send(&s3).await.header("etag").unwrap().to_owned();
+    let put = |name: &'static str, tag: &str| by(USER, s3.put("/bkt/k").header(name, tag).body("x")).send(&s3);
+    let copy = |tag: &str| {
+        let copy = s3.put("/bkt/k").header("x-amz-copy-source", "/bkt/mine");
+        by(USER, copy.header("if-match", tag)).send(&s3)
+    };
+    s3.put("/bkt/mine").body("x").send(&s3).await.expect(200);
+    put_policy(&s3, &several(&[("Allow", "s3:PutObject", "bkt/*", ""), ("Allow", "s3:GetObject", "bkt/mine", "")]))
+        .await
+        .expect(204);
+    for tag in [&*tag, "\"other\""] {
+        put("if-match", tag).await.refused(403, "AccessDenied");
+        put("if-none-match", tag).await.refused(403, "AccessDenied");
+        copy(tag).await.refused(403, "AccessDenied");
+        let complete = s3.post("/bkt/k?uploadId=none").header("if-match", tag).body("<CompleteMultipartUpload/>");
+        by(USER, complete).send(&s3).await.refused(403, "AccessDenied");
+    }
+    put("if-match", "*").await.expect(200);
+    put("if-none-match", "*").await.refused(412, "PreconditionFailed");
+    copy("*").await.expect(200);
+    put_policy(&s3, &several(&[("Allow", "s3:*Object", "bkt/*", "")])).await.expect(204);
+    put("if-match", "\"other\"").await.refused(412, "PreconditionFailed");
+    put("if-match", &tag).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_source_is_denied_however_it_is_encoded() {
+    let s3 = server().await;
+    s3.put("/bkt/s%20e").body("x").send(&s3).await.expect(200);
+    let from =
+        |condition: &str| several(&[("Allow", "s3:*", "bkt/*", ""), ("Deny", "s3:PutObject", "bkt/*", condition)]);
+    let copy = |source: &str| by(USER, s3.put("/bkt/to").header("x-amz-copy-source", source)).send(&s3);
+    for condition in [
+        "'StringLike':{'s3:x-amz-copy-source':'bkt/s*'}",
+        "'StringLike':{'s3:x-amz-copy-source':'/bkt/s e'}",
+        "'StringNotLike':{'s3:x-amz-copy-source':'bkt/k'}",
+    ] {
+        put_policy(&s3, &from(condition)).await.expect(204);
+        for source in ["bkt/s%20e", "/bkt/s%20e", "%2Fbkt%2Fs+e", "bkt%2F%73%20e"] {
+            copy(source).await.refused(403, "AccessDenied");
+        }
+        for source in ["bkt/k", "/bkt/k", "%62kt/k"] {
+            copy(source).await.expect(200);
+        }
+    }
 }
 
 #[tokio::test]

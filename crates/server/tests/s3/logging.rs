@@ -1,7 +1,10 @@
 //! Server access logs.
 
+use std::sync::Arc;
+
 use gabion_server::s3::LogDeliveryOptions;
 
+use crate::access::{USER, Users, account, by};
 use crate::harness::{ACCESS_KEY, S3, Sign};
 
 fn status(target: &str, prefix: &str, format: &str) -> String {
@@ -72,6 +75,38 @@ async fn where_logs_go_is_kept_and_checked() {
     s3.put("/bkt?logging").body("<BucketLoggingStatus/>").send(&s3).await.expect(200);
     assert!(!s3.get("/bkt?logging").send(&s3).await.text().contains("LoggingEnabled"));
     s3.put("/none?logging").body(status("logs", "", "")).send(&s3).await.refused(404, "NoSuchBucket");
+}
+
+#[tokio::test]
+async fn logs_go_only_where_their_sender_may_write_and_the_target_lets_them() {
+    let s3 = S3::for_users(Arc::new(Users::new())).await;
+    for bucket in ["/bkt", "/logs"] {
+        s3.put(bucket).send(&s3).await.expect(200);
+    }
+    let policy = |bucket: &'static str, effect: &str, principal: &str, action: &str| {
+        let resources = format!(r#"["arn:aws:s3:::{bucket}","arn:aws:s3:::{bucket}/*"]"#);
+        let policy = format!(
+            r#"{{"Version":"2012-10-17","Statement":{{"Effect":"{effect}","Principal":{principal},"Action":"{action}","Resource":{resources}}}}}"#
+        );
+        s3.put(&format!("/{bucket}?policy")).body(policy).send(&s3)
+    };
+    let user = format!(r#"{{"AWS":"arn:aws:iam::{}:user/user"}}"#, account("own").id);
+    policy("bkt", "Allow", &user, "s3:PutBucketLogging").await.expect(204);
+    let begin = |who: &'static str| by(who, s3.put("/bkt?logging").body(status("logs", "x/", ""))).send(&s3);
+    begin(USER).await.refused(403, "AccessDenied");
+    policy("logs", "Allow", &user, "s3:PutObject").await.expect(204);
+    begin(USER).await.expect(200);
+    policy("logs", "Allow", r#"{"Service":"logging.s3.amazonaws.com"}"#, "s3:PutObject").await.expect(204);
+    begin(USER).await.expect(200);
+    policy("logs", "Deny", r#"{"Service":"logging.s3.amazonaws.com"}"#, "s3:PutObject").await.expect(204);
+    begin(ACCESS_KEY).await.refused(400, "InvalidTargetBucketForLogging");
+    // What was begun before it was denied ends.
+    s3.get("/bkt/none").send(&s3).await.refused(404, "NoSuchKey");
+    assert_eq!(delivered(&s3).await.0, [""; 0]);
+    s3.delete("/logs?policy").send(&s3).await.expect(204);
+    s3.get("/bkt/none").send(&s3).await.refused(404, "NoSuchKey");
+    let (keys, lines) = delivered(&s3).await;
+    assert_eq!((keys.len(), lines.lines().count()), (1, 1), "{lines}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Iam;
 use super::super::error::IamError;
-use super::super::model::{Provider, host_of};
+use super::super::model::{Provider, host_of, is_prefix_of_keys};
 use super::{Ask, Reply, nothing, tenant, write_tags};
 use crate::s3::{Xml, date};
 
@@ -143,7 +143,7 @@ fn check_url(url: &str) -> Result<(), IamError> {
     let fits = url.len() <= 255 && (url.starts_with("https://") || url.starts_with("http://"));
     let host = host_of(url);
     let plain = host.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#@\\\"".contains(&byte));
-    if fits && plain && !host.is_empty() {
+    if fits && plain && !host.is_empty() && !is_prefix_of_keys(host) {
         return Ok(());
     }
     Err(IamError::validation("Invalid Open ID Connect Provider URL"))

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::Logging;
 use super::config::Source;
 use super::record::{AlsoDone, Draft};
+use crate::auth::{Delivery, LOGS, delivery};
 use crate::error::S3Error;
 use crate::ops::Ops;
 use crate::s3::{encryption, object_lock};
@@ -200,12 +201,15 @@ impl Deliveries {
         if source.owner != target.owner {
             return Err(StoreError::AccessDenied("the target of a log is another account's"));
         }
-        let account = ops.account_id(&source.owner).unwrap_or_default();
-        let of = Source { account: &account, region: &ops.region, bucket: batch.source.as_str() };
         let now_ms = ops.clock.now_ms();
-        let key = batch.logging.key(&of, batch.event_ms, now_ms, &self.unique(batch, now_ms));
-        let key = ObjectKey::new(&key).map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
+        let (moments, unique) = ((batch.event_ms, now_ms), self.unique(batch, now_ms));
+        let key = key(ops, &batch.logging, &source.owner, &batch.source, moments, &unique)?;
         let unread = |error: S3Error| StoreError::Unavailable(error.message.into_owned());
+        // So may what its policy says.
+        if delivery(ops, LOGS, &batch.source, &batch.logging.target, key.as_str()).map_err(unread)? == Delivery::Denied
+        {
+            return Err(StoreError::AccessDenied("the policy of a log's target denies it"));
+        }
         let encrypt = encryption::by_default(ops, &batch.logging.target).map_err(unread)?;
         let retention = object_lock::by_default(ops, &batch.logging.target).map_err(unread)?;
         let put = PutObject {
@@ -230,4 +234,21 @@ impl Deliveries {
             .finalize();
         hex::encode_upper(&digest[..8])
     }
+}
+/// The key of a log object of `bucket`, which is `owner`'s, of what happened at the first of two moments and is delivered at the other.
+///
+/// # Errors
+/// When it is none: the prefix makes it too long.
+pub(super) fn key(
+    ops: &Ops,
+    logging: &Logging,
+    owner: &str,
+    bucket: &BucketName,
+    (event_ms, now_ms): (u64, u64),
+    unique: &str,
+) -> Result<ObjectKey, StoreError> {
+    let account = ops.account_id(owner).unwrap_or_default();
+    let of = Source { account: &account, region: &ops.region, bucket: bucket.as_str() };
+    let key = logging.key(&of, event_ms, now_ms, unique);
+    ObjectKey::new(&key).map_err(|error| StoreError::InvalidRequest(error.to_string()))
 }

@@ -16,6 +16,7 @@ use super::body;
 use super::call::Call;
 use super::configs;
 use super::xml::Xml;
+use crate::auth::{self, Delivery, LOGS, may_put};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -33,11 +34,24 @@ pub(super) async fn put(ops: &Ops, call: &mut Call) -> Result<Response<Body>, S3
         configs::delete(ops, call, NAME).await?;
         return Ok(answer::empty(StatusCode::OK));
     };
-    let source = ops.store.head_bucket(&call.bucket()?).await?;
+    let bucket = call.bucket()?;
+    let source = ops.store.head_bucket(&bucket).await?;
     // Whose the target is, is all that a stranger learns of it.
     let target = ops.store.head_bucket(&logging.target).await.ok().filter(|target| target.owner == source.owner);
+    let invalid =
+        || S3Error::new(S3Code::InvalidTargetBucketForLogging).detail("TargetBucket", logging.target.as_str());
     if target.is_none() {
-        return Err(S3Error::new(S3Code::InvalidTargetBucketForLogging).detail("TargetBucket", logging.target.as_str()));
+        return Err(invalid());
+    }
+    let now_ms = ops.clock.now_ms();
+    let key = delivery::key(ops, &logging, &source.owner, &bucket, (now_ms, now_ms), "0")?;
+    match auth::delivery(ops, LOGS, &bucket, &logging.target, key.as_str())? {
+        Delivery::Denied => return Err(invalid()),
+        Delivery::Own if !may_put(ops, call, &logging.target, &key)? => {
+            let message = "You may have no logs put where you may not put objects, unless the target's policy lets logging.s3.amazonaws.com put them.";
+            return Err(S3Error::with(S3Code::AccessDenied, message));
+        }
+        Delivery::Own | Delivery::Allowed => {}
     }
     configs::put(ops, call, NAME, kept).await
 }
