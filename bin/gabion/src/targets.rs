@@ -279,10 +279,12 @@ fn make(path: &Path) -> Result<(), Failure> {
     match std::fs::create_dir(path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::targets(format!(
-            "target {}: the directory in which it should be made does not exist; make it, or check the path",
-            path.display()
-        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.parent().is_some_and(Path::is_dir) => {
+            Err(Failure::targets(format!(
+                "target {}: the directory in which it should be made does not exist; make it, or check the path",
+                path.display()
+            )))
+        }
         Err(error) => Err(Failure::targets(format!("target {} can not be made: {error}", path.display()))),
     }
 }

@@ -266,7 +266,7 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     pub(crate) scatter: bool,
 
-    /// Take the objects that an earlier get, stat, list, delete or mixed with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
+    /// Take the objects that an earlier get, stat or list with --keep left, instead of writing them; nothing is removed at the end, as with --keep.
     #[arg(long)]
     pub(crate) no_prepare: bool,
 

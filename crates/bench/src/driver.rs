@@ -184,7 +184,7 @@ fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
         let found = runtime.block_on(async { limit.run(Stamp::now(), client.stat(&key, length, false)).await });
         match found {
             Err(Failure::Status { status: 404, .. }) => bail!(
-                "--no-prepare is for objects that are there, and there is no {key:?} in the bucket {bucket:?}: they are those that get, stat, list, delete or mixed wrote with --keep; give as many --objects, and the same --prefix, --per-folder and --scatter"
+                "--no-prepare is for objects that are there, and there is no {key:?} in the bucket {bucket:?}: they are those that get, stat or list wrote with --keep (delete and mixed delete some of theirs, from the first on); give as many --objects, and the same --prefix, --per-folder and --scatter"
             ),
             Err(Failure::Mismatch) => {}
             found => found.with_context(|| format!("looking for {key:?} in the bucket {bucket:?}"))?,

@@ -1,4 +1,4 @@
-//! `gabion scrub`: reads and checks everything now.
+//! `gabion scrub`: reads and checks all sealed segments now.
 
 use std::thread;
 use std::time::Duration;
@@ -112,7 +112,15 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
         }
     };
     bar.finish_and_clear();
-    outcome(&progress)
+    outcome(&progress, open_segments(admin)?)
+}
+
+/// How many segments are still written to: those no scrub reads.
+fn open_segments(admin: &AdminArgs) -> Result<u64, Failure> {
+    let status: Value = admin.get("/status")?;
+    status["store"]["log"]["open_segments"]
+        .as_u64()
+        .ok_or_else(|| Failure::failed("the server says nothing of its log"))
 }
 
 fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
@@ -121,8 +129,8 @@ fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
         .map_err(|error| Failure::failed(format!("the server says nothing of its scrub: {error}")))
 }
 
-/// What to say of a scrub that ended.
-fn outcome(progress: &Progress) -> Result<(), Failure> {
+/// What to say of a scrub that ended, when so many segments are open.
+fn outcome(progress: &Progress, open: u64) -> Result<(), Failure> {
     if let Some(error) = &progress.error {
         let done = count(progress.segments_done, "segment");
         return Err(Failure::failed(format!("the scrub stopped after {done}: {error}")));
@@ -138,10 +146,19 @@ fn outcome(progress: &Progress) -> Result<(), Failure> {
     if let Some(differences) = last.cross_check.as_ref().map(CrossCheck::differences).filter(|text| !text.is_empty()) {
         found.push(format!("index and log do not agree: {differences}"));
     }
-    let read = count(last.segments, "segment");
+    let read = read(last.segments, open);
     match found.is_empty() {
-        true => output::print(&format!("{read} read, nothing is wrong\n")),
-        false => Err(Failure::impaired(format!("{read} read; {}", found.join("; ")))),
+        true => output::print(&format!("{read}; nothing is wrong with what was read\n")),
+        false => Err(Failure::impaired(format!("{read}; {}", found.join("; ")))),
+    }
+}
+
+/// What was read, and what was not.
+fn read(sealed: u64, open: u64) -> String {
+    let read = format!("{} read", count(sealed, "sealed segment"));
+    match open {
+        0 => read,
+        open => format!("{read}, {} still written to and not read", count(open, "segment")),
     }
 }
 
@@ -160,8 +177,14 @@ mod tests {
     }
 
     #[test]
+    fn what_no_scrub_reads_is_told() {
+        assert_eq!(read(1, 0), "1 sealed segment read");
+        assert_eq!(read(0, 1), "0 sealed segments read, 1 segment still written to and not read");
+    }
+
+    #[test]
     fn what_was_not_read_or_does_not_agree_is_not_well() {
-        assert!(outcome(&said(Value::Null, 0, 0, 0)).is_ok());
+        assert!(outcome(&said(Value::Null, 0, 0, 0), 2).is_ok());
         let table = [
             (said(json!("busy"), 0, 0, 0), "stopped after 3 segments: busy"),
             (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of a segment"),
@@ -169,11 +192,11 @@ mod tests {
             (said(Value::Null, 0, 5, 0), "5 shards could not be read"),
             (
                 said(Value::Null, 7, 0, 2),
-                "4 segments read; 7 bad shards found, being repaired; index and log do not agree: 2 rows",
+                "4 sealed segments read, 2 segments still written to and not read; 7 bad shards found, being repaired; index and log do not agree: 2 rows",
             ),
         ];
         for (progress, expected) in table {
-            let sentence = outcome(&progress).unwrap_err().to_string();
+            let sentence = outcome(&progress, 2).unwrap_err().to_string();
             assert!(sentence.contains(expected), "{sentence}");
         }
     }
@@ -189,8 +212,11 @@ mod tests {
         for (bad, repaired, expected) in table {
             let mut progress = said(Value::Null, bad, 0, 0);
             progress.last.as_mut().unwrap().shards_repaired = repaired;
-            let sentence = outcome(&progress).unwrap_err().to_string();
-            assert_eq!(sentence, format!("4 segments read; {expected}"));
+            let sentence = outcome(&progress, 2).unwrap_err().to_string();
+            assert_eq!(
+                sentence,
+                format!("4 sealed segments read, 2 segments still written to and not read; {expected}")
+            );
         }
     }
 }

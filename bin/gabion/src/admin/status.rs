@@ -291,12 +291,18 @@ impl Store {
             );
         }
         let why = if log.repairs.is_empty() { "a-drive-died" } else { "checksums-mismatch" };
-        let lacking: u64 = log.redundancy.iter().skip(1).sum();
+        let beyond = log.beyond_parity();
+        let lacking = log.redundancy.iter().skip(1).sum::<u64>() - beyond;
         if lacking > 0 {
             say(format!("{} without full redundancy", count(lacking, "segment")), why);
         }
-        if log.at_risk > 0 {
-            say(format!("{} at risk: no further shard of them may be lost", count(log.at_risk, "segment")), why);
+        if beyond > 0 {
+            let text = "more shards missing or damaged than parity replaces: what that leaves nothing of is lost";
+            say(format!("{} with {text}", count(beyond, "segment")), "data-is-lost");
+        }
+        let at_risk = log.at_risk.saturating_sub(beyond);
+        if at_risk > 0 {
+            say(format!("{} at risk: no further shard of them may be lost", count(at_risk, "segment")), why);
         }
         if let Some(repair) = &log.repair {
             if repair.blocked > 0 {
@@ -325,7 +331,7 @@ impl Log {
             let state = if target.draining { "draining" } else { target.state.as_str() };
             let _ = write!(out, "  {:width$}  {state:8}  {}", target.name, target.room());
             if let Some(shards) = target.shards {
-                let _ = write!(out, "  {}", count(shards, "shard"));
+                let _ = write!(out, "  {}", count(shards, "sealed shard"));
             }
             let _ = writeln!(out, "  domain {}  id {}", target.failure_domain, target.id);
             if target.set_aside_files > 0 {
@@ -392,6 +398,14 @@ impl Scrub {
             (false, Some(_)) => format!("complete: {}, {errors}", count(self.segments_done, "segment")),
             (false, None) => String::from("none was completed yet"),
         }
+    }
+}
+
+impl Log {
+    /// Segments of which more shards are missing or damaged than there is parity. Where each shard is damaged at another place all of them can still be read.
+    fn beyond_parity(&self) -> u64 {
+        let parity = self.geometry.split_once('+').and_then(|(_, parity)| parity.parse().ok());
+        parity.map_or(0, |parity: usize| self.redundancy.iter().skip(parity.saturating_add(1)).sum())
     }
 }
 
@@ -479,7 +493,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 14] = [
+        let table: [(Change, &str); 15] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -504,6 +518,10 @@ mod tests {
                 "2 writers waiting",
             ),
             (|v| v["store"]["log"]["redundancy"] = json!([5, 3, 1]), "4 segments without full redundancy"),
+            (
+                |v| v["store"]["log"]["redundancy"] = json!([5, 0, 0, 0, 2]),
+                "2 segments with more shards missing or damaged than parity replaces",
+            ),
             (
                 |v| {
                     v["store"]["log"]["repair"] = json!({ "running": true, "segments_left": 1, "bytes_left": 1,

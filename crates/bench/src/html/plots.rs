@@ -80,6 +80,7 @@ pub(crate) fn write<P: AsRef<Path>>(files: &[P], directory: &Path) -> anyhow::Re
     }
     tables.sort_by_key(|table| table.concurrency);
     are_one(&tables)?;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     for (name, drawing) in drawings(&tables)? {
         let path = directory.join(name);
         fs::write(&path, drawing).with_context(|| path.display().to_string())?;
