@@ -226,3 +226,18 @@ pub(crate) fn is_prefix_of_keys(host: &str) -> bool {
 pub(crate) struct TokenKeyDoc {
     pub(crate) key: Sealed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_provider_speaks_in_the_name_of_aws() {
+        for url in ["https://aws", "http://AWS/", "https://s3:443", "https://sts/realms/x", "https://aws:8443/a"] {
+            assert!(is_prefix_of_keys(host_of(url)), "{url}");
+        }
+        for url in ["https://aws.example.org", "https://login.s3", "https://awsx/aws", "https://idp.example.org/aws"] {
+            assert!(!is_prefix_of_keys(host_of(url)), "{url}");
+        }
+    }
+}
