@@ -156,8 +156,7 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
         match self.bucket(&name) {
-            // It may be somebody's, whose objects are there.
-            Err(StoreError::NoSuchBucket) => self.require_complete_index()?,
+            Err(StoreError::NoSuchBucket) => self.require_free_name(&name, &owner)?,
             Ok(row) if row.owner == owner => return Err(StoreError::BucketAlreadyOwnedByYou),
             Ok(_) => return Err(StoreError::BucketAlreadyExists),
             Err(error) => return Err(error),
@@ -179,9 +178,7 @@ impl Inner {
     async fn commit_delete_bucket(&self, name: BucketName) -> Result<(), StoreError> {
         let _guards = self.locks.lock(&[(Lockable::Bucket(&name), Mode::Exclusive)]).await;
         self.require_bucket(&name)?;
-        let objects = ScanRange::prefix(Table::Object, &keys::objects_with_prefix(&name, ""));
-        let versions = ScanRange::prefix(Table::Version, &keys::versions_with_prefix(&name, ""));
-        if !self.index.scan(objects, 1)?.is_empty() || !self.index.scan(versions, 1)?.is_empty() {
+        if self.holds_objects(&name)? {
             return Err(StoreError::BucketNotEmpty);
         }
         // It only looks empty, maybe.
@@ -206,6 +203,28 @@ impl Inner {
         let mutation = Mutation::DeleteBucket(DeleteBucketMutation { bucket: name_of(&name), uploads, had_configs });
         self.commit(&mutation).await?;
         Ok(())
+    }
+
+    /// Refuses a name under which somebody's objects may be, unless it is the site's owner who asks: he may look at all of them, and decide what becomes of them.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn require_free_name(&self, name: &BucketName, owner: &str) -> Result<(), StoreError> {
+        self.require_complete_index()?;
+        if owner != self.config.owner.id && self.holds_objects(name)? {
+            let why = format!(
+                "there are objects of an earlier bucket {name} that is gone: as the site's owner create it, see what is there, and delete or copy it"
+            );
+            return Err(StoreError::Unavailable(why));
+        }
+        Ok(())
+    }
+
+    /// Whether there is an object, or a version of one, under the name of a bucket.
+    fn holds_objects(&self, name: &BucketName) -> Result<bool, StoreError> {
+        let objects = ScanRange::prefix(Table::Object, &keys::objects_with_prefix(name, ""));
+        let versions = ScanRange::prefix(Table::Version, &keys::versions_with_prefix(name, ""));
+        Ok(!self.index.scan(objects, 1)?.is_empty() || !self.index.scan(versions, 1)?.is_empty())
     }
 
     /// How many of these uploads may end in one commit: as many as have few parts, or one.

@@ -77,6 +77,9 @@ impl Store {
         let (inner, name) = (Arc::clone(&self.inner), name.to_owned());
         let work = async move {
             let _guards = inner.lock_config(&scope).await?;
+            if let Some(bucket) = scope.bucket() {
+                inner.uncertain.require_known_bucket(bucket)?;
+            }
             inner.check_configs(&scope, condition)?;
             let bucket = scope.bucket().map(|bucket| bucket.as_str().to_owned());
             inner.commit(&Mutation::PutConfig(PutConfigMutation { bucket, name, document: document.to_vec() })).await

@@ -208,6 +208,7 @@ impl Inner {
     ) -> Result<Deleted, StoreError> {
         let current = self.object(bucket, &request.key)?;
         let existed = self.check_delete(bucket, request, current.as_ref())?;
+        self.uncertain.require_known_bucket(bucket)?;
         let mutation = Mutation::PutMarker(Box::new(PutMarkerMutation {
             bucket: bucket.as_str().to_owned(),
             key: request.key.as_str().to_owned(),

@@ -2,10 +2,7 @@
 //!
 //! It goes to the log with the record, so that a commit needs no task of its own to outlive a client that hangs up.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use gabion_segment::{Companion, LogError};
@@ -19,6 +16,7 @@ use crate::{
     locks::Guards,
     quotas::Reserved,
     store::Share,
+    uncertain::{Change, Uncertain},
 };
 
 /// What a commit needs to be kept.
@@ -55,7 +53,9 @@ pub(crate) struct MissingMd5 {
 pub(crate) struct InFlight {
     /// There until it is dropped.
     kept: Option<Kept>,
-    uncertain: Arc<AtomicBool>,
+    uncertain: Arc<Uncertain>,
+    /// What the mutation takes away.
+    change: Option<Change>,
     /// The MD5 that the mutation lacks.
     missing: Option<MissingMd5>,
     /// Whether it is known what came of it.
@@ -65,9 +65,15 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// `uncertain` is set when nobody knows what came of it.
-    pub(crate) fn new(kept: Kept, uncertain: Arc<AtomicBool>, running: TaskTrackerToken) -> Self {
-        Self { kept: Some(kept), uncertain, missing: None, is_known: false, _running: running }
+    /// `uncertain` is told when nobody knows what came of it.
+    pub(crate) fn new(kept: Kept, uncertain: Arc<Uncertain>, running: TaskTrackerToken) -> Self {
+        Self { kept: Some(kept), uncertain, change: None, missing: None, is_known: false, _running: running }
+    }
+
+    /// Its mutation takes away what others may stand on.
+    pub(crate) fn changing(mut self, change: Option<Change>) -> Self {
+        self.change = change;
+        self
     }
 
     /// Its mutation lacks an MD5 until the log closes the batch.
@@ -88,6 +94,9 @@ impl Companion for InFlight {
 
     fn answered(mut self: Box<Self>, outcome: Result<(), &LogError>) {
         self.is_known = outcome.map_or_else(LogError::is_refusal, |()| true);
+        if let (Ok(()), Some(change)) = (outcome, &self.change) {
+            self.uncertain.took_effect(change);
+        }
     }
 }
 
@@ -96,7 +105,7 @@ impl Drop for InFlight {
         let Some(kept) = self.kept.take() else { return };
         if !self.is_known {
             // It was not applied, but may take effect at the next start: what it refers to must be there then.
-            self.uncertain.store(true, Ordering::Release);
+            self.uncertain.note(self.change.take());
             kept.hold.leak();
             if let Some(reserved) = kept.reserved {
                 reserved.leak();
@@ -132,7 +141,7 @@ mod tests {
             (None, false),
         ];
         for (outcome, is_free) in table {
-            let (holds, uncertain) = (Arc::new(Holds::default()), Arc::new(AtomicBool::new(false)));
+            let (holds, uncertain) = (Arc::new(Holds::default()), Arc::new(Uncertain::default()));
             let apply = Apply::load(Arc::new(MemoryIndex::new()), Arc::default(), u64::MAX).unwrap();
             let apply = Arc::new(apply);
             let pending = apply.begin_snapshot().unwrap().unwrap().pending;
@@ -144,7 +153,7 @@ mod tests {
                 Some(outcome) => commit.answered(outcome),
                 None => drop(commit),
             }
-            assert_eq!((holds.is_free(segment, 0), uncertain.load(Ordering::Acquire)), (is_free, !is_free));
+            assert_eq!((holds.is_free(segment, 0), uncertain.is_any()), (is_free, !is_free));
             assert!(apply.begin_snapshot().unwrap().is_none(), "its task has not let go of it");
             drop(pending);
             assert_eq!(apply.begin_snapshot().unwrap().is_some(), is_free, "{outcome:?}");

@@ -52,6 +52,7 @@ mod sealed;
 mod snapshot;
 mod store;
 mod tasks;
+mod uncertain;
 mod upkeep;
 mod versions;
 

@@ -40,7 +40,9 @@ use crate::{
     mutation::Mutation,
     open,
     quotas::{Quotas, Reserved},
-    snapshot, tasks, upkeep,
+    snapshot, tasks,
+    uncertain::{Change, Uncertain},
+    upkeep,
 };
 
 /// Bytes that one permit of a memory budget stands for: budgets beyond 4 GiB then still fit tokio's counters.
@@ -78,6 +80,8 @@ pub(crate) struct Inner {
     pub compaction: Compaction,
     pub holdback: Arc<Holdback>,
     pub quotas: Quotas,
+    /// Commits that failed in a way that may let them take effect at the next start.
+    pub uncertain: Arc<Uncertain>,
     /// Who keeps the keys of encrypted objects.
     pub keys: OnceLock<Arc<dyn KeyKeeper>>,
     put_memory: Budget,
@@ -96,8 +100,6 @@ pub(crate) struct Inner {
     pub byte_copies: Semaphore,
     stop: CancellationToken,
     closed: AtomicBool,
-    /// Some commit failed in a way that may let it take effect at the next start.
-    uncertain: Arc<AtomicBool>,
     /// Room that the index' file system had when it was last asked, in bytes.
     index_available_bytes: AtomicU64,
     _stop_when_dropped: DropGuard,
@@ -604,7 +606,7 @@ impl Inner {
     /// Whether what is not there now may be there after the next start, so that its deletion must be logged all the same: what came of a commit is unknown, or mutations could not be
     /// read that may be read again.
     pub(crate) fn is_uncertain(&self) -> bool {
-        self.uncertain.load(Ordering::Acquire) || self.apply.awaits_unreadable()
+        self.uncertain.is_any() || self.apply.awaits_unreadable()
     }
 
     /// Refuses what depends on what is not there, while mutations can not be read that may be there at the next start.
@@ -621,7 +623,7 @@ impl Inner {
 
     /// The outcome of a commit is unknown: it may take effect at the next start.
     pub(crate) fn note_uncertain(&self) {
-        self.uncertain.store(true, Ordering::Release);
+        self.uncertain.note(None);
     }
 
     /// Commits a mutation that refers to no bytes: durable and applied when it resolves.
@@ -679,7 +681,7 @@ impl Inner {
         data_crc64: u64,
         kept: Kept,
     ) -> impl Future<Output = Result<Committed, StoreError>> + Send + use<'_> {
-        let encoded = self.encode(mutation);
+        let (encoded, change) = (self.encode(mutation), Change::of(mutation));
         let missing = md5.map(|md5| (Arc::clone(md5), Arc::clone(&self.late_md5s)));
         async move {
             let encoded = encoded?;
@@ -691,7 +693,8 @@ impl Inner {
                 Box::pin(self.log.sync_segments(kept.hold.segments())).await?;
             }
             let record = NewRecord { mutation: encoded.into(), data, data_crc64 };
-            let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token()).lacking(missing);
+            let in_flight = InFlight::new(kept, Arc::clone(&self.uncertain), self.commits.token());
+            let in_flight = in_flight.changing(change).lacking(missing);
             Ok(self.log.commit_with(record, Box::new(in_flight)).await?)
         }
     }
@@ -722,7 +725,7 @@ impl Inner {
         }
     }
 
-    /// The row of a bucket that is there, and is the one that it was `before`, if that is said: it may have been deleted since, and made again, by others perhaps, and who may write there was asked of the
+    /// The row of a bucket that is there and may be written into, and is the one that it was `before`, if that is said: it may have been deleted since, and made again, by others perhaps, and who may write there was asked of the
     /// one before.
     pub(crate) fn same_bucket(&self, bucket: &BucketName, before: Option<&Value>) -> Result<Value, StoreError> {
         let now = self.index.get(Table::Bucket, &keys::bucket(bucket))?.ok_or(StoreError::NoSuchBucket)?;
@@ -732,6 +735,7 @@ impl Inner {
         {
             return Err(StoreError::NoSuchBucket);
         }
+        self.uncertain.require_known_bucket(bucket)?;
         Ok(now)
     }
 

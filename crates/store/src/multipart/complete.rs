@@ -60,7 +60,7 @@ impl Inner {
                 (Lockable::Upload(target.upload), Mode::Exclusive),
             ])
             .await;
-        let upload = match self.upload(target) {
+        let upload = match self.upload_to_change(target) {
             Err(StoreError::NoSuchUpload) => return self.completed_before(&request, shown),
             upload => upload?,
         };

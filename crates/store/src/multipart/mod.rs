@@ -25,7 +25,15 @@ impl Inner {
         self.upload_as(target, |row_key| self.index.get(Table::Upload, row_key))
     }
 
-    /// The same, as `look` finds it.
+    /// The row of an upload that parts are put into, or that is completed: it must be certain that it, its parts and its bucket are there after the next start.
+    fn upload_to_change(&self, target: &UploadRef) -> Result<UploadRow, StoreError> {
+        let upload = self.upload(target)?;
+        self.uncertain.require_known_bucket(&target.bucket)?;
+        self.uncertain.require_known_upload(target.upload)?;
+        Ok(upload)
+    }
+
+    /// The row of an upload, as `look` finds it.
     fn upload_as(
         &self,
         target: &UploadRef,

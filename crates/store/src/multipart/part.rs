@@ -173,7 +173,7 @@ impl Inner {
         if !(1..=PART_NUMBER_MAX).contains(&request.part_number) {
             return Err(StoreError::InvalidPartNumber);
         }
-        let upload = self.upload(&request.target)?;
+        let upload = self.upload_to_change(&request.target)?;
         Ok((Wanted::of(&upload), upload.attributes.encryption))
     }
 
@@ -191,7 +191,7 @@ impl Inner {
                 (Lockable::Part(request.target.upload, request.part_number), Mode::Exclusive),
             ])
             .await;
-        let creator = self.upload(&request.target)?.attributes.creator;
+        let creator = self.upload_to_change(&request.target)?.attributes.creator;
         collected.kept.reserved = self.part_room(&request, creator.as_deref(), collected.size).await?;
         let (data, record) = match collected.content {
             Content::Inline(pieces) => (Data::Record, pieces),
@@ -226,7 +226,7 @@ impl Inner {
                 (Lockable::Part(part.target.upload, part.part_number), Mode::Exclusive),
             ])
             .await;
-        let creator = self.upload(&part.target)?.attributes.creator;
+        let creator = self.upload_to_change(&part.target)?.attributes.creator;
         let Some(source) = self.source_now(from, source.seq)? else { return Ok(None) };
         let extents = extents_of(&*self.index.snapshot(), &source.layout)?;
         let data = Data::Extents(extents.clone());

@@ -52,6 +52,7 @@ impl Store {
         let work = async move {
             let _guards = inner.locks.lock(&[(Lockable::Bucket(&request.bucket), Mode::Shared)]).await;
             inner.require_bucket(&request.bucket)?;
+            inner.uncertain.require_known_bucket(&request.bucket)?;
             inner.commit(&mutation).await?;
             Ok(CreatedUpload { upload, checksum, encryption })
         };
@@ -69,6 +70,7 @@ impl Store {
             let bucket = Lockable::Bucket(&target.bucket);
             let _guards = inner.locks.lock(&[(bucket, Mode::Shared), (upload, Mode::Exclusive)]).await;
             inner.upload(&target)?;
+            inner.uncertain.require_not_completed(target.upload)?;
             let mutation = Mutation::EndUpload(EndUploadMutation {
                 bucket: target.bucket.as_str().to_owned(),
                 key: target.key.as_str().to_owned(),

@@ -2,16 +2,16 @@
 //! off. The index knows better; one that is made anew before the next start takes such a move for done. Then what was deleted since must stay deleted, and what the move refers to must be
 //! there.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
 
 use gabion_metadata::{
     Table, keys,
     rows::{ObjectRow, Row},
 };
-use gabion_store::{Silent, Store, StoreError};
+use gabion_store::{Store, StoreError};
 use gabion_types::SegmentId;
 
-use crate::harness::{truth::check_counters, *};
+use crate::harness::*;
 
 /// The same in both tests: the steps at which one finds moves are those at which the other deletes what did not move.
 const SEED: u64 = 601;
@@ -54,22 +54,16 @@ async fn away_in_a_round(step: u64) -> Option<(World, Store)> {
     world.power.cut_after(step);
     let _ = store.compact().await;
     let went_away = world.power.is_out();
-    world.power.restore();
-    // It is time to ask targets that failed whether they work again.
-    world.clock.advance(Duration::from_secs(60));
+    world.restore_power();
     went_away.then_some((world, store))
 }
 
 /// Makes the index anew, of what the store leaves; tells whether a move was found that the index had not.
 async fn rebuild(world: &World, store: Store) -> (Store, bool) {
-    store.shutdown().await;
-    drop(store);
     let before = homes(world);
-    let (config, targets, factory, env) = (world.config.clone(), world.targets(), world.factory(), world.env());
-    Store::rebuild_index(config, targets, factory, env, Arc::new(Silent)).await.unwrap();
-    check_counters(&world.index.current.lock());
+    let store = world.rebuild(store).await;
     let found = homes(world) != before;
-    (world.open().await, found)
+    (store, found)
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 pub mod counted;
 pub mod truth;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -36,6 +36,19 @@ pub struct World {
     pub config: StoreConfig,
     entropy: Arc<dyn Entropy>,
     crashes: u64,
+}
+
+/// How a store begins again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Start {
+    Restarted,
+    Crashed,
+    /// With an index that was made anew.
+    Rebuilt,
+}
+
+impl Start {
+    pub const ALL: [Self; 3] = [Self::Restarted, Self::Crashed, Self::Rebuilt];
 }
 
 /// An index in memory that outlives the store.
@@ -196,6 +209,31 @@ impl World {
         store.shutdown().await;
         drop(store);
         self.open().await
+    }
+
+    /// Begins again, in this way.
+    pub async fn begin_again(&mut self, store: Store, start: Start) -> Store {
+        match start {
+            Start::Restarted => self.restart(store).await,
+            Start::Crashed => self.crash_and_open(store, 0).await,
+            Start::Rebuilt => self.rebuild(store).await,
+        }
+    }
+
+    /// Makes the index anew, of what the store leaves.
+    pub async fn rebuild(&self, store: Store) -> Store {
+        store.shutdown().await;
+        drop(store);
+        let (config, targets, factory, env) = (self.config.clone(), self.targets(), self.factory(), self.env());
+        Store::rebuild_index(config, targets, factory, env, Arc::new(Silent)).await.unwrap();
+        truth::check_counters(&self.index.current.lock());
+        self.open().await
+    }
+
+    /// The targets come back, and it is time to ask those that failed whether they work again.
+    pub fn restore_power(&self) {
+        self.power.restore();
+        self.clock.advance(Duration::from_secs(60));
     }
 
     pub fn lose_index(&self) {
