@@ -297,7 +297,8 @@ impl Store {
             say(format!("{} without full redundancy", count(lacking, "segment")), why);
         }
         if beyond > 0 {
-            let text = "more shards missing or damaged than parity replaces: what that leaves nothing of is lost";
+            let text =
+                "more shards missing or damaged than parity replaces: what that leaves too little of can not be read";
             say(format!("{} with {text}", count(beyond, "segment")), "data-is-lost");
         }
         let at_risk = log.at_risk.saturating_sub(beyond);
