@@ -30,4 +30,5 @@ pub use decide::{Layers, decide};
 pub use error::PolicyError;
 pub use policy::{Decision, Outcome, Policy};
 pub use principal::Reach;
+pub use public::ANONYMOUS_USER_ID;
 pub use request::{Context, Principal, Request, Work};

@@ -26,8 +26,8 @@ const FIXING: &[&str] = &[
     "s3:x-amz-server-side-encryption-aws-kms-key-id",
 ];
 
-/// The `aws:userid` of a request that nobody signed.
-const NOBODY: &str = "anonymous";
+/// The `aws:userid` of a request that nobody signed: a condition for it restricts nobody.
+pub const ANONYMOUS_USER_ID: &str = "anonymous";
 
 /// Networks that have this share of all addresses of their kind, or more, restrict nobody.
 const WIDE_SHARE: f64 = 0.5;
@@ -86,7 +86,7 @@ fn is_fixed(key: &str, value: &Read) -> bool {
 
 /// The id of a user, or of a session, and not what those have who have none.
 fn is_somebody(pattern: &Pattern) -> bool {
-    let is_nobody = |piece: &Piece| matches!(piece, Piece::Text(text) if text.eq_ignore_ascii_case(NOBODY));
+    let is_nobody = |piece: &Piece| matches!(piece, Piece::Text(text) if text.eq_ignore_ascii_case(ANONYMOUS_USER_ID));
     pattern.is_fixed() && !pattern.pieces().iter().any(is_nobody)
 }
 

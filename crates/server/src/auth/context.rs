@@ -10,7 +10,7 @@ use crate::credentials::{self, Identity};
 use crate::error::S3Error;
 use crate::lifecycle::DAY_MS;
 use crate::ops::Ops;
-use crate::s3::{Call, Operation, date, parse_source, tags};
+use crate::s3::{Call, Operation, date, source_name, tags};
 
 /// Headers that are keys by their own name.
 const HEADERS: [&str; 15] = [
@@ -159,8 +159,8 @@ pub(crate) fn of_s3(ops: &Ops, call: &Call, names: &Names) -> Result<Context, S3
     for name in HEADERS {
         context.add_optional(&format!("s3:{name}"), call.header(name)?);
     }
-    if let Some(source) = call.header(COPY_SOURCE)? {
-        copy_sources(source).into_iter().for_each(|source| context.add(&format!("s3:{COPY_SOURCE}"), source));
+    if let Some(header) = call.header(COPY_SOURCE)? {
+        copy_sources(call, header).into_iter().for_each(|source| context.add(&format!("s3:{COPY_SOURCE}"), source));
     }
     let (if_match, if_none_match) = heeded_tags(call);
     if if_match {
@@ -209,9 +209,9 @@ fn heeded_tags(call: &Call) -> (bool, bool) {
 }
 
 /// What policies see of the source of a copy: bucket and key as they are, however the header has them encoded, with a slash before them and without. What names none, the operation refuses.
-fn copy_sources(header: &str) -> Vec<String> {
-    match parse_source(header) {
-        Ok((bucket, key, _)) => ["", "/"].map(|slash| format!("{slash}{bucket}/{key}")).into(),
+fn copy_sources(call: &Call, header: &str) -> Vec<String> {
+    match source_name(call) {
+        Ok(source) => ["", "/"].map(|slash| format!("{slash}{}/{}", source.bucket, source.key)).into(),
         Err(_) => vec![header.to_owned()],
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use gabion_policy::Policy;
+use gabion_policy::{ANONYMOUS_USER_ID, Policy};
 use sha2::{Digest, Sha256};
 
 /// Digits of an account's id.
@@ -167,7 +167,7 @@ impl Identity {
     #[must_use]
     pub fn user_id(&self) -> String {
         match &self.principal {
-            Principal::Anonymous => "anonymous".into(),
+            Principal::Anonymous => ANONYMOUS_USER_ID.into(),
             Principal::Root => self.account.id.clone(),
             Principal::User { id, .. } => id.clone(),
             Principal::AssumedRole { id, session, .. } => {

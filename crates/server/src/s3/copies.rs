@@ -183,7 +183,7 @@ pub(crate) fn source_name(call: &Call) -> Result<SourceName, S3Error> {
 ///
 /// # Errors
 /// `InvalidArgument`, as AWS says of each: how it is encoded, the bucket, the key, the version.
-pub(crate) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey, Option<VersionId>), S3Error> {
+pub(super) fn parse_source(text: &str) -> Result<(BucketName, ObjectKey, Option<VersionId>), S3Error> {
     const HEADER: &str = "x-amz-copy-source";
     let invalid = |message: &'static str| S3Error::argument(HEADER, text, message);
     // AWS shows no value here but the header's own name.

@@ -97,7 +97,7 @@ pub(crate) use acl::requested as requested_acl;
 use answer::{About, Rendered};
 pub(crate) use call::Call;
 use content::{Content, Waiting};
-pub(crate) use copies::{SourceName, parse_source, source_name};
+pub(crate) use copies::{SourceName, source_name};
 pub(crate) use details::echo;
 use dispatch::{Dispatch, Nowhere};
 use host::Domains;
