@@ -16,6 +16,8 @@
 //!   memtables row by row. Who reads until it is done gets what was before that batch.
 //! - *Writers that wait behind their batch*, for ever once a worker of fjall has failed. [`room`] has them wait before it, and asks.
 //! - *Sequence numbers in the journal*, which no checksum covers ([`journal`]).
+//! - *Tables that are ahead of the journal.* Who writes a memtable to a table syncs the journal before, but then may write a later one, too, that was sealed while it waited for its turn. What a power cut
+//!   leaves of such commits is one table's rows, and no others: at open no table may have more than the journal, or all tables, have.
 //! - *Names.* fjall syncs its files and most of its directories, but not the one that names the keyspaces. All directories are synced at
 //!   creation, before the mark that says that it is finished, and that of the index itself with them.
 //! - *Panics.* Whatever unwinds out of fjall becomes `Corrupt`.
@@ -35,7 +37,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
+use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
 use parking_lot::{Mutex, RwLock};
 
 use self::{fault::guarded, ingest::FjallIngest, mark::Mark, walk::FjallWalk};
@@ -138,7 +140,7 @@ impl FjallIndex {
 
     fn recover(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
         let mark = Mark::open(dir)?;
-        journal::check(&dir.join(DATABASE_DIR))?;
+        let journaled = journal::check(&dir.join(DATABASE_DIR))?;
         let database = open_database(dir, options)?;
         let (marked, tables) = (mark.count(), mark.tables());
         if tables > TABLES {
@@ -151,6 +153,7 @@ impl FjallIndex {
             }
         }
         let index = Self::over(dir, database, Seal { count: 0, mark })?;
+        index.check_tables(known, journaled)?;
         let count = index.check_seals(known)?;
         if count < marked {
             return Err(IndexError::Corrupt(format!("the journal ends at seal {count}, seal {marked} was persisted")));
@@ -187,6 +190,19 @@ impl FjallIndex {
             looks: AtomicU32::new(0),
             seal: Mutex::new(seal),
         })
+    }
+
+    /// Commits are whole up to the last that is in a journal, as far as all `tables` reach, too; none may have a row of a later one.
+    fn check_tables(&self, tables: &[Table], journaled: u64) -> Result<(), IndexError> {
+        let written = |table: Table| self.tables.of(table).tree.get_highest_persisted_seqno().unwrap_or(0);
+        let whole = tables.iter().map(|&table| written(table)).min().unwrap_or(0).max(journaled);
+        match tables.iter().find(|&&table| written(table) > whole) {
+            None => Ok(()),
+            Some(&table) => Err(IndexError::Corrupt(format!(
+                "the table {table} has rows of commit {}, and commits are there as a whole only up to {whole}",
+                written(table)
+            ))),
+        }
     }
 
     /// Reads the seals of the keyspaces of `tables`, which must agree; returns their count.

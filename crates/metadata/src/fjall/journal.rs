@@ -3,6 +3,7 @@
 //! - *Files that are gone*: journals are numbered without gaps, and there is always one; fjall takes what it finds.
 //! - *Sequence numbers*: the checksum of a batch covers its rows, not the number that orders them against other batches.
 //!   Numbers rise from batch to batch, so a damaged one that would bring an old row back is out of order.
+//! - *Where they end*: tables may have what no journal has any more, which is for who opens the index to see.
 //!
 //! Everything else is fjall's to judge: this reader stops where it meets what it does not understand, as happens at the end
 //! of every journal. Layout of fjall's format 3, integers little-endian; a batch is `Start`, items, `End`:
@@ -24,26 +25,31 @@ use crate::IndexError;
 
 /// Length of an `Item` before its key, without the tag.
 const ITEM_HEAD_BYTES: usize = 20;
+/// What a batch ends with: fjall drops one without it.
+const MAGIC: [u8; 4] = *b"FJL\x03";
 
-/// Checks the journals of a database; fjall must not have it open.
-pub(super) fn check(database: &Path) -> Result<(), IndexError> {
+/// Checks the journals of a database, which fjall must not have open; returns the sequence of the last batch that is there as a whole, 0 where there is none.
+pub(super) fn check(database: &Path) -> Result<u64, IndexError> {
     let numbers = numbers(database)?;
     if numbers.is_empty() || numbers.windows(2).any(|pair| pair[0] + 1 != pair[1]) {
         return Err(IndexError::Corrupt(format!("journals are missing: there are {numbers:?}")));
     }
-    let mut last = 0;
+    let (mut last, mut whole) = (0, 0);
     for number in numbers {
         let mut entries = BufReader::with_capacity(256 * 1024, File::open(database.join(format!("{number}.jnl")))?);
         while let Some(entry) = next(&mut entries)? {
-            let Entry::Start { sequence } = entry else { continue };
-            if sequence < last {
-                let order = format!("batch {sequence} comes after batch {last} in journal {number}");
-                return Err(IndexError::Corrupt(order));
+            match entry {
+                Entry::Start { sequence } if sequence < last => {
+                    let order = format!("batch {sequence} comes after batch {last} in journal {number}");
+                    return Err(IndexError::Corrupt(order));
+                }
+                Entry::Start { sequence } => last = sequence,
+                Entry::End => whole = last,
+                Entry::Other => {}
             }
-            last = sequence;
         }
     }
-    Ok(())
+    Ok(whole)
 }
 
 /// Numbers of the journals, ascending.
@@ -62,6 +68,7 @@ fn numbers(database: &Path) -> Result<Vec<u64>, IndexError> {
 
 enum Entry {
     Start { sequence: u64 },
+    End,
     Other,
 }
 
@@ -93,7 +100,10 @@ fn read_entry(entries: &mut BufReader<impl Read + Seek>) -> io::Result<Option<En
             entries.seek_relative(i64::from(key_bytes) + i64::from(row_bytes))?;
             Entry::Other
         }
-        [3] => array::<12>(entries).map(|_| Entry::Other)?,
+        [3] => match array::<12>(entries)? {
+            [.., a, b, c, d] if [a, b, c, d] == MAGIC => Entry::End,
+            _ => return Ok(None),
+        },
         [4] => array::<8>(entries).map(|_| Entry::Other)?,
         _ => return Ok(None),
     };

@@ -4,7 +4,6 @@ use std::{
     thread,
 };
 
-use fjall::AbstractTree;
 use tempfile::TempDir;
 
 use super::*;
@@ -122,10 +121,7 @@ impl<F: Fn(&Path) -> Arc<dyn Index>> Fixture for Crashing<F> {
             // The batch of seals ends with the last of them, a checksum and a trailer.
             let end = bytes.len() as u64;
             let synced = seal.map_or(end, |seal| (seal + SEAL_KEY.len() + 9 + 13) as u64).min(end);
-            let cut = synced + (end - synced) * 2 / 3;
-            let file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
-            file.set_len(cut).unwrap();
-            file.set_len(64 << 20).unwrap();
+            cut(&journal, synced + (end - synced) * 2 / 3);
         }
         self.index = Some((self.open)(self.dir.path()));
     }
@@ -193,25 +189,88 @@ fn any_cut_of_the_journal_leaves_a_prefix_or_is_corrupt() {
     let whole = killed(dir.path());
     drop(index);
     let mut last = 10;
-    for cut in (0..persisted).step_by(97).chain((persisted..end).step_by(11)).chain([end]) {
-        let file = fs::OpenOptions::new().write(true).open(journal(whole.path())).unwrap();
+    for kept in (0..persisted).step_by(97).chain((persisted..end).step_by(11)).chain([end]) {
         let saved = read_head(&journal(whole.path()), end);
-        file.set_len(cut).unwrap();
-        file.set_len(64 << 20).unwrap();
+        cut(&journal(whole.path()), kept);
         match FjallIndex::open(whole.path(), SMALL) {
             Ok(index) => {
-                assert!(cut >= persisted, "{cut} of {persisted} persisted bytes were taken for all");
+                assert!(kept >= persisted, "{kept} of {persisted} persisted bytes were taken for all");
                 let count = commits(&index).unwrap();
-                assert!(count >= last, "cut at {cut}: {count} commits, {last} with less of the journal");
+                assert!(count >= last, "cut at {kept}: {count} commits, {last} with less of the journal");
                 last = count;
             }
-            Err(error) => assert!(cut < persisted && matches!(error, IndexError::Corrupt(_)), "cut at {cut}: {error}"),
+            Err(error) => {
+                assert!(kept < persisted && matches!(error, IndexError::Corrupt(_)), "cut at {kept}: {error}")
+            }
         }
         fs::write(journal(whole.path()), saved).unwrap();
-        file.set_len(64 << 20).unwrap();
+        cut(&journal(whole.path()), end);
         let _ = fs::remove_file(whole.path().join(DISTRUST_FILE));
     }
     assert_eq!(last, 20);
+}
+
+/// Cuts the journal behind its first `bytes`, as a power cut does that loses the rest.
+fn cut(journal: &Path, bytes: u64) {
+    let file = fs::OpenOptions::new().write(true).open(journal).unwrap();
+    file.set_len(bytes).unwrap();
+    file.set_len(64 << 20).unwrap();
+}
+
+/// Writes the memtables of `tables` to tables of the tree.
+fn flush(index: &FjallIndex, tables: &[Table]) {
+    tables.iter().for_each(|&table| index.tables.of(table).rotate_memtable_and_wait().unwrap());
+}
+
+/// A worker of fjall's that waits for its turn takes a memtable along that was sealed since it synced the journal.
+#[test]
+fn a_table_that_is_ahead_of_the_journal_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    (1..=10).for_each(|i| commit(&index, i));
+    index.persist().unwrap();
+    let persisted = written_bytes(&journal(dir.path()));
+    (11..=20).for_each(|i| commit(&index, i));
+    let end = written_bytes(&journal(dir.path()));
+    flush(&index, &[Table::Object]);
+    for (kept, is_whole) in [(persisted, false), (end - 1, false), (end, true)] {
+        let copy = killed(dir.path());
+        cut(&journal(copy.path()), kept);
+        match FjallIndex::open(copy.path(), SMALL) {
+            Ok(index) => assert!(is_whole && commits(&index).unwrap() == 20, "{kept} of {end} bytes"),
+            Err(IndexError::Corrupt(reason)) => {
+                assert!(
+                    !is_whole && reason.contains("the table object has rows of commit"),
+                    "{kept} of {end}: {reason}"
+                );
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Journals of which all lies in tables are deleted, also the last one that anything was written to.
+#[test]
+fn an_empty_journal_is_no_loss_where_all_tables_reach_as_far() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
+    (1..=10).for_each(|i| commit(&index, i));
+    index.persist().unwrap();
+    flush(&index, &Table::ALL);
+    let with_next_journal = |dir: &Path| {
+        let copy = killed(dir);
+        fs::remove_file(journal(copy.path())).unwrap();
+        let next = journal(copy.path()).with_file_name("1.jnl");
+        fs::File::create(&next).unwrap();
+        cut(&next, 0);
+        copy
+    };
+    let copy = with_next_journal(dir.path());
+    let reopened = FjallIndex::open(copy.path(), SMALL).unwrap();
+    assert_eq!(commits(&reopened).unwrap(), 10);
+    commit(&index, 11);
+    flush(&index, &[Table::Object, Table::Usage]);
+    assert!(is_corrupt(FjallIndex::open(with_next_journal(dir.path()).path(), SMALL)), "a segment's row is gone");
 }
 
 /// Every file of an index in which everything is persisted, half of it in tables, half in the journal.
@@ -219,9 +278,7 @@ fn persisted_index() -> (TempDir, Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();
     (1..=50).for_each(|i| commit(&index, i));
-    for table in [Table::Object, Table::Usage] {
-        index.tables.of(table).rotate_memtable_and_wait().unwrap();
-    }
+    flush(&index, &[Table::Object, Table::Usage]);
     (51..=100).for_each(|i| commit(&index, i));
     index.persist().unwrap();
     let copy = killed(dir.path());
