@@ -48,10 +48,16 @@ pub(crate) async fn open(
     log.set_liveness(Arc::clone(&apply) as Arc<dyn gabion_segment::Liveness>);
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
-    if report.index_rebuilt.is_some() {
+    if system::are_holes_unknown(&*store.inner.index)? {
         // Before anybody checks or repairs. What is not noted now is when it can not be repaired.
-        if let Err(error) = note_all_holes(&store.inner).await {
-            tracing::warn!(%error, "which stripes nothing needs is not known: their holes may be taken for damage");
+        match note_all_holes(&store.inner).await {
+            Ok(()) => store.inner.apply.replay(&[], |overlay| {
+                system::holes_are_known(overlay);
+                Ok(())
+            })?,
+            Err(error) => {
+                tracing::warn!(%error, "which stripes nothing needs is not known: their holes may be taken for damage");
+            }
         }
     }
     store.begin();

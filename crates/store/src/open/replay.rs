@@ -80,6 +80,7 @@ fn begin(log: &Log, apply: &Apply, recovery: &Recovery, before: &State) -> Resul
     if before.deployment.is_none() {
         // It was not restored either.
         state.snapshot_unknown = state.replaying;
+        state.holes_unknown = state.replaying.is_some();
     }
     state.deployment = Some(log.deployment());
     // Of a segment that is applied to its end nothing is missing here, though its bytes can not be read now.

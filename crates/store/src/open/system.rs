@@ -24,6 +24,7 @@ pub(crate) const REBALANCE_ROW: &str = "rebalance";
 const FORGOTTEN_ROW: &str = "forgotten";
 const RESTORING_ROW: &str = "restoring";
 const SNAPSHOT_UNKNOWN_ROW: &str = "snapshot-unknown";
+const HOLES_UNKNOWN_ROW: &str = "holes-unknown";
 
 /// Segments that one row of a list names at most: as many as fit. A longer list goes on in rows of the same name with a number behind it. What fits one row lies
 /// there as it did when a list had one only.
@@ -48,6 +49,8 @@ pub(crate) struct State {
     /// The index was made of the log without its snapshot when this was the log's highest sequence. What the snapshot has that is gone from the rest of the log since, rows of up to then do
     /// not know.
     pub snapshot_unknown: Option<Seq>,
+    /// It was made of the log, which does not say what is punched out, and nobody has looked yet for what nothing needs.
+    pub holes_unknown: bool,
 }
 
 impl State {
@@ -57,7 +60,7 @@ impl State {
         let (format, deployment, replayed) = (row(FORMAT_ROW)?, row(DEPLOYMENT_ROW)?, row(REPLAYED_ROW)?);
         let (unreadable, forgotten) = (list(index, UNREADABLE_ROW)?, list(index, FORGOTTEN_ROW)?);
         let (restoring, replaying) = (row(RESTORING_ROW)?, row(REPLAYING_ROW)?);
-        let snapshot_unknown = row(SNAPSHOT_UNKNOWN_ROW)?;
+        let (snapshot_unknown, holes_unknown) = (row(SNAPSHOT_UNKNOWN_ROW)?, are_holes_unknown(index)?);
         let read = || {
             if restoring.is_some() {
                 return Err("it was being restored from its snapshot when the process ended");
@@ -84,6 +87,7 @@ impl State {
                     Some(bytes) => Some(Seq::from_u64(number(&bytes).ok_or("malformed row")?)),
                     None => None,
                 },
+                holes_unknown,
             })
         };
         Ok(read().map_err(str::to_owned))
@@ -125,6 +129,7 @@ impl State {
             (REPLAYING_ROW, self.replaying.map(|until| until.as_u64().to_be_bytes().to_vec())),
             (RESTORING_ROW, None),
             (SNAPSHOT_UNKNOWN_ROW, self.snapshot_unknown.map(|until| until.as_u64().to_be_bytes().to_vec())),
+            (HOLES_UNKNOWN_ROW, self.holes_unknown.then(|| vec![1])),
         ];
         let write = |(name, row)| match row {
             Some(row) => Write::Put(Table::System, keys::system(name), row),
@@ -146,11 +151,23 @@ impl State {
         match name {
             FORMAT_ROW if number(row) == Some(FORMAT) => Ok(BTreeSet::new()),
             // A snapshot of such an index knows what that one has.
-            DEPLOYMENT_ROW | SCRUB_ROW | DAMAGE_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW => Ok(BTreeSet::new()),
+            DEPLOYMENT_ROW | SCRUB_ROW | DAMAGE_ROW | REBALANCE_ROW | SNAPSHOT_UNKNOWN_ROW | HOLES_UNKNOWN_ROW => {
+                Ok(BTreeSet::new())
+            }
             name if is_of_list(name, FORGOTTEN_ROW) => segments(row).ok_or_else(|| "malformed row".to_owned()),
             _ => Err(format!("the row {name:?} of the table {}", Table::System)),
         }
     }
+}
+
+/// See [`State::holes_unknown`].
+pub(super) fn are_holes_unknown(index: &dyn Index) -> Result<bool, StoreError> {
+    Ok(index.get(Table::System, &keys::system(HOLES_UNKNOWN_ROW))?.is_some())
+}
+
+/// All of them are noted.
+pub(super) fn holes_are_known(overlay: &mut Overlay<'_>) {
+    overlay.delete(Table::System, keys::system(HOLES_UNKNOWN_ROW));
 }
 
 /// Takes segments that can not come back out of [`State::forgotten`].
@@ -246,6 +263,7 @@ mod tests {
             unreadable: [SegmentId::new(1, 2), SegmentId::new(1, 3)].into(),
             forgotten: [SegmentId::new(9, 9)].into(),
             snapshot_unknown: Some(Seq::from_u64(6)),
+            holes_unknown: true,
         };
         let apply = Apply::load(Arc::new(index.clone()), Arc::new(Holds::default()), 1).unwrap();
         for state in [state, State { deployment: Some(DeploymentId::from_u128(3)), ..State::default() }] {

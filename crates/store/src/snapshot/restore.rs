@@ -267,7 +267,8 @@ impl Rows<'_> {
         let is_left = |id: &&SegmentId| !self.segments.contains(id) && !self.recovery.removed.contains(id);
         self.forgotten.extend(self.recovery.freed.iter().filter(is_left));
         let (deployment, replaying) = (Some(log.deployment()), Some(self.recovery.max_seq));
-        let state = State { deployment, replaying, forgotten: self.forgotten, ..State::default() };
+        let forgotten = self.forgotten;
+        let state = State { deployment, replaying, forgotten, holes_unknown: true, ..State::default() };
         self.index.commit(&[], state.writes())?;
         tasks::blocking(|| self.index.persist())?;
         Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use gabion_metadata::{
-    Table,
+    Index, Table,
     rows::{Layout, ObjectRow, Row},
 };
 use gabion_platform::{FaultRates, OneIn};
@@ -14,7 +14,10 @@ use gabion_store::{
 };
 use tokio::time::Instant;
 
-use crate::harness::{truth::check_counters, *};
+use crate::{
+    harness::{truth::check_counters, *},
+    recovery::replay_prefix,
+};
 
 pub async fn fresh(seed: u64, geometry: (usize, usize)) -> (World, Store) {
     let world = World::new(seed, config(geometry.0, geometry.1));
@@ -499,6 +502,28 @@ async fn dead_stripes_are_punched_out_where_they_lie() {
         store = world.restart(store).await;
         store.free_dead_segments().await.unwrap();
         check_counters(&world.index.current.lock());
+    }
+}
+
+/// Also when the process ends amid it, wherever that is, and the next one goes on.
+#[tokio::test]
+async fn a_rebuild_takes_no_hole_for_damage() {
+    for commits in 1..=3 {
+        let (mut world, store) = holed(34, (2, 1)).await;
+        assert!(store.compact().await.unwrap().punched_bytes > 30_000_000);
+        world.crash(store, usize::MAX).await;
+        let cut = gabion_metadata::MemoryIndex::new();
+        replay_prefix(&world, &cut, commits).await;
+        *world.index.current.lock() = cut;
+        let (store, report) = world.try_open().await.unwrap();
+        assert_eq!(report.index_rebuilt, None, "it goes on with what there is");
+        assert_eq!(store.scrub_now().await.unwrap().bad_shards, 0, "cut off after {commits} commits");
+        check_half_dead(&store, 1_500_000).await;
+        assert!(store.compact().await.unwrap().punched_bytes > 30_000_000);
+        // It is known from now on.
+        let row = world.index.current.lock().get(Table::System, b"holes-unknown").unwrap();
+        assert_eq!(row, None);
+        world.crash(store, usize::MAX).await;
     }
 }
 
