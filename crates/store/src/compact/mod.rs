@@ -144,6 +144,8 @@ pub(super) enum Fate {
     Changed,
     /// One mutation can not hold it.
     TooLarge,
+    /// It is a bucket's of which nobody knows whether it is deleted.
+    InDoubt,
 }
 
 /// Runs one round, if there is anything worth it.
@@ -362,6 +364,7 @@ impl Round {
                 metrics.compaction_rows_changed.add(1);
             }
             Ok(Fate::TooLarge) => self.failed(row, "it does not fit into one mutation"),
+            Ok(Fate::InDoubt) => self.failed(row, "its bucket may turn out to be deleted when the server is restarted"),
             // What one row's bytes suffer from says nothing of the others.
             Err(StoreError::Corrupt(why)) => self.failed(row, &why),
             Err(StoreError::Unreadable(why)) => {

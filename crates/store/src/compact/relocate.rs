@@ -92,6 +92,12 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
     sync_before(inner, found, content.hold.segments()).await?;
     // From here on nobody else changes the row: what is committed is ordered as it is applied.
     let _guards = lock(round, &found.place).await;
+    // After the next start a row that was moved would be there again, and what was deleted with it would not.
+    if let RowPlace::Bucket(bucket) | RowPlace::Config(Some(bucket), _) = &found.place
+        && inner.uncertain.require_known_bucket(bucket).is_err()
+    {
+        return Ok(Fate::InDoubt);
+    }
     // A bug on purpose, which the simulator must find (docs/TESTING.md).
     let forgets = cfg!(feature = "planted-compaction-forgets");
     if !forgets && !is_unchanged(&*inner.index.snapshot(), found)? {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use gabion_metadata::{Index, Table, Write, keys};
 use gabion_store::*;
 
-use crate::harness::*;
+use crate::{compaction, harness::*};
 
 const BODY: Bytes = Bytes::from_static(b"body");
 
@@ -130,6 +130,51 @@ async fn no_delete_marker_is_put_into_a_bucket_that_may_be_gone() {
         are_unknown += u32::from(is_unknown(&store.delete_object(bucket("bucket"), request).await.map(drop)));
     }
     assert!(are_unknown > 0);
+}
+
+/// Compaction would have it come back by itself, with what of its documents it has moved.
+#[tokio::test]
+async fn a_bucket_that_may_be_gone_keeps_all_of_its_documents_or_none() {
+    const DOCUMENTS: [&str; 2] = ["cors", "tagging"];
+    let scope = || ConfigScope::Bucket(bucket("bucket"));
+    let (mut step, mut left) = (0, 0);
+    loop {
+        let (mut world, store) = compaction::fresh(704, (1, 0)).await;
+        // In a segment that is to be compacted, and in one that is not.
+        store.put_config(scope(), DOCUMENTS[0], BODY).await.unwrap();
+        store.create_bucket(bucket("source"), None).await.unwrap();
+        let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
+        for name in &names {
+            put(&store, "source", name, &bytes(1, 3000)).await;
+        }
+        let store = world.restart(store).await;
+        store.put_config(scope(), DOCUMENTS[1], BODY).await.unwrap();
+        for name in &names[20..] {
+            delete(&store, "source", name).await;
+        }
+        world.power.cut_after(step);
+        let outcome = store.delete_bucket(&bucket("bucket")).await;
+        let went_away = world.power.is_out();
+        world.restore_power();
+        if outcome.is_ok() {
+            if went_away {
+                continue;
+            }
+            break;
+        }
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.victims > 0, "{compacted:?}");
+        left += compacted.rows_failed;
+        let store = world.rebuild(store).await;
+        let is_there = store.head_bucket(&bucket("bucket")).await.is_ok();
+        for name in DOCUMENTS {
+            let key = keys::config(Some(&bucket("bucket")), name);
+            let document = world.index.current.lock().get(Table::Config, &key).unwrap();
+            assert_eq!(document.is_some(), is_there, "{name} behind {step} steps");
+        }
+        step += 1;
+    }
+    assert!(left > 0);
 }
 
 #[tokio::test]
