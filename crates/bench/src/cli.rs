@@ -246,7 +246,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
     pub(crate) duration: Duration,
 
-    /// Stop after this many operations, however long they take; of md-workbench: after this many steps.
+    /// Stop after this many operations, however long they take; of md-workbench: after this many steps. Those of the warm-up come on top: see --warmup.
     #[arg(long, short = 'n', conflicts_with = "duration")]
     pub(crate) count: Option<u64>,
 

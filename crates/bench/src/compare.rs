@@ -52,6 +52,8 @@ pub(crate) enum Verdict {
     Slower,
     WithinNoise,
     TooShort,
+    /// Both began as many in a second as they were to: what tells them apart are latencies.
+    Given,
     /// One of them, or both, came to no operation: there is nothing to compare.
     Nothing {
         a: bool,
@@ -62,10 +64,11 @@ pub(crate) enum Verdict {
 impl Verdict {
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Verdict::Faster => "B is faster",
-            Verdict::Slower => "B is slower",
+            Verdict::Faster => "B was faster",
+            Verdict::Slower => "B was slower",
             Verdict::WithinNoise => "within noise",
             Verdict::TooShort => "too short to tell",
+            Verdict::Given => "rate was given",
             Verdict::Nothing { a: true, b: true } => "neither did anything",
             Verdict::Nothing { a: true, .. } => "A did nothing",
             Verdict::Nothing { .. } => "B did nothing",
@@ -113,7 +116,9 @@ pub(crate) fn compare<'a>(a: &'a Report, b: &'a Report) -> Vec<Comparison<'a>> {
         let other = b.results.iter().find(|other| is_same(one, other));
         Some((one, other?))
     });
-    pairs.map(|(a, b)| judge(a, b)).collect()
+    let given = |report: &Report| report.asked.as_ref().and_then(|asked| asked.rate_per_s);
+    let is_given = given(a).is_some() && given(a) == given(b);
+    pairs.map(|(a, b)| judge(a, b, is_given)).collect()
 }
 
 /// Whether both are of the same operation.
@@ -121,7 +126,11 @@ fn is_same(a: &Figures, b: &Figures) -> bool {
     (&a.operation, &a.phase) == (&b.operation, &b.phase)
 }
 
-fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
+/// What a comparison can not say.
+pub(crate) const INTERVAL: &str = "By how much the rate varies from second to second within each run says nothing of how much runs of one and the same program differ: \
+     of a machine that others share, or a disk that fills, that may be more. Before a small difference is believed, measure both in turn, several times.";
+
+fn judge<'a>(a: &'a Figures, b: &'a Figures, is_given: bool) -> Comparison<'a> {
     let Some(ratio) = ratio(a.ops_per_s, b.ops_per_s) else {
         let verdict = Verdict::Nothing { a: a.ops_per_s <= 0.0, b: b.ops_per_s <= 0.0 };
         return Comparison { a, b, ratio: None, half_width: None, verdict };
@@ -134,6 +143,7 @@ fn judge<'a>(a: &'a Figures, b: &'a Figures) -> Comparison<'a> {
     };
     let verdict = match half_width {
         None => Verdict::TooShort,
+        Some(half_width) if (ratio - 1.0).abs() <= half_width && is_given => Verdict::Given,
         Some(half_width) if (ratio - 1.0).abs() <= half_width => Verdict::WithinNoise,
         Some(_) if ratio > 1.0 => Verdict::Faster,
         Some(_) => Verdict::Slower,
@@ -176,8 +186,7 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
         if report.interrupted {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
-        let lines = report.saturation().into_iter().chain(report.faults());
-        cautions.extend(lines.map(|line| format!("{letter}, {line}.")));
+        cautions.extend(report.cautions().iter().map(|line| format!("{letter}, {line}.")));
         let failing = report.results.iter().filter(|row| failed_share(row) >= FAILED_SHARE_MIN);
         cautions.extend(failing.map(|row| {
             format!("{letter}, {}: {:.1} % of the operations failed.", row.name(), failed_share(row) * 100.0)
@@ -255,7 +264,7 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
             out += &format!("{:<width$} {a:>10.0} {b:>10.0} {:>6}   keys/s\n", "", show_ratio(ratio));
         }
     }
-    out + "± is half of the 95 % interval of B/A, by how much the rate varies from second to second within each run.\n"
+    out + &format!("± is half of the 95 % interval of B/A, within each run. {INTERVAL}\n")
 }
 
 #[cfg(test)]
@@ -317,7 +326,7 @@ mod tests {
     fn the_table_names_the_verdict() {
         let (a, b) = (of_rates(&[10, 10, 10]), of_rates(&[20, 20, 20]));
         let text = table(&compare(&a, &b));
-        assert!(text.contains("B is faster") && text.contains("2.000"), "{text}");
+        assert!(text.contains("B was faster") && text.contains("2.000"), "{text}");
         assert!(cautions(&a, &b).is_empty());
         let mut old = serde_json::to_value(&a).unwrap();
         old["results"][0].as_object_mut().unwrap().remove("early_operations").unwrap();
@@ -358,6 +367,11 @@ mod tests {
         let (closed, paced) = (asked(&[]), asked(&["--rate", "7"]));
         let told = "A and B did not do the same: rate as many as they can and 7 /s.";
         assert_eq!(cautions(&closed, &paced), [told]);
+        let verdict = |a: &Report, b: &Report| compare(a, b)[0].verdict;
+        assert_eq!(verdict(&closed, &paced), Verdict::WithinNoise);
+        assert_eq!(verdict(&paced, &paced), Verdict::Given);
+        let slower = Report { asked: paced.asked.clone(), ..of_rates(&[5, 5, 5]) };
+        assert_eq!(verdict(&paced, &slower), Verdict::Slower, "it did not keep the rate");
         assert!(cautions(&paced, &paced).is_empty());
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     CreateUpload,
     Part,
     CompleteUpload,
+    /// All operations of a load of several kinds: what each of them comes to is as much the dice's doing.
+    All,
 }
 
 impl Kind {
@@ -40,6 +42,7 @@ impl Kind {
             Kind::CreateUpload => "create-upload",
             Kind::Part => "part",
             Kind::CompleteUpload => "complete-upload",
+            Kind::All => "all",
         }
     }
 
@@ -226,6 +229,8 @@ pub(crate) struct Stats {
     first: Option<Duration>,
     /// From the start to the end of the last operation that succeeded, in time.
     last: Duration,
+    /// From the start to when the last worker gave up, or the run was stopped.
+    cut_off: Duration,
     /// How long the measurement was to be; what ends later is in the latencies and errors, but in no rate.
     window: Option<Duration>,
     /// It went on until the window was over.
@@ -276,6 +281,7 @@ impl Stats {
             start,
             first: None,
             last: Duration::ZERO,
+            cut_off: Duration::ZERO,
             window: None,
             whole: false,
             given_up: 0,
@@ -300,9 +306,15 @@ impl Stats {
         self.whole = true;
     }
 
-    /// A worker did not do what was left.
-    pub(crate) fn give_up(&mut self) {
+    /// A worker does not do what is left.
+    pub(crate) fn give_up(&mut self, now: Stamp) {
         self.given_up += 1;
+        self.cut_off_at(now);
+    }
+
+    /// What was left is not done, by one worker or by all: until then there was nothing to keep them from it but the endpoint.
+    pub(crate) fn cut_off_at(&mut self, now: Stamp) {
+        self.cut_off = self.cut_off.max(now.since(self.start));
     }
 
     /// An operation began so late.
@@ -408,6 +420,7 @@ impl Stats {
             self.begins(first);
         }
         self.last = self.last.max(other.last);
+        self.cut_off = self.cut_off.max(other.cut_off);
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
         self.given_up += other.given_up;
@@ -428,16 +441,24 @@ impl Stats {
         self.first.unwrap_or_default()
     }
 
-    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success; of a count of operations, from the begin
-    /// of the first of them. A request that hangs adds nothing.
+    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success, or until workers gave up or were stopped; of a count of
+    /// operations, from the begin of the first of them. A request that hangs adds nothing where all was done.
     pub(crate) fn elapsed(&self) -> Duration {
-        let worked = self.last.saturating_sub(self.first());
+        let cut_off = self.window.map_or(self.cut_off, |window| self.cut_off.min(window));
+        let worked = self.last.max(cut_off).saturating_sub(self.first());
         self.window.filter(|_| self.whole).unwrap_or(worked)
     }
 
     /// What was asked for: an upload in parts is one, of which no part is any good without the others.
     fn whole_operations(&self) -> impl Iterator<Item = &Series> {
         self.series.iter().filter(|(kind, _)| !kind.is_part_of_another()).map(|(_, series)| series)
+    }
+
+    /// The figures of all operations together, where there are several kinds.
+    pub(crate) fn all(&self) -> Option<Series> {
+        let mut sum = Series::new();
+        self.whole_operations().for_each(|series| sum.merge(series));
+        (self.whole_operations().nth(1).is_some()).then_some(sum)
     }
 
     /// Operations that succeeded, whenever they began, and those that failed.
@@ -468,6 +489,7 @@ impl Stats {
 pub(crate) struct WireStats {
     first_ns: Option<u64>,
     last_ns: u64,
+    cut_off_ns: u64,
     window_ns: Option<u64>,
     whole: bool,
     given_up: u64,
@@ -529,6 +551,7 @@ impl WireStats {
         Self {
             first_ns: stats.first.map(ns),
             last_ns: ns(stats.last),
+            cut_off_ns: ns(stats.cut_off),
             window_ns: stats.window.map(ns),
             whole: stats.whole,
             given_up: stats.given_up,
@@ -550,6 +573,7 @@ impl WireStats {
         let mut stats = Stats {
             first: self.first_ns.map(Duration::from_nanos),
             last: Duration::from_nanos(self.last_ns),
+            cut_off: Duration::from_nanos(self.cut_off_ns),
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
             given_up: self.given_up,
@@ -604,8 +628,8 @@ mod tests {
         one.record_retries(Kind::Put, at(1000), 1);
         two.record_retries(Kind::Put, at(1100), 2);
         two.record_retries(Kind::Put, at(900), 4);
-        one.give_up();
-        two.give_up();
+        one.give_up(at(3000));
+        two.give_up(at(2900));
         one.began_late(Duration::from_millis(30));
         two.began_late(Duration::from_millis(20));
         one.missed(4, Duration::from_millis(50));
@@ -662,6 +686,29 @@ mod tests {
         stats.record(Kind::Put, at(0), at(4000), BYTES);
         stats.record(Kind::Put, at(0), at(60_000), Err("timeout".into()));
         assert_eq!(stats.elapsed(), Duration::from_secs(4));
+    }
+
+    #[test]
+    fn time_in_which_an_endpoint_was_gone_is_measured() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        for (end, whole, cut_off, expected) in [
+            (End::At(at(10_000)), false, 9000, 9000),
+            (End::At(at(10_000)), false, 12_000, 10_000),
+            (End::At(at(10_000)), true, 12_000, 10_000),
+            (End::After(9), false, 9000, 8000),
+            (End::Done, false, 9000, 8000),
+        ] {
+            let mut stats = Stats::within(start, end);
+            stats.record(Kind::Put, at(1000), at(2000), BYTES);
+            stats.cut_off_at(at(cut_off));
+            if whole {
+                stats.reached_end();
+            }
+            let mut sum = Stats::new(start);
+            sum.merge(&WireStats::new(&stats.finish()).into_stats(start).unwrap());
+            assert_eq!(sum.elapsed(), Duration::from_millis(expected), "{end:?}");
+        }
     }
 
     #[test]
@@ -825,7 +872,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "timed_out": false, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "timed_out": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

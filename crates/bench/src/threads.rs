@@ -123,6 +123,9 @@ impl Threads<'_> {
             if run.reached_end() {
                 outcome.stats.reached_end();
             }
+            if let Some(stopped) = run.stopped() {
+                outcome.stats.cut_off_at(stopped);
+            }
             if let Some((count, longest)) = run.missed() {
                 outcome.stats.missed(count, longest);
             }

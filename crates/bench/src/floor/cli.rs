@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use gabion_segment::Durability;
 use gabion_types::Geometry;
 
+use super::cores;
 use crate::{
     cli::{AccessArgs, check_bucket, check_duration, check_pids, check_timeout, default_deletes},
     units::{parse_bytes, parse_duration},
@@ -168,8 +169,7 @@ impl FloorArgs {
     }
 
     pub(super) fn threads(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or(cores.min(4)).max(1)
+        self.threads.unwrap_or(cores().min(4)).max(1)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context, ensure};
 use gabion_segment::Durability;
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, settle, stopped};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, cores, settle, stopped};
 use crate::{
     cleanup::Leftovers,
     cli::Payload,
@@ -14,9 +14,10 @@ use crate::{
     credentials::identity,
     driver::{is_stopped, judge, make_bucket, run_folder},
     factory::Factory,
+    report::busy_share,
     sizes::Sizes,
     stats::Stats,
-    threads::Threads,
+    threads::{Threads, used},
     workload::{Action, End, Goal, LISTED_MAX, Load, Phase, Share},
 };
 
@@ -187,7 +188,10 @@ impl Subject for Endpoint {
         let phase = Phase { name: "", goal, timed: true };
         let outcome = self.threads().run(load, phase, begin, &mut |_| {})?;
         self.timed_out |= outcome.stats.timed_out;
-        Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu }))
+        let [threads, cpus] =
+            [used(self.threads, load.workers), cores()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let busy = busy_share(outcome.client_cpu.as_secs_f64(), outcome.metered.as_secs_f64(), threads, cpus);
+        Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu, client_busy: Some(busy) }))
     }
 
     fn clean_up(&mut self) -> anyhow::Result<()> {

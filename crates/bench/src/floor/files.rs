@@ -108,7 +108,7 @@ impl FileFloor {
     /// When a target can not be used.
     pub(super) fn open(args: &FloorArgs, durability: Durability) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("files-{durability}"))?;
-        let runtime = runtime(args)?;
+        let runtime = runtime()?;
         let disks = place.disks()?.into_iter().map(|(_, disk)| disk).collect();
         Ok(Self {
             durability,
@@ -389,7 +389,7 @@ impl DataSync {
     pub(super) fn open(args: &FloorArgs) -> anyhow::Result<Self> {
         let place = Place::make(args, "sync")?;
         let disk = place.disks()?.swap_remove(0).1;
-        Ok(Self { runtime: runtime(args)?, disk, _place: place })
+        Ok(Self { runtime: runtime()?, disk, _place: place })
     }
 }
 

@@ -146,7 +146,7 @@ pub(super) fn was_server(args: &FloorArgs) -> anyhow::Result<bool> {
     let behind = behind.with_context(|| format!("{VARIABLE} is set, and not by this program: unset it"))?;
     // Goes last: what it holds is in use until the runtime ends.
     let place = behind.stores().then(|| Place::make(args, behind.key())).transpose()?;
-    let runtime = runtime(args)?;
+    let runtime = runtime()?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).context("listening on a port of loopback")?;
     unpace_loopback(&listener, listener.local_addr()?.ip());
     let storage = runtime.block_on(Storage::make(args, behind, place.as_ref()))?;
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn one_without_storage_has_all_operations() {
         let args = args(&["--objects", "1500", "-c", "2"]);
-        let server = runtime(&args).unwrap();
+        let server = runtime().unwrap();
         let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let storage = server.block_on(Storage::make(&args, Behind::One, None)).unwrap();

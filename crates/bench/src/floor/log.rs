@@ -117,7 +117,7 @@ impl LogFloor {
 impl Opened {
     fn open(args: &FloorArgs, durability: Durability, number: u32) -> anyhow::Result<Self> {
         let place = Place::make(args, &format!("log-{durability}-{number}"))?;
-        let runtime = runtime(args)?;
+        let runtime = runtime()?;
         let stripes = Arc::new(Semaphore::new(STRIPES_PER_LANE * LogConfig::new(args.geometry).large_lanes));
         let log = runtime.block_on(open_log(args, durability, &place))?;
         let data = Bytes::from(vec![0x5a; usize::try_from(args.size).context("a size beyond memory")?]);

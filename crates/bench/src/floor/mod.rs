@@ -93,11 +93,13 @@ struct Round {
     stats: Stats,
     /// CPU time of the server, where it is a process that is known.
     server_cpu: Option<Duration>,
+    /// How much of the time that the client's threads could have they took, where there is a client.
+    client_busy: Option<f64>,
 }
 
 impl From<Stats> for Round {
     fn from(stats: Stats) -> Self {
-        Self { stats, server_cpu: None }
+        Self { stats, server_cpu: None, client_busy: None }
     }
 }
 
@@ -145,10 +147,15 @@ fn settle(args: &FloorArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Threads for what runs in this process.
-fn runtime(args: &FloorArgs) -> anyhow::Result<Runtime> {
+/// Threads for what is measured in place of a server: as many as one has.
+fn runtime() -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(args.threads()).enable_all().build().context("starting the threads of the floor")
+    builder.worker_threads(cores()).enable_all().build().context("starting the threads of the floor")
+}
+
+/// Processors of this machine that there are for this process.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs tasks beside each other: what all of them came to since `start`.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{FloorArgs, Layer, Round};
 use crate::{
-    report::{Latency, Machine, utc},
+    report::{Latency, Machine, SATURATED, utc},
     stats::Kind,
     units::show_bytes,
 };
@@ -16,10 +16,21 @@ use crate::{
 /// What was measured, for people and for programs.
 #[derive(Serialize, Debug)]
 pub(super) struct Table {
+    /// Version of the client.
+    version: String,
     started: String,
     size_bytes: u64,
     concurrency: u32,
+    /// Threads of the client.
+    threads: usize,
     geometry: String,
+    /// Directories that the floors of log and files lie in.
+    targets: usize,
+    /// Objects that are read.
+    objects: u64,
+    duration_seconds: f64,
+    warmup_seconds: f64,
+    touch_memory_bytes: u64,
     rounds: u32,
     machine: Machine,
     rows: Vec<Row>,
@@ -45,6 +56,9 @@ pub(super) struct Row {
     /// CPU time of the server per request, in the kernel and outside; the median of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     server_cpu_us_per_op: Option<f64>,
+    /// How much of the time that the client's threads could have they took; the median of the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_busy: Option<f64>,
     /// Of an endpoint: its rate as a share of each floor on its path, and of the lowest of those that have all cores for themselves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shares: Vec<Share>,
@@ -54,11 +68,25 @@ pub(super) struct Row {
     place: Layer,
 }
 
-/// A rate as a share of a floor.
+/// A rate as a share of a floor, round by round, as each round meets what the machine does at that time: the median, of an even number the mean of the two in the middle, and what lies
+/// around it.
 #[derive(Clone, Serialize, Debug)]
 struct Share {
     floor: &'static str,
     share: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Share {
+    /// Of nothing there is no share: rounds in which the floor came to no operation say nothing, and a floor that did so in most of them neither.
+    fn new(floor: &Row, rates: &[f64]) -> Option<Self> {
+        let rounds = rates.iter().zip(&floor.rounds_ops_per_s).filter(|(_, floor)| **floor > 0.0);
+        let mut shares: Vec<f64> = rounds.map(|(rate, floor)| rate / floor).collect();
+        shares.sort_by(f64::total_cmp);
+        let (a, b) = middle(&shares).filter(|_| floor.ops_per_s > 0.0)?;
+        Some(Self { floor: floor.layer, share: a.midpoint(*b), lowest: shares[0], highest: shares[shares.len() - 1] })
+    }
 }
 
 impl Layer {
@@ -98,7 +126,9 @@ impl Row {
     pub(super) fn new(kind: Kind, subject: String, place: Layer, rounds: &[Round]) -> Option<Self> {
         let empty = Histogram::new(3).expect("three digits are within the bounds of a histogram");
         let (mut figures, mut server_cpu_us, mut errors) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for Round { stats, server_cpu } in rounds {
+        let mut client_busy: Vec<f64> = rounds.iter().filter_map(|round| round.client_busy).collect();
+        client_busy.sort_by(f64::total_cmp);
+        for Round { stats, server_cpu, .. } in rounds {
             let seconds = stats.elapsed().as_secs_f64().max(1e-9);
             let series = stats.series.get(&kind);
             let latency = series.map_or(&empty, |series| &series.latency_ns);
@@ -128,10 +158,26 @@ impl Row {
             errors,
             rounds_ops_per_s,
             server_cpu_us_per_op: middle(&server_cpu_us).map(|(a, b)| a.midpoint(*b)),
+            client_busy: middle(&client_busy).map(|(a, b)| a.midpoint(*b)),
             shares: Vec::new(),
             share_of_lowest: None,
             place,
         })
+    }
+}
+
+impl Row {
+    /// What is to be known before the row is believed.
+    fn cautions(&self) -> impl Iterator<Item = String> {
+        let busy = self.client_busy.filter(|busy| *busy >= SATURATED).map(|busy| {
+            format!(
+                "the client's threads were busy for {:.0} % of the time that they can have: this may be their limit; see --threads",
+                busy * 100.0
+            )
+        });
+        let passed = self.shares.iter().filter(|share| share.share > 1.0);
+        let passed = passed.map(|share| format!("faster than {}: it was no floor in this run", share.floor));
+        busy.into_iter().chain(passed)
     }
 }
 
@@ -141,22 +187,26 @@ impl Table {
         let floors = rows.clone();
         for row in &mut rows {
             let Layer::Endpoint(durability) = row.place else { continue };
-            // Of nothing there is no share: a floor that came to no operation in most rounds says nothing.
-            let below = floors.iter().filter(|floor| {
-                floor.operation == row.operation && floor.place.is_below(durability) && floor.ops_per_s > 0.0
-            });
-            let below: Vec<&Row> = below.collect();
-            let rate = row.ops_per_s;
-            let share = |floor: &Row| rate / floor.ops_per_s;
-            let alone = below.iter().filter(|floor| floor.place.is_alone());
-            row.share_of_lowest = alone.map(|floor| share(floor)).max_by(f64::total_cmp);
-            row.shares = below.iter().map(|floor| Share { floor: floor.layer, share: share(floor) }).collect();
+            let below =
+                floors.iter().filter(|floor| floor.operation == row.operation && floor.place.is_below(durability));
+            let below = below.filter_map(|floor| Some((floor.place, Share::new(floor, &row.rounds_ops_per_s)?)));
+            let below: Vec<(Layer, Share)> = below.collect();
+            let alone = below.iter().filter(|(place, _)| place.is_alone());
+            row.share_of_lowest = alone.map(|(_, share)| share.share).max_by(f64::total_cmp);
+            row.shares = below.into_iter().map(|(_, share)| share).collect();
         }
         Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             started: utc(started),
             size_bytes: args.size,
             concurrency: args.concurrency,
+            threads: args.threads(),
             geometry: args.geometry.to_string(),
+            targets: args.targets.len(),
+            objects: args.objects(),
+            duration_seconds: args.duration.as_secs_f64(),
+            warmup_seconds: args.warmup.as_secs_f64(),
+            touch_memory_bytes: args.touch_memory,
             rounds,
             machine: Machine::here(),
             rows,
@@ -176,7 +226,10 @@ impl Table {
             "",
         );
         for row in &self.rows {
-            let shares = row.shares.iter().map(|share| format!("  {} {:.0} %", share.floor, share.share * 100.0));
+            let shares = row.shares.iter().map(|Share { floor, share, lowest, highest }| {
+                let [share, lowest, highest] = [share, lowest, highest].map(|share| share * 100.0);
+                format!("  {floor} {share:.0} % ({lowest:.0}–{highest:.0})")
+            });
             let cpu = row.server_cpu_us_per_op.map_or_else(String::new, |cpu_us| format!("{cpu_us:.1}"));
             out += &format!(
                 "{:<10}{:<width$} {:>11.1} {:>11}/s {:>9.0} {:>9.0} {:>7} {:>14}{}\n",
@@ -192,6 +245,9 @@ impl Table {
             );
             for (kind, count) in &row.errors {
                 out += &format!("{:<10}{count} × {kind}\n", "");
+            }
+            for caution in row.cautions() {
+                out += &format!("{:<10}{caution}\n", "");
             }
         }
         out
@@ -214,7 +270,8 @@ mod tests {
         let mut stats = Stats::new(start);
         let end = start.plus(Duration::from_secs(1));
         (0..operations).for_each(|_| stats.record(Kind::Put, start, end, Ok(Done::bytes(4096))));
-        Round { stats: stats.finish(), server_cpu: Some(Duration::from_millis(operations * operations)) }
+        let server_cpu = Some(Duration::from_millis(operations * operations));
+        Round { stats: stats.finish(), server_cpu, client_busy: Some(0.5) }
     }
 
     #[test]
@@ -235,13 +292,13 @@ mod tests {
             0,
             vec![
                 row(Layer::Http, &[100, 300, 200]),
-                row(Layer::Log(Durability::Sync), &[80]),
-                row(Layer::HttpLog(Durability::Sync), &[75]),
-                row(Layer::Log(Durability::Relaxed), &[400]),
+                row(Layer::Log(Durability::Sync), &[80; 3]),
+                row(Layer::HttpLog(Durability::Sync), &[75; 3]),
+                row(Layer::Log(Durability::Relaxed), &[400; 3]),
                 row(Layer::Files(Durability::Sync), &[0, 50, 0]),
-                row(Layer::DataSync, &[1]),
-                row(Layer::Endpoint(Durability::Sync), &[60]),
-                row(Layer::Endpoint(Durability::Relaxed), &[50]),
+                row(Layer::DataSync, &[1; 3]),
+                row(Layer::Endpoint(Durability::Sync), &[60; 3]),
+                row(Layer::Endpoint(Durability::Relaxed), &[50; 3]),
             ],
         );
         assert_eq!(table.rows[0].ops_per_s, 200.0, "the median round");
@@ -255,7 +312,7 @@ mod tests {
         );
         assert_eq!(shares(&table.rows[7]), [("http", 0.25), ("log", 0.125)]);
         assert_eq!([6, 7].map(|row| table.rows[row].share_of_lowest), [Some(0.75), Some(0.25)]);
-        assert!(table.text().contains("log 75 %"), "{}", table.text());
+        assert!(table.text().contains("http 30 % (20–60)  log 75 % (75–75)"), "{}", table.text());
         assert!(Row::new(Kind::Put, String::new(), Layer::Http, &[]).is_none());
     }
 
@@ -272,6 +329,32 @@ mod tests {
         );
         assert!((even.latency_us.p50 - 1e6).abs() < 1e3, "{}", even.latency_us.p50);
         assert_eq!(row(&[300]).ops_per_s, 300.0);
+    }
+
+    /// A machine that is slower by the hour meets both alike.
+    #[test]
+    fn each_round_has_its_share() {
+        use crate::floor::cli::tests::args;
+        let row = |layer: Layer, busy: f64, rounds: &[u64]| {
+            let rounds: Vec<Round> =
+                rounds.iter().map(|count| Round { client_busy: Some(busy), ..round(*count) }).collect();
+            Row::new(Kind::Put, format!("{layer:?}"), layer, &rounds).unwrap()
+        };
+        let endpoint = Layer::Endpoint(Durability::Sync);
+        for (server, expected, told) in [
+            (&[50, 100, 200][..], [0.5, 0.5, 0.5], "\n"),
+            (&[40, 100, 220], [0.5, 0.4, 0.55], "\n"),
+            (&[110, 220, 440], [1.1, 1.1, 1.1], "\n          faster than http: it was no floor in this run\n"),
+        ] {
+            let rows = vec![row(Layer::Http, 0.5, &[100, 200, 400]), row(endpoint, 0.5, server)];
+            let table = Table::new(&args(&[]), 3, 0, rows);
+            let Share { share, lowest, highest, .. } = table.rows[1].shares[0];
+            assert_eq!([share, lowest, highest], expected);
+            let end = format!(" % ({:.0}–{:.0}){told}", lowest * 100.0, highest * 100.0);
+            assert!(table.text().ends_with(&end), "{}", table.text());
+        }
+        let text = Table::new(&args(&[]), 3, 0, vec![row(Layer::Http, 0.93, &[100])]).text();
+        assert!(text.contains("\n          the client's threads were busy for 93 % of the time"), "{text}");
     }
 
     #[test]

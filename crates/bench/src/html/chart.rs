@@ -36,13 +36,20 @@ pub(super) struct Line {
     /// Its colour on the page: `c0` to `c5`.
     pub(super) colour: usize,
     pub(super) dashed: bool,
-    /// In the order of their x.
+    /// In the order of their x. Where y is no number the line is broken.
     pub(super) points: Vec<(f64, f64)>,
+}
+
+impl Line {
+    /// Those that are there.
+    pub(super) fn measured(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.points.iter().copied().filter(|point| !point.1.is_nan())
+    }
 }
 
 /// Each x at which a line has a point, in order.
 pub(super) fn measured_at(lines: &[Line]) -> Vec<f64> {
-    let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|(x, _)| *x)).collect();
+    let mut xs: Vec<f64> = lines.iter().flat_map(|line| line.measured().map(|(x, _)| x)).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
     xs
@@ -146,9 +153,16 @@ impl Chart {
     }
 
     fn line(&self, out: &mut String, line: &Line) {
-        let corners = line.points.iter().map(|(x, y)| format!("{:.1},{:.1}", self.x_of(*x), self.y_of(*y)));
+        for points in line.points.split(|point| point.1.is_nan()) {
+            self.stroke(out, line, points);
+        }
+    }
+
+    /// What lies between two breaks of a line.
+    fn stroke(&self, out: &mut String, line: &Line, points: &[(f64, f64)]) {
+        let corners = points.iter().map(|(x, y)| format!("{:.1},{:.1}", self.x_of(*x), self.y_of(*y)));
         let corners: Vec<String> = corners.collect();
-        let (Some(first), Some(last)) = (line.points.first(), line.points.last()) else { return };
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let colour = line.colour;
         if self.filled {
             let bottom = HEIGHT - BOTTOM;
@@ -173,7 +187,8 @@ impl Chart {
             let to = xs.get(index + 1).map_or(WIDTH - RIGHT, |next| f64::midpoint(here, self.x_of(*next)));
             let readings = self.lines.iter().filter_map(|line| {
                 let at = line.points.binary_search_by(|(at, _)| at.total_cmp(x)).ok()?;
-                Some(format!("\n{}: {}", line.name, (self.show_y)(line.points[at].1)))
+                let value = line.points[at].1;
+                (!value.is_nan()).then(|| format!("\n{}: {}", line.name, (self.show_y)(value)))
             });
             *out += &format!(
                 "<g class=\"at\"><rect x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/>\

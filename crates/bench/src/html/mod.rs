@@ -8,7 +8,7 @@ use chart::{Chart, Line};
 use scale::Scale;
 
 use crate::{
-    compare::{Verdict, cautions, compare, show_ratio},
+    compare::{INTERVAL, Verdict, cautions, compare, show_ratio},
     report::{Asked, Figures, PerSecond, Report},
     units::{show_bytes, show_count, show_round_count, show_us},
     xml::escape,
@@ -90,8 +90,8 @@ fn parameters(letter: &str, report: &Report) -> String {
     let rows = rows.into_iter().chain(asked);
     let rows = rows.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(&value)));
     let heading = if letter.is_empty() { String::new() } else { format!("<p><b>{letter}</b></p>") };
-    let faults = report.faults().into_iter().map(|line| format!("<p class=\"bad\">{}</p>\n", escape(&line)));
-    format!("{heading}<dl>{}</dl>\n{}", rows.collect::<String>(), faults.collect::<String>())
+    let cautions = report.cautions().into_iter().map(|line| format!("<p class=\"bad\">{}</p>\n", escape(&line)));
+    format!("{heading}<dl>{}</dl>\n{}", rows.collect::<String>(), cautions.collect::<String>())
 }
 
 fn figures(reports: &[&Report]) -> String {
@@ -143,7 +143,7 @@ fn comparison(a: &Report, b: &Report) -> String {
         let class = match row.verdict {
             Verdict::Faster => "good",
             Verdict::Slower => "bad",
-            Verdict::WithinNoise | Verdict::TooShort | Verdict::Nothing { .. } => "",
+            Verdict::WithinNoise | Verdict::TooShort | Verdict::Given | Verdict::Nothing { .. } => "",
         };
         out += &format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td>\
@@ -161,8 +161,7 @@ fn comparison(a: &Report, b: &Report) -> String {
             out += &format!("<tr><td>{name}, keys</td><td>{a}</td><td>{b}</td><td>{}</td></tr>\n", show_ratio(ratio));
         }
     }
-    out += "</tbody></table><p>The interval is by how much each rate varies from second to second within its run; what differs between runs of \
-            one and the same program is not in it.</p>\n";
+    out += &format!("</tbody></table><p>{}</p>\n", escape(INTERVAL));
     out + &cautions(a, b)
         .iter()
         .map(|caution| format!("<p class=\"bad\">{}</p>\n", escape(caution)))
@@ -306,7 +305,11 @@ fn latencies(rows: &[(&str, &Figures)]) -> Chart {
                 name: legend(letter, name),
                 colour: *colour,
                 dashed: index == 0 && rows.len() > 1,
-                points: over_time(figures, *of, pick).into_iter().filter(|point| point.1 > 0.0).collect(),
+                // Of seconds in which nothing ended there is none.
+                points: over_time(figures, *of, pick)
+                    .into_iter()
+                    .map(|(x, us)| (x, if us > 0.0 { us } else { f64::NAN }))
+                    .collect(),
             })
         })
         .collect();
@@ -314,7 +317,7 @@ fn latencies(rows: &[(&str, &Figures)]) -> Chart {
         title: "Latency",
         x_title: "since the start",
         x: seconds_scale(rows),
-        y: Scale::log(lines.iter().flat_map(|line| &line.points).map(|point| point.1)),
+        y: Scale::log(lines.iter().flat_map(Line::measured).map(|point| point.1)),
         x_marks: Vec::new(),
         show_x: show_seconds,
         show_y: show_us,

@@ -19,6 +19,10 @@ use crate::{
 struct Table {
     size_bytes: u64,
     concurrency: u32,
+    /// As the next two, absent from tables that did not record it.
+    threads: Option<usize>,
+    duration_seconds: Option<f64>,
+    touch_memory_bytes: Option<u64>,
     geometry: String,
     machine: Machine,
     rows: Vec<Row>,
@@ -30,7 +34,11 @@ impl Table {
     fn subject(&self) -> String {
         let Machine { cpu, cpus, .. } = &self.machine;
         let size = show_bytes(self.size_bytes as f64);
-        format!("objects of {size} on {} and {cpus} cores of {cpu}", self.geometry)
+        let threads = self.threads.map(|threads| format!(", {threads} threads of the client"));
+        let seconds = self.duration_seconds.map(|seconds| format!(", {seconds} s"));
+        let touched = self.touch_memory_bytes.map(|bytes| format!(", {} touched before", show_bytes(bytes as f64)));
+        let how: String = [threads, seconds, touched].into_iter().flatten().collect();
+        format!("objects of {size} on {} and {cpus} cores of {cpu}{how}", self.geometry)
     }
 }
 

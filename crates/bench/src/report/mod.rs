@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use asked::Asked;
 pub(crate) use machine::Machine;
+pub(crate) use text::{SATURATED, busy_share};
 
 use crate::{
     cli::Settings,
@@ -59,6 +60,10 @@ pub(crate) struct Report {
     pub(crate) server_cpu_us_per_op: Option<f64>,
     pub(crate) phases: Vec<PhaseCost>,
     pub(crate) machine: Machine,
+    /// What was wrong, or makes it of less worth than it may seem, a sentence each. Absent from reports that did not record it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+    /// Kind by kind; where there are several in a phase, the last of it is of all of them.
     pub(crate) results: Vec<Figures>,
 }
 
@@ -352,7 +357,9 @@ impl Report {
         let per_request = |cpu: Duration| cpu.as_secs_f64() * 1e6 / requests_made.max(1) as f64;
         let results = phases.iter().flat_map(|(name, outcome)| {
             let (first, seconds) = (outcome.stats.first(), seconds_of(outcome));
-            outcome.stats.series.iter().map(move |(kind, series)| Figures::new(name, *kind, series, first, seconds))
+            let figures = move |kind, series: &_| Figures::new(name, kind, series, first, seconds);
+            let all = outcome.stats.all().map(|all| figures(Kind::All, &all));
+            outcome.stats.series.iter().map(move |(kind, series)| figures(*kind, series)).chain(all)
         });
         let costs = phases.iter().map(|(name, outcome)| PhaseCost {
             phase: (*name).to_owned(),
@@ -369,7 +376,7 @@ impl Report {
             metered_seconds: Some(outcome.metered.as_secs_f64()),
         });
         let server_cpu: Option<Duration> = phases.iter().map(|(_, outcome)| outcome.server_cpu).sum();
-        Self {
+        let mut report = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: utc(started_unix_s),
             endpoint: args.endpoint.join(","),
@@ -388,8 +395,18 @@ impl Report {
             server_cpu_us_per_op: server_cpu.map(per_request),
             phases: costs.collect(),
             machine: Machine::here(),
+            warnings: Vec::new(),
             results: results.collect(),
-        }
+        };
+        report.warnings = report.cautions();
+        report
+    }
+
+    /// The same of a run that may have been stopped before its end.
+    pub(crate) fn interrupted_if(mut self, interrupted: bool) -> Self {
+        self.interrupted = interrupted;
+        self.warnings = self.cautions();
+        self
     }
 
     /// Reads a report that `--json` wrote.
@@ -476,6 +493,48 @@ pub(crate) mod tests {
             "duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1, "scattered": false
         });
         assert_eq!(json["asked"], asked);
+        assert!(json.get("warnings").is_none());
+        let mut stopped = sample();
+        stopped.phases[0].given_up = 1;
+        let stopped = serde_json::to_value(stopped.interrupted_if(true)).unwrap();
+        let told = ["put: 1 worker gave up after too many failures in a row"];
+        assert_eq!((&stopped["interrupted"], &stopped["warnings"]), (&true.into(), &serde_json::json!(told)));
+    }
+
+    #[test]
+    fn several_kinds_have_a_sum() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(start, End::At(at(2000)));
+        for (kind, ms) in [(Kind::Get, 100), (Kind::Put, 300), (Kind::Stat, 1200)] {
+            stats.record(kind, at(0), at(ms), Ok(Done::bytes(10)));
+        }
+        stats.record(Kind::Put, at(0), at(400), Err("503".into()));
+        stats.reached_end();
+        let figures = figures_of(stats.clone());
+        assert_eq!(figures.iter().map(|row| &*row.operation).collect::<Vec<_>>(), ["put", "get", "stat", "all"]);
+        let all = &figures[3];
+        assert_eq!((all.operations, all.ops_per_s, all.bytes_per_s, all.error_count), (3, 1.5, 15.0, 1));
+        assert_eq!(all.per_second.iter().map(|row| row.ops).collect::<Vec<_>>(), [2, 1]);
+        assert!((all.latency_us.max - 1.2e6).abs() < 1e3, "{:?}", all.latency_us);
+        // Parts are none by themselves.
+        let mut stats = Stats::within(start, End::At(at(2000)));
+        stats.record(Kind::Part, at(0), at(100), Ok(Done::bytes(10)));
+        stats.record(Kind::Multipart, at(0), at(100), Ok(Done::bytes(10)));
+        assert!(figures_of(stats).iter().all(|row| row.operation != "all"));
+    }
+
+    #[test]
+    fn an_outage_that_ends_a_run_is_seen() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        let mut stats = Stats::within(start, End::At(at(20_000)));
+        stats.record(Kind::Put, at(0), at(500), Ok(Done::bytes(1)));
+        stats.record(Kind::Put, at(500), at(4500), Err("timeout".into()));
+        stats.cut_off_at(at(6000));
+        let figures = figures_of(stats).remove(0);
+        assert_eq!((figures.seconds, figures.whole_seconds().len()), (6.0, 6));
+        assert_eq!(figures.whole_seconds()[4].errors, 1);
     }
 
     #[test]

@@ -4,9 +4,14 @@ use super::{EndpointCounts, PhaseCost, Report};
 use crate::units::show_bytes;
 
 /// Share of their time from which on threads have hardly any left.
-const SATURATED: f64 = 0.9;
+pub(crate) const SATURATED: f64 = 0.9;
 /// Share of the time that was asked for below which a measurement is told to have been short.
 const SHORT: f64 = 0.9;
+
+/// How much of the time that the client's threads could have in `seconds` they took. Threads beyond the processors have no more than these.
+pub(crate) fn busy_share(cpu_seconds: f64, seconds: f64, threads: u32, cpus: u32) -> f64 {
+    cpu_seconds / (seconds * f64::from(threads.min(cpus)))
+}
 
 /// Endpoints of a phase, by its name, that did nothing of what they were asked for, and what they said first.
 fn dead_endpoints(name: &str, phase: &PhaseCost) -> Vec<String> {
@@ -61,18 +66,19 @@ impl Report {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
         }
-        for line in self.faults().into_iter().chain(self.hints()) {
+        for line in self.cautions() {
             out += &format!("{line}\n");
         }
         out += &format!("CPU per request: client {:.1} µs", self.client_cpu_us_per_op);
         if let Some(server) = self.server_cpu_us_per_op {
             out += &format!(", server {server:.1} µs");
         }
-        out += "\n";
-        for line in self.saturation() {
-            out += &format!("{line}\n");
-        }
-        out
+        out + "\n"
+    }
+
+    /// All that is to be known before its figures are believed, a line each.
+    pub(crate) fn cautions(&self) -> Vec<String> {
+        [self.faults(), self.hints(), self.saturation()].concat()
     }
 
     /// What a phase is called where several stand side by side.
@@ -81,12 +87,11 @@ impl Report {
     }
 
     /// That the client itself may be what limits the rates, a line for each phase in which that is so.
-    pub(crate) fn saturation(&self) -> Vec<String> {
+    fn saturation(&self) -> Vec<String> {
         let (threads, cpus) = (self.threads, self.machine.cpus.max(1));
-        // Threads beyond the processors have no more time than these.
         let of_phase = |phase: &PhaseCost| {
             let seconds = phase.metered_seconds.unwrap_or(phase.seconds);
-            let share = phase.client_cpu_seconds / (seconds * f64::from(threads.min(cpus)));
+            let share = busy_share(phase.client_cpu_seconds, seconds, threads, cpus);
             let advice = if threads < cpus { "see --threads and --processes" } else { "it has no more processors" };
             (seconds > 0.0 && share >= SATURATED).then(|| {
                 format!(

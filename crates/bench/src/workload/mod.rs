@@ -5,7 +5,10 @@ mod plan;
 mod worker;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -337,13 +340,15 @@ pub(crate) struct Run {
     exhausted: AtomicBool,
     /// A worker that had more to do found the time over.
     reached_end: AtomicBool,
+    /// When the first worker found the run stopped.
+    stopped: OnceLock<Stamp>,
 }
 
 impl Run {
     pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
         let (begun, dealt) = (AtomicU64::new(0), AtomicU64::new(0));
         let (exhausted, reached_end) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { goal, start, end, begun, dealt, pace: None, exhausted, reached_end }
+        Self { goal, start, end, begun, dealt, pace: None, exhausted, reached_end, stopped: OnceLock::new() }
     }
 
     /// The same at the rate of the load, if it has one; before its start there is time from now on.
@@ -355,6 +360,19 @@ impl Run {
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.
     pub(crate) fn reached_end(&self) -> bool {
         self.reached_end.load(Ordering::Relaxed)
+    }
+
+    /// When it was stopped before its end, as its workers saw it.
+    pub(crate) fn stopped(&self) -> Option<Stamp> {
+        self.stopped.get().copied()
+    }
+
+    fn is_stopped(&self, now: Stamp) -> bool {
+        let is_stopped = STOP.load(Ordering::Relaxed);
+        if is_stopped {
+            self.stopped.get_or_init(|| now);
+        }
+        is_stopped
     }
 
     /// Whether time ends it, if nothing else does.
@@ -384,7 +402,7 @@ impl Run {
 
     /// Whether nothing that is tried again is to be tried any more.
     fn is_out_of_time(&self, now: Stamp) -> bool {
-        STOP.load(Ordering::Relaxed) || matches!(self.end, End::At(end) if now >= end)
+        self.is_stopped(now) || matches!(self.end, End::At(end) if now >= end)
     }
 
     /// Whether nothing is left to wait for.
@@ -394,12 +412,12 @@ impl Run {
             End::After(count) => self.begun.load(Ordering::Relaxed) >= count,
             End::Done => false,
         };
-        is_done || self.exhausted.load(Ordering::Relaxed) || STOP.load(Ordering::Relaxed)
+        is_done || self.exhausted.load(Ordering::Relaxed) || self.is_stopped(now)
     }
 
     /// Whether an operation that begins now still belongs to the phase.
     pub(crate) fn goes_on(&self, now: Stamp) -> bool {
-        if STOP.load(Ordering::Relaxed) {
+        if self.is_stopped(now) {
             return false;
         }
         match self.end {

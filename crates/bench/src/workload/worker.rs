@@ -110,7 +110,7 @@ impl Worker {
             }
             plan.done(load, run, action, succeeded);
             if gives_up {
-                stats.lock().give_up();
+                stats.lock().give_up(Stamp::now());
                 break;
             }
             if !succeeded {
