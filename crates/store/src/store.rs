@@ -138,6 +138,10 @@ pub struct StoreStatus {
     pub freeing_segments: usize,
     /// Segments that are kept as they are because mutations that may refer to them can not be read for now; until the next start.
     pub kept_segments: usize,
+    /// Uploads that take nothing more until the next start, because nobody knows whether an earlier request for them took effect.
+    pub unsettled_uploads: usize,
+    /// Buckets of which that is so.
+    pub unsettled_buckets: Vec<String>,
     /// How far the scrub is.
     pub scrub: upkeep::ScrubStatus,
     /// Why the store takes no writes, if it takes none.
@@ -402,6 +406,7 @@ impl Store {
         let log = inner.log.status();
         let closed = inner.is_closed().then(|| "the store is shut down".to_owned());
         let (compaction_segments, compaction_debt_bytes) = compact::debt(inner);
+        let (unsettled_uploads, unsettled_buckets) = inner.uncertain.all();
         let mut status = StoreStatus {
             compaction_segments,
             compaction_debt_bytes,
@@ -420,6 +425,8 @@ impl Store {
             dead_segments: 0,
             freeing_segments: 0,
             kept_segments: inner.apply.kept_segments(),
+            unsettled_uploads,
+            unsettled_buckets,
         };
         // Of segments that are only remembered nothing is left to be counted.
         let remembered = inner.log.remembered();

@@ -83,6 +83,17 @@ impl Uncertain {
         self.is_any.load(Ordering::Acquire)
     }
 
+    /// How many uploads are refused what stands on them, and which buckets, in order.
+    pub(crate) fn all(&self) -> (usize, Vec<String>) {
+        if !self.is_any() {
+            return (0, Vec::new());
+        }
+        let changes = self.changes.lock();
+        let mut buckets: Vec<String> = changes.buckets.iter().cloned().collect();
+        buckets.sort_unstable();
+        (changes.uploads.len(), buckets)
+    }
+
     /// Refuses what stands on an upload and its parts, if they may be others after the next start. The caller holds the upload's lock.
     ///
     /// # Errors
@@ -174,6 +185,8 @@ mod tests {
             assert!(!uncertain.is_any());
             uncertain.note(change);
             assert!(uncertain.is_any(), "{what}");
+            let (uploads, buckets) = uncertain.all();
+            assert_eq!((uploads == 0 || !expected.0, buckets.is_empty()), (true, expected.2), "{what}");
             let known = (
                 uncertain.require_known_upload(upload).is_ok(),
                 uncertain.require_not_completed(upload).is_ok(),

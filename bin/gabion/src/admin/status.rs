@@ -35,11 +35,20 @@ struct Store {
     segments_to_free: u64,
     #[serde(default)]
     segments_kept: u64,
+    #[serde(default)]
+    unsettled: Unsettled,
     unavailable: Option<String>,
     #[serde(default)]
     scrub: Option<Scrub>,
     #[serde(default)]
     compaction: Option<Compaction>,
+}
+
+/// What takes no changes until the next start.
+#[derive(Debug, Default, Deserialize)]
+struct Unsettled {
+    uploads: u64,
+    buckets: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -290,6 +299,20 @@ impl Store {
                 "data-is-lost",
             );
         }
+        let Unsettled { uploads, buckets } = &self.unsettled;
+        let buckets = (!buckets.is_empty())
+            .then(|| format!("{} ({})", count(buckets.len() as u64, "bucket"), buckets.join(", ")));
+        let uploads = (*uploads > 0).then(|| count(*uploads, "upload"));
+        let unsettled: Vec<String> = [uploads, buckets].into_iter().flatten().collect();
+        if !unsettled.is_empty() {
+            let what = unsettled.join(" and ");
+            say(
+                format!(
+                    "no changes are taken of {what}: whether an earlier request took effect is not known. Restart when all targets are back"
+                ),
+                "no-writes",
+            );
+        }
         let why = if log.repairs.is_empty() { "a-drive-died" } else { "checksums-mismatch" };
         let beyond = log.beyond_parity();
         let lacking = log.redundancy.iter().skip(1).sum::<u64>() - beyond;
@@ -494,7 +517,7 @@ mod tests {
     #[test]
     fn every_trouble_is_named_with_its_page() {
         type Change = fn(&mut Value);
-        let table: [(Change, &str); 15] = [
+        let table: [(Change, &str); 17] = [
             (|v| v["store"]["unavailable"] = json!("why"), "no writes are taken: why"),
             (|v| v["store"]["log"]["targets"] = json!([target("absent", 0)]), "is not there"),
             (|v| v["store"]["log"]["targets"] = json!([target("failed", 9)]), "target /mnt/a failed"),
@@ -510,6 +533,11 @@ mod tests {
             (|v| v["store"]["log"]["missing_members"] = json!(["8"]), "1 member of the deployment"),
             (|v| v["store"]["log"]["unreadable_segments"] = json!(2), "2 segments can not be read"),
             (|v| v["store"]["segments_kept"] = json!(7), "7 segments give back no space"),
+            (
+                |v| v["store"]["unsettled"] = json!({ "uploads": 2, "buckets": ["a", "b"] }),
+                "no changes are taken of 2 uploads and 2 buckets (a, b): ",
+            ),
+            (|v| v["store"]["unsettled"] = json!({ "uploads": 0, "buckets": ["a"] }), "are taken of 1 bucket (a): "),
             (|v| v["store"]["log"]["at_risk"] = json!(1), "1 segment at risk"),
             (
                 |v| {

@@ -38,6 +38,8 @@ fn of_store(store: &Store) -> Value {
         dead_segments,
         freeing_segments,
         kept_segments,
+        unsettled_uploads,
+        unsettled_buckets,
         compaction_segments,
         compaction_debt_bytes,
         holds_back,
@@ -61,6 +63,7 @@ fn of_store(store: &Store) -> Value {
         "punched_bytes": punched_bytes,
         "segments_to_free": dead_segments + freeing_segments,
         "segments_kept": kept_segments,
+        "unsettled": { "uploads": unsettled_uploads, "buckets": unsettled_buckets },
         "compaction": {
             "candidates": compaction_segments,
             "debt_bytes": compaction_debt_bytes,

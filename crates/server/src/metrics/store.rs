@@ -27,7 +27,7 @@ impl fmt::Debug for StoreFigures {
 }
 
 /// Names of gauges and counters without labels: kind, name, meaning.
-const PLAIN: [(Kind, &str, &str); 26] = [
+const PLAIN: [(Kind, &str, &str); 27] = [
     (Kind::Gauge, "gabion_store_available", "1 if the store takes writes, else 0"),
     (Kind::Gauge, "gabion_store_live_bytes", "Bytes in segments that some row needs, references counted"),
     (Kind::Gauge, "gabion_store_written_bytes", "Bytes ever written to the segments that exist"),
@@ -44,6 +44,11 @@ const PLAIN: [(Kind, &str, &str); 26] = [
         "1 while space is short and writes are let in as fast as compaction makes room, else 0",
     ),
     (Kind::Gauge, "gabion_store_writers_waiting", "Writes that wait for room"),
+    (
+        Kind::Gauge,
+        "gabion_store_unsettled",
+        "Uploads and buckets that take no changes until the next start: whether an earlier request took effect is unknown",
+    ),
     (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),
     (Kind::Gauge, "gabion_log_unreadable_segments", "Segments with fewer readable shards than data shards"),
@@ -149,6 +154,7 @@ fn plain(encoder: &mut DescriptorEncoder<'_>, status: &StoreStatus) -> Result<()
         status.compaction_debt_bytes,
         u64::from(status.holds_back),
         count(status.writers_waiting),
+        count(status.unsettled_uploads + status.unsettled_buckets.len()),
         count(status.log.open_segments),
         count(status.log.sealed_segments),
         count(status.log.unreadable_segments),

@@ -111,6 +111,7 @@ async fn nothing_is_created_in_a_bucket_that_may_be_gone() {
                 store.put_config(ConfigScope::Bucket(bucket("bucket")), "cors", BODY).await,
             ];
             assert!(outcomes.iter().all(is_unknown), "{outcomes:?}");
+            assert_eq!(store.status().unsettled_buckets, ["bucket"]);
             // A start finds out, once and for all.
             let store = world.begin_again(store, start).await;
             let is_there = try_put(&store).await.is_ok();
