@@ -1,10 +1,17 @@
 //! Memory for documents on their way. Their senders may take their time over them, so that what all of them may have sent is bounded, and so is the time.
+//!
+//! Who takes his keeps nobody else out: where there is no memory left, the account that would have most of it makes room, by what it began to send first.
+//! So an account may have all of it while nobody else wants any, and each of many has an equal part, whoever came first. Forms and anonymous requests
+//! do not say for sure whose they are: there what comes slowly makes room for what comes later.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, error::Elapsed, timeout_at};
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 /// Bytes that may be there of documents whose senders are known.
 const KNOWN_BYTES_MAX: usize = 64 << 20;
@@ -13,72 +20,237 @@ const OTHER_BYTES_MAX: usize = 16 << 20;
 const UNIT_BYTES: usize = 4096;
 /// Longest time that a document may take: 4 MiB at 35 kB/s.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
+/// How long a document gives way to none of its own account (4 MiB at 420 kB/s). Many that come at once would push each other out before any is there.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who sends a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
-    /// Somebody in particular.
-    Known,
+pub(crate) enum Sender<'a> {
+    /// Somebody of the account with this id.
+    Known(&'a str),
     /// Nobody in particular.
     Anonymous,
     /// Somebody who asks IAM or STS: who that is says a signature of the whole.
     OfForm,
 }
 
+/// Why a document is waited for no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It takes too long.
+    TooLate,
+    /// There is no memory for it, or what it had is another's.
+    NoRoom,
+}
+
 /// What is left of it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct DocumentMemory {
-    known: Arc<Semaphore>,
-    anonymous: Arc<Semaphore>,
-    of_forms: Arc<Semaphore>,
+    known: Arc<Share>,
+    anonymous: Arc<Share>,
+    of_forms: Arc<Share>,
 }
 
 impl Default for DocumentMemory {
     fn default() -> Self {
-        let share = |bytes: usize| Arc::new(Semaphore::new(bytes / UNIT_BYTES));
-        Self { known: share(KNOWN_BYTES_MAX), anonymous: share(OTHER_BYTES_MAX), of_forms: share(OTHER_BYTES_MAX) }
+        Self {
+            known: Share::new(KNOWN_BYTES_MAX, PATIENCE),
+            anonymous: Share::new(OTHER_BYTES_MAX, PATIENCE),
+            // They are short: one that comes slowly is somebody's who means to be in the way.
+            of_forms: Share::new(OTHER_BYTES_MAX, Duration::ZERO),
+        }
     }
 }
 
 impl DocumentMemory {
     /// A document begins to come.
-    pub(crate) fn begin(&self, sender: Sender) -> Coming {
-        let share = match sender {
-            Sender::Known => &self.known,
-            Sender::Anonymous => &self.anonymous,
-            Sender::OfForm => &self.of_forms,
+    pub(crate) fn begin(&self, sender: Sender<'_>) -> Coming {
+        let (share, account) = match sender {
+            Sender::Known(account) => (&self.known, account),
+            Sender::Anonymous => (&self.anonymous, ""),
+            Sender::OfForm => (&self.of_forms, ""),
         };
-        Coming { share: Arc::clone(share), held: None, deadline: Instant::now() + DOCUMENT_TIME_MAX }
+        let begun = Instant::now();
+        Coming {
+            share: Arc::clone(share),
+            account: account.into(),
+            place: None,
+            units: 0,
+            received_bytes: 0,
+            deadline: begun + DOCUMENT_TIME_MAX,
+            document: Arc::new(Document { begun, bytes: Mutex::new(Some(BytesMut::new())), pushed_out: Notify::new() }),
+        }
     }
 }
 
 /// A document on its way, and the memory for what is there of it.
 pub(crate) struct Coming {
-    share: Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
+    share: Arc<Share>,
+    account: Arc<str>,
+    /// Where it stands among its account's, once something of it is there.
+    place: Option<u64>,
+    units: usize,
+    received_bytes: usize,
     deadline: Instant,
+    document: Arc<Document>,
 }
 
 impl Coming {
-    /// Whether there is memory for so much of it in all.
-    pub(crate) fn may_have(&mut self, bytes: usize) -> bool {
-        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let Some(more) = bytes.div_ceil(UNIT_BYTES).checked_sub(held).filter(|more| *more > 0) else { return true };
-        let Ok(more) = u32::try_from(more) else { return false };
-        let Ok(more) = Arc::clone(&self.share).try_acquire_many_owned(more) else { return false };
-        match &mut self.held {
-            Some(held) => held.merge(more),
-            none => *none = Some(more),
+    /// Takes what came of it, if there is memory for so much.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        let units = (self.received_bytes + bytes.len()).div_ceil(UNIT_BYTES);
+        if units > self.units {
+            let place = self.share.table.lock().grow(self, units - self.units)?;
+            (self.place, self.units) = (Some(place), units);
         }
-        true
+        self.document.bytes.lock().as_mut().ok_or(Ended::NoRoom)?.extend_from_slice(bytes);
+        self.received_bytes += bytes.len();
+        Ok(())
+    }
+
+    /// Its bytes so far.
+    pub(crate) fn received_bytes(&self) -> usize {
+        self.received_bytes
     }
 
     /// What comes next of it.
     ///
     /// # Errors
-    /// When the document takes too long.
-    pub(crate) async fn in_time<T>(&self, next: impl Future<Output = T>) -> Result<T, Elapsed> {
-        timeout_at(self.deadline, next).await
+    /// When the document takes too long, or has to make room.
+    pub(crate) async fn in_time<T>(&self, next: impl Future<Output = T>) -> Result<T, Ended> {
+        tokio::select! {
+            // What is there already needs no waiting.
+            biased;
+            next = timeout_at(self.deadline, next) => next.map_err(|_| Ended::TooLate),
+            () = self.document.pushed_out.notified() => Err(Ended::NoRoom),
+        }
+    }
+
+    /// All of it. It makes room no longer, and is counted until this goes.
+    ///
+    /// # Errors
+    /// When it had to make room.
+    pub(crate) fn whole(&mut self) -> Result<BytesMut, Ended> {
+        if let Some(place) = self.place {
+            self.share.table.lock().settle(&self.account, place);
+        }
+        self.document.bytes.lock().take().ok_or(Ended::NoRoom)
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.share.table.lock().remove(&self.account, place);
+        }
+    }
+}
+
+/// What is there of a document.
+struct Document {
+    begun: Instant,
+    /// Nothing once others have its memory. Locked after the table, where both are.
+    bytes: Mutex<Option<BytesMut>>,
+    pushed_out: Notify,
+}
+
+/// Memory for documents of one kind.
+struct Share {
+    /// How long a document gives way to none of its own account.
+    patience: Duration,
+    table: Mutex<Table>,
+}
+
+/// Who has how much of it: as many entries as there are documents on their way of which something is there.
+struct Table {
+    free_units: usize,
+    next_place: u64,
+    accounts: HashMap<Arc<str>, Account>,
+}
+
+#[derive(Default)]
+struct Account {
+    units: usize,
+    /// In the order in which they began to come.
+    documents: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    units: usize,
+    /// Nothing once it is whole.
+    coming: Option<Arc<Document>>,
+}
+
+impl Share {
+    fn new(bytes_max: usize, patience: Duration) -> Arc<Self> {
+        let table = Table { free_units: bytes_max / UNIT_BYTES, next_place: 0, accounts: HashMap::new() };
+        Arc::new(Self { patience, table: Mutex::new(table) })
+    }
+}
+
+impl Table {
+    /// Gives so many units more to a document. Returns its place.
+    fn grow(&mut self, coming: &Coming, more: usize) -> Result<u64, Ended> {
+        if coming.place.is_some_and(|place| !self.has(&coming.account, place)) {
+            return Err(Ended::NoRoom);
+        }
+        while self.free_units < more {
+            self.make_room(coming, more)?;
+        }
+        let account = self.accounts.entry(Arc::clone(&coming.account)).or_default();
+        let place = coming.place.unwrap_or_else(|| {
+            self.next_place += 1;
+            self.next_place
+        });
+        let new = || Entry { units: 0, coming: Some(Arc::clone(&coming.document)) };
+        let entry = account.documents.entry(place).or_insert_with(new);
+        entry.units += more;
+        account.units += more;
+        self.free_units -= more;
+        Ok(place)
+    }
+
+    /// Takes the memory of one document for one that is to have so many units more.
+    fn make_room(&mut self, coming: &Coming, more: usize) -> Result<(), Ended> {
+        let own = self.accounts.get(&coming.account).map_or(0, |account| account.units) + more;
+        let most = self.accounts.iter().max_by_key(|(_, account)| account.units).ok_or(Ended::NoRoom)?;
+        let (id, account) = match most {
+            (id, account) if account.units > own => (Arc::clone(id), account),
+            _ => (Arc::clone(&coming.account), self.accounts.get(&coming.account).ok_or(Ended::NoRoom)?),
+        };
+        let oldest = account.documents.iter().find_map(|(place, entry)| Some((*place, entry.coming.clone()?)));
+        let (place, document) = oldest.ok_or(Ended::NoRoom)?;
+        if id == coming.account && (Some(place) == coming.place || document.begun.elapsed() < coming.share.patience) {
+            return Err(Ended::NoRoom);
+        }
+        self.remove(&id, place);
+        *document.bytes.lock() = None;
+        document.pushed_out.notify_one();
+        Ok(())
+    }
+
+    fn has(&self, account: &str, place: u64) -> bool {
+        self.accounts.get(account).is_some_and(|account| account.documents.contains_key(&place))
+    }
+
+    fn settle(&mut self, account: &str, place: u64) {
+        let entry = self.accounts.get_mut(account).and_then(|account| account.documents.get_mut(&place));
+        if let Some(entry) = entry {
+            entry.coming = None;
+        }
+    }
+
+    fn remove(&mut self, id: &str, place: u64) {
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        let Some(entry) = account.documents.remove(&place) else { return };
+        account.units -= entry.units;
+        self.free_units += entry.units;
+        if account.documents.is_empty() {
+            self.accounts.remove(id);
+        }
     }
 }
 
@@ -86,25 +258,108 @@ impl Coming {
 mod tests {
     use super::*;
 
+    const MIB: usize = 1 << 20;
+
+    /// Documents on their way of which so much is there, or was refused.
+    fn begun<const N: usize>(memory: &DocumentMemory, sender: Sender<'_>, bytes: usize) -> [(Coming, bool); N] {
+        std::array::from_fn(|_| {
+            let mut coming = memory.begin(sender);
+            let is_taken = coming.take(&vec![0; bytes]).is_ok();
+            (coming, is_taken)
+        })
+    }
+
+    /// How many of them are not lost.
+    async fn count<const N: usize>(documents: &mut [(Coming, bool); N]) -> usize {
+        let mut count = 0;
+        for (coming, is_taken) in documents {
+            let is_waited_for = coming.in_time(std::future::ready(())).await.is_ok();
+            count += usize::from(*is_taken && is_waited_for && coming.document.bytes.lock().is_some());
+        }
+        count
+    }
+
+    fn free_bytes(share: &Share) -> usize {
+        share.table.lock().free_units * UNIT_BYTES
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_is_there_counts_and_each_kind_has_its_share() {
         let memory = DocumentMemory::default();
-        let mut held: Vec<Coming> = (0..5).map(|_| memory.begin(Sender::Anonymous)).collect();
-        assert!(held.iter_mut().all(|one| one.may_have(1 << 20) && one.may_have(0)), "nothing is taken in advance");
-        let has_more: Vec<bool> = held.iter_mut().map(|one| one.may_have(4 << 20)).collect();
-        assert_eq!(has_more, [true, true, true, false, false]);
-        assert!(held[3].may_have(2 << 20) && !memory.begin(Sender::Anonymous).may_have(2 << 20));
-        for (sender, bytes) in [(Sender::Known, KNOWN_BYTES_MAX), (Sender::OfForm, OTHER_BYTES_MAX)] {
-            assert!(memory.begin(sender).may_have(bytes) && !memory.begin(sender).may_have(bytes + 1));
+        for (sender, share, bytes_max) in [
+            (Sender::Known("a"), &memory.known, KNOWN_BYTES_MAX),
+            (Sender::Anonymous, &memory.anonymous, OTHER_BYTES_MAX),
+            (Sender::OfForm, &memory.of_forms, OTHER_BYTES_MAX),
+        ] {
+            let mut coming = memory.begin(sender);
+            assert_eq!((coming.take(&[]), free_bytes(share)), (Ok(()), bytes_max), "nothing is taken in advance");
+            for bytes in [1, UNIT_BYTES - 1, 1] {
+                assert_eq!(coming.take(&vec![7; bytes]), Ok(()));
+            }
+            assert_eq!(free_bytes(share), bytes_max - 2 * UNIT_BYTES);
+            assert_eq!(coming.whole().unwrap(), vec![7; UNIT_BYTES + 1]);
+            assert_eq!(free_bytes(share), bytes_max - 2 * UNIT_BYTES, "it is still there");
+            drop(coming);
+            assert!(free_bytes(share) == bytes_max && share.table.lock().accounts.is_empty());
         }
-        drop(held);
-        assert!(memory.begin(Sender::Anonymous).may_have(OTHER_BYTES_MAX));
+    }
+
+    /// A tenant that sends slowly had all of it, for two minutes.
+    #[tokio::test(start_paused = true)]
+    async fn an_account_has_all_only_while_nobody_else_wants_any() {
+        let memory = DocumentMemory::default();
+        let mut of_a = begun::<17>(&memory, Sender::Known("a"), 4 * MIB);
+        assert_eq!(count(&mut of_a).await, 16, "what came at once does not push itself out");
+        let mut small = begun::<1>(&memory, Sender::Known("b"), 1);
+        assert_eq!((count(&mut small).await, count(&mut of_a).await), (1, 15));
+        assert_eq!(of_a[0].0.in_time(std::future::pending::<()>()).await, Err(Ended::NoRoom), "the oldest went");
+        drop(small);
+        assert_eq!(of_a[0].0.take(&[0]), Err(Ended::NoRoom));
+        assert_eq!(count(&mut of_a).await, 15, "what is lost takes nobody's");
+        let mut of_b = begun::<17>(&memory, Sender::Known("b"), 4 * MIB);
+        assert_eq!((count(&mut of_b).await, count(&mut of_a).await), (8, 8), "half");
+        let mut of_c = begun::<17>(&memory, Sender::Known("c"), 4 * MIB);
+        let mut left = [count(&mut of_a).await, count(&mut of_b).await, count(&mut of_c).await];
+        left.sort_unstable();
+        assert_eq!((left, free_bytes(&memory.known)), ([5, 5, 6], 0), "a third");
+        drop((of_b, of_c));
+        let mut lost = memory.begin(Sender::Known("d"));
+        assert_eq!(lost.take(&[0]), Ok(()));
+        memory.known.table.lock().remove("d", lost.place.unwrap());
+        assert_eq!(lost.take(&[0; UNIT_BYTES]), Err(Ended::NoRoom));
+        drop(of_a);
+        assert!(free_bytes(&memory.known) == KNOWN_BYTES_MAX && memory.known.table.lock().accounts.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_slowly_makes_room_for_its_own_account_too() {
+        let memory = DocumentMemory::default();
+        let mut slow = begun::<16>(&memory, Sender::Known("a"), 4 * MIB);
+        tokio::time::sleep(PATIENCE).await;
+        let mut late = begun::<2>(&memory, Sender::Known("a"), 4 * MIB);
+        assert_eq!((count(&mut late).await, count(&mut slow).await), (2, 14));
+        assert_eq!(slow[2].0.take(&[0]), Err(Ended::NoRoom), "the oldest itself wants more");
+        assert_eq!(slow[1].0.take(&[0]), Err(Ended::NoRoom), "it is lost already");
+        assert_eq!(slow[3].0.whole().unwrap().len(), 4 * MIB);
+        let mut next = begun::<1>(&memory, Sender::Known("a"), 4 * MIB);
+        assert_eq!((count(&mut next).await, slow[2].0.whole().is_err(), slow[4].0.whole().is_ok()), (1, true, true));
+    }
+
+    /// Clients that nobody knows had all of it, and administrators could not sign in.
+    #[tokio::test(start_paused = true)]
+    async fn a_form_that_is_there_at_once_finds_room() {
+        let memory = DocumentMemory::default();
+        let mut slow = begun::<40>(&memory, Sender::OfForm, MIB / 2);
+        assert_eq!(count(&mut slow).await, 32, "the first eight went");
+        let mut form = memory.begin(Sender::OfForm);
+        assert_eq!((form.take(b"Action=ListUsers"), form.whole().unwrap().len()), (Ok(()), 16));
+        assert_eq!((count(&mut slow).await, slow[39].0.take(&vec![0; MIB / 4])), (31, Ok(())));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_document_has_to_be_there_in_time() {
-        let coming = DocumentMemory::default().begin(Sender::Known);
+        let coming = DocumentMemory::default().begin(Sender::Known("a"));
         assert!(coming.in_time(tokio::time::sleep(DOCUMENT_TIME_MAX / 2)).await.is_ok());
-        assert!(coming.in_time(tokio::time::sleep(DOCUMENT_TIME_MAX)).await.is_err());
+        assert_eq!(coming.in_time(tokio::time::sleep(DOCUMENT_TIME_MAX)).await, Err(Ended::TooLate));
     }
 }

@@ -5,7 +5,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
@@ -17,7 +17,7 @@ use super::{Ask, Form, Iam, IamError, action_name};
 use crate::audit::Known;
 use crate::auth::sigv4::{Verifier, service_of};
 use crate::credentials::{Identity, Principal};
-use crate::documents::{DocumentMemory, Sender};
+use crate::documents::{DocumentMemory, Ended, Sender};
 use crate::http::{OperationName, Peer};
 use crate::s3::{Query, Xml};
 
@@ -85,15 +85,16 @@ impl Front {
         let incomplete =
             || IamError::validation(format!("The request is not complete, or has more than {BODY_BYTES_MAX} bytes."));
         let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
-        let (mut coming, mut whole) = (self.documents.begin(Sender::OfForm), BytesMut::new());
-        while let Some(frame) = coming.in_time(body.frame()).await.map_err(|_| incomplete())? {
+        let ended = |ended| match ended {
+            Ended::TooLate => incomplete(),
+            Ended::NoRoom => IamError::busy(),
+        };
+        let mut coming = self.documents.begin(Sender::OfForm);
+        while let Some(frame) = coming.in_time(body.frame()).await.map_err(ended)? {
             let Ok(bytes) = frame.map_err(|_| incomplete())?.into_data() else { continue };
-            if !coming.may_have(whole.len() + bytes.len()) {
-                return Err(IamError::busy());
-            }
-            whole.extend_from_slice(&bytes);
+            coming.take(&bytes).map_err(ended)?;
         }
-        Ok(whole.freeze())
+        Ok(coming.whole().map_err(ended)?.freeze())
     }
 
     async fn run<B>(&self, parts: Parts, body: B, peer: Peer, known: &Known) -> Result<String, IamError>

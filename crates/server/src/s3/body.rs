@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::Stream;
 use gabion_erasure::Digester;
 use gabion_store::{
@@ -18,7 +18,7 @@ use super::call::Call;
 use super::checksums::{self, BodyDigests};
 use super::content::Content;
 use crate::auth;
-use crate::documents::Sender;
+use crate::documents::{Ended, Sender};
 use crate::error::{S3Code, S3Error};
 use crate::ops::Ops;
 
@@ -154,22 +154,24 @@ pub(super) async fn document(ops: &Ops, call: &mut Call, rule: DocumentDigests) 
     if length.is_none() && body.exact() != Some(0) {
         return Err(S3Code::MissingContentLength.into());
     }
-    let sender = if call.caller().is_anonymous() { Sender::Anonymous } else { Sender::Known };
+    let caller = call.caller();
+    let sender = if caller.is_anonymous() { Sender::Anonymous } else { Sender::Known(&caller.account.id) };
     let mut coming = ops.documents.begin(sender);
     let trailers = call.trailers.take().map(|trailers| checksums::expected_trailers(digests.trailer, trailers));
     let mut digester = Digester::new(digests.md5.is_some(), expected.as_slice());
-    let mut document = BytesMut::new();
-    while let Some(bytes) = coming.in_time(body.next()).await.map_err(|_| BodyError::TimedOut)? {
+    let ended = |ended| match ended {
+        Ended::TooLate => S3Error::from(BodyError::TimedOut),
+        Ended::NoRoom => StoreError::Busy.into(),
+    };
+    while let Some(bytes) = coming.in_time(body.next()).await.map_err(ended)? {
         let bytes = bytes?;
-        if document.len() + bytes.len() > DOCUMENT_BYTES_MAX {
+        if coming.received_bytes() + bytes.len() > DOCUMENT_BYTES_MAX {
             return Err(too_long(DOCUMENT_BYTES_MAX));
         }
-        if !coming.may_have(document.len() + bytes.len()) {
-            return Err(StoreError::Busy.into());
-        }
+        coming.take(&bytes).map_err(ended)?;
         digester.update(&bytes);
-        document.extend_from_slice(&bytes);
     }
+    let document = coming.whole().map_err(ended)?;
     if length.is_some_and(|length| length != document.len() as u64) {
         return Err(BodyError::WrongLength.into());
     }

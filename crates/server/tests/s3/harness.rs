@@ -347,6 +347,13 @@ impl Call {
         tokio::join!(sending, opening).0
     }
 
+    /// Sends the head and so many bytes of the body, and waits for an answer.
+    pub(crate) async fn send_partly(self, s3: &S3, early_bytes: usize) -> Answer {
+        let (_open, gate) = oneshot::channel();
+        let request = self.build().map(|body| Sent { gate: Some(gate), early_bytes, ..Sent::new(body) });
+        Answer::read(s3.service.call(request, peer()).await).await
+    }
+
     /// Sends the head; says whether anybody asked for the body.
     pub(crate) async fn send_head(self, s3: &S3) -> (Answer, bool) {
         let request = self.build().map(Sent::new);
@@ -586,23 +593,29 @@ pub(crate) struct Sent {
     pub(crate) piece_bytes: usize,
     /// Whether HTTP says how long it is.
     pub(crate) has_length: bool,
-    /// What it waits for before its first byte comes.
+    /// What it waits for before it goes on.
     pub(crate) gate: Option<oneshot::Receiver<()>>,
+    /// Bytes that come before that.
+    pub(crate) early_bytes: usize,
 }
 
 impl Sent {
     pub(crate) fn new(bytes: impl Into<Bytes>) -> Self {
         let polled = Arc::new(AtomicBool::new(false));
-        Self { polled, bytes: bytes.into(), piece_bytes: usize::MAX, has_length: true, gate: None }
+        Self { polled, bytes: bytes.into(), piece_bytes: usize::MAX, has_length: true, gate: None, early_bytes: 0 }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Option<Bytes>> {
         self.polled.store(true, Ordering::SeqCst);
-        if let Some(gate) = &mut self.gate {
+        if let Some(gate) = &mut self.gate
+            && self.early_bytes == 0
+        {
             ready!(Pin::new(gate).poll(cx)).unwrap();
             self.gate = None;
         }
-        let bytes = self.bytes.len().min(self.piece_bytes).min(room);
+        let now = if self.gate.is_some() { self.early_bytes } else { usize::MAX };
+        let bytes = self.bytes.len().min(self.piece_bytes).min(room).min(now);
+        self.early_bytes = self.early_bytes.saturating_sub(bytes);
         Poll::Ready((bytes > 0).then(|| self.bytes.split_to(bytes)))
     }
 }

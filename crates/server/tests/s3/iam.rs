@@ -1,12 +1,17 @@
 //! IAM and STS: users, keys, roles and sessions, by their API.
 
 use std::pin::pin;
+use std::task::Poll;
 
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use gabion_platform::{Clock, SystemClock};
 use gabion_server::access_log::{AccessLog, AccessLogTarget};
 use gabion_server::audit::AuditLog;
 
 use crate::harness::{Answer, Call, S3, Sign};
+
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// Somebody who signs: access key, secret key, session token.
 #[derive(Clone, Debug, PartialEq)]
@@ -701,6 +706,40 @@ async fn what_is_not_there_in_time_is_waited_for_no_longer() {
     let long = "a".repeat((512 << 10) + 1);
     let form = s3.post("/").header("content-type", "application/x-www-form-urlencoded").body(long);
     form.send(&s3).await.refused(400, "ValidationError");
+}
+
+/// A tenant kept all others from sending documents, and anybody all administrators from signing in.
+#[tokio::test]
+async fn what_comes_slowly_keeps_nobody_out() {
+    let s3 = S3::with_iam().await;
+    operator(&s3, "account/create", serde_json::json!({ "email": "a@b.example" })).await.unwrap();
+    let key = serde_json::json!({ "account": "a@b.example", "access_key": "TENANT", "secret_key": "tenant-secret" });
+    operator(&s3, "key/create", key).await.unwrap();
+    let tenant = Signer { access_key: "TENANT", secret_key: "tenant-secret", token: None };
+    tenant.sign(s3.put("/theirs")).send(&s3).await.expect(200);
+    s3.put("/mine").send(&s3).await.expect(200);
+    let (document, form) = (" ".repeat(4 << 20), " ".repeat(512 << 10));
+    let documents = (0..17).map(|_| tenant.sign(s3.put("/theirs?tagging").body(document.clone())));
+    let forms = (0..33).map(|_| s3.post("/").header("content-type", FORM).sign(Sign::Not).body(form.clone()));
+    let mut slow: FuturesUnordered<_> = (documents.map(|call| (call, document.len() - 1)))
+        .chain(forms.map(|call| (call, form.len() - 1)))
+        .map(|(call, early_bytes)| call.send_partly(&s3, early_bytes).boxed_local())
+        .collect();
+    let mut told = Vec::new();
+    for _ in 0..1000 {
+        while let Poll::Ready(Some(answer)) = futures::poll!(slow.next()) {
+            told.push(answer.expect(503).element("Code").unwrap());
+        }
+        tokio::task::yield_now().await;
+    }
+    told.sort_unstable();
+    assert_eq!(told, ["ServiceUnavailable", "SlowDown"], "there is room for all others");
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    s3.put("/mine?tagging").body(tags).send(&s3).await.expect(204);
+    Signer::root().iam(&s3, "ListUsers", &[]).await.expect(200);
+    let made_room = [slow.next().await.unwrap().status, slow.next().await.unwrap().status];
+    assert_eq!(made_room, [503, 503]);
+    assert!(futures::poll!(slow.next()).is_pending());
 }
 
 #[tokio::test]
