@@ -345,6 +345,7 @@ async fn multipart(store: &Store, name: &str, sizes: &[usize]) -> Line {
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     let etag = store.complete_upload(request).await.unwrap().etag;
     let crc64 = gabion_erasure::crc64(&whole);

@@ -148,10 +148,26 @@ pub(super) fn first_configs() -> [(&'static str, Bytes); 2] {
 /// # Errors
 /// `InvalidArgument` for headers that say nothing sensible, `InvalidRequest` for a bucket without locks.
 pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) -> Result<(), S3Error> {
+    if let Some(rule) = of_upload(ops, call, attributes).await? {
+        attributes.retention = attributes.retention.or_else(|| rule.retention(ops.clock.now_ms()));
+    }
+    Ok(())
+}
+
+/// What an object is kept by whose upload is begun by a request: what the request says. Else the rule of its bucket counts when it is completed: that may be
+/// days later, and a rule is for what is put under it. Returns the rule.
+///
+/// # Errors
+/// As [`of_put`].
+pub(super) async fn of_upload(
+    ops: &Ops,
+    call: &Call,
+    attributes: &mut Attributes,
+) -> Result<Option<LockRule>, S3Error> {
     let said = Said::of(ops, call)?;
     let settings = call.settings(ops)?;
     let rule = match &settings.object_lock {
-        None if said == Said::default() => return Ok(()),
+        None if said == Said::default() => return Ok(None),
         // AWS's own words for it, here without spaces.
         None => return Err(S3Error::request("Bucket is missing ObjectLockConfiguration")),
         Some(rule) => rule.clone()?,
@@ -163,9 +179,9 @@ pub(super) async fn of_put(ops: &Ops, call: &Call, attributes: &mut Attributes) 
             return Err(S3Code::AccessDenied.into());
         }
     }
-    attributes.retention = said.retention.or_else(|| rule.retention(ops.clock.now_ms()));
+    attributes.retention = said.retention;
     attributes.legal_hold = said.hold;
-    Ok(())
+    Ok(Some(rule))
 }
 
 /// What the headers of a request that makes an object say.
@@ -209,7 +225,7 @@ impl Said {
     }
 }
 
-/// What an object is kept by that the server itself puts in a bucket: the bucket's rule.
+/// What an object is kept by of which no request says it, as those that the server itself puts: the bucket's rule.
 ///
 /// # Errors
 /// When the rule can not be read; those of the index.

@@ -41,7 +41,7 @@ pub(super) async fn create(ops: &Ops, call: &Call) -> Result<Response<Body>, S3E
     };
     let (bucket, key) = (call.bucket()?, call.key()?);
     let mut attributes = acl::attributes_of_new(ops, call)?;
-    object_lock::of_put(ops, call, &mut attributes).await?;
+    object_lock::of_upload(ops, call, &mut attributes).await?;
     let request = CreateUpload { bucket: bucket.clone(), key: key.clone(), attributes, checksum };
     let (encrypt, md5) = encryption::decide(ops, call, &bucket)?;
     let created = upload::create(ops, request, encrypt.as_ref()).await?;
@@ -92,6 +92,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
         expected_size,
         checksum,
         checksum_kind: checksums::kind(call)?,
+        default_retention: None,
     };
     let document = body::document(ops, call, DocumentDigests::Md5Only).await?;
     let parts = parse_complete(&document)?.parts.unwrap_or_default();
@@ -105,6 +106,7 @@ pub(super) async fn complete(ops: &Ops, call: &mut Call) -> Result<Response<Body
     let UploadRef { bucket, key, .. } = request.target.clone();
     let customer = encryption::of_part(call)?;
     let md5 = customer.as_ref().map(encryption::Customer::md5);
+    request.default_retention = object_lock::by_default(ops, &bucket)?;
     let result = upload::complete(ops, request, customer.map(|customer| customer.key)).await?;
     if call.watch.is_some() {
         let told = notifications::created(EventName::CreatedMultipart, key.as_str(), &result);

@@ -87,6 +87,48 @@ async fn a_bucket_gives_its_objects_a_time() {
     s3.delete(&format!("/bkt/copy?versionId={copy}")).send(&s3).await.refused(403, "AccessDenied");
 }
 
+/// What an object of one part is kept by whose upload is begun with these headers, and completed under `rule`.
+async fn uploaded_under(s3: &S3, headers: &[(&str, &str)], rule: &str) -> Option<(String, String)> {
+    let mut create = s3.post("/bkt/k?uploads");
+    for (name, value) in headers {
+        create = create.header(name, *value);
+    }
+    let upload = create.send(s3).await.expect(200).element("UploadId").unwrap();
+    let part = s3.put(&format!("/bkt/k?uploadId={upload}&partNumber=1")).body("x").send(s3).await.expect(200);
+    let etag = part.header("etag").unwrap();
+    s3.put("/bkt?object-lock").body(rule.to_owned()).send(s3).await.expect(200);
+    let document = format!(
+        "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part></CompleteMultipartUpload>"
+    );
+    let complete = || s3.post(&format!("/bkt/k?uploadId={upload}")).body(document.clone()).send(s3);
+    let version = complete().await.expect(200).header("x-amz-version-id").unwrap().to_owned();
+    assert_eq!(complete().await.expect(200).header("x-amz-version-id"), Some(&*version), "it is answered again");
+    let shown = s3.head(&format!("/bkt/k?versionId={version}")).send(s3).await.expect(200);
+    let header = |name: &str| shown.header(name).map(str::to_owned);
+    header("x-amz-object-lock-mode").zip(header("x-amz-object-lock-retain-until-date"))
+}
+
+/// An upload that was begun before there was a rule ended unprotected.
+#[tokio::test]
+async fn uploads_in_parts_are_kept_by_the_rule_that_they_are_completed_under() {
+    let s3 = with_lock().await;
+    let none = "<ObjectLockConfiguration><ObjectLockEnabled>Enabled</ObjectLockEnabled></ObjectLockConfiguration>";
+    let rule = |days: u32| {
+        let retention =
+            format!("<Rule><DefaultRetention><Mode>GOVERNANCE</Mode><Days>{days}</Days></DefaultRetention></Rule>");
+        none.replace("</ObjectLockConfiguration>", &format!("{retention}</ObjectLockConfiguration>"))
+    };
+    let day = |shown: Option<(String, String)>| shown.map(|(_, until)| until[..10].to_owned());
+    let (mode, until) = uploaded_under(&s3, &[], &rule(1)).await.unwrap();
+    let long = day(uploaded_under(&s3, &[], &rule(300)).await).unwrap();
+    assert!(mode == "GOVERNANCE" && until[..10] < *long, "{mode} {until} {long}");
+    assert_eq!(uploaded_under(&s3, &[], none).await, None);
+    let own = [("x-amz-object-lock-mode", "COMPLIANCE"), ("x-amz-object-lock-retain-until-date", FAR)];
+    assert_eq!(uploaded_under(&s3, &own, &rule(1)).await, Some(("COMPLIANCE".into(), FAR.into())));
+    let held = [("x-amz-object-lock-legal-hold", "ON")];
+    assert!(day(uploaded_under(&s3, &held, &rule(300)).await) >= Some(long));
+}
+
 /// What is taken for an empty document protects nothing.
 #[tokio::test]
 async fn documents_that_are_not_understood_change_nothing() {

@@ -182,6 +182,7 @@ impl Client<'_> {
                 expected_size: None,
                 checksum: None,
                 checksum_kind: None,
+                default_retention: None,
             };
             let is_small = parts.iter().rev().skip(1).any(|(_, part)| part.len < PART_BYTES_MIN);
             let parts: Vec<_> = parts.iter().map(|(_, part)| part).collect();

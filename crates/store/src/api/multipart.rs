@@ -1,7 +1,7 @@
 //! Multipart uploads.
 
 use gabion_erasure::{Checksum, ChecksumAlgorithm};
-use gabion_metadata::rows::{Attributes, ChecksumKind, Encryption, Etag, StoredChecksum};
+use gabion_metadata::rows::{Attributes, ChecksumKind, Encryption, Etag, Retention, StoredChecksum};
 use gabion_types::{BucketName, ObjectKey, UploadId};
 
 use crate::{ByteRange, CopySource, WriteConditions};
@@ -94,6 +94,8 @@ pub struct CompleteUpload {
     pub checksum: Option<Checksum>,
     /// The kind of checksum that the client believes the upload to have.
     pub checksum_kind: Option<ChecksumKind>,
+    /// What the object is kept by if its upload was begun without a retention.
+    pub default_retention: Option<Retention>,
 }
 
 /// A part as a completion names it.

@@ -77,7 +77,8 @@ impl Inner {
 
         let (etag, modified_ms) = (self.etag(&parts)?, self.env.clock.now_ms());
         let checksums: Vec<_> = checksum.iter().map(|checksum| wanted.stored(checksum)).collect();
-        let UploadRow { attributes, .. } = upload;
+        let UploadRow { mut attributes, .. } = upload;
+        attributes.retention = attributes.retention.or(request.default_retention);
         let encryption = attributes.encryption.clone();
         let configs = self.bucket_configs(&target.bucket)?;
         let (versioning, creator) = (configs.versioning(), attributes.creator.as_deref());

@@ -186,6 +186,7 @@ pub async fn complete(store: &Store, target: &UploadRef, parts: Vec<CompletedPar
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(request).await.unwrap();
 }

@@ -130,6 +130,7 @@ impl Run {
             expected_size: None,
             checksum: None,
             checksum_kind: None,
+            default_retention: None,
         };
         self.store.complete_upload(request).await.unwrap();
         self.present.insert(name.to_owned(), body.into());

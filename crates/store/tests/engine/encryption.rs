@@ -54,6 +54,7 @@ async fn put_all(store: &Store) {
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(complete).await.unwrap();
     let keys = CopyKeys { source: Some(secret(1)), target: Some(encrypt), is_asked: false };
@@ -138,6 +139,7 @@ async fn open_uploads_move_with_what_seals_them() {
         expected_size: Some(1_270_000),
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(complete).await.unwrap();
     let whole = [bytes(1, 70_000), bytes(2, 1_200_000)].concat();

@@ -74,6 +74,7 @@ async fn complete_parts(store: &Store, target: &UploadRef, parts: Vec<CompletedP
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(request).await.unwrap()
 }

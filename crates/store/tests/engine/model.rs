@@ -427,6 +427,7 @@ impl Run {
             expected_size: None,
             checksum: None,
             checksum_kind: None,
+            default_retention: None,
         };
         let got = self.store.complete_upload(request).await;
         let is_small = |(_, (body, _)): &(u16, (Bytes, String))| body.len() < 10;

@@ -41,6 +41,7 @@ fn completion(target: &UploadRef, parts: &[(u16, &PartResult)]) -> CompleteUploa
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     }
 }
 

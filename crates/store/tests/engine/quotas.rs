@@ -74,6 +74,7 @@ async fn complete(store: &Store, target: &UploadRef, parts: &[(u16, &PartResult)
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(request).await.map(drop)
 }

@@ -41,6 +41,7 @@ async fn complete(store: &Store, target: &UploadRef, etag: &str) -> Result<(), S
         expected_size: None,
         checksum: None,
         checksum_kind: None,
+        default_retention: None,
     };
     store.complete_upload(request).await.map(drop)
 }

@@ -91,6 +91,7 @@ impl Begun {
             expected_size: None,
             checksum: None,
             checksum_kind: None,
+            default_retention: None,
         };
         self.store.complete_upload(request).await.map(drop)
     }
