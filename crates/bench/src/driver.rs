@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     cleanup::Leftovers,
-    cli::{Cli, Operation, Settings},
+    cli::{Cli, LoadArgs, Operation, Settings},
     clock::{Stamp, unix_seconds},
     factory::Factory,
     failure::{Failure, all_of},
@@ -40,6 +40,13 @@ pub enum BenchError {
     Failed(anyhow::Error),
 }
 
+impl BenchError {
+    /// Of what was found before anything was tried.
+    pub(crate) fn usage(error: anyhow::Error) -> Self {
+        BenchError::Usage(format!("{error:#}"))
+    }
+}
+
 impl From<anyhow::Error> for BenchError {
     fn from(error: anyhow::Error) -> Self {
         BenchError::Failed(error)
@@ -49,8 +56,9 @@ impl From<anyhow::Error> for BenchError {
 /// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when the endpoint can not be reached or refuses the preparation, when no operation of a phase succeeded, when a body read was not
-/// the one written, when workers gave up or the run was stopped, and when something could not be removed or written: all that there is to say, a line each.
+/// `Usage` when flags do not go together, an endpoint is none or credentials are missing: nothing was sent. `Failed` when the endpoint can not be reached or refuses
+/// the preparation, when no operation of a phase succeeded, when a body read was not the one written, when workers gave up or the run was stopped, and when
+/// something could not be removed or written: all that there is to say, a line each.
 pub fn run(cli: Cli) -> Result<(), BenchError> {
     let Some(command) = cli.command else {
         if let Some(directory) = &cli.out {
@@ -63,7 +71,9 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
         Err(floor) => return crate::floor::run(&floor),
     };
     settings.check().map_err(BenchError::Usage)?;
-    Ok(run_load(settings)?)
+    let LoadArgs { access, endpoint, bucket, .. } = &settings.load;
+    let factory = Factory::new(access, endpoint, bucket).map_err(BenchError::usage)?;
+    Ok(run_load(settings, &Arc::new(factory))?)
 }
 
 /// Threads of each client process.
@@ -86,7 +96,7 @@ pub(crate) fn run_folder() -> String {
     format!("{:08x}-{:016x}/", unix_seconds(), random())
 }
 
-fn run_load(mut settings: Settings) -> anyhow::Result<()> {
+fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()> {
     let share = processes::own_share()?;
     settings.run = match &share {
         Some((_, run)) => run.clone(),
@@ -94,19 +104,18 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
     };
     let settings = &settings;
     let args = &settings.load;
-    let factory = Arc::new(Factory::new(&args.access, &args.endpoint, &args.bucket)?);
     stop_when_asked()?;
     if let Some((share, _)) = share {
-        return processes::serve(settings, &factory, threads(settings), share);
+        return processes::serve(settings, factory, threads(settings), share);
     }
     let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
     let created = if args.no_prepare && settings.prepared_objects() > 0 {
-        find_objects(settings, &factory)?;
+        find_objects(settings, factory)?;
         false
     } else {
-        make_bucket(&factory, &args.endpoint[0])?
+        make_bucket(factory, &args.endpoint[0])?
     };
-    let measured = measure(settings, &factory);
+    let measured = measure(settings, factory);
     // Nobody waited for what timed out, nor, where it failed before its end, for what was under way.
     let has_ended = |measured: &Measured| measured.outcomes.iter().all(|(_, outcome)| !outcome.stats.timed_out);
     let pending = !measured.as_ref().is_ok_and(has_ended);
@@ -125,7 +134,7 @@ fn run_load(mut settings: Settings) -> anyhow::Result<()> {
         Ok(())
     } else {
         let uploads = settings.operation == Operation::Multipart;
-        Leftovers { factory: &factory, prefix: &args.prefix, run: &settings.run, uploads, pending, created }.remove()
+        Leftovers { factory, prefix: &args.prefix, run: &settings.run, uploads, pending, created }.remove()
     };
     all_of([told, cleaned])
 }

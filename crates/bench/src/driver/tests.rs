@@ -232,6 +232,18 @@ fn a_server_that_can_not_for_the_moment_ends_neither_preparation_nor_removal() {
 }
 
 #[test]
+fn what_is_wrong_with_the_command_line_is_told_as_that() {
+    for (url, words, expected) in [
+        ("ftp://localhost", "put", "must begin with http:// or https://"),
+        ("http://localhost:0", "put", "no valid port"),
+        ("https://localhost", "put --ca /nowhere/ca.pem", "/nowhere/ca.pem"),
+    ] {
+        let outcome = bench(url, words);
+        assert!(matches!(&outcome, Err(BenchError::Usage(why)) if why.contains(expected)), "{url} {outcome:?}");
+    }
+}
+
+#[test]
 fn nothing_is_measured_for_a_file_that_can_not_be_written() {
     let bucket = Arc::new(Mutex::new(Bucket::default()));
     let (_server, url) = serve(&bucket);

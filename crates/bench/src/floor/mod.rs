@@ -176,16 +176,17 @@ where
 /// Measures all floors and endpoints, and prints the table.
 ///
 /// # Errors
-/// `Usage` when flags do not go together; `Failed` when something can not be measured, or came to no operation, or read wrong bytes, in all rounds.
+/// `Usage` when flags do not go together, an endpoint is none or credentials are missing; `Failed` when something can not be measured, or came to no operation, or read wrong bytes, in all rounds.
 pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     args.check().map_err(BenchError::Usage)?;
     if http::was_server(args)? {
         return Ok(());
     }
+    let endpoints = endpoints(args).map_err(BenchError::usage)?;
     stop_when_asked()?;
     let outputs = Outputs::open(args.json.as_deref(), None)?;
     let mut subjects = Vec::new();
-    let measured = add_subjects(args, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
+    let measured = add_subjects(args, endpoints, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
     let told =
         measured.and_then(|(table, judged)| all_of([outputs.publish(&table, &table.text(), String::new), judged]));
     Ok(all_of([told, clean_up(&mut subjects)])?)
@@ -196,8 +197,24 @@ fn clean_up(subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<()> {
     all_of(subjects.iter_mut().rev().map(|subject| subject.clean_up()))
 }
 
-/// Makes all that is measured and prepares it. What was begun is added, so that it is removed whatever comes.
-fn add_subjects(args: &FloorArgs, subjects: &mut Vec<Box<dyn Subject>>) -> anyhow::Result<()> {
+/// Those that are measured. Nothing is asked of them yet.
+///
+/// # Errors
+/// When an address is none, or credentials are missing.
+fn endpoints(args: &FloorArgs) -> anyhow::Result<Vec<endpoint::Endpoint>> {
+    let pids = args.server_pid.iter().copied().map(Some).chain(std::iter::repeat(None));
+    args.endpoints()
+        .zip(pids)
+        .map(|((durability, url), pid)| endpoint::Endpoint::new(args, durability, url, pid))
+        .collect()
+}
+
+/// Makes all else that is measured and prepares it. What was begun is added, so that it is removed whatever comes.
+fn add_subjects(
+    args: &FloorArgs,
+    endpoints: Vec<endpoint::Endpoint>,
+    subjects: &mut Vec<Box<dyn Subject>>,
+) -> anyhow::Result<()> {
     subjects.push(Box::new(http::HttpFloor::new(args, Behind::One)?));
     if args.operation.contains(&cli::FloorOperation::Get) {
         subjects.push(Box::new(http::HttpFloor::new(args, Behind::Each)?));
@@ -213,9 +230,8 @@ fn add_subjects(args: &FloorArgs, subjects: &mut Vec<Box<dyn Subject>>) -> anyho
     if !args.targets.is_empty() && args.operation.contains(&cli::FloorOperation::Put) {
         subjects.push(Box::new(files::DataSync::open(args)?));
     }
-    for (index, (durability, url)) in args.endpoints().enumerate() {
-        let server_pid = args.server_pid.get(index).copied();
-        subjects.push(Box::new(endpoint::Endpoint::new(args, durability, url, server_pid)?));
+    for endpoint in endpoints {
+        subjects.push(Box::new(endpoint));
     }
     for subject in subjects {
         subject.prepare()?;
@@ -416,6 +432,16 @@ mod tests {
         let error = clean_up(subjects).unwrap_err();
         assert_eq!(*noted.lock(), [2, 1, 0]);
         assert_eq!(error.to_string(), "stays 2\nstays 1\nstays 0", "none hides another");
+    }
+
+    #[test]
+    fn endpoints_are_judged_before_anything_is_written() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().to_str().unwrap();
+        let flags = ["--endpoint", "ftp://a:1", "--access-key", "a", "--secret-key", "s", "--targets", target];
+        let outcome = run(&args(&flags));
+        assert!(matches!(&outcome, Err(BenchError::Usage(why)) if why.contains("ftp://a:1")), "{outcome:?}");
+        assert_eq!(place.path().read_dir().unwrap().count(), 0);
     }
 
     #[test]
