@@ -25,8 +25,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
-    /// Compare two reports: ratios, and whether they are more than what varies from second to second.
-    #[arg(long, num_args = 2, value_names = ["A.json", "B.json"])]
+    /// Compare two reports, or several of each with commas between them: ratios, and whether they are more than what varies from second to second, or from run to run.
+    #[arg(long, num_args = 2, value_names = ["A.json,…", "B.json,…"])]
     pub(crate) compare: Vec<PathBuf>,
 
     /// Write the comparison as a page with plots to this file.

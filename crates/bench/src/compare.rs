@@ -1,4 +1,4 @@
-//! Two reports side by side: ratios, and whether they are more than what varies from second to second.
+//! Two reports side by side, or several runs of each: ratios, and whether they are more than what varies from second to second, or from run to run.
 
 use std::path::{Path, PathBuf};
 
@@ -8,20 +8,20 @@ use crate::{
     failure::all_of,
     html,
     output::{Output, print},
-    report::{Asked, Figures, Latency, Report},
+    report::{Asked, Figures, Latency, Report, mean},
     units::show_exact_bytes,
 };
 
-/// Fewest whole seconds that say something about how much a rate varies.
-const SECONDS_MIN: usize = 3;
+/// Fewest whole seconds, or runs, that say something about how much a rate varies.
+const RATES_MIN: usize = 3;
 
-/// Compares the report in the second file with that in the first.
+/// Compares the reports in the second of two lists of files with those in the first.
 ///
 /// # Errors
 /// When a file can not be read or written, or the reports have no operation in common.
-pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> {
-    let [first, second] = files else { bail!("--compare takes two reports: A.json B.json") };
-    let (a, b) = (Report::read(first)?, Report::read(second)?);
+pub(crate) fn run(lists: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> {
+    let [first, second] = lists else { bail!("--compare takes two reports, or lists of reports: A.json B.json") };
+    let (a, b) = (read(first)?, read(second)?);
     let comparisons = compare(&a, &b);
     if comparisons.is_empty() {
         bail!(
@@ -43,6 +43,46 @@ pub(crate) fn run(files: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
     let printed = print(&(heads.collect::<String>() + &table(&comparisons) + &cautions));
     let written = page.map_or(Ok(()), |path| Output::open(path)?.write(&html::page(&[&a, &b])));
     all_of([printed, written])
+}
+
+/// The report in a file, or the mean of those in several, with commas between them.
+fn read(list: &Path) -> anyhow::Result<Report> {
+    match list.to_str() {
+        Some(names) if names.contains(',') && !list.exists() => {
+            Ok(mean_of(names.split(',').map(|name| Report::read(Path::new(name))).collect::<anyhow::Result<_>>()?))
+        }
+        _ => Report::read(list),
+    }
+}
+
+/// Several runs as one: their mean rates and latencies, the sum of their operations and errors, and what is to be known of each. Seconds and distributions are those of the first.
+fn mean_of(runs: Vec<Report>) -> Report {
+    let mut of_all = runs[0].clone();
+    for figures in &mut of_all.results {
+        let rows = runs.iter().filter_map(|run| run.results.iter().find(|row| is_same(figures, row)));
+        let rows: Vec<&Figures> = rows.collect();
+        let entries: Option<Vec<f64>> = rows.iter().map(|row| row.entries_per_s).collect();
+        let latencies: Vec<&Latency> = rows.iter().map(|row| &row.latency_us).collect();
+        *figures = Figures {
+            operations: rows.iter().map(|row| row.operations).sum(),
+            late_operations: rows.iter().map(|row| row.late_operations).sum(),
+            error_count: rows.iter().map(|row| row.error_count).sum(),
+            ops_per_s: mean(rows.iter().map(|row| row.ops_per_s)),
+            run_rates: rows.iter().map(|row| row.ops_per_s).collect(),
+            bytes_per_s: mean(rows.iter().map(|row| row.bytes_per_s)),
+            entries_per_s: entries.map(|entries| mean(entries.into_iter())),
+            latency_us: Latency::mean_of(&latencies),
+            ..figures.clone()
+        };
+    }
+    for (number, run) in runs.iter().enumerate().skip(1) {
+        let of_run = |line: String| format!("run {}: {line}", number + 1);
+        let differences = differences(&runs[0], run);
+        let differs = (!differences.is_empty()).then(|| format!("not the same as run 1: {}", differences.join(", ")));
+        let interrupted = run.interrupted.then(|| "interrupted before its end".to_owned());
+        of_all.of_other_runs.extend(differs.into_iter().chain(interrupted).chain(run.cautions()).map(of_run));
+    }
+    of_all
 }
 
 /// What a difference in rates means.
@@ -126,9 +166,15 @@ fn is_same(a: &Figures, b: &Figures) -> bool {
     (&a.operation, &a.phase) == (&b.operation, &b.phase)
 }
 
-/// What a comparison can not say.
-pub(crate) const INTERVAL: &str = "By how much the rate varies from second to second within each run says nothing of how much runs of one and the same program differ: \
-     of a machine that others share, or a disk that fills, that may be more. Before a small difference is believed, measure both in turn, several times.";
+/// What the intervals of comparisons are of, and what they can not say.
+pub(crate) fn interval(comparisons: &[Comparison<'_>]) -> &'static str {
+    if comparisons.iter().all(|row| row.a.run_rates.len() >= RATES_MIN && row.b.run_rates.len() >= RATES_MIN) {
+        "The interval is by how much rates vary from run to run. It takes runs that were measured in turn: what changes with the hour, as a disk that fills, is in none of them."
+    } else {
+        "By how much the rate varies from second to second within a run says nothing of how much runs of one and the same program differ: of a machine that others share, or a disk that fills, \
+         that may be more. Before a small difference is believed, measure both in turn, three times or more, and compare all: --compare A1.json,A2.json,A3.json B1.json,B2.json,B3.json"
+    }
+}
 
 fn judge<'a>(a: &'a Figures, b: &'a Figures, is_given: bool) -> Comparison<'a> {
     let Some(ratio) = ratio(a.ops_per_s, b.ops_per_s) else {
@@ -152,13 +198,15 @@ fn judge<'a>(a: &'a Figures, b: &'a Figures, is_given: bool) -> Comparison<'a> {
     Comparison { a, b, ratio, half_width, verdict }
 }
 
-/// Standard error of the rate relative to it, by whole seconds, and its degrees of freedom.
+/// Standard error of the rate relative to it, by runs, or the whole seconds of one, and its degrees of freedom.
 #[expect(clippy::cast_precision_loss, reason = "operations of a second")]
 fn deviation(figures: &Figures) -> Option<(f64, f64)> {
-    let rates: Vec<f64> = figures.whole_seconds().iter().map(|second| second.ops as f64).collect();
-    let count = rates.len() as f64;
-    let mean = rates.iter().sum::<f64>() / count;
-    if rates.len() < SECONDS_MIN || mean <= 0.0 {
+    let rates: Vec<f64> = match &figures.run_rates[..] {
+        [] => figures.whole_seconds().iter().map(|second| second.ops as f64).collect(),
+        runs => runs.to_vec(),
+    };
+    let (count, mean) = (rates.len() as f64, mean(rates.iter().copied()));
+    if rates.len() < RATES_MIN || mean <= 0.0 {
         return None;
     }
     let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (count - 1.0);
@@ -264,7 +312,7 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
             out += &format!("{:<width$} {a:>10.0} {b:>10.0} {:>6}   keys/s\n", "", show_ratio(ratio));
         }
     }
-    out + &format!("± is half of the 95 % interval of B/A, within each run. {INTERVAL}\n")
+    out + &format!("± is half of the 95 % interval of B/A. {}\n", interval(comparisons))
 }
 
 #[cfg(test)]
@@ -311,6 +359,57 @@ mod tests {
         assert_eq!(verdict(&[1100, 1110, 1090, 1105, 1095], &steady), Verdict::Slower);
         assert_eq!(verdict(&steady, &[600, 1600, 900, 1800, 600]), Verdict::WithinNoise);
         assert_eq!(verdict(&steady, &[2000, 2000]), Verdict::TooShort);
+    }
+
+    #[test]
+    fn runs_that_differ_tell_more_than_their_seconds() {
+        let place = tempfile::tempdir().unwrap();
+        let list = |name: &str, rates: &[u64]| {
+            let paths = rates.iter().enumerate().map(|(number, rate)| {
+                let path = place.path().join(format!("{name}{number}.json"));
+                let mut report = of_rates(&[*rate; 4]);
+                report.results[0].latency_us.p50 = *rate as f64;
+                std::fs::write(&path, serde_json::to_vec(&report).unwrap()).unwrap();
+                path.display().to_string()
+            });
+            PathBuf::from(paths.collect::<Vec<_>>().join(","))
+        };
+        let reports = |a: &[u64], b: &[u64]| (read(&list("a", a)).unwrap(), read(&list("b", b)).unwrap());
+        for (a, b, expected) in [
+            (&[100, 120, 140][..], &[110, 130, 150][..], Verdict::WithinNoise),
+            (&[100, 101, 102], &[110, 111, 112], Verdict::Faster),
+            (&[110, 111, 112], &[100, 101, 102], Verdict::Slower),
+            (&[100, 102], &[110, 112], Verdict::TooShort),
+            (&[100], &[110, 112, 114], Verdict::Faster),
+        ] {
+            let (a, b) = reports(a, b);
+            let compared = compare(&a, &b);
+            assert_eq!(compared[0].verdict, expected);
+            assert!(cautions(&a, &b).is_empty());
+        }
+        let (a, b) = reports(&[100, 120, 140], &[110, 130, 150]);
+        let row = &compare(&a, &b)[0];
+        assert_eq!((row.a.ops_per_s, row.b.ops_per_s, row.a.latency_us.p50), (120.0, 130.0, 120.0));
+        assert!(table(&compare(&a, &b)).contains("from run to run"));
+        let (one, _) = reports(&[100], &[110]);
+        assert!(!table(&compare(&one, &b)).contains("from run to run"));
+        assert!(read(&list("c", &[]).join("none,neither")).is_err());
+    }
+
+    #[test]
+    fn what_is_to_be_known_of_a_run_is_told_of_all() {
+        let first = of_rates(&[10, 10, 10]);
+        let mut second = Report { concurrency: 3, interrupted: true, ..first.clone() };
+        second.phases[0].given_up = 2;
+        let all = mean_of(vec![first.clone(), second]);
+        assert_eq!(
+            cautions(&first, &all),
+            [
+                "B, run 2: not the same as run 1: workers 2 and 3.",
+                "B, run 2: interrupted before its end.",
+                "B, run 2: put: 2 workers gave up after too many failures in a row."
+            ]
+        );
     }
 
     #[test]

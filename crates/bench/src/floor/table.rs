@@ -153,7 +153,7 @@ impl Row {
             durability: place.durability().map(|durability| durability.to_string()),
             ops_per_s: a.0.midpoint(b.0),
             bytes_per_s: a.1.midpoint(b.1),
-            latency_us: a.2.midpoint(&b.2),
+            latency_us: Latency::mean_of(&[&a.2, &b.2]),
             error_count: errors.values().sum(),
             errors,
             rounds_ops_per_s,

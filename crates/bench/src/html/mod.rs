@@ -8,7 +8,7 @@ use chart::{Chart, Line};
 use scale::Scale;
 
 use crate::{
-    compare::{INTERVAL, Verdict, cautions, compare, show_ratio},
+    compare::{Verdict, cautions, compare, interval, show_ratio},
     report::{Asked, Figures, PerSecond, Report},
     units::{show_bytes, show_count, show_round_count, show_us},
     xml::escape,
@@ -138,15 +138,16 @@ fn comparison(a: &Report, b: &Report) -> String {
         "<table><thead><tr><th>operation</th><th>A per second</th><th>B per second</th><th>B/A</th><th>95 % interval</th>\
          <th>p50 B/A</th><th>p99 B/A</th><th>meaning</th></tr></thead><tbody>\n",
     );
-    for row in compare(a, b) {
-        let interval = row.half_width.map_or_else(|| "?".to_owned(), |half| format!("± {half:.3}"));
+    let comparisons = compare(a, b);
+    for row in &comparisons {
+        let half_width = row.half_width.map_or_else(|| "?".to_owned(), |half| format!("± {half:.3}"));
         let class = match row.verdict {
             Verdict::Faster => "good",
             Verdict::Slower => "bad",
             Verdict::WithinNoise | Verdict::TooShort | Verdict::Given | Verdict::Nothing { .. } => "",
         };
         out += &format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{interval}</td><td>{}</td><td>{}</td>\
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{half_width}</td><td>{}</td><td>{}</td>\
              <td class=\"{class}\">{}</td></tr>\n",
             escape(&row.a.name()),
             show_count(row.a.ops_per_s),
@@ -161,7 +162,7 @@ fn comparison(a: &Report, b: &Report) -> String {
             out += &format!("<tr><td>{name}, keys</td><td>{a}</td><td>{b}</td><td>{}</td></tr>\n", show_ratio(ratio));
         }
     }
-    out += &format!("</tbody></table><p>{}</p>\n", escape(INTERVAL));
+    out += &format!("</tbody></table><p>{}</p>\n", escape(interval(&comparisons)));
     out + &cautions(a, b)
         .iter()
         .map(|caution| format!("<p class=\"bad\">{}</p>\n", escape(caution)))

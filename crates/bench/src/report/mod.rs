@@ -63,6 +63,9 @@ pub(crate) struct Report {
     /// What was wrong, or makes it of less worth than it may seem, a sentence each. Absent from reports that did not record it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
+    /// What is to be known of further runs that it stands for.
+    #[serde(skip)]
+    pub(crate) of_other_runs: Vec<String>,
     /// Kind by kind; where there are several in a phase, the last of it is of all of them.
     pub(crate) results: Vec<Figures>,
 }
@@ -135,6 +138,9 @@ pub(crate) struct Figures {
     #[serde(default)]
     pub(crate) lead_seconds: f64,
     pub(crate) ops_per_s: f64,
+    /// The rates of several runs that it is the mean of.
+    #[serde(skip)]
+    pub(crate) run_rates: Vec<f64>,
     pub(crate) bytes_per_s: f64,
     /// Keys and folders, of listings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -198,6 +204,13 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
+/// Zero of nothing.
+#[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0_u64, 0.0), |(count, sum), value| (count + 1, sum + value));
+    sum / count.max(1) as f64
+}
+
 #[expect(clippy::cast_precision_loss, reason = "figures for people: 53 bits are plenty")]
 fn rate(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
@@ -210,16 +223,16 @@ impl Latency {
         Self { mean: ns.mean() / 1000.0, p50, p90, p99, p999, max: us(ns.max()) }
     }
 
-    /// Halfway between two, figure by figure.
-    pub(crate) fn midpoint(&self, other: &Self) -> Self {
-        let half = |of: fn(&Self) -> f64| of(self).midpoint(of(other));
+    /// The mean of several, figure by figure.
+    pub(crate) fn mean_of(several: &[&Self]) -> Self {
+        let mean = |of: fn(&Self) -> f64| mean(several.iter().map(|latency| of(latency)));
         Self {
-            mean: half(|latency| latency.mean),
-            p50: half(|latency| latency.p50),
-            p90: half(|latency| latency.p90),
-            p99: half(|latency| latency.p99),
-            p999: half(|latency| latency.p999),
-            max: half(|latency| latency.max),
+            mean: mean(|latency| latency.mean),
+            p50: mean(|latency| latency.p50),
+            p90: mean(|latency| latency.p90),
+            p99: mean(|latency| latency.p99),
+            p999: mean(|latency| latency.p999),
+            max: mean(|latency| latency.max),
         }
     }
 }
@@ -279,6 +292,7 @@ impl Figures {
             seconds,
             lead_seconds,
             ops_per_s: rate(series.operations(), seconds),
+            run_rates: Vec::new(),
             bytes_per_s: rate(series.bytes, seconds),
             entries_per_s: (kind == Kind::List).then(|| rate(series.entries, seconds)),
             latency_us: Latency::new(latency),
@@ -396,6 +410,7 @@ impl Report {
             phases: costs.collect(),
             machine: Machine::here(),
             warnings: Vec::new(),
+            of_other_runs: Vec::new(),
             results: results.collect(),
         };
         report.warnings = report.cautions();

@@ -78,7 +78,7 @@ impl Report {
 
     /// All that is to be known before its figures are believed, a line each.
     pub(crate) fn cautions(&self) -> Vec<String> {
-        [self.faults(), self.hints(), self.saturation()].concat()
+        [self.faults(), self.hints(), self.saturation(), self.of_other_runs.clone()].concat()
     }
 
     /// What a phase is called where several stand side by side.
