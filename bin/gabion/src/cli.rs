@@ -59,9 +59,9 @@ pub(crate) enum Action {
     /// Show and change the targets of a running server.
     #[command(subcommand)]
     Target(TargetCommand),
-    /// Have a running server read and check all sealed segments now, and repair what is wrong.
+    /// Have a running server read and check all segments now, and repair what is wrong.
     ///
-    /// Those that are still written to are read once they are sealed: when they are full, and at the next start. It does so by itself every scrub.interval_hours. With --wait it ends with code 5 when something was found.
+    /// Those that are still written to are read as far as they are when it is their turn; what is wrong with one is repaired once it is sealed: when it is full, and at the next start. It does so by itself every scrub.interval_hours. With --wait it ends with code 5 when something was found.
     Scrub {
         /// Wait until it is complete.
         #[arg(long)]

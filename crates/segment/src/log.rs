@@ -520,7 +520,7 @@ impl Log {
         plan
     }
 
-    /// Reads the first sealed segment after `after` (of all, if that is nothing) to its end and checks every byte; damage is queued for repair.
+    /// Reads the first segment after `after` (of all, if that is nothing) to its end, or to where it is written at that moment, and checks every byte; damage is queued for repair.
     /// Nothing when there is no further one. At `scrub_bytes_per_s`. Targets that do not answer are passed over.
     ///
     /// # Errors

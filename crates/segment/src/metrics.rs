@@ -141,7 +141,7 @@ metrics! {
         rebalance_shards,
         /// Bytes of shards moved from fuller to emptier targets.
         rebalance_bytes,
-        /// Sealed segments that a scrub read to their end.
+        /// Segments that a scrub read to their end, or to where they were written.
         scrub_segments,
         /// Bytes that scrubs read.
         scrub_bytes,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_platform::DiskFile;
-use gabion_types::SegmentId;
+use gabion_types::{SegmentId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -27,6 +27,17 @@ pub(crate) struct Segment {
 struct State {
     life: Life,
     pins: usize,
+    /// While a lane appends to it: the end of what is complete.
+    so_far: Seal,
+}
+
+/// What of a segment can be read from front to back at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// All stripes before it are complete, and none of them changes any more.
+    pub(crate) end: Seal,
+    /// It is the segment's, and stands behind the last stripe.
+    pub(crate) is_sealed: bool,
 }
 
 /// Where a segment is in its life.
@@ -48,7 +59,17 @@ impl Segment {
             id: info.id,
             info: Mutex::new(info),
             replay_from,
-            state: Mutex::new(State { life, pins: 0 }),
+            state: Mutex::new(State {
+                life,
+                pins: 0,
+                so_far: Seal {
+                    stripes: 0,
+                    end_offset: replay_from.1,
+                    min_seq: Seq::ZERO,
+                    max_seq: Seq::ZERO,
+                    written_bytes: 0,
+                },
+            }),
             unpinned: Notify::new(),
             settled: AtomicBool::new(life != Life::Open),
             move_turn: tokio::sync::Mutex::default(),
@@ -75,6 +96,21 @@ impl Segment {
         match self.life() {
             Life::Sealed(seal) if self.settled.load(Ordering::SeqCst) => Some(seal),
             _ => None,
+        }
+    }
+
+    /// A stripe is complete: it ends here.
+    pub(crate) fn wrote(&self, end: Seal) {
+        self.state.lock().so_far = end;
+    }
+
+    /// What there is to be read of it now, unless it is about to go. Its seal counts once the index took it: before that it may be on no shard, if the log takes no more writes.
+    pub(crate) fn written(&self) -> Option<Written> {
+        let state = self.state.lock();
+        match state.life {
+            Life::Open => Some(Written { end: state.so_far, is_sealed: false }),
+            Life::Sealed(end) => Some(Written { end, is_sealed: self.settled.load(Ordering::SeqCst) }),
+            Life::Freeing(_) | Life::Removing => None,
         }
     }
 
@@ -151,6 +187,13 @@ impl Segment {
             }
             unpinned.await;
         }
+    }
+}
+
+impl Written {
+    /// All of a segment that ended.
+    pub(crate) fn whole(seal: Seal) -> Self {
+        Self { end: seal, is_sealed: true }
     }
 }
 

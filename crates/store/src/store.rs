@@ -413,7 +413,7 @@ impl Store {
             holds_back: inner.holdback.is_on(),
             writers_waiting: inner.holdback.waiting(),
             unavailable: closed.or_else(|| log.poisoned.clone()),
-            scrub: upkeep::scrub_status(inner, log.sealed_segments),
+            scrub: upkeep::scrub_status(inner, log.sealed_segments + log.open_segments),
             log,
             index: inner.index.stats(),
             index_available_bytes: inner.index.available_bytes(),

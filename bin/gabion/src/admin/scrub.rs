@@ -1,4 +1,4 @@
-//! `gabion scrub`: reads and checks all sealed segments now.
+//! `gabion scrub`: reads and checks all segments now.
 
 use std::thread;
 use std::time::Duration;
@@ -29,6 +29,8 @@ struct Progress {
 #[derive(Debug, Deserialize)]
 struct Report {
     segments: u64,
+    #[serde(default)]
+    open_segments: u64,
     bad_shards: u64,
     unread_shards: u64,
     #[serde(default)]
@@ -72,6 +74,15 @@ impl CrossCheck {
 }
 
 impl Report {
+    /// What was read, and how far.
+    fn read(&self) -> String {
+        let read = format!("{} read", count(self.segments, "segment"));
+        match self.open_segments {
+            0 => read,
+            open => format!("{read}, {open} of them still written to, as far as they were"),
+        }
+    }
+
     /// What was damaged, and what became of it; nothing where all was well.
     fn damage(&self) -> Option<String> {
         let bad = count(self.bad_shards, "bad shard");
@@ -112,15 +123,7 @@ pub(crate) fn run(admin: &AdminArgs, token: &TokenArgs, wait: bool) -> Result<()
         }
     };
     bar.finish_and_clear();
-    outcome(&progress, open_segments(admin)?)
-}
-
-/// How many segments are still written to: those no scrub reads.
-fn open_segments(admin: &AdminArgs) -> Result<u64, Failure> {
-    let status: Value = admin.get("/status")?;
-    status["store"]["log"]["open_segments"]
-        .as_u64()
-        .ok_or_else(|| Failure::failed("the server says nothing of its log"))
+    outcome(&progress)
 }
 
 fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
@@ -129,8 +132,8 @@ fn progress(admin: &AdminArgs) -> Result<Progress, Failure> {
         .map_err(|error| Failure::failed(format!("the server says nothing of its scrub: {error}")))
 }
 
-/// What to say of a scrub that ended, when so many segments are open.
-fn outcome(progress: &Progress, open: u64) -> Result<(), Failure> {
+/// What to say of a scrub that ended.
+fn outcome(progress: &Progress) -> Result<(), Failure> {
     if let Some(error) = &progress.error {
         let done = count(progress.segments_done, "segment");
         return Err(Failure::failed(format!("the scrub stopped after {done}: {error}")));
@@ -146,19 +149,10 @@ fn outcome(progress: &Progress, open: u64) -> Result<(), Failure> {
     if let Some(differences) = last.cross_check.as_ref().map(CrossCheck::differences).filter(|text| !text.is_empty()) {
         found.push(format!("index and log do not agree: {differences}"));
     }
-    let read = read(last.segments, open);
+    let read = last.read();
     match found.is_empty() {
         true => output::print(&format!("{read}; nothing is wrong with what was read\n")),
         false => Err(Failure::impaired(format!("{read}; {}", found.join("; ")))),
-    }
-}
-
-/// What was read, and what was not.
-fn read(sealed: u64, open: u64) -> String {
-    let read = format!("{} read", count(sealed, "sealed segment"));
-    match open {
-        0 => read,
-        open => format!("{read}, {} still written to and not read", count(open, "segment")),
     }
 }
 
@@ -170,21 +164,23 @@ mod tests {
     fn said(error: Value, bad: u64, unread: u64, past_end: u64) -> Progress {
         let cross_check = json!({ "rows": 9, "rows_without_segment": 0, "rows_past_end": past_end, "segments_without_row": 0,
             "segment_rows_without_log": 0, "strays": { "unknown_files": 0, "misplaced_files": 0 }, "examples": [] });
-        let last = json!({ "segments": 4, "bad_shards": bad, "unread_shards": unread, "cross_check": cross_check });
+        let last = json!({ "segments": 4, "open_segments": 2, "bad_shards": bad, "unread_shards": unread, "cross_check": cross_check });
         let progress = json!({ "running": false, "waiting": false, "ended": 2, "error": error, "segments_done": 3,
             "segments_total": 4, "last": last });
         serde_json::from_value(progress).unwrap()
     }
 
     #[test]
-    fn what_no_scrub_reads_is_told() {
-        assert_eq!(read(1, 0), "1 sealed segment read");
-        assert_eq!(read(0, 1), "0 sealed segments read, 1 segment still written to and not read");
+    fn what_is_read_and_how_far_is_told() {
+        let mut last = said(Value::Null, 0, 0, 0).last.unwrap();
+        assert_eq!(last.read(), "4 segments read, 2 of them still written to, as far as they were");
+        (last.segments, last.open_segments) = (1, 0);
+        assert_eq!(last.read(), "1 segment read");
     }
 
     #[test]
     fn what_was_not_read_or_does_not_agree_is_not_well() {
-        assert!(outcome(&said(Value::Null, 0, 0, 0), 2).is_ok());
+        assert!(outcome(&said(Value::Null, 0, 0, 0)).is_ok());
         let table = [
             (said(json!("busy"), 0, 0, 0), "stopped after 3 segments: busy"),
             (said(Value::Null, 0, 0, 2), "2 rows name bytes behind the end of a segment"),
@@ -192,11 +188,11 @@ mod tests {
             (said(Value::Null, 0, 5, 0), "5 shards could not be read"),
             (
                 said(Value::Null, 7, 0, 2),
-                "4 sealed segments read, 2 segments still written to and not read; 7 bad shards found, being repaired; index and log do not agree: 2 rows",
+                "4 segments read, 2 of them still written to, as far as they were; 7 bad shards found, being repaired; index and log do not agree: 2 rows",
             ),
         ];
         for (progress, expected) in table {
-            let sentence = outcome(&progress, 2).unwrap_err().to_string();
+            let sentence = outcome(&progress).unwrap_err().to_string();
             assert!(sentence.contains(expected), "{sentence}");
         }
     }
@@ -212,10 +208,10 @@ mod tests {
         for (bad, repaired, expected) in table {
             let mut progress = said(Value::Null, bad, 0, 0);
             progress.last.as_mut().unwrap().shards_repaired = repaired;
-            let sentence = outcome(&progress, 2).unwrap_err().to_string();
+            let sentence = outcome(&progress).unwrap_err().to_string();
             assert_eq!(
                 sentence,
-                format!("4 sealed segments read, 2 segments still written to and not read; {expected}")
+                format!("4 segments read, 2 of them still written to, as far as they were; {expected}")
             );
         }
     }

@@ -336,13 +336,14 @@ impl Writer {
                 LogError::Unavailable(format!("{written} chunks of a stripe became durable, which is too few"))
             });
         }
-        let end = &mut self.open.as_mut().expect("a position was given").end;
+        let OpenSegment { segment, end, .. } = self.open.as_mut().expect("a position was given");
         debug_assert_eq!(offset, end.end_offset);
         end.stripes += 1;
         end.end_offset = stripe.shape.next_offset();
         end.written_bytes += stripe.shape.stripe_payload_bytes();
         end.min_seq = min_seq(end.min_seq, stripe.shape.min_seq);
         end.max_seq = end.max_seq.max(stripe.shape.max_seq);
+        segment.wrote(*end);
         Written::Durable
     }
 

@@ -16,6 +16,7 @@ use crate::format::{
 };
 use crate::media::{ChunkError, check_blocks, decode_header};
 use crate::replay::any_shape;
+use crate::segment::Written;
 use crate::segment_info::{Seal, SegmentInfo};
 
 /// A shard file that was read to its end.
@@ -40,10 +41,10 @@ impl Checked {
     }
 }
 
-/// A shard of a segment, in a file.
+/// A shard of a segment, or of what there is of one that is still written to, in a file.
 pub(crate) struct ShardToCheck<'a> {
     pub(crate) info: &'a SegmentInfo,
-    pub(crate) seal: Seal,
+    pub(crate) written: Written,
     pub(crate) shard: usize,
     /// The target that the file must say it lies on.
     pub(crate) target: TargetId,
@@ -57,12 +58,14 @@ impl ShardToCheck<'_> {
     /// `Corrupt` when no shard of the segment tells where the next stripe begins: then nothing can be said.
     pub(super) async fn check(&self, core: &Core, pace: &Pace, room: &Room) -> Result<Checked, LogError> {
         let mut checked = Checked::default();
-        let ahead = &mut Ahead::new(self.file.clone(), shard_file_bytes(self.seal), room, pace);
+        let Written { end, is_sealed } = self.written;
+        let file_bytes = if is_sealed { shard_file_bytes(end) } else { end.end_offset };
+        let ahead = &mut Ahead::new(self.file.clone(), file_bytes, room, pace);
         if let Err(damage) = self.check_header(core, ahead).await {
             checked.note(damage);
         }
         let mut offset = shard_header_bytes(self.info.geometry.shards()) as u64;
-        for stripe_index in 0..self.seal.stripes {
+        for stripe_index in 0..end.stripes {
             if ahead.was_overdue() {
                 break;
             }
@@ -81,10 +84,10 @@ impl ShardToCheck<'_> {
             checked.bytes += shape.written_bytes(self.shard) as u64;
             offset = shape.next_offset();
         }
-        if !ahead.was_overdue() && offset != self.seal.end_offset {
-            checked.note(format!("its stripes end at {offset}, its seal is at {}", self.seal.end_offset));
+        if !ahead.was_overdue() && offset != end.end_offset {
+            checked.note(format!("its stripes end at {offset}, their end is known to be at {}", end.end_offset));
         }
-        if let Err(damage) = self.check_seal(core, ahead).await {
+        if is_sealed && let Err(damage) = self.check_seal(core, ahead).await {
             checked.note(damage);
         }
         if ahead.was_overdue() {
@@ -140,12 +143,12 @@ impl ShardToCheck<'_> {
     }
 
     async fn check_seal(&self, core: &Core, ahead: &mut Ahead<'_>) -> Result<(), String> {
-        let end_offset = self.seal.end_offset;
+        let Seal { stripes, end_offset, .. } = self.written.end;
         let block = SealBlock::decode(&read(ahead, end_offset, SEAL_BLOCK_BYTES).await?, end_offset)
             .map_err(|error| format!("seal: {error}"))?;
         let fits = block.segment == self.info.id
             && block.deployment == core.media.targets.deployment
-            && block.seal.stripes == self.seal.stripes;
+            && block.seal.stripes == stripes;
         if fits { Ok(()) } else { Err("seal: it is not the segment's".to_owned()) }
     }
 }

@@ -20,7 +20,7 @@ use super::rebuild::{Built, Rebuild};
 use crate::core::{Core, remove_copy};
 use crate::error::LogError;
 use crate::media::ChunkError;
-use crate::segment::Segment;
+use crate::segment::{Segment, Written};
 use crate::segment_info::{Seal, SegmentChange, SegmentInfo};
 use crate::shard_path::{shard_dir, shard_path, unfinished_path};
 use crate::status::RepairEntry;
@@ -137,14 +137,14 @@ async fn check_alone(
     pace: &Pace,
 ) -> Result<super::check::Checked, LogError> {
     let room = core.upkeep_memory.room(1, 0, pace).await;
-    check_current(core, info, seal, shard, pace, &room).await
+    check_current(core, info, Written::whole(seal), shard, pace, &room).await
 }
 
 /// Reads the shard where it lies now.
 pub(super) async fn check_current(
     core: &Core,
     info: &SegmentInfo,
-    seal: Seal,
+    written: Written,
     shard: usize,
     pace: &Pace,
     room: &Room,
@@ -155,7 +155,7 @@ pub(super) async fn check_current(
         Ok(file) => {
             let target = info.targets[shard];
             let file = TimedFile { file, target: core.media.replaceable(info, shard) };
-            ShardToCheck { info, seal, shard, target, file }.check(core, pace, room).await
+            ShardToCheck { info, written, shard, target, file }.check(core, pace, room).await
         }
         Err(ChunkError::Exhausted(_)) => Err(LogError::Busy),
         Err(ChunkError::Overdue) => Ok(super::check::Checked { is_unread: true, ..Default::default() }),

@@ -2,7 +2,8 @@
 //! targets that they lie on.
 //!
 //! Nothing here is in the way of readers and writers: a shard that is missing is reconstructed by whoever reads it, and a shard that
-//! moves is readable at every moment. Only sealed segments are touched, which never change: two whole copies of a shard are equal.
+//! moves is readable at every moment. Only sealed segments are built anew and moved: they never change, so that two whole copies
+//! of a shard are equal. Of those that are still written to, the scrub reads what is complete.
 
 mod ahead;
 pub(crate) mod census;

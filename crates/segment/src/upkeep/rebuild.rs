@@ -25,7 +25,7 @@ use crate::degraded::{Failed, GatherError};
 use crate::error::LogError;
 use crate::format::{ChunkHeader, SHARD_HEADER_BYTES_MAX, SealReason, ShardHeader, StripeShape, shard_header_bytes};
 use crate::media::{ChunkError, check_blocks, decode_header};
-use crate::segment::Segment;
+use crate::segment::{Segment, Written};
 use crate::segment_info::{Seal, SegmentInfo};
 use crate::target::{OVERDUE, SYNC_OVERDUE, Target, overdue};
 
@@ -181,7 +181,8 @@ impl Rebuild<'_> {
 
     async fn read_back(&self, file: &Arc<dyn DiskFile>, built: &Built) -> Result<(), LogError> {
         let (target, file) = (self.target.id, self.timed(file));
-        let whole = ShardToCheck { info: self.info, seal: self.seal, shard: self.shard, target, file };
+        let whole =
+            ShardToCheck { info: self.info, written: Written::whole(self.seal), shard: self.shard, target, file };
         let free = Pace::new(0);
         let room = self.core.upkeep_memory.room(1, 0, &free).await;
         let checked = whole.check(self.core, &free, &room).await?;

@@ -1,4 +1,7 @@
-//! Reading what nobody reads: every chunk of every sealed segment, at a bounded rate, before parity is needed.
+//! Reading what nobody reads: every chunk of every segment, at a bounded rate, before parity is needed.
+//!
+//! Of a segment that is still written to, all stripes that are complete when it is its turn: they never change, and nothing waits for their being read. What is wrong with one is
+//! noted, and repaired once it is sealed.
 //!
 //! One segment at a time, all of its shards beside each other, in the order of their ids, so that whoever asks can remember where it was. Checksums imply the code: where all chunks
 //! of a stripe are what was written, so is their parity.
@@ -20,12 +23,14 @@ use crate::segment::{Pin, Segment};
 use crate::status::RepairEntry;
 use crate::target::{OVERDUE, Standing, Target};
 
-/// A segment that was read to its end.
+/// A segment that was read to its end, or to where it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ScrubbedSegment {
     /// Which one.
     #[serde(serialize_with = "segment_text")]
     pub segment: SegmentId,
+    /// Whether it was still written to: what comes behind what was read is for the next scrub.
+    pub is_open: bool,
     /// Bytes that were read.
     pub bytes: u64,
     /// Shards with damage, or without a file, on targets that are there: they are queued for repair.
@@ -54,7 +59,7 @@ pub struct Strays {
 /// Examples that are named.
 const EXAMPLES_MAX: usize = 10;
 
-/// Scrubs the first sealed segment after `after`, or the first of all; nothing when there is none.
+/// Scrubs the first segment after `after`, or the first of all; nothing when there is none.
 pub(crate) async fn next(core: &Core, after: Option<SegmentId>) -> Result<Option<ScrubbedSegment>, LogError> {
     if after.is_none() {
         // Targets that failed are asked whether they work again.
@@ -79,14 +84,22 @@ pub(crate) async fn next(core: &Core, after: Option<SegmentId>) -> Result<Option
 fn following(core: &Core, after: Option<SegmentId>) -> Option<Arc<Segment>> {
     let segments = core.segments.lock();
     let later = segments.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
-    later.map(|(_, segment)| segment).find(|segment| segment.settled_seal().is_some()).cloned()
+    later.map(|(_, segment)| segment).find(|segment| segment.written().is_some()).cloned()
 }
 
 /// Reads all shards whose targets are there; nothing if the segment goes meanwhile.
 async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>, LogError> {
-    let mut scrubbed =
-        ScrubbedSegment { segment: segment.id, bytes: 0, bad_shards: 0, bad_chunks: 0, unread_shards: 0 };
-    let Some(seal) = segment.settled_seal() else { return Ok(None) };
+    // Only what was noted before it is read is known to be no damage when it is found to be whole: all of it lies before the end.
+    let noted = core.media.repairs.snapshot();
+    let Some(written) = segment.written() else { return Ok(None) };
+    let mut scrubbed = ScrubbedSegment {
+        segment: segment.id,
+        is_open: !written.is_sealed,
+        bytes: 0,
+        bad_shards: 0,
+        bad_chunks: 0,
+        unread_shards: 0,
+    };
     let info = segment.info();
     let mut present = Vec::new();
     for (shard, target) in info.targets.iter().enumerate() {
@@ -97,17 +110,15 @@ async fn scrub(core: &Core, segment: &Segment) -> Result<Option<ScrubbedSegment>
             Standing::Here | Standing::Leaving => present.push(shard),
         }
     }
-    // Only what was noted before it is read is known to be no damage when it is found to be whole.
-    let noted = core.media.repairs.snapshot();
     let room = core.upkeep_memory.room(present.len(), 0, &core.scrub_pace).await;
     let checks = present.into_iter().map(async |shard| {
-        let checked = check_current(core, &info, seal, shard, &core.scrub_pace, &room).await;
+        let checked = check_current(core, &info, written, shard, &core.scrub_pace, &room).await;
         core.media.metrics.scrub_bytes.add(checked.as_ref().map_or(0, |checked| checked.bytes));
         (shard, checked)
     });
     let checks = join_all(checks).await;
     drop(room);
-    if segment.settled_seal().is_none() {
+    if segment.written().is_none() {
         return Ok(None);
     }
     for (shard, checked) in checks {

@@ -29,6 +29,8 @@ pub struct ScrubReport {
     pub finished_ms: Option<u64>,
     /// Segments that were read.
     pub segments: u64,
+    /// Those of them that were still written to: they were read as far as they were written then.
+    pub open_segments: u64,
     /// Bytes that were read.
     pub bytes: u64,
     /// Shards that were damaged or without a file.
@@ -113,6 +115,9 @@ struct Cursor {
     /// Not in rows of earlier versions.
     #[n(8)]
     unread_shards: Option<u64>,
+    /// Nor is this.
+    #[n(9)]
+    open_segments: Option<u64>,
 }
 
 impl Cursor {
@@ -121,6 +126,7 @@ impl Cursor {
             started_ms: self.started_ms,
             finished_ms: self.finished_ms,
             segments: self.segments,
+            open_segments: self.open_segments.unwrap_or(0),
             bytes: self.bytes,
             bad_shards: self.bad_shards,
             bad_chunks: self.bad_chunks,
@@ -227,6 +233,7 @@ async fn scrub_all(inner: &Arc<Inner>, anew: bool) -> Result<ScrubReport, StoreE
     while let Some(scrubbed) = inner.log.scrub_next(cursor.after).await? {
         cursor.after = Some(scrubbed.segment);
         cursor.segments += 1;
+        *cursor.open_segments.get_or_insert(0) += u64::from(scrubbed.is_open);
         cursor.bytes += scrubbed.bytes;
         cursor.bad_shards += scrubbed.bad_shards;
         cursor.bad_chunks += scrubbed.bad_chunks;
@@ -290,7 +297,7 @@ impl Drop for Running<'_> {
 }
 
 /// How far the scrub is.
-pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
+pub(crate) fn status(inner: &Inner, segments: usize) -> ScrubStatus {
     let (running, waiting, ended, error, mut current, mut last) = {
         let state = inner.scrub.state.lock();
         let error = state.error.clone().filter(|_| !state.running);
@@ -309,7 +316,7 @@ pub(crate) fn status(inner: &Inner, sealed_segments: usize) -> ScrubStatus {
         ended,
         error,
         segments_done: current.segments,
-        segments_total: (sealed_segments as u64).max(current.segments),
+        segments_total: (segments as u64).max(current.segments),
         bytes: current.bytes,
         errors_found: current.bad_shards,
         unread_shards: current.unread_shards,

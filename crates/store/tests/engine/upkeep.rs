@@ -65,6 +65,30 @@ async fn a_scrub_finds_rot_that_nobody_reads_and_heals_it() {
     assert!(!status.running && status.last.unwrap().segments == clean.segments);
 }
 
+/// Nothing was sealed since the start.
+#[tokio::test]
+async fn a_scrub_reads_what_was_just_written() {
+    let mut world = World::new(9, config(2, 1));
+    let store = world.open().await;
+    store.create_bucket(bucket("bucket"), None).await.unwrap();
+    put(&store, "bucket", "small", &bytes(1, 20_000)).await;
+    put(&store, "bucket", "large", &bytes(2, 1_300_000)).await;
+    let clean = store.scrub_now().await.unwrap();
+    let open = store.status().log.open_segments as u64;
+    assert!(open >= 2 && (clean.segments, clean.open_segments, clean.bad_shards) == (open, open, 0), "{clean:?}");
+    assert!(clean.bytes > 1_900_000, "{clean:?}");
+    let status = store.status().scrub;
+    assert_eq!((status.segments_done, status.segments_total), (open, open));
+    let rotten = rot(&world);
+    let found = store.scrub_now().await.unwrap();
+    assert_eq!((rotten, found.bad_shards, found.shards_repaired), (open, open, 0), "{found:?}");
+    // They end with the process: then they are built anew.
+    let store = world.restart(store).await;
+    store.repair_now().await.unwrap();
+    let healed = store.scrub_now().await.unwrap();
+    assert_eq!((healed.bad_shards, healed.open_segments, store.status().log.repairs), (0, 0, vec![]));
+}
+
 #[tokio::test]
 async fn a_scrub_passes_over_a_target_that_does_not_answer() {
     let (mut world, store) = filled(5).await;
