@@ -86,6 +86,18 @@ async fn remove_left(core: &Core) {
     }
 }
 
+/// Of targets that are no members any more nothing is left: freed segments whose last files lay there are gone.
+pub(crate) fn forget_left_behind(core: &Core) {
+    let targets = &core.media.targets;
+    let left = core.leftovers.lock().left_on(|target| !targets.is_member(target));
+    for (id, copy) in left {
+        core.media.forget_shard(id, copy.shard, copy.target);
+        if core.leftovers.lock().is_gone(id, copy, targets.written_epoch()) {
+            removed(core, id);
+        }
+    }
+}
+
 /// The last file of a segment is gone.
 fn removed(core: &Core, id: SegmentId) {
     core.media.metrics.segments_removed.add(1);

@@ -68,6 +68,8 @@ pub struct TargetStatus {
     pub set_aside_files: usize,
     /// Shards of sealed segments that lie on it.
     pub shards: usize,
+    /// Shards on it of segments that are still written to.
+    pub open_shards: usize,
     /// Bytes that may still be written, as far as was last seen.
     pub available_bytes: u64,
     /// Size of its file system in bytes, as far as was last seen.

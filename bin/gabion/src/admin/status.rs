@@ -93,6 +93,8 @@ struct Target {
     set_aside_files: u64,
     #[serde(default)]
     shards: Option<u64>,
+    #[serde(default)]
+    open_shards: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -356,6 +358,9 @@ impl Log {
             let _ = write!(out, "  {:width$}  {state:8}  {}", target.name, target.room());
             if let Some(shards) = target.shards {
                 let _ = write!(out, "  {}", count(shards, "sealed shard"));
+                if target.open_shards > 0 {
+                    let _ = write!(out, ", {} open", target.open_shards);
+                }
             }
             let _ = writeln!(out, "  domain {}  id {}", target.failure_domain, target.id);
             if target.set_aside_files > 0 {
@@ -628,6 +633,21 @@ mod tests {
             rebalance.text(),
             "2 shards (2.0 MiB) moved, 1 shard (1.0 MiB) left; the targets are 40 % apart, 5 % are aimed at"
         );
+    }
+
+    #[test]
+    fn the_shards_of_a_target_are_told_for_what_they_are() {
+        let with = |shards: u64, open: u64| {
+            let mut out = String::new();
+            let status = status(|v| {
+                v["store"]["log"]["targets"][0]["shards"] = json!(shards);
+                v["store"]["log"]["targets"][0]["open_shards"] = json!(open);
+            });
+            status.store.unwrap().log.describe_targets(&mut out);
+            out
+        };
+        assert!(with(3, 0).contains("  3 sealed shards  domain"), "{}", with(3, 0));
+        assert!(with(0, 2).contains("  0 sealed shards, 2 open  domain"), "{}", with(0, 2));
     }
 
     #[test]

@@ -109,6 +109,8 @@ struct Plan {
     action: String,
     target: String,
     segments: u64,
+    #[serde(default)]
+    open_segments: u64,
     bytes: u64,
     fits: bool,
     warnings: Vec<String>,
@@ -180,7 +182,15 @@ impl Plan {
             format!("{} {target}: would be refused\n", self.action)
         } else {
             let segments = count(self.segments, "segment");
-            format!("{} {target}: {done}; {segments} with {} to move or rebuild\n", self.action, bytes(self.bytes))
+            let open = match self.open_segments {
+                0 => String::new(),
+                open => format!(", {open} of them still written to and sealed first"),
+            };
+            format!(
+                "{} {target}: {done}; {segments} with {} to move or rebuild{open}\n",
+                self.action,
+                bytes(self.bytes)
+            )
         };
         for warning in &self.warnings {
             // Writing to a String can not fail.
@@ -203,6 +213,7 @@ mod tests {
             action: "drain".into(),
             target: "7".into(),
             segments: 1,
+            open_segments: 0,
             bytes: 2048,
             fits: false,
             warnings: vec!["hm".into()],
@@ -212,7 +223,8 @@ mod tests {
         assert!(plan.is_refused());
         let fits = Plan { fits: true, ..plan };
         assert!(fits.text("7").starts_with("drain 7: would be done; 1 segment") && !fits.is_refused());
-        let applied = Plan { applied: true, warnings: vec![], ..fits };
+        let applied = Plan { applied: true, warnings: vec![], open_segments: 1, ..fits };
+        assert!(applied.text("7").contains("to move or rebuild, 1 of them still written to and sealed first\n"));
         assert!(applied.text("7").starts_with("drain 7: done;") && applied.text("7").ends_with("how far it is\n"));
     }
 
@@ -222,6 +234,7 @@ mod tests {
             action: "rebalance".into(),
             target: String::new(),
             segments: 3,
+            open_segments: 0,
             bytes: 3 << 20,
             fits: true,
             warnings: vec![],

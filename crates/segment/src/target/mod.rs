@@ -604,12 +604,13 @@ impl TargetSet {
         }
     }
 
-    /// How all targets do; `shards` says how many shards of sealed segments a target holds.
-    pub(crate) fn status(&self, shards: impl Fn(TargetId) -> usize) -> Vec<TargetStatus> {
+    /// How all targets do; `shards` says how many shards of sealed segments a target holds, and how many of others.
+    pub(crate) fn status(&self, shards: impl Fn(TargetId) -> (usize, usize)) -> Vec<TargetStatus> {
         let members = self.roster.lock().members.clone();
         let status = |(_, target): (usize, Arc<Target>)| {
             let (health, own) = (target.health.lock(), *target.own.lock());
             let member = members.iter().find(|member| member.id == target.id);
+            let (sealed_shards, open_shards) = shards(target.id);
             TargetStatus {
                 name: target.name.clone(),
                 id: target.id,
@@ -620,7 +621,8 @@ impl TargetSet {
                 silent: health.waits > 0,
                 stale: own.was_behind,
                 set_aside_files: own.set_aside_files,
-                shards: shards(target.id),
+                shards: sealed_shards,
+                open_shards,
                 available_bytes: health.available_bytes,
                 total_bytes: health.total_bytes,
                 last_error: health.last_error.clone(),

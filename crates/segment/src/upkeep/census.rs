@@ -31,7 +31,8 @@ pub(crate) struct Census {
     pub(crate) waiting: usize,
     /// What can be done something about, the most endangered segments first.
     pub(crate) needs: Vec<Need>,
-    shards_on: HashMap<TargetId, usize>,
+    /// Shards of sealed segments, and of others, by their target.
+    shards_on: HashMap<TargetId, (usize, usize)>,
 }
 
 /// A segment that wants repair.
@@ -76,6 +77,9 @@ impl Census {
             let info = segment.info();
             let is_damaged = |shard: usize| damaged.contains(&RepairEntry { segment: segment.id, shard: shard as u8 });
             let Some(seal) = segment.settled_seal() else {
+                if segment.written().is_some() {
+                    info.targets.iter().for_each(|&target| this.shards_on.entry(target).or_default().1 += 1);
+                }
                 // What a segment lacks that is written still is built when it has ended.
                 if segment.life() == Life::Open {
                     let mut missing = 0;
@@ -93,7 +97,7 @@ impl Census {
             };
             let (mut missing, mut shards) = (0, Vec::new());
             for (shard, &target) in info.targets.iter().enumerate() {
-                *this.shards_on.entry(target).or_default() += 1;
+                this.shards_on.entry(target).or_default().0 += 1;
                 let standing = *standings.entry(target).or_insert_with(|| targets.standing(target));
                 let is_damaged = is_damaged(shard);
                 let (is_missing, is_due) = match standing {
@@ -130,8 +134,8 @@ impl Census {
         self.at_risk += usize::from(missing > 0 && missing >= parity);
     }
 
-    /// Shards of sealed segments that lie on a target.
-    pub(crate) fn shards_on(&self, target: TargetId) -> usize {
-        self.shards_on.get(&target).copied().unwrap_or(0)
+    /// How many shards of sealed segments lie on a target, and how many of segments that are still written to.
+    pub(crate) fn shards_on(&self, target: TargetId) -> (usize, usize) {
+        self.shards_on.get(&target).copied().unwrap_or_default()
     }
 }

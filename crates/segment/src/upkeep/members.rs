@@ -14,8 +14,10 @@ use super::census::shard_file_bytes;
 use crate::config::LogTarget;
 use crate::core::Core;
 use crate::error::LogError;
+use crate::free::forget_left_behind;
 use crate::placement::{Candidate, spread};
 use crate::recovery::list_target_in_time;
+use crate::segment::{Segment, Written};
 use crate::segment_info::SegmentInfo;
 use crate::shard_path::{SEGMENTS_DIR, parse_shard_name};
 use crate::target::membership::{MEMBERSHIP_BYTES_MAX, MEMBERSHIP_FILE, Member, Membership};
@@ -39,7 +41,9 @@ pub struct TargetPlan {
     pub target: String,
     /// Segments of which a shard is to be moved or built anew; for `rebalance` the number of moves.
     pub segments: usize,
-    /// Bytes of those shards.
+    /// Those of them that are still written to: they are sealed first.
+    pub open_segments: usize,
+    /// Bytes of those shards, as far as they are written.
     pub bytes: u64,
     /// Whether there is somewhere for all of them to go, and enough targets for new segments.
     pub fits: bool,
@@ -56,6 +60,7 @@ impl TargetPlan {
             action: action.to_owned(),
             target,
             segments: 0,
+            open_segments: 0,
             bytes: 0,
             fits: true,
             warnings: Vec::new(),
@@ -86,6 +91,7 @@ pub(crate) async fn add(core: &Core, target: LogTarget, mode: TargetMode) -> Res
         let id = new_id(core);
         let newcomer = Newcomer { target, id, replaces: TargetId::NONE };
         core.media.targets.change(|_| Ok(()), Some(newcomer), || core.holders()).await?;
+        measure(core, id).await;
         plan.target = id.to_string();
         plan.applied = true;
     }
@@ -139,6 +145,7 @@ pub(crate) async fn remove(core: &Core, id: TargetId, lost: bool, mode: TargetMo
         error => error,
     })?;
     plan.applied = true;
+    forget_left_behind(core);
     forget_lost(core).await;
     Ok(plan)
 }
@@ -208,8 +215,10 @@ pub(crate) async fn replace(
         let edit =
             |members: &mut Vec<Member>| if is_there { set_draining(members, old, true) } else { leave(members, old) };
         core.media.targets.change(edit, Some(newcomer), || core.holders()).await?;
+        measure(core, id).await;
         plan.target = id.to_string();
         plan.applied = true;
+        forget_left_behind(core);
         forget_lost(core).await;
     }
     Ok(plan)
@@ -240,6 +249,13 @@ async fn forget_lost(core: &Core) {
         && let Err(error) = core.media.targets.move_on(|| core.holders()).await
     {
         tracing::warn!(%error, "a target that left counts as lost for longer than it is");
+    }
+}
+
+/// Asks a target that has just joined how much room it has: until something is written nobody else does.
+async fn measure(core: &Core, id: TargetId) {
+    if let Some(number) = core.media.targets.find(id) {
+        core.media.targets.room(number).await;
     }
 }
 
@@ -282,20 +298,26 @@ async fn check_newcomer(core: &Core, target: &LogTarget) -> Result<(), LogError>
     Ok(())
 }
 
-/// The segments that have a shard, or the former copy of one, on a target.
-fn segments_on(core: &Core, id: TargetId) -> Vec<(Arc<SegmentInfo>, Option<usize>, u64)> {
+/// A segment that has a shard on a target, or the former copy of one.
+struct Lying {
+    info: Arc<SegmentInfo>,
+    /// Nothing if only a former copy lies there.
+    shard: Option<usize>,
+    /// Nothing if it is about to go.
+    written: Option<Written>,
+}
+
+/// The segments that lie on a target.
+fn segments_on(core: &Core, id: TargetId) -> Vec<Lying> {
+    // In the order of their ids.
     let segments: Vec<_> = core.segments.lock().values().cloned().collect();
-    let mut found = Vec::new();
-    for segment in segments {
+    let lying = |segment: Arc<Segment>| {
         let info = segment.info();
-        if info.copies().any(|copy| copy.target == id) {
-            let shard = info.targets.iter().position(|target| *target == id);
-            let bytes = segment.settled_seal().map_or(0, shard_file_bytes);
-            found.push((info, shard, bytes));
-        }
-    }
-    found.sort_by_key(|(info, ..)| info.id);
-    found
+        let lies_there = info.copies().any(|copy| copy.target == id);
+        let shard = info.targets.iter().position(|target| *target == id);
+        lies_there.then(|| Lying { info, shard, written: segment.written() })
+    };
+    segments.into_iter().filter_map(lying).collect()
 }
 
 /// Refuses to let a target go that holds shards of segments that could not be read when the log was opened, or may: no drain moves them, and when others
@@ -368,7 +390,7 @@ fn plan_loss(core: &Core, id: TargetId, plan: &mut TargetPlan) {
     let damaged: BTreeSet<(SegmentId, usize)> =
         core.media.repairs.snapshot().into_iter().map(|entry| (entry.segment, usize::from(entry.shard))).collect();
     let (mut lost, mut lost_already) = (0, 0);
-    for (info, shard, _) in segments_on(core, id) {
+    for Lying { info, shard, .. } in segments_on(core, id) {
         if shard.is_none() {
             continue;
         }
@@ -421,9 +443,11 @@ async fn plan_moves(core: &Core, id: TargetId, newcomer: Option<u64>, plan: &mut
     }
     let mut newcomer = newcomer.map(|room| room.saturating_sub(core.config.target_reserve_bytes));
     let (mut homeless, mut homeless_bytes) = (0, 0);
-    for (info, shard, bytes) in segments_on(core, id) {
-        let Some(shard) = shard else { continue };
+    for Lying { info, shard, written } in segments_on(core, id) {
+        let (Some(shard), Some(written)) = (shard, written) else { continue };
+        let bytes = shard_file_bytes(written.end);
         plan.segments += 1;
+        plan.open_segments += usize::from(!written.is_sealed);
         plan.bytes += bytes;
         if let Some(room) = newcomer.as_mut().filter(|room| **room >= bytes) {
             *room -= bytes;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gabion_platform::{Disk, FaultRates, SimDisk};
 use gabion_segment::{Log, LogError, LogTarget, TargetMode, TargetPlan};
-use gabion_types::TargetId;
+use gabion_types::{SegmentId, TargetId};
 
 use crate::book::Book;
 use crate::world::{World, append, life, put, steps};
@@ -197,6 +197,70 @@ fn a_lost_target_is_replaced_by_an_empty_one() {
                 rebuilt.verify(&log).await;
                 world.disks[disk].offline(false);
             }
+        });
+    }
+}
+
+#[test]
+fn segments_that_are_written_to_are_counted_with_what_is_moved() {
+    let mut world = World::new("2+1", 43);
+    let book = Arc::new(Book::default());
+    life(async {
+        let (log, _) = world.start(&book).await;
+        put(&log, 1, 100_000).await.unwrap();
+        append(&log, 9, 70_000).await.unwrap();
+        let old = id_of(&log, 1);
+        let shards = |number: usize| {
+            let status = log.status();
+            (status.targets[number].shards, status.targets[number].open_shards)
+        };
+        assert_eq!(shards(1), (0, 2));
+        let plan = log.target_replace(old, newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        assert_eq!((plan.segments, plan.open_segments), (2, 2), "{plan:?}");
+        // Half of what was written, with headers and seals.
+        assert!((85_000..200_000).contains(&plan.bytes), "{plan:?}");
+        steps(500).await;
+        assert_eq!(shards(1), (2, 0), "they are sealed");
+        assert_eq!(log.repair(false).await.unwrap().shards_built, 2);
+        assert_eq!((shards(1), shards(3)), ((0, 0), (2, 0)));
+        book.verify(&log).await;
+    });
+}
+
+/// Nothing has been written to it yet.
+#[test]
+fn the_room_on_a_target_that_has_just_joined_is_known() {
+    let (mut world, book) = written("2+1", 3, 44);
+    life(async {
+        let (log, _) = world.start(&book).await;
+        let sizes = || log.status().targets.iter().map(|target| target.total_bytes).collect::<Vec<_>>();
+        log.target_add(newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        assert!(sizes()[3] > 0, "{:?}", sizes());
+        log.target_replace(id_of(&log, 0), newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+        assert!(sizes()[4] > 0, "{:?}", sizes());
+    });
+}
+
+#[test]
+fn files_that_go_with_a_lost_target_are_left_of_no_segment() {
+    for replaced in [false, true] {
+        let (mut world, book) = written("2+1", 4, 45);
+        let held = |world: &World, id: SegmentId| world.disks[0].paths().iter().any(|it| it.contains(&id.to_string()));
+        let known = book.known().into_iter().find(|it| it.sealed.is_some() && held(&world, it.id));
+        let id = known.expect("some segment has a shard there").id;
+        world.absent = vec![0];
+        life(async {
+            let (log, _) = world.start(&book).await;
+            let lost = log.status().missing_members[0];
+            let freed = log.free(id, vec![]).await.unwrap();
+            assert_eq!(freed.left.len(), 1);
+            assert!(log.remembered().is_empty());
+            if replaced {
+                log.target_replace(lost, newcomer(&mut world, ""), TargetMode::Apply).await.unwrap();
+            } else {
+                log.target_remove(lost, true, TargetMode::Apply).await.unwrap();
+            }
+            assert!(log.remembered().contains(&id), "nothing is left of it");
         });
     }
 }
