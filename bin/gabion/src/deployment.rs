@@ -11,7 +11,7 @@ use crate::config::{ByteCount, Config, place};
 use crate::exit::Failure;
 use crate::index;
 use crate::state::{self, State};
-use crate::targets::{self, Begin};
+use crate::targets::{self, Begin, Described};
 
 /// Shard files that reads keep open: a quarter of what the process may have, the rest is for connections, lanes and the index.
 const OPEN_FILES_MIN: usize = 128;
@@ -24,8 +24,8 @@ pub(crate) struct Deployment {
     pub(crate) state: State,
     /// The targets.
     pub(crate) targets: Vec<LogTarget>,
-    /// Per target: path, driver and file system, for humans.
-    pub(crate) described: Vec<String>,
+    /// What was found of each.
+    pub(crate) described: Vec<Described>,
     /// Settings of the store.
     pub(crate) store: StoreConfig,
     /// The index in the state directory.

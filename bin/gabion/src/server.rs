@@ -30,7 +30,7 @@ use crate::files::NamedFiles;
 use crate::keys;
 use crate::output;
 use crate::state::CredentialsFrom;
-use crate::targets::{Begin, Opener};
+use crate::targets::{Begin, Described, Opener, of_members};
 
 /// Serves until a signal ends it.
 ///
@@ -158,7 +158,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         region: &config.region.0,
         credentials: &credentials_from,
         geometry: geometry.to_string(),
-        targets: &described,
+        targets: of_members(described, &store.status().log.targets.into_iter().map(|target| target.name).collect()),
     };
     output::print(&welcome.text())?;
     admin.set_iam(iam);
@@ -332,7 +332,7 @@ struct Welcome<'a> {
     region: &'a str,
     credentials: &'a CredentialsFrom,
     geometry: String,
-    targets: &'a [String],
+    targets: Vec<Described>,
 }
 
 impl Welcome<'_> {
@@ -354,7 +354,7 @@ impl Welcome<'_> {
         };
         let _ = writeln!(out, "credentials: {credentials}");
         let _ = writeln!(out, "geometry:    {}", self.geometry);
-        for target in self.targets {
+        for target in &self.targets {
             let _ = writeln!(out, "target:      {target}");
         }
         out

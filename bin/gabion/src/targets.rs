@@ -1,5 +1,7 @@
 //! From paths to targets: directories made at the first start, disks opened, the deployment's geometry found.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,10 +25,25 @@ pub(crate) struct Targets {
     pub(crate) targets: Vec<LogTarget>,
     /// Geometry of the deployment; nothing if no target has been used yet.
     pub(crate) stored_geometry: Option<Geometry>,
-    /// Per target: path, driver and file system, for humans.
-    pub(crate) described: Vec<String>,
+    /// What was found of each.
+    pub(crate) described: Vec<Described>,
     /// Whether the first target belongs to the deployment (or is about to).
     pub(crate) first_is_member: bool,
+}
+
+/// A target, for humans.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    /// Its path.
+    pub(crate) name: String,
+    /// Its file system and driver, or why it is absent.
+    how: String,
+}
+
+impl fmt::Display for Described {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.how)
+    }
 }
 
 /// What this program needs to know of a target's `gabion.json`; the log checks the rest.
@@ -99,7 +116,8 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
         let name = path.display().to_string();
         let disk = match open_disk(path, driver, DriverOptions::default(), lock) {
             Ok(opened_disk) => {
-                opened.described.push(format!("{name} ({}, {})", opened_disk.file_system, opened_disk.driver));
+                let how = format!("{}, {}", opened_disk.file_system, opened_disk.driver);
+                opened.described.push(Described { name: name.clone(), how });
                 Some(opened_disk.disk)
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
@@ -110,7 +128,7 @@ pub(crate) async fn open(config: &Config, remembered: Option<DeploymentId>, begi
             Err(error) if in_use => {
                 // The log warns of every absent target; why this one could not be opened is known only here.
                 tracing::info!(target_dir = %name, %error, "the target can not be opened");
-                opened.described.push(format!("{name} (absent: {error})"));
+                opened.described.push(Described { name: name.clone(), how: format!("absent: {error}") });
                 None
             }
             Err(error) => return Err(Failure::targets(format!("target {name} can not be opened: {error}"))),
@@ -150,10 +168,16 @@ fn open_remembered(
         let Ok(disk) = open_disk(path, driver, DriverOptions::default(), lock) else { continue };
         let name = path.display().to_string();
         tracing::info!(target_dir = %name, "this target is a member and was not given: name it at the next start");
-        opened.described.push(format!("{name} ({}, {}, remembered)", disk.file_system, disk.driver));
+        let how = format!("{}, {}, remembered", disk.file_system, disk.driver);
+        opened.described.push(Described { name: name.clone(), how });
         opened.targets.push(LogTarget { name, disk: Some(disk.disk), failure_domain: String::new() });
     }
     Ok(())
+}
+
+/// Those that the log took, by their names: the others were removed from the deployment, or are not wanted, and it warns of each.
+pub(crate) fn of_members(described: Vec<Described>, members: &BTreeSet<String>) -> Vec<Described> {
+    described.into_iter().filter(|target| members.contains(&target.name)).collect()
 }
 
 /// The geometry to run with: the deployment's own, or at its first start the wanted one or the default for its size.
@@ -348,6 +372,17 @@ mod tests {
         assert!(!paths[0].exists(), "a missing drive is not replaced by a directory");
         assert!(!later.first_is_member);
         assert_eq!(later.stored_geometry, parsed("1+1"));
+    }
+
+    #[tokio::test]
+    async fn targets_that_were_removed_are_not_told_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        let Targets { targets, described, .. } = opened(&paths, None).await.unwrap();
+        assert_eq!((targets.len(), described.len()), (2, 2));
+        let told = of_members(described, &[targets[1].name.clone()].into());
+        assert_eq!(told.len(), 1);
+        assert!(told[0].to_string().starts_with(&format!("{} (", paths[1].display())), "{}", told[0]);
     }
 
     #[tokio::test]
