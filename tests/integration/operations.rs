@@ -136,6 +136,8 @@ async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serve
     assert_eq!(code, Some(1), "there would be too few targets: {text}");
     let (code, text) = target(&server, &["add", &seventh, "--label", "spare"]).await;
     assert_eq!(code, Some(0), "{text}");
+    let (_, text) = gabion(&["target", "list", "--admin", server.admin()]).await;
+    assert!(text.contains(&seventh) && !text.contains("size unknown"), "{text}");
     let drained = server.targets()[0].display().to_string();
     let (code, text) = target(&server, &["drain", &drained]).await;
     assert_eq!(code, Some(0), "{text}");
@@ -162,6 +164,10 @@ async fn a_dead_target_is_replaced_and_another_is_drained_while_the_server_serve
 
     // Whoever restarts it names the old targets; the new ones are found.
     server.crash().await.unwrap();
+    let log = server.log();
+    let (_, welcome) = log.rsplit_once("endpoint:").unwrap();
+    let told = |target: &str| welcome.contains(&format!("target:      {target} ("));
+    assert!(told(&seventh) && told(&replacement) && !told(&drained) && !told(&dead), "{welcome}");
     let client = server.client();
     for number in 0..OBJECTS {
         let got = client.get_object().bucket(BUCKET).key(number.to_string()).send().await.unwrap();
