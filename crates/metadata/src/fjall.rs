@@ -194,13 +194,17 @@ impl FjallIndex {
 
     /// Commits are whole up to the last that is in a journal, as far as all `tables` reach, too; none may have a row of a later one.
     fn check_tables(&self, tables: &[Table], journaled: u64) -> Result<(), IndexError> {
-        let written = |table: Table| self.tables.of(table).tree.get_highest_persisted_seqno().unwrap_or(0);
-        let whole = tables.iter().map(|&table| written(table)).min().unwrap_or(0).max(journaled);
-        match tables.iter().find(|&&table| written(table) > whole) {
+        let highest = |table: Table| Ok(self.tables.of(table).tree.get_highest_persisted_seqno().unwrap_or(0));
+        let mut written = Vec::with_capacity(tables.len());
+        for &table in tables {
+            written.push((guarded(|| highest(table))?, table));
+        }
+        let everywhere = written.iter().map(|(highest, _)| *highest).min().unwrap_or(0);
+        let whole = everywhere.max(journaled);
+        match written.iter().find(|(highest, _)| *highest > whole) {
             None => Ok(()),
-            Some(&table) => Err(IndexError::Corrupt(format!(
-                "the table {table} has rows of commit {}, and commits are there as a whole only up to {whole}",
-                written(table)
+            Some((highest, table)) => Err(IndexError::Corrupt(format!(
+                "the table {table} has rows of commit {highest}, and commits are there as a whole only up to {whole}"
             ))),
         }
     }

@@ -1,5 +1,7 @@
 use std::{
     io::{Read, Seek, SeekFrom, Write as _},
+    os::unix::fs::FileExt,
+    process::Command,
     sync::Weak,
     thread,
 };
@@ -42,6 +44,12 @@ fn listing(dir: &Path) -> std::io::Result<Vec<(PathBuf, u64)>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The same with long journals.
+fn copy_all(from: &Path, to: &Path) {
+    let copied = Command::new("cp").args(["-r", "--sparse=always"]).args([&from.join("."), to]).status();
+    assert!(copied.unwrap().success());
 }
 
 /// Journals are 64 MB of mostly nothing.
@@ -271,6 +279,51 @@ fn an_empty_journal_is_no_loss_where_all_tables_reach_as_far() {
     commit(&index, 11);
     flush(&index, &[Table::Object, Table::Usage]);
     assert!(is_corrupt(FjallIndex::open(with_next_journal(dir.path()).path(), SMALL)), "a segment's row is gone");
+}
+
+/// fjall drops what is behind the first entry that makes no sense, in any journal, and goes on with the next: seals there would agree.
+#[test]
+fn a_bit_that_flips_in_a_journal_before_the_last_is_found() {
+    /// A journal is ended when one of so many bytes is met at the begin of a table.
+    const JOURNAL_BYTES: u64 = 64_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let index = FjallIndex::open(dir.path(), IndexOptions { journal_bytes_max: 1 << 30, ..SMALL }).unwrap();
+    let next = journal(dir.path()).with_file_name("1.jnl");
+    let mut count = 0;
+    while !next.exists() {
+        // Large rows of one table, which is written again and again; those of the others stay in memtables. Journals are compressed.
+        let noise = |at: u64| {
+            let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56) as u8
+        };
+        let row =
+            |number: u64| Write::Put(Table::Config, number.to_be_bytes().to_vec(), (0..256 << 10).map(noise).collect());
+        index.commit(&[], (0..16).map(row).collect()).unwrap();
+        count += 1;
+        if count <= 10 {
+            commit(&index, count);
+        }
+        assert!(u64::from(count) < 4 * JOURNAL_BYTES / (4 << 20), "no journal is ended");
+    }
+    index.persist().unwrap();
+    drop(index);
+    let copied = || {
+        let copy = tempfile::tempdir().unwrap();
+        copy_all(dir.path(), copy.path());
+        copy
+    };
+    assert_eq!(commits(&FjallIndex::open(copied().path(), SMALL).unwrap()).unwrap(), 10);
+    let bytes = read_head(&journal(dir.path()), 64 << 20);
+    // What each batch ends with, and what the next begins with.
+    let ends = bytes.windows(4).enumerate().filter(|(_, bytes)| bytes == b"FJL\x03").map(|(at, _)| at);
+    let ends: Vec<usize> = ends.collect();
+    assert!(ends.len() > 20, "{}", ends.len());
+    for at in [ends[1], ends[9], ends[9] + 4, ends[ends.len() - 1]] {
+        let copy = copied();
+        let file = fs::OpenOptions::new().write(true).open(journal(copy.path())).unwrap();
+        file.write_all_at(&[bytes[at] ^ 8], at as u64).unwrap();
+        assert!(is_corrupt(FjallIndex::open(copy.path(), SMALL)), "byte {at}");
+    }
 }
 
 /// Every file of an index in which everything is persisted, half of it in tables, half in the journal.
@@ -557,11 +610,7 @@ fn an_index_that_was_killed_while_it_was_behind_goes_on() {
         let rows = 5 * memtable_bytes(Table::Config) / 2 / ROW_BYTES as u64;
         (0..rows).for_each(|number| index.commit(&[], row(number)).unwrap());
         for copy in [&copy, &again] {
-            let copied = std::process::Command::new("cp")
-                .args(["-r", "--sparse=always"])
-                .args([dir.path().join("."), copy.path().to_owned()])
-                .status();
-            assert!(copied.unwrap().success());
+            copy_all(dir.path(), copy.path());
         }
     }
     // All of it is one memtable now.
