@@ -43,7 +43,7 @@ counters! {
     compaction_rows_moved,
     /// Rows that changed while compaction moved them.
     compaction_rows_changed,
-    /// Rows that compaction could not move: their bytes are damaged beyond repair, or they are too large.
+    /// Rows that compaction could not move: their bytes are damaged beyond repair, they are too large, or they may turn out to be deleted at the next start.
     compaction_rows_failed,
     /// Bytes of objects that compaction read.
     compaction_read_bytes,

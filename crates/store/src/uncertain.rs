@@ -2,10 +2,12 @@
 //!
 //! Whatever is acknowledged later has a higher sequence and wins; deletions are logged even where nothing is there. That is not enough where a later mutation stands on
 //! what such a commit may take away: a completion names parts by their commits, and what is put into a bucket needs the bucket. So uploads and buckets that such a commit is about
-//! are remembered, and what would stand on them is refused, until a start has found out or they are gone for good (docs/adr/0004).
+//! are remembered, and what would stand on them is refused, until a start has found out or they are gone for good (docs/adr/0004). Nor is anything moved that such a commit may have taken
+//! away: its record would lie behind the deletion, and bring back what a start had found to be gone.
 
 use std::{
     collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -17,6 +19,28 @@ use crate::{StoreError, mutation::Mutation};
 /// Uploads that are remembered, some 40 bytes each. Fewer commits than that are on their way when targets go away, and what comes then is refused for certain; if there are
 /// more all the same, all uploads count as such.
 const UPLOADS_MAX: usize = 1 << 16;
+/// Names of rows that are remembered, some 20 bytes each; if there are more, all count as such.
+const NAMES_MAX: usize = 1 << 16;
+
+/// What stands for the name of an object, with all of its versions, or of a document. Another that has the same is not moved either.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NameHash(u64);
+
+impl NameHash {
+    pub(crate) fn of_object(bucket: &str, key: &str) -> Self {
+        Self::of(("object", bucket, key))
+    }
+
+    pub(crate) fn of_config(bucket: Option<&str>, name: &str) -> Self {
+        Self::of(("config", bucket, name))
+    }
+
+    fn of(name: impl Hash) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
 
 /// What a mutation takes away, or replaces, that later ones may stand on.
 #[derive(Debug)]
@@ -27,8 +51,10 @@ pub(crate) enum Change {
     UploadEnd(UploadId),
     /// The same, to make an object of them.
     Completion(UploadId),
-    /// A bucket.
-    BucketEnd(String),
+    /// A bucket, with its uploads.
+    BucketEnd { bucket: String, uploads: Vec<UploadId> },
+    /// An object, a version of one, or a document.
+    End(NameHash),
 }
 
 impl Change {
@@ -38,7 +64,18 @@ impl Change {
             Mutation::PutPart(part) => Some(Self::Part(part.upload)),
             Mutation::EndUpload(end) => Some(Self::UploadEnd(end.upload)),
             Mutation::CompleteUpload(completion) => Some(Self::Completion(completion.upload)),
-            Mutation::DeleteBucket(deletion) => Some(Self::BucketEnd(deletion.bucket.clone())),
+            Mutation::DeleteBucket(deletion) => Some(Self::BucketEnd {
+                bucket: deletion.bucket.clone(),
+                uploads: deletion.uploads.iter().map(|ended| ended.upload).collect(),
+            }),
+            Mutation::DeleteObject(deletion) => Some(Self::End(NameHash::of_object(&deletion.bucket, &deletion.key))),
+            Mutation::DeleteVersion(deletion) => Some(Self::End(NameHash::of_object(&deletion.bucket, &deletion.key))),
+            Mutation::RenameObject(renaming) => {
+                Some(Self::End(NameHash::of_object(&renaming.object.bucket, &renaming.from)))
+            }
+            Mutation::DeleteConfig(deletion) => {
+                Some(Self::End(NameHash::of_config(deletion.bucket.as_deref(), &deletion.name)))
+            }
             _ => None,
         }
     }
@@ -60,6 +97,10 @@ struct Changes {
     has_more_uploads: bool,
     /// There are no more of them than buckets: each is there, as far as the index knows.
     buckets: HashSet<String>,
+    /// Objects and documents.
+    names: HashSet<NameHash>,
+    /// There are more of them.
+    has_more_names: bool,
 }
 
 impl Uncertain {
@@ -119,6 +160,15 @@ impl Uncertain {
         Ok(())
     }
 
+    /// Whether an object, a version of it, or a document may be gone after the next start. The caller holds its lock.
+    pub(crate) fn may_be_gone(&self, name: NameHash) -> bool {
+        if !self.is_any() {
+            return false;
+        }
+        let changes = self.changes.lock();
+        changes.has_more_names || changes.names.contains(&name)
+    }
+
     /// Refuses to create anything in a bucket that may be gone after the next start. The caller holds the bucket's lock.
     ///
     /// # Errors
@@ -137,8 +187,15 @@ impl Changes {
         let (upload, is_completion) = match change {
             Change::Part(upload) | Change::UploadEnd(upload) => (upload, false),
             Change::Completion(upload) => (upload, true),
-            Change::BucketEnd(bucket) => {
+            Change::BucketEnd { bucket, .. } => {
                 self.buckets.insert(bucket);
+                return;
+            }
+            Change::End(name) => {
+                match self.names.len() < NAMES_MAX {
+                    true => drop(self.names.insert(name)),
+                    false => self.has_more_names = true,
+                }
                 return;
             }
         };
@@ -152,7 +209,11 @@ impl Changes {
     fn remove(&mut self, change: &Change) {
         match change {
             Change::UploadEnd(upload) => drop(self.uploads.remove(upload)),
-            Change::BucketEnd(bucket) => drop(self.buckets.remove(bucket)),
+            Change::BucketEnd { bucket, uploads } => {
+                self.buckets.remove(bucket);
+                self.uploads.retain(|upload, _| !uploads.contains(upload));
+            }
+            Change::End(name) => drop(self.names.remove(name)),
             // Others may come late all the same.
             Change::Part(_) | Change::Completion(_) => {}
         }
@@ -168,17 +229,26 @@ impl Changes {
 mod tests {
     use super::*;
 
+    /// Of a bucket that ends.
+    const UPLOAD: u128 = 3;
+
+    fn bucket_end() -> Change {
+        Change::BucketEnd { bucket: "bucket".into(), uploads: vec![UploadId::from_u128(UPLOAD)] }
+    }
+
     #[test]
     fn only_what_a_change_is_about_is_refused() {
         let (upload, other) = (UploadId::from_u128(1), UploadId::from_u128(2));
         let bucket = BucketName::new("bucket").unwrap();
         // Whether upload and bucket are known afterwards, and whether the upload may be ended.
+        let name = NameHash::of_object("bucket", "key");
         let table = [
             (None, (true, true, true)),
             (Some(Change::Part(upload)), (false, true, true)),
             (Some(Change::UploadEnd(upload)), (false, true, true)),
             (Some(Change::Completion(upload)), (false, false, true)),
-            (Some(Change::BucketEnd("bucket".into())), (true, true, false)),
+            (Some(bucket_end()), (true, true, false)),
+            (Some(Change::End(name)), (true, true, true)),
         ];
         for (change, expected) in table {
             let (uncertain, what) = (Uncertain::default(), format!("{change:?}"));
@@ -186,7 +256,10 @@ mod tests {
             uncertain.note(change);
             assert!(uncertain.is_any(), "{what}");
             let (uploads, buckets) = uncertain.all();
-            assert_eq!((uploads == 0 || !expected.0, buckets.is_empty()), (true, expected.2), "{what}");
+            assert_eq!((uploads == 0, buckets.is_empty()), (expected.0, expected.2), "{what}");
+            assert_eq!(uncertain.may_be_gone(name), what.contains("NameHash"), "{what}");
+            let others = [NameHash::of_object("bucket", "other"), NameHash::of_config(Some("bucket"), "key")];
+            assert!(others.iter().all(|other| !uncertain.may_be_gone(*other)), "{what}");
             let known = (
                 uncertain.require_known_upload(upload).is_ok(),
                 uncertain.require_not_completed(upload).is_ok(),
@@ -209,8 +282,14 @@ mod tests {
         assert!(uncertain.require_not_completed(upload).is_err(), "a part says nothing of the completion");
         uncertain.took_effect(&Change::UploadEnd(upload));
         uncertain.require_known_upload(upload).unwrap();
-        uncertain.note(Some(Change::BucketEnd("bucket".into())));
-        uncertain.took_effect(&Change::BucketEnd("bucket".into()));
+        uncertain.note(Some(bucket_end()));
+        uncertain.note(Some(Change::Part(UploadId::from_u128(UPLOAD))));
+        uncertain.took_effect(&bucket_end());
+        assert_eq!(uncertain.all(), (0, Vec::new()), "its uploads ended with it");
+        let name = NameHash::of_object("bucket", "key");
+        uncertain.note(Some(Change::End(name)));
+        uncertain.took_effect(&Change::End(name));
+        assert!(!uncertain.may_be_gone(name));
         uncertain.require_known_bucket(&bucket).unwrap();
         assert!(uncertain.is_any());
     }

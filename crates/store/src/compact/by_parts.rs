@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use super::{
     Fate, Round,
     pass::Found,
-    relocate::{Content, Stays, is_unchanged, lock, rewrite, sync_before, unless_changed},
+    relocate::{Content, Stays, is_in_doubt, is_unchanged, lock, rewrite, sync_before, unless_changed},
 };
 use crate::{
     ByteRange, StoreError,
@@ -252,6 +252,9 @@ impl Moving<'_> {
         sync_before(inner, self.found, &[]).await?;
         // From here on nobody else changes the row: what is committed is ordered as it is applied.
         let _guards = lock(self.round, &self.found.place).await;
+        if is_in_doubt(inner, &self.found.place) {
+            return Ok(Fate::InDoubt);
+        }
         if !is_unchanged(&*inner.index.snapshot(), self.found)? {
             return Ok(Fate::Changed);
         }

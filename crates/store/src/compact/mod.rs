@@ -20,7 +20,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -131,6 +131,8 @@ pub(super) struct Round {
     rows_changed: AtomicU64,
     rows_failed: AtomicU64,
     rows_unreadable: AtomicU64,
+    /// Some may turn out to be deleted.
+    has_doubts: AtomicBool,
     moved_bytes: AtomicU64,
     /// Why the round can not go on.
     fatal: Mutex<Option<StoreError>>,
@@ -144,7 +146,7 @@ pub(super) enum Fate {
     Changed,
     /// One mutation can not hold it.
     TooLarge,
-    /// It is a bucket's of which nobody knows whether it is deleted.
+    /// Nobody knows whether it is deleted.
     InDoubt,
 }
 
@@ -180,6 +182,7 @@ pub(crate) async fn round(inner: &Arc<Inner>, pace: Pace) -> Result<Compacted, S
         rows_changed: AtomicU64::new(0),
         rows_failed: AtomicU64::new(0),
         rows_unreadable: AtomicU64::new(0),
+        has_doubts: AtomicBool::new(false),
         moved_bytes: AtomicU64::new(0),
         fatal: Mutex::new(None),
     });
@@ -364,7 +367,15 @@ impl Round {
                 metrics.compaction_rows_changed.add(1);
             }
             Ok(Fate::TooLarge) => self.failed(row, "it does not fit into one mutation"),
-            Ok(Fate::InDoubt) => self.failed(row, "its bucket may turn out to be deleted when the server is restarted"),
+            Ok(Fate::InDoubt) => {
+                self.count_failed();
+                if !self.has_doubts.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        ?row,
+                        "rows can not be moved that may turn out to be deleted when the server is restarted"
+                    );
+                }
+            }
             // What one row's bytes suffer from says nothing of the others.
             Err(StoreError::Corrupt(why)) => self.failed(row, &why),
             Err(StoreError::Unreadable(why)) => {
@@ -379,9 +390,13 @@ impl Round {
         }
     }
 
-    fn failed(&self, row: &dyn std::fmt::Debug, why: &str) {
+    fn count_failed(&self) {
         self.rows_failed.fetch_add(1, Ordering::Relaxed);
         self.inner.metrics.compaction_rows_failed.add(1);
+    }
+
+    fn failed(&self, row: &dyn std::fmt::Debug, why: &str) {
+        self.count_failed();
         tracing::warn!(?row, why, "a row can not be moved; its segment stays");
     }
 

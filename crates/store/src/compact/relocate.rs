@@ -7,7 +7,7 @@ use gabion_metadata::{
     rows::{BucketRow, ConfigRow, Layout, ObjectRow, PartRow, Row, SnapshotRow, UploadRow, VersionKind},
 };
 use gabion_segment::{LogError, NewRecord};
-use gabion_types::{Extent, SegmentId, limits::INLINE_BYTES_MAX};
+use gabion_types::{BucketName, Extent, SegmentId, limits::INLINE_BYTES_MAX};
 
 use super::{
     Fate, Round, by_parts,
@@ -27,6 +27,7 @@ use crate::{
     references::References,
     sealed::stored_len,
     store::Inner,
+    uncertain::NameHash,
 };
 
 /// What a move writes in one record.
@@ -92,10 +93,7 @@ async fn relocate_whole(round: &Round, found: &Found, stays: Stays) -> Result<Fa
     sync_before(inner, found, content.hold.segments()).await?;
     // From here on nobody else changes the row: what is committed is ordered as it is applied.
     let _guards = lock(round, &found.place).await;
-    // After the next start a row that was moved would be there again, and what was deleted with it would not.
-    if let RowPlace::Bucket(bucket) | RowPlace::Config(Some(bucket), _) = &found.place
-        && inner.uncertain.require_known_bucket(bucket).is_err()
-    {
+    if is_in_doubt(inner, &found.place) {
         return Ok(Fate::InDoubt);
     }
     // A bug on purpose, which the simulator must find (docs/TESTING.md).
@@ -128,6 +126,26 @@ pub(super) async fn sync_before(inner: &Inner, found: &Found, refers_to: &[Segme
     let home = References::of_row(table, &key, &found.value)?.home;
     let segments: Vec<SegmentId> = refers_to.iter().copied().chain(home.map(|home| home.segment)).collect();
     Ok(inner.log.sync_segments(&segments).await?)
+}
+
+/// Whether the row may be gone after the next start, as a deletion failed with its outcome unknown: moved behind that, the row would come back, and what was deleted with it would not. The
+/// caller holds its lock.
+pub(super) fn is_in_doubt(inner: &Inner, place: &RowPlace) -> bool {
+    let uncertain = &inner.uncertain;
+    let (bucket, upload, name) = match place {
+        RowPlace::IndexSnapshot => (None, None, None),
+        RowPlace::Bucket(bucket) => (Some(bucket), None, None),
+        RowPlace::Upload(bucket, _, upload) | RowPlace::Part(bucket, upload, _) => (Some(bucket), Some(*upload), None),
+        RowPlace::Object(bucket, key) | RowPlace::Version(bucket, key, _) => {
+            (Some(bucket), None, Some(NameHash::of_object(bucket.as_str(), key.as_str())))
+        }
+        RowPlace::Config(bucket, name) => {
+            (bucket.as_ref(), None, Some(NameHash::of_config(bucket.as_ref().map(BucketName::as_str), name)))
+        }
+    };
+    bucket.is_some_and(|bucket| uncertain.require_known_bucket(bucket).is_err())
+        || upload.is_some_and(|upload| uncertain.require_known_upload(upload).is_err())
+        || name.is_some_and(|name| uncertain.may_be_gone(name))
 }
 
 /// Waits for the locks that a change of the row takes.

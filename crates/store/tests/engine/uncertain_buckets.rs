@@ -134,16 +134,18 @@ async fn no_delete_marker_is_put_into_a_bucket_that_may_be_gone() {
     assert!(are_unknown > 0);
 }
 
-/// Compaction would have it come back by itself, with what of its documents it has moved.
+/// Compaction would have it come back by itself, with what of its documents and uploads it has moved.
 #[tokio::test]
-async fn a_bucket_that_may_be_gone_keeps_all_of_its_documents_or_none() {
+async fn a_bucket_that_may_be_gone_keeps_all_that_is_its_own_or_nothing() {
     const DOCUMENTS: [&str; 2] = ["cors", "tagging"];
     let scope = || ConfigScope::Bucket(bucket("bucket"));
-    let (mut step, mut left) = (0, 0);
-    loop {
+    let mut left = 0;
+    for step in 0.. {
         let (mut world, store) = compaction::fresh(704, (1, 0)).await;
         // In a segment that is to be compacted, and in one that is not.
         store.put_config(scope(), DOCUMENTS[0], BODY).await.unwrap();
+        let target = UploadRef { bucket: bucket("bucket"), key: key("key"), upload: begin(&store).await.unwrap() };
+        part(&store, &target).await.unwrap();
         store.create_bucket(bucket("source"), None).await.unwrap();
         let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
         for name in &names {
@@ -158,11 +160,11 @@ async fn a_bucket_that_may_be_gone_keeps_all_of_its_documents_or_none() {
         let outcome = store.delete_bucket(&bucket("bucket")).await;
         let went_away = world.power.is_out();
         world.restore_power();
-        if outcome.is_ok() {
-            if went_away {
-                continue;
-            }
+        if outcome.is_ok() && !went_away {
             break;
+        }
+        if outcome.is_ok() {
+            continue;
         }
         let compacted = store.compact().await.unwrap();
         assert!(compacted.victims > 0, "{compacted:?}");
@@ -174,7 +176,49 @@ async fn a_bucket_that_may_be_gone_keeps_all_of_its_documents_or_none() {
             let document = world.index.current.lock().get(Table::Config, &key).unwrap();
             assert_eq!(document.is_some(), is_there, "{name} behind {step} steps");
         }
-        step += 1;
+        let rows = world.rows();
+        for table in [Table::Upload, Table::Part] {
+            assert_eq!(rows.iter().any(|row| row.0 == table), is_there, "{table} behind {step} steps");
+        }
+    }
+    assert!(left > 0);
+}
+
+/// A start that finds that something was deleted is not contradicted by one that makes the index anew.
+#[tokio::test]
+async fn what_was_found_to_be_deleted_stays_so_though_it_was_to_be_moved() {
+    let mut left = 0;
+    for step in 0.. {
+        let (mut world, store) = compaction::fresh(705, (1, 0)).await;
+        let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
+        for name in &names {
+            put(&store, "bucket", name, &bytes(1, 3000)).await;
+        }
+        let store = world.restart(store).await;
+        for name in &names[20..] {
+            delete(&store, "bucket", name).await;
+        }
+        world.power.cut_after(step);
+        let outcome = store.delete_object(bucket("bucket"), DeleteObject::current(key("0"))).await;
+        let went_away = world.power.is_out();
+        world.restore_power();
+        if outcome.is_ok() && !went_away {
+            break;
+        }
+        if outcome.is_ok() {
+            continue;
+        }
+        // Whoever writes asks the target whether it works again.
+        let _ = try_put(&store).await;
+        let compacted = store.compact().await.unwrap();
+        assert!(compacted.victims > 0, "{compacted:?}");
+        left += compacted.rows_failed;
+        let store = world.crash_and_open(store, usize::MAX).await;
+        let is_there = get(&store, "bucket", "0").await.is_ok();
+        let store = world.rebuild(store).await;
+        assert_eq!(get(&store, "bucket", "0").await.is_ok(), is_there, "{step} steps, {outcome:?}");
+        // Now it is known what came of it.
+        assert_eq!(store.compact().await.unwrap().rows_failed, 0);
     }
     assert!(left > 0);
 }
