@@ -4,17 +4,23 @@ use bytes::Bytes;
 use gabion_metadata::{Index, Table, Write, keys};
 use gabion_store::*;
 
-use crate::{compaction, harness::*};
+use crate::harness::*;
 
 const BODY: Bytes = Bytes::from_static(b"body");
 
-/// A bucket without objects, with an upload of one part, whose tag is said.
-async fn empty_bucket() -> Empty {
+/// A bucket in which nothing is, in a log of one lane.
+async fn one_lane(seed: u64) -> (World, Store) {
     let mut config = config(1, 0);
     (config.log.small_lanes, config.log.large_lanes) = (1, 1);
-    let mut world = World::new(702, config);
+    let world = World::new(seed, config);
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
+    (world, store)
+}
+
+/// A bucket without objects, with an upload of one part, whose tag is said.
+async fn empty_bucket() -> Empty {
+    let (mut world, store) = one_lane(702).await;
     store.create_bucket(bucket("source"), None).await.unwrap();
     put(&store, "source", "key", &BODY).await;
     let store = world.restart(store).await;
@@ -141,7 +147,7 @@ async fn a_bucket_that_may_be_gone_keeps_all_that_is_its_own_or_nothing() {
     let scope = || ConfigScope::Bucket(bucket("bucket"));
     let mut left = 0;
     for step in 0.. {
-        let (mut world, store) = compaction::fresh(704, (1, 0)).await;
+        let (mut world, store) = one_lane(704).await;
         // In a segment that is to be compacted, and in one that is not.
         store.put_config(scope(), DOCUMENTS[0], BODY).await.unwrap();
         let target = UploadRef { bucket: bucket("bucket"), key: key("key"), upload: begin(&store).await.unwrap() };
@@ -189,7 +195,7 @@ async fn a_bucket_that_may_be_gone_keeps_all_that_is_its_own_or_nothing() {
 async fn what_was_found_to_be_deleted_stays_so_though_it_was_to_be_moved() {
     let mut left = 0;
     for step in 0.. {
-        let (mut world, store) = compaction::fresh(705, (1, 0)).await;
+        let (mut world, store) = one_lane(705).await;
         let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
         for name in &names {
             put(&store, "bucket", name, &bytes(1, 3000)).await;
