@@ -1,5 +1,8 @@
 //! Removes what a run wrote, by whichever of its endpoints answers.
 //!
+//! Several runs may share a bucket, and the one that made it deletes it only when nobody uses it any more. Objects keep a bucket from being deleted, but uploads in parts do not, nor what is
+//! yet to be written: so each run has an object of its own there, its lease, from when it has found or made the bucket until all else of it is removed.
+//!
 //! Only what lies below a folder that no other run has is touched. A prefix that was given may hold what others wrote: it is never deleted, whatever it is.
 
 use std::{
@@ -23,12 +26,21 @@ use crate::{
 /// How long is waited for writes that nobody waited for the end of.
 const PAUSE_FOR_PENDING: Duration = Duration::from_secs(1);
 
+/// The key of a run's lease: beside its folder, where the run lists nothing.
+pub(crate) fn lease(prefix: &str, run: &str) -> String {
+    format!("{prefix}{}.lease", run.trim_end_matches('/'))
+}
+
 /// What a run left behind.
 pub(crate) struct Leftovers<'a> {
     pub(crate) factory: &'a Factory,
     pub(crate) prefix: &'a str,
     /// The run's own name, which follows.
     pub(crate) run: &'a str,
+    /// The key of the lease, if it has one.
+    pub(crate) lease: Option<&'a str>,
+    /// All but the lease is to stay.
+    pub(crate) keeps: bool,
     /// Uploads in parts may be among it.
     pub(crate) uploads: bool,
     /// Writes may be among it that nobody waited for the end of: they may become objects a little later.
@@ -38,11 +50,14 @@ pub(crate) struct Leftovers<'a> {
 }
 
 impl Leftovers<'_> {
-    /// Deletes what lies below the run's own folder, and the bucket if this run created it and nobody else uses it.
+    /// Deletes what lies below the run's own folder, its lease, and the bucket if this run created it and nobody else uses it.
     ///
     /// # Errors
     /// With what stays and where, when something does.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
+        if self.keeps && self.lease.is_none() {
+            return Ok(());
+        }
         assert!(self.run.len() > 1 && self.run.ends_with('/'), "only a folder of the run's own is emptied");
         let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
         let clients = (0..self.factory.endpoint_count()).map(|number| self.factory.client(number)).collect();
@@ -81,6 +96,21 @@ struct Remover<'a> {
 
 impl Remover<'_> {
     async fn remove(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
+        let removed = if leftovers.keeps { Ok(()) } else { self.remove_written(leftovers).await };
+        let released = if let Some(lease) = leftovers.lease { self.release(lease).await } else { Ok(()) };
+        removed.and(released)?;
+        if leftovers.keeps || !leftovers.created || self.others_upload().await? {
+            return Ok(());
+        }
+        if !self.delete_bucket().await? {
+            // Another run uses it, or a write that was given up came to its end only now.
+            self.remove_all().await?;
+            self.delete_bucket().await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_written(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
         // First: one whose end was not waited for may yet become an object. Who may not list uploads can remove objects all the same.
         let aborted = if leftovers.uploads { self.abort_uploads().await } else { Ok(()) };
         let mut removed = self.remove_all().await;
@@ -88,16 +118,22 @@ impl Remover<'_> {
             tokio::time::sleep(PAUSE_FOR_PENDING).await;
             removed = self.remove_all().await;
         }
-        removed.and(aborted)?;
-        if !leftovers.created {
-            return Ok(());
+        removed.and(aborted)
+    }
+
+    /// Removes the lease, and where the bucket keeps versions all of it.
+    async fn release(&mut self, lease: &str) -> Result<(), Failure> {
+        self.ask(async |client| client.delete(lease).await).await?;
+        self.remove_versions(lease).await
+    }
+
+    /// Whether others have uploads in progress: they hold no objects, and servers would delete the bucket with them. Of who may not list them only leases are known.
+    async fn others_upload(&mut self) -> Result<bool, Failure> {
+        match self.ask(async |client| client.list_uploads("").await).await {
+            Ok(uploads) => Ok(uploads.iter().any(|(key, _)| !key.starts_with(&self.folder))),
+            Err(Failure::Status { .. }) => Ok(false),
+            Err(failure) => Err(failure),
         }
-        if !self.delete_bucket().await? {
-            // Another run has written to it, or a write that was given up came to its end only now.
-            self.remove_all().await?;
-            self.delete_bucket().await?;
-        }
-        Ok(())
     }
 
     /// Deletes the bucket; `false` if it is not empty.
@@ -110,7 +146,8 @@ impl Remover<'_> {
 
     async fn remove_all(&mut self) -> Result<(), Failure> {
         self.remove_objects().await?;
-        self.remove_versions().await
+        let folder = self.folder.clone();
+        self.remove_versions(&folder).await
     }
 
     /// Sends one request, as often and to as many endpoints as it takes.
@@ -157,7 +194,7 @@ impl Remover<'_> {
             if !listed.is_empty() && listed == before {
                 return Err(Failure::Malformed("objects are listed on that were deleted".to_owned()));
             }
-            if !self.delete(listed.clone()).await? {
+            if !self.delete(&folder, listed.clone()).await? {
                 return Ok(());
             }
             before = listed;
@@ -165,17 +202,17 @@ impl Remover<'_> {
     }
 
     /// Where a bucket keeps versions, deleting by key only adds one.
-    async fn remove_versions(&mut self) -> Result<(), Failure> {
-        let (folder, mut before) = (self.folder.clone(), Vec::new());
+    async fn remove_versions(&mut self, prefix: &str) -> Result<(), Failure> {
+        let mut before = Vec::new();
         loop {
-            let versions = match self.ask(async |client| client.list_versions(&folder).await).await {
+            let versions = match self.ask(async |client| client.list_versions(prefix).await).await {
                 // There are none where nobody knows of them.
                 Err(Failure::Status { status: 405 | 501, .. }) => return Ok(()),
                 Err(Failure::Status { status: 403, .. }) => {
                     // All else is removed. The program ends well without this being read.
                     let _ = writeln!(
                         stderr(),
-                        "gabion: these keys have no right to list versions: if the bucket {:?} keeps them, those below {folder:?} stay",
+                        "gabion: these keys have no right to list versions: if the bucket {:?} keeps them, those below {prefix:?} stay",
                         self.factory.bucket(),
                     );
                     return Ok(());
@@ -185,21 +222,21 @@ impl Remover<'_> {
             if !versions.is_empty() && versions == before {
                 return Err(Failure::Malformed("versions are listed on that were deleted".to_owned()));
             }
-            if !self.delete(versions.clone()).await? {
+            if !self.delete(prefix, versions.clone()).await? {
                 return Ok(());
             }
             before = versions;
         }
     }
 
-    /// Deletes a page of what was listed; `false` if there was nothing on it.
-    async fn delete(&mut self, listed: Vec<ObjectName>) -> Result<bool, Failure> {
+    /// Deletes a page of what was listed below `prefix`; `false` if there was nothing on it.
+    async fn delete(&mut self, prefix: &str, listed: Vec<ObjectName>) -> Result<bool, Failure> {
         if listed.is_empty() {
             return Ok(false);
         }
         // A server that lists what was not asked for deletes nothing of others.
         let mut own = listed;
-        own.retain(|name| name.key.starts_with(&self.folder));
+        own.retain(|name| name.key.starts_with(prefix));
         if own.is_empty() {
             return Err(Failure::Malformed("only keys are listed that were not asked for".to_owned()));
         }

@@ -17,15 +17,18 @@ use tokio::{
 };
 
 use crate::{
-    cleanup::Leftovers,
+    cleanup::{Leftovers, lease},
     cli::{Cli, LoadArgs, Operation, Settings},
     clock::{Stamp, unix_seconds},
     factory::Factory,
     failure::{Failure, all_of},
+    limit::Limit,
     output::Outputs,
+    patience::Patience,
     processes::{self, Processes},
     progress::{Progress, Whole},
     report::Report,
+    s3::Client,
     stats::Stats,
     threads::{self, Outcome, Threads},
     workload::{End, Load, Name, Phase, STOP, Share, phases},
@@ -109,11 +112,15 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
         return processes::serve(settings, factory, threads(settings), share);
     }
     let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
-    let created = if args.no_prepare && settings.prepared_objects() > 0 {
+    let finds = args.no_prepare && settings.prepared_objects() > 0;
+    // A listing of all that is kept would have the lease in it; what it lists keeps the bucket as well.
+    let leases = !finds && !(settings.keeps() && settings.operation == Operation::List);
+    let lease = leases.then(|| lease(&args.prefix, &settings.run));
+    let created = if finds {
         find_objects(settings, factory)?;
         false
     } else {
-        make_bucket(factory, &args.endpoint[0])?
+        make_bucket(factory, &args.endpoint[0], lease.as_deref())?
     };
     let measured = measure(settings, factory);
     // Nobody waited for what timed out, nor, where it failed before its end, for what was under way.
@@ -130,24 +137,56 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
         let dead = report.dead_endpoints().into_iter().map(|line| Err(anyhow!(line)));
         all_of([published, stopped, judged].into_iter().chain(dead))
     });
-    let cleaned = if settings.keeps() {
-        Ok(())
-    } else {
-        let uploads = settings.operation == Operation::Multipart;
-        Leftovers { factory, prefix: &args.prefix, run: &settings.run, uploads, pending, created }.remove()
+    let left = Leftovers {
+        factory,
+        prefix: &args.prefix,
+        run: &settings.run,
+        lease: lease.as_deref(),
+        keeps: settings.keeps(),
+        uploads: settings.operation == Operation::Multipart,
+        pending,
+        created,
     };
-    all_of([told, cleaned])
+    all_of([told, left.remove()])
 }
 
-/// Makes the bucket; `false` when it was there.
+/// How often a bucket is made that others delete at the same time.
+const MAKING_MAX: u32 = 5;
+
+/// Makes the bucket, and the run's lease of it if it is to have one; `false` when it was there.
 ///
 /// # Errors
 /// When the endpoint can not be reached or refuses: nothing was written yet, so that this is tried once.
-pub(crate) fn make_bucket(factory: &Factory, url: &str) -> anyhow::Result<bool> {
+pub(crate) fn make_bucket(factory: &Factory, url: &str, lease: Option<&str>) -> anyhow::Result<bool> {
     let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
-    let mut client = factory.client(0);
-    let made = runtime.block_on(async { factory.patient_limit().run(Stamp::now(), client.create_bucket()).await });
+    let (mut client, mut limit) = (factory.client(0), factory.patient_limit());
+    let made = runtime.block_on(async {
+        let mut made = 0;
+        loop {
+            let created = limit.run(Stamp::now(), client.create_bucket()).await?;
+            let Some(lease) = lease else { return Ok(created) };
+            made += 1;
+            match hold(&mut client, &mut limit, lease).await {
+                // The run that had made it was about to leave it.
+                Err(Failure::Status { status: 404, .. }) if made < MAKING_MAX => {}
+                Err(failure @ Failure::Status { status: 404, .. }) => return Err(failure),
+                // Who can not write this can write no objects, which will be told of those, and needs no bucket to be held for them.
+                _ => return Ok(created),
+            }
+        }
+    });
     made.map_err(|failure| of_bucket(failure, "preparing", factory, url))
+}
+
+/// Writes the lease.
+async fn hold(client: &mut Client, limit: &mut Limit, lease: &str) -> Result<(), Failure> {
+    let mut patience = Patience::default();
+    loop {
+        match limit.run(Stamp::now(), client.put_empty(lease)).await {
+            Err(failure @ Failure::Status { .. }) => patience.after(failure).await?,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// A failure of a request for the bucket, with what may be wrong: what was refused is not said in an answer to HEAD.

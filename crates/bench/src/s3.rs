@@ -158,6 +158,11 @@ impl Client {
         self.finish(Call::new("DELETE", "")).await
     }
 
+    /// Writes an object without content.
+    pub(crate) async fn put_empty(&mut self, key: &str) -> Result<(), Failure> {
+        self.finish(Call::new("PUT", key)).await
+    }
+
     /// Writes an object.
     pub(crate) async fn put(&mut self, key: &str, content: Window<'_>, cover: &Cover) -> Result<u64, Failure> {
         let body = Body::Content(content);

@@ -41,6 +41,12 @@ pub(crate) struct Bucket {
     pub(crate) takes_parts: bool,
     /// How often an upload is kept although it is given up.
     pub(crate) stubborn: u32,
+    /// Parts that came while it held no object: it could have been deleted then.
+    pub(crate) unheld: u32,
+    /// How many more objects meet no bucket, as another run has just deleted it.
+    pub(crate) vanishes: u32,
+    /// How often it was deleted.
+    pub(crate) removed: u32,
     /// Bodies of the requests that created it.
     pub(crate) created: Vec<Bytes>,
     /// Session tokens that came, and whether they were signed.
@@ -162,9 +168,23 @@ impl Bucket {
                 self.created.push(body);
                 xml(String::new())
             }
-            ("DELETE", "") => xml(String::new()),
+            ("DELETE", "") if !self.objects.is_empty() => (409, "<Code>BucketNotEmpty</Code>".to_owned(), Bytes::new()),
+            ("DELETE", "") => {
+                self.removed += 1;
+                xml(String::new())
+            }
             ("PUT", _) if query.contains("uploadId") => {
+                self.unheld += u32::from(self.objects.is_empty());
                 (if self.takes_parts { 200 } else { 503 }, String::new(), Bytes::new())
+            }
+            ("PUT", _) if self.vanishes > 0 => {
+                self.vanishes -= 1;
+                (404, "<Code>NoSuchBucket</Code>".to_owned(), Bytes::new())
+            }
+            ("PUT", _) if is_lease(&key) => {
+                self.keep_version(&key);
+                self.objects.insert(key, body);
+                xml(String::new())
             }
             ("PUT", _) => {
                 let names = ["x-amz-content-sha256", "x-amz-decoded-content-length", "x-amz-trailer"];
@@ -197,6 +217,11 @@ impl Bucket {
     }
 }
 
+/// What holds the bucket is none of what is measured.
+fn is_lease(key: &str) -> bool {
+    key.ends_with(".lease")
+}
+
 /// Serves the bucket until the runtime is dropped; its address.
 pub(crate) fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -211,7 +236,7 @@ pub(crate) fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
                 async move {
                     let (head, body) = request.into_parts();
                     let body = body.collect().await.unwrap().to_bytes();
-                    if head.method == "PUT" {
+                    if head.method == "PUT" && !is_lease(head.uri.path()) {
                         let takes = bucket.lock().put_takes;
                         tokio::time::sleep(takes).await;
                     }

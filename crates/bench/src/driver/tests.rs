@@ -190,6 +190,35 @@ fn uploads_that_were_left_are_given_up() {
     assert_eq!(bucket.lock().uploads, BTreeSet::from([theirs]));
 }
 
+/// Uploads in progress are no objects, and a bucket without objects may be deleted by the run that made it.
+#[test]
+fn a_bucket_is_held_while_a_run_uses_it() {
+    for (flags, removed) in [("", 1), (" --keep", 0)] {
+        let bucket = Bucket { takes_parts: true, refused: Some(("HEAD ", 404, "")), vanishes: 2, ..Bucket::default() };
+        let bucket = Arc::new(Mutex::new(bucket));
+        let (_server, url) = serve(&bucket);
+        bench(&url, &format!("multipart -n 2 --size 1KiB{flags}")).unwrap();
+        let bucket = bucket.lock();
+        // It is made again as often as it vanishes.
+        assert_eq!((bucket.created.len(), bucket.unheld, bucket.removed), (3, 0, removed), "{flags}");
+        assert!(!bucket.objects.keys().any(|key| key.ends_with(".lease")), "{:?}", bucket.objects);
+    }
+}
+
+#[test]
+fn a_bucket_in_which_others_have_uploads_is_left() {
+    let theirs = BTreeSet::from(["theirs".to_owned()]);
+    let bucket = Bucket { uploads: theirs, refused: Some(("HEAD ", 404, "")), ..Bucket::default() };
+    let bucket = Arc::new(Mutex::new(bucket));
+    let (_server, url) = serve(&bucket);
+    bench(&url, "put -n 3").unwrap();
+    assert_eq!(bucket.lock().removed, 0);
+    assert!(bucket.lock().objects.is_empty());
+    bucket.lock().uploads.clear();
+    bench(&url, "put -n 3").unwrap();
+    assert_eq!(bucket.lock().removed, 1);
+}
+
 #[test]
 fn threads_are_those_that_have_workers() {
     for (flags, expected) in [
@@ -335,8 +364,16 @@ fn what_another_endpoint_does_not_answer_is_removed() {
     // Nobody listens at the first.
     let endpoints = ["http://127.0.0.1:1".to_owned(), url];
     let factory = Factory::new(&settings.load.access, &endpoints, "b").unwrap();
-    let left =
-        Leftovers { factory: &factory, prefix: "bench/", run: "run/", uploads: true, pending: false, created: false };
+    let left = Leftovers {
+        factory: &factory,
+        prefix: "bench/",
+        run: "run/",
+        lease: None,
+        keeps: false,
+        uploads: true,
+        pending: false,
+        created: false,
+    };
     left.remove().unwrap();
     assert!(bucket.lock().objects.is_empty());
     // Another run has removed the bucket: there is nothing left to be done.
@@ -413,10 +450,11 @@ fn what_is_not_there_is_not_measured() {
     bench(&url, "get -n 5 --objects 9 --keep").unwrap();
     let error = said(bench(&url, "delete --no-prepare --objects 10"));
     assert!(error.contains("there is no \"bench/0000000009\""), "{error}");
+    let before = bucket.lock().deleted;
     bench(&url, "delete --no-prepare --objects 9").unwrap();
     let (deleted, missed) = {
         let bucket = bucket.lock();
-        (bucket.deleted, bucket.missed)
+        (bucket.deleted - before, bucket.missed)
     };
     assert_eq!((deleted, missed), (9, 0));
     // Nor is a bucket made to be read from.
@@ -442,7 +480,7 @@ fn what_a_server_sends_as_a_code_is_not_shown_whatever_it_is() {
 
 #[test]
 fn a_server_that_dies_ends_a_phase() {
-    let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(2000), ..Bucket::default() }));
+    let bucket = Arc::new(Mutex::new(Bucket { lives_for: Some(2001), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);
     let (outcome, report) = report(&url, "ior-hard -n 2000 --size 1");
     let error = said(outcome);

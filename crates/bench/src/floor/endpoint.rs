@@ -7,7 +7,7 @@ use gabion_segment::Durability;
 
 use super::{FloorArgs, Layer, Measurement, Round, Subject, cores, settle, stopped};
 use crate::{
-    cleanup::Leftovers,
+    cleanup::{Leftovers, lease},
     cli::Payload,
     clock::Stamp,
     content::Content,
@@ -40,6 +40,7 @@ pub(super) struct Endpoint {
     written: Arc<Load>,
     deleted: Arc<Load>,
     run: String,
+    lease: String,
     /// The server's process, if it is known.
     server_pid: Option<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
@@ -88,6 +89,7 @@ impl Endpoint {
             read: Arc::new(Load { listed_min: args.objects().min(LISTED_MAX.into()), ..load(args, &run, READ_FOLDER) }),
             written: Arc::new(load(args, &run, WRITE_FOLDER)),
             deleted: Arc::new(Load { prepared: args.deletes(), ..load(args, &run, DELETE_FOLDER) }),
+            lease: lease(PREFIX, &run),
             run,
             server_pid,
             created: None,
@@ -163,7 +165,7 @@ impl Subject for Endpoint {
 
     /// Makes the bucket and writes the objects that are read.
     fn prepare(&mut self) -> anyhow::Result<()> {
-        self.created = Some(make_bucket(&self.factory, &self.url)?);
+        self.created = Some(make_bucket(&self.factory, &self.url, Some(&self.lease))?);
         self.write(&self.read, "writing the objects that are read")?;
         self.check()
     }
@@ -197,7 +199,8 @@ impl Subject for Endpoint {
     fn clean_up(&mut self) -> anyhow::Result<()> {
         let Some(created) = self.created else { return Ok(()) };
         let (factory, run, pending) = (&self.factory, &self.run, self.timed_out);
-        let left = Leftovers { factory, prefix: PREFIX, run, uploads: false, pending, created };
+        let lease = Some(&*self.lease);
+        let left = Leftovers { factory, prefix: PREFIX, run, lease, keeps: false, uploads: false, pending, created };
         left.remove().with_context(|| self.name())
     }
 }
@@ -256,7 +259,7 @@ mod tests {
             assert_eq!(failed, 0);
         }
         assert_eq!(bucket.lock().missed, 0);
-        assert_eq!(bucket.lock().objects.len(), 5, "those that are read stay");
+        assert_eq!(bucket.lock().objects.len(), 5 + 1, "those that are read stay, and the lease of the bucket");
         assert!(bucket.lock().deleted >= 80);
     }
 
