@@ -97,6 +97,9 @@ struct Remover<'a> {
 impl Remover<'_> {
     async fn remove(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
         let removed = if leftovers.keeps { Ok(()) } else { self.remove_written(leftovers).await };
+        if removed.as_ref().is_err_and(Failure::is_silence) {
+            return removed;
+        }
         let released = if let Some(lease) = leftovers.lease { self.release(lease).await } else { Ok(()) };
         removed.and(released)?;
         if leftovers.keeps || !leftovers.created || self.others_upload().await? {
@@ -113,6 +116,9 @@ impl Remover<'_> {
     async fn remove_written(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
         // First: one whose end was not waited for may yet become an object. Who may not list uploads can remove objects all the same.
         let aborted = if leftovers.uploads { self.abort_uploads().await } else { Ok(()) };
+        if aborted.as_ref().is_err_and(Failure::is_silence) {
+            return aborted;
+        }
         let mut removed = self.remove_all().await;
         if leftovers.pending && removed.is_ok() {
             tokio::time::sleep(PAUSE_FOR_PENDING).await;
@@ -155,7 +161,7 @@ impl Remover<'_> {
         let mut patience = Patience::of_cleaning();
         loop {
             let client = &mut self.clients[self.asked];
-            match self.factory.patient_limit().run(Stamp::now(), request(client)).await {
+            match self.factory.cleaning_limit().run(Stamp::now(), request(client)).await {
                 Err(failure) => patience.after(failure).await?,
                 answer => return answer,
             }

@@ -2,19 +2,14 @@
 
 use std::{
     collections::hash_map::RandomState,
-    future::poll_fn,
     hash::{BuildHasher, Hasher},
-    sync::{Arc, atomic::Ordering},
-    task::Poll,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, anyhow, bail};
 use gabion_types::BucketName;
-use tokio::{
-    runtime::Builder,
-    signal::unix::{Signal, SignalKind, signal},
-};
+use tokio::runtime::Builder;
 
 use crate::{
     cleanup::{Leftovers, lease},
@@ -30,8 +25,9 @@ use crate::{
     report::Report,
     s3::Client,
     stats::Stats,
+    stop::{has_told, is_stopped, stop_when_asked},
     threads::{self, Outcome, Threads},
-    workload::{End, Load, Name, Phase, STOP, Share, phases},
+    workload::{End, Load, Name, Phase, Share, phases},
 };
 
 /// Why a run ended without a result.
@@ -123,8 +119,8 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
         make_bucket(factory, &args.endpoint[0], lease.as_deref())?
     };
     let measured = measure(settings, factory);
-    // Nobody waited for what timed out, nor, where it failed before its end, for what was under way.
-    let has_ended = |measured: &Measured| measured.outcomes.iter().all(|(_, outcome)| !outcome.stats.timed_out);
+    // Nobody waited for the end of what was not answered, nor, where it failed before its end, for what was under way.
+    let has_ended = |measured: &Measured| measured.outcomes.iter().all(|(_, outcome)| !outcome.stats.pending);
     let pending = !measured.as_ref().is_ok_and(has_ended);
     // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
@@ -137,6 +133,7 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
         let dead = report.dead_endpoints().into_iter().map(|line| Err(anyhow!(line)));
         all_of([published, stopped, judged].into_iter().chain(dead))
     });
+    has_told(&told);
     let left = Leftovers {
         factory,
         prefix: &args.prefix,
@@ -239,41 +236,6 @@ fn find_objects(settings: &Settings, factory: &Factory) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Whether the run is to end early.
-pub(crate) fn is_stopped() -> bool {
-    STOP.load(Ordering::Relaxed)
-}
-
-/// The first SIGINT or SIGTERM ends the measurement: what was measured is reported, what was written is removed. The second ends the program.
-///
-/// # Errors
-/// When the signals can not be received.
-pub(crate) fn stop_when_asked() -> anyhow::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build().context("starting the client")?;
-    let entered = runtime.enter();
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-    let signals = kinds.into_iter().map(signal).collect::<Result<Vec<_>, _>>();
-    let mut signals = signals.context("listening to signals")?;
-    drop(entered);
-    std::thread::spawn(move || {
-        runtime.block_on(async {
-            any_of(&mut signals).await;
-            STOP.store(true, Ordering::Relaxed);
-            any_of(&mut signals).await;
-            std::process::exit(130);
-        });
-    });
-    Ok(())
-}
-
-async fn any_of(signals: &mut [Signal]) {
-    poll_fn(|context| {
-        let came = signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready());
-        if came { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
 }
 
 /// Whether an operation runs for a while before it is measured: what a delete or a phase of a pattern uses up or leaves behind belongs to the measurement.

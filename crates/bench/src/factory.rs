@@ -68,7 +68,12 @@ impl Factory {
         Limit::new(self.timeout)
     }
 
-    /// Of what prepares a measurement or cleans up behind it: how long what is measured may take says nothing of that.
+    /// Of what removes what was written.
+    pub(crate) fn cleaning_limit(&self) -> Limit {
+        Limit::of_cleaning(self.timeout.max(PATIENT_TIMEOUT))
+    }
+
+    /// Of what prepares a measurement: how long what is measured may take says nothing of that.
     pub(crate) fn patient_limit(&self) -> Limit {
         Limit::new(self.timeout.max(PATIENT_TIMEOUT))
     }

@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     Mismatch,
     /// A listing came to its end, and objects that exist were not on it.
     Incomplete,
-    /// The run was stopped: it is none of the figures.
+    /// The run was stopped before its end: it is in none of the figures.
     Stopped,
 }
 
@@ -108,6 +108,11 @@ impl Failure {
             Failure::Connection { fault, .. } => fault.words().to_owned(),
             other => other.to_string(),
         }
+    }
+
+    /// Whether nobody answered.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Failure::Connection { .. } | Failure::Timeout | Failure::Stopped)
     }
 
     /// Whether the same request may succeed a little later: nobody answered, or one who can not do it now.

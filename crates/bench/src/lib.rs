@@ -31,6 +31,7 @@ mod s3;
 mod sign;
 mod sizes;
 mod stats;
+mod stop;
 #[cfg(test)]
 mod test_server;
 mod threads;

@@ -1,21 +1,33 @@
 //! Once more: for requests that prepare a measurement or remove what it wrote. Those that are measured are sent once, and a failure is counted.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, stop::STOP};
 
 /// How often a request is sent once more: a server that is started again, or told to slow down, is back by then.
 const RETRIES: u32 = 4;
 /// The same of one that removes what was written, where a server answers that can not do it now: for a dozen seconds, as what stays is somebody's work.
 const RETRIES_OF_CLEANING: u32 = 7;
+/// The same where nobody answers, and the run was stopped: somebody waits for its end.
+const RETRIES_WHEN_STOPPED: u32 = 1;
 /// How long is waited before the first of them; twice as long before each that follows.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is left of it for one request.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Patience {
     failures: u32,
     cleans: bool,
+    stop: &'static AtomicBool,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { failures: 0, cleans: false, stop: &STOP }
+    }
 }
 
 impl Patience {
@@ -29,8 +41,11 @@ impl Patience {
     /// # Errors
     /// The failure, if it will not pass by itself or was met too often.
     pub(crate) async fn after(&mut self, failure: Failure) -> Result<(), Failure> {
-        let answers = !matches!(failure, Failure::Connection { .. } | Failure::Timeout);
-        let retries = if self.cleans && answers { RETRIES_OF_CLEANING } else { RETRIES };
+        let retries = match (failure.is_silence(), self.cleans) {
+            (true, _) if self.stop.load(Ordering::Relaxed) => RETRIES_WHEN_STOPPED,
+            (false, true) => RETRIES_OF_CLEANING,
+            _ => RETRIES,
+        };
         if self.failures >= retries || !failure.may_pass() {
             return Err(failure);
         }
@@ -58,6 +73,14 @@ mod tests {
         let refused = Failure::Connection { fault: Fault::Refused, reason: String::new() };
         for (failure, expected) in [(status(503, "SlowDown"), RETRIES_OF_CLEANING), (refused, RETRIES)] {
             let (mut patience, mut tries) = (Patience::of_cleaning(), 0);
+            while patience.after(failure.clone()).await.is_ok() {
+                tries += 1;
+            }
+            assert_eq!(tries, expected, "{failure}");
+        }
+        for (failure, expected) in [(Failure::Timeout, RETRIES_WHEN_STOPPED), (status(503, ""), RETRIES_OF_CLEANING)] {
+            static STOPPED: AtomicBool = AtomicBool::new(true);
+            let (mut patience, mut tries) = (Patience { stop: &STOPPED, ..Patience::of_cleaning() }, 0);
             while patience.after(failure.clone()).await.is_ok() {
                 tries += 1;
             }

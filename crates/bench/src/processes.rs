@@ -17,11 +17,12 @@ use crate::{
     cli::Settings,
     clock::{Stamp, unix_ns},
     cpu::{Meter, Spent},
-    driver::{bounds, is_stopped},
+    driver::bounds,
     factory::Factory,
     stats::{Stats, WireStats},
+    stop::{STOP, is_stopped},
     threads::{Outcome, Threads, Tick},
-    workload::{End, Load, Phase, STOP, Share, phases},
+    workload::{End, Load, Phase, Share, phases},
 };
 
 /// Says which share a child has, and the name of the run: `INDEX/OF/RUN`.

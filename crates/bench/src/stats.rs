@@ -247,8 +247,10 @@ pub(crate) struct Stats {
     pub(crate) longest_missed: Duration,
     /// What became of the operations that each endpoint was asked for, by its number.
     pub(crate) endpoints: BTreeMap<usize, Tally>,
+    /// Operations that were under way when the run was stopped, and were not waited for.
+    pub(crate) abandoned: u64,
     /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
-    pub(crate) timed_out: bool,
+    pub(crate) pending: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
 
@@ -290,7 +292,8 @@ impl Stats {
             missed_starts: 0,
             longest_missed: Duration::ZERO,
             endpoints: BTreeMap::new(),
-            timed_out: false,
+            abandoned: 0,
+            pending: false,
             series: BTreeMap::new(),
         }
     }
@@ -329,6 +332,12 @@ impl Stats {
         self.longest_missed = self.longest_missed.max(longest);
     }
 
+    /// The run was stopped amid an operation, which is in no figure.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned += 1;
+        self.pending = true;
+    }
+
     /// Notes what an endpoint did of what it was asked for, whenever that was.
     pub(crate) fn answered(&mut self, endpoint: usize, failure: Option<&Failure>) {
         let tally = self.endpoints.entry(endpoint).or_default();
@@ -352,7 +361,7 @@ impl Stats {
         let is_early = begin < self.start;
         let outlasts = is_early && self.is_over(end);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
-        self.timed_out |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
+        self.pending |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
         if (end < self.start || self.is_over(begin)) && !is_wrong {
             return;
         }
@@ -430,7 +439,8 @@ impl Stats {
         for (endpoint, tally) in &other.endpoints {
             self.endpoints.entry(*endpoint).or_default().merge(tally);
         }
-        self.timed_out |= other.timed_out;
+        self.abandoned += other.abandoned;
+        self.pending |= other.pending;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);
         }
@@ -498,7 +508,8 @@ pub(crate) struct WireStats {
     missed_starts: u64,
     longest_missed_ns: u64,
     endpoints: BTreeMap<usize, Tally>,
-    timed_out: bool,
+    abandoned: u64,
+    pending: bool,
     series: BTreeMap<Kind, WireSeries>,
 }
 
@@ -560,7 +571,8 @@ impl WireStats {
             missed_starts: stats.missed_starts,
             longest_missed_ns: ns(stats.longest_missed),
             endpoints: stats.endpoints.clone(),
-            timed_out: stats.timed_out,
+            abandoned: stats.abandoned,
+            pending: stats.pending,
             series: series.collect(),
         }
     }
@@ -582,7 +594,8 @@ impl WireStats {
             missed_starts: self.missed_starts,
             longest_missed: Duration::from_nanos(self.longest_missed_ns),
             endpoints: self.endpoints,
-            timed_out: self.timed_out,
+            abandoned: self.abandoned,
+            pending: self.pending,
             ..Stats::new(start)
         };
         for (kind, wire) in self.series {
@@ -832,7 +845,7 @@ mod tests {
             stats.record(Kind::Put, at(begin), at(begin + 100), Err(kind));
             let mut sum = Stats::new(at(1000));
             sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
-            assert_eq!(sum.timed_out, expected, "{begin}");
+            assert_eq!(sum.pending, expected, "{begin}");
         }
     }
 
@@ -872,7 +885,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "timed_out": false, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "abandoned": 0, "pending": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

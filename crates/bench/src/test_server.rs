@@ -21,6 +21,8 @@ use crate::xml::elements;
 pub(crate) struct Bucket {
     /// Requests that came.
     pub(crate) requests: u32,
+    /// Objects that are written before nothing is answered any more.
+    pub(crate) hangs_after: Option<usize>,
     /// Every other request to write, list or remove is refused for the moment.
     pub(crate) unsteady: bool,
     /// What is refused for good, as `METHOD ` or `METHOD key`, in how it begins: with this status.
@@ -239,6 +241,10 @@ pub(crate) fn serve(bucket: &Arc<Mutex<Bucket>>) -> (Runtime, String) {
                     if head.method == "PUT" && !is_lease(head.uri.path()) {
                         let takes = bucket.lock().put_takes;
                         tokio::time::sleep(takes).await;
+                    }
+                    let hangs = |bucket: &Bucket| bucket.hangs_after.is_some_and(|count| bucket.objects.len() > count);
+                    if hangs(&bucket.lock()) {
+                        std::future::pending::<()>().await;
                     }
                     let hides_length = head.method == "HEAD" && bucket.lock().hides_lengths;
                     let (status, text, bytes) = bucket.lock().answer(&Request::from_parts(head, ()), body);

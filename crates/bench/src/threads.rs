@@ -22,9 +22,11 @@ use crate::{
     clock::Stamp,
     cpu::{Meter, Spent},
     factory::Factory,
+    failure::Failure,
     patience::Patience,
     stats::Stats,
-    workload::{End, Load, Name, Phase, Run, STOP},
+    stop::is_stopped,
+    workload::{End, Load, Name, Phase, Run},
 };
 
 /// What was tried when there is no thread.
@@ -281,12 +283,15 @@ async fn write_prepared(
             let mut key = String::new();
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= load.prepared || STOP.load(Ordering::Relaxed) {
+                if index >= load.prepared || is_stopped() {
                     return anyhow::Ok(());
                 }
                 load.write_key(&mut key, Name::Prepared(index));
                 let mut patience = Patience::default();
-                while let Err(failure) = worker.put(&load, &key).await {
+                while !is_stopped()
+                    && let Err(failure) = worker.put(&load, &key).await
+                    && failure != Failure::Stopped
+                {
                     patience.after(failure).await.with_context(|| format!("put {key}"))?;
                 }
             }

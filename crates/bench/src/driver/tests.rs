@@ -1,6 +1,9 @@
 //! Whole runs against the least of a server.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    process::{Command, Stdio},
+};
 
 use bytes::Bytes;
 use clap::Parser;
@@ -491,4 +494,51 @@ fn a_server_that_dies_ends_a_phase() {
     assert_eq!(error.lines().take(2).collect::<Vec<_>>(), expected);
     assert_eq!(report.phases.iter().map(|phase| phase.given_up).collect::<Vec<_>>(), [0, 2]);
     assert!(report.text().contains("read: 2 workers gave up"));
+}
+
+/// Says to a test that it runs in a process of its own, in which it may stop what others would not have stopped.
+const ALONE: &str = "GABION_BENCH_TEST_ALONE";
+
+/// A process that runs the test `name` of this module alone.
+fn alone(name: &str) -> Command {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", &format!("driver::tests::{name}"), "--nocapture"]).env(ALONE, "1");
+    test.stdout(Stdio::piped()).stderr(Stdio::piped());
+    test
+}
+
+/// A server that hangs is not waited for when the run is stopped, once or twice: what was measured is told.
+#[test]
+fn a_run_against_a_server_that_hangs_ends_when_it_is_stopped() {
+    if std::env::var_os(ALONE).is_some() {
+        let bucket = Arc::new(Mutex::new(Bucket { hangs_after: Some(20), ..Bucket::default() }));
+        let (_server, url) = serve(&bucket);
+        // What was written can not be removed either.
+        let error = said(bench(&url, "put -d 1h --timeout 10m"));
+        panic!("{error}");
+    }
+    for (signals, code, most) in [(1, 101, Duration::from_secs(40)), (2, 130, Duration::from_secs(5))] {
+        let run = alone("a_run_against_a_server_that_hangs_ends_when_it_is_stopped").spawn().unwrap();
+        let begin = Stamp::now();
+        let pid = run.id().to_string();
+        // By then all is hanging.
+        pause(Duration::from_secs(2));
+        for _ in 0..signals {
+            assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+            pause(Duration::from_millis(200));
+        }
+        let ended = run.wait_with_output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (printed, said) = (text(&ended.stdout), text(&ended.stderr));
+        assert_eq!(ended.status.code(), Some(code), "{printed}\n{said}");
+        assert!(Stamp::now().since(begin) < most + Duration::from_secs(3), "{printed}\n{said}");
+        assert!(printed.contains("put: 2 operations were under way when the run was stopped"), "{printed}\n{said}");
+        assert!(said.contains("interrupted: figures are of what was measured until then"), "{printed}\n{said}");
+        assert_eq!(said.contains("stays: timeout"), signals == 1, "{said}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }

@@ -12,11 +12,12 @@ use crate::{
     clock::Stamp,
     content::Content,
     credentials::identity,
-    driver::{is_stopped, judge, make_bucket, run_folder},
+    driver::{judge, make_bucket, run_folder},
     factory::Factory,
     report::busy_share,
     sizes::Sizes,
     stats::Stats,
+    stop::is_stopped,
     threads::{Threads, used},
     workload::{Action, End, Goal, LISTED_MAX, Load, Phase, Share},
 };
@@ -45,8 +46,8 @@ pub(super) struct Endpoint {
     server_pid: Option<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
-    /// A request was not answered in time.
-    timed_out: bool,
+    /// What a request that was not answered wrote may yet become an object.
+    pending: bool,
 }
 
 /// The load of a run in one of its folders, on objects that are as many as are read.
@@ -93,7 +94,7 @@ impl Endpoint {
             run,
             server_pid,
             created: None,
-            timed_out: false,
+            pending: false,
         })
     }
 
@@ -189,7 +190,7 @@ impl Subject for Endpoint {
         };
         let phase = Phase { name: "", goal, timed: true };
         let outcome = self.threads().run(load, phase, begin, &mut |_| {})?;
-        self.timed_out |= outcome.stats.timed_out;
+        self.pending |= outcome.stats.pending;
         let [threads, cpus] =
             [used(self.threads, load.workers), cores()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let busy = busy_share(outcome.client_cpu.as_secs_f64(), outcome.metered.as_secs_f64(), threads, cpus);
@@ -198,7 +199,7 @@ impl Subject for Endpoint {
 
     fn clean_up(&mut self) -> anyhow::Result<()> {
         let Some(created) = self.created else { return Ok(()) };
-        let (factory, run, pending) = (&self.factory, &self.run, self.timed_out);
+        let (factory, run, pending) = (&self.factory, &self.run, self.pending);
         let lease = Some(&*self.lease);
         let left = Leftovers { factory, prefix: PREFIX, run, lease, keeps: false, uploads: false, pending, created };
         left.remove().with_context(|| self.name())

@@ -18,8 +18,8 @@ use super::{FloorArgs, Layer, Measurement, Round, Subject, goes_on, place::Place
 use crate::{
     clock::Stamp,
     content::Random,
-    driver::is_stopped,
     stats::{Done, Kind, Stats},
+    stop::is_stopped,
     workload::{Action, End},
 };
 

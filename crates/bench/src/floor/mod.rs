@@ -26,11 +26,12 @@ pub(crate) use cli::FloorArgs;
 
 use crate::{
     clock::{Stamp, unix_seconds},
-    driver::{BenchError, is_stopped, judge_each, stop_when_asked},
+    driver::{BenchError, judge_each},
     failure::all_of,
     output::Outputs,
     progress::{Progress, Whole},
     stats::{Kind, Stats},
+    stop::{has_told, is_stopped, stop_when_asked},
     workload::Action,
 };
 use behind::Behind;
@@ -189,6 +190,7 @@ pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     let measured = add_subjects(args, endpoints, &mut subjects).and_then(|()| measure_all(args, &mut subjects));
     let told =
         measured.and_then(|(table, judged)| all_of([outputs.publish(&table, &table.text(), String::new), judged]));
+    has_told(&told);
     Ok(all_of([told, clean_up(&mut subjects)])?)
 }
 

@@ -112,6 +112,12 @@ impl Report {
                 if phase.given_up == 1 { "1 worker".to_owned() } else { format!("{} workers", phase.given_up) };
             let given_up =
                 (phase.given_up > 0).then(|| format!("{name}: {workers} gave up after too many failures in a row"));
+            let abandoned = (phase.abandoned > 0).then(|| {
+                format!(
+                    "{name}: {} operations were under way when the run was stopped, and are in no figure",
+                    phase.abandoned
+                )
+            });
             let late = (phase.late_starts > 0).then(|| {
                 let (count, ms) = (phase.late_starts, phase.latest_start_us / 1000.0);
                 format!(
@@ -125,7 +131,7 @@ impl Report {
                 )
             });
             let mut faults = dead_endpoints(name, phase);
-            faults.extend([given_up, late, missed].into_iter().flatten());
+            faults.extend([given_up, abandoned, late, missed].into_iter().flatten());
             faults
         };
         self.phases.iter().flat_map(of_phase).collect()

@@ -22,6 +22,7 @@ use crate::{
     content::{Content, Window, mix},
     sizes::Sizes,
     stats::Kind,
+    stop::is_stopped,
 };
 
 /// One phase of a load: all workers begin it together, and the next begins when all have ended it.
@@ -312,9 +313,6 @@ impl Load {
     }
 }
 
-/// Set when the run is to end early: what is under way is finished, reported and cleaned up.
-pub(crate) static STOP: AtomicBool = AtomicBool::new(false);
-
 /// When a phase is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
@@ -368,7 +366,7 @@ impl Run {
     }
 
     fn is_stopped(&self, now: Stamp) -> bool {
-        let is_stopped = STOP.load(Ordering::Relaxed);
+        let is_stopped = is_stopped();
         if is_stopped {
             self.stopped.get_or_init(|| now);
         }

@@ -1,10 +1,10 @@
 //! One worker: a connection and one request at a time, until the phase ends.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Action, Goal, Load, Run, STOP, pace::LATE_MIN, plan::Plan};
+use super::{Action, Goal, Load, Run, pace::LATE_MIN, plan::Plan};
 use crate::{
     clock::Stamp,
     cover::Cover,
@@ -13,6 +13,7 @@ use crate::{
     patience::Patience,
     s3::{Client, Listing},
     stats::{Done, Kind, Stats},
+    stop::is_stopped,
 };
 
 /// A worker and what it keeps between requests.
@@ -92,6 +93,7 @@ impl Worker {
             let warm_up = (decided < run.start && !run.ends_at_a_moment()).then_some(decided);
             let (begin, outcome) = self.perform(load, action, warm_up, stats).await;
             if outcome == Err(Failure::Stopped) {
+                stats.lock().abandon();
                 break;
             }
             let waited = late_since.map_or(Duration::ZERO, |due| decided.since(due.max(run.start)));
@@ -204,6 +206,9 @@ impl Worker {
     /// Writes one object in parts, one after the other; each request is timed by itself. `warm_up` as of [`Worker::perform`].
     async fn upload(&mut self, load: &Load, warm_up: Option<Stamp>, stats: &Mutex<Stats>) -> Result<Done, Failure> {
         let note = |kind, begin, outcome: &Result<u64, Failure>| {
+            if *outcome == Err(Failure::Stopped) {
+                return;
+            }
             let outcome = outcome.as_ref().map(|bytes| Done::bytes(*bytes)).map_err(Failure::kind);
             stats.lock().record(kind, warm_up.unwrap_or(begin), Stamp::now(), outcome);
         };
@@ -218,7 +223,7 @@ impl Worker {
         let sent: Result<(), Failure> = async {
             loop {
                 // There may be thousands of parts to come.
-                if STOP.load(Ordering::Relaxed) {
+                if is_stopped() {
                     return Err(Failure::Stopped);
                 }
                 let part = content.split_to(load.part_bytes);
