@@ -110,7 +110,7 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
     let outputs = Outputs::open(args.json.as_deref(), args.html.as_deref())?;
     let finds = args.no_prepare && settings.prepared_objects() > 0;
     // A listing of all that is kept would have the lease in it; what it lists keeps the bucket as well.
-    let leases = !finds && !(settings.keeps() && settings.operation == Operation::List);
+    let leases = !(finds || settings.keeps() && settings.operation == Operation::List);
     let lease = leases.then(|| lease(&args.prefix, &settings.run));
     let created = if finds {
         find_objects(settings, factory)?;
@@ -306,7 +306,12 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
             }
         };
         progress.into_inner().finish();
+        let is_whole = outcome.stats.lost.is_empty();
         outcomes.push((phase.name, outcome));
+        if !is_whole {
+            // What it wrote is not known to those that would go on with it.
+            break;
+        }
     }
     Ok(Measured { started, outcomes, interrupted: is_stopped() })
 }
@@ -349,7 +354,7 @@ fn placed(name: &str, fault: &str) -> String {
 const NOTHING: &str = "no operation succeeded";
 
 fn faults_of(stats: &Stats) -> Vec<String> {
-    let mut faults = Vec::new();
+    let mut faults = stats.lost.clone();
     let wrong = stats.series.values().filter_map(|series| series.errors.get(&Failure::Mismatch.kind()));
     let wrong: u64 = wrong.sum();
     if wrong > 0 {

@@ -249,6 +249,8 @@ pub(crate) struct Stats {
     pub(crate) endpoints: BTreeMap<usize, Tally>,
     /// Operations that were under way when the run was stopped, and were not waited for.
     pub(crate) abandoned: u64,
+    /// Client processes that were lost with what they measured, and why, a line each. The figures are of the others.
+    pub(crate) lost: Vec<String>,
     /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
     pub(crate) pending: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
@@ -293,6 +295,7 @@ impl Stats {
             longest_missed: Duration::ZERO,
             endpoints: BTreeMap::new(),
             abandoned: 0,
+            lost: Vec::new(),
             pending: false,
             series: BTreeMap::new(),
         }
@@ -335,6 +338,12 @@ impl Stats {
     /// The run was stopped amid an operation, which is in no figure.
     pub(crate) fn abandon(&mut self) {
         self.abandoned += 1;
+        self.pending = true;
+    }
+
+    /// Client processes were lost: what they wrote may be anything.
+    pub(crate) fn lose(&mut self, lost: Vec<String>) {
+        self.lost.extend(lost);
         self.pending = true;
     }
 
@@ -440,6 +449,7 @@ impl Stats {
             self.endpoints.entry(*endpoint).or_default().merge(tally);
         }
         self.abandoned += other.abandoned;
+        self.lost.extend(other.lost.iter().cloned());
         self.pending |= other.pending;
         for (kind, series) in &other.series {
             self.series.entry(*kind).or_insert_with(Series::new).merge(series);

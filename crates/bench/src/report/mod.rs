@@ -80,6 +80,9 @@ pub(crate) struct PhaseCost {
     /// Workers that met too many failures in a row, and did not do what was left.
     #[serde(default)]
     pub(crate) given_up: u64,
+    /// Client processes that were lost with what they measured.
+    #[serde(default)]
+    pub(crate) lost_processes: u64,
     /// Operations that were under way when the run was stopped, and were not waited for: in no figure.
     #[serde(default)]
     pub(crate) abandoned: u64,
@@ -383,6 +386,7 @@ impl Report {
             seconds: seconds_of(outcome),
             requests: requests(&outcome.stats),
             given_up: outcome.stats.given_up,
+            lost_processes: outcome.stats.lost.len() as u64,
             abandoned: outcome.stats.abandoned,
             late_starts: outcome.stats.late_starts,
             latest_start_us: outcome.stats.latest_start.as_secs_f64() * 1e6,

@@ -112,6 +112,12 @@ impl Report {
                 if phase.given_up == 1 { "1 worker".to_owned() } else { format!("{} workers", phase.given_up) };
             let given_up =
                 (phase.given_up > 0).then(|| format!("{name}: {workers} gave up after too many failures in a row"));
+            let lost = (phase.lost_processes > 0).then(|| {
+                format!(
+                    "{name}: {} client processes were lost with what they measured; figures are of the others",
+                    phase.lost_processes
+                )
+            });
             let abandoned = (phase.abandoned > 0).then(|| {
                 format!(
                     "{name}: {} operations were under way when the run was stopped, and are in no figure",
@@ -131,7 +137,7 @@ impl Report {
                 )
             });
             let mut faults = dead_endpoints(name, phase);
-            faults.extend([given_up, abandoned, late, missed].into_iter().flatten());
+            faults.extend([lost, given_up, abandoned, late, missed].into_iter().flatten());
             faults
         };
         self.phases.iter().flat_map(of_phase).collect()
