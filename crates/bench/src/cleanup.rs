@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     patience::Patience,
     progress::{Progress, Whole},
-    s3::{Client, Listing, ObjectName},
+    s3::{Client, Listing, ObjectName, Order},
     threads::Tick,
 };
 
@@ -190,7 +190,7 @@ impl Remover<'_> {
 
     async fn remove_objects(&mut self) -> Result<(), Failure> {
         let (folder, mut before) = (self.folder.clone(), Vec::new());
-        let listing = Listing { prefix: &folder, delimiter: None, max_keys: 1000, token: None };
+        let listing = Listing { prefix: &folder, delimiter: None, max_keys: 1000, token: None, order: Order::Any };
         loop {
             let page = async |client: &mut Client| {
                 client.list(listing).await?;

@@ -1,6 +1,6 @@
 //! The S3 requests that a load needs, each signed and sent on the worker's own connection.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
@@ -27,8 +27,8 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) struct Page {
     /// Keys and common prefixes on it.
     pub(crate) entries: u64,
-    /// The first key, or common prefix where there is no key.
-    pub(crate) first: Option<String>,
+    /// The greatest key or common prefix on it and the pages before; nothing if that was not asked for, or there is none.
+    pub(crate) last: Option<String>,
     /// Where the next page begins, if there is one.
     pub(crate) next: Option<String>,
     pub(crate) bytes: u64,
@@ -41,6 +41,17 @@ pub(crate) struct Listing<'a> {
     pub(crate) delimiter: Option<&'a str>,
     pub(crate) max_keys: u32,
     pub(crate) token: Option<&'a str>,
+    /// Whether keys and common prefixes are to be those that were asked for.
+    pub(crate) order: Order<'a>,
+}
+
+/// What is looked at on a page of a listing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order<'a> {
+    /// Nothing.
+    Any,
+    /// That all begin with the prefix, ascend, and are behind this one, the last of the page before, if there was one.
+    Behind(Option<&'a str>),
 }
 
 /// An object, or one version of it.
@@ -200,7 +211,7 @@ impl Client {
         self.finish(Call::new("DELETE", key)).await
     }
 
-    /// One page of a listing; its keys are what [`Client::listed_keys`] returns until the next request.
+    /// One page of a listing, `Malformed` if it is not in the order that is asked for; its keys are what [`Client::listed_keys`] returns until the next request.
     pub(crate) async fn list(&mut self, listing: Listing<'_>) -> Result<Page, Failure> {
         let mut query = String::new();
         if let Some(token) = listing.token {
@@ -219,13 +230,19 @@ impl Client {
         encode_query(&mut query, listing.prefix);
         self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
         let text = self.text()?;
-        let entries = elements(text, "Key").count() + text.matches("<CommonPrefixes>").count();
-        let first = elements(text, "Key").next().or_else(|| elements(text, "CommonPrefixes").next());
-        let first = first.map(str::to_owned);
+        let (entries, last) = match listing.order {
+            Order::Any => (elements(text, "Key").count() + text.matches("<CommonPrefixes>").count(), None),
+            Order::Behind(before) => {
+                let (keys, last_key) = in_order(elements(text, "Key"), listing.prefix, before)?;
+                let folders = elements(text, "CommonPrefixes").filter_map(|folder| elements(folder, "Prefix").next());
+                let (folders, last_folder) = in_order(folders, listing.prefix, before)?;
+                (keys + folders, last_key.max(last_folder).map(Cow::into_owned))
+            }
+        };
         let goes_on = elements(text, "IsTruncated").next().is_none_or(|truncated| truncated != "false");
         let next = elements(text, "NextContinuationToken").next().filter(|token| goes_on && !token.is_empty());
         let next = next.map(unescape);
-        Ok(Page { entries: entries as u64, first, next, bytes: self.answer.len() as u64 })
+        Ok(Page { entries: entries as u64, last, next, bytes: self.answer.len() as u64 })
     }
 
     /// The keys of the page that was just read.
@@ -452,6 +469,30 @@ impl Client {
         head.push_str("\r\n\r\n");
         end - HASH_DIGITS..end
     }
+}
+
+/// Counts entries of a page, of keys or of common prefixes, as they stand there, and finds the last of them.
+///
+/// # Errors
+/// When one of them does not begin with `prefix`, or does not come behind the one before it.
+fn in_order<'a>(
+    entries: impl Iterator<Item = &'a str>,
+    prefix: &str,
+    before: Option<&'a str>,
+) -> Result<(usize, Option<Cow<'a, str>>), Failure> {
+    let (mut count, mut last) = (0, before.map(Cow::Borrowed));
+    for entry in entries {
+        // Most have nothing that would have to be escaped.
+        let entry = if entry.contains('&') { Cow::Owned(unescape(entry)) } else { Cow::Borrowed(entry) };
+        if !entry.starts_with(prefix) {
+            return Err(Failure::Malformed("a listing with what was not asked for".to_owned()));
+        }
+        if last.as_ref().is_some_and(|last| *last >= entry) {
+            return Err(Failure::Malformed("a listing that is not in order".to_owned()));
+        }
+        (count, last) = (count + 1, Some(entry));
+    }
+    Ok((count, last))
 }
 
 /// The code of an error, if it is such as one may print and count: not whatever a server sends.

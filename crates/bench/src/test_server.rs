@@ -31,6 +31,8 @@ pub(crate) struct Bucket {
     pub(crate) refused_query: Option<(&'static str, u16)>,
     /// Each page of a listing says that another one follows, which is the same.
     pub(crate) turns_in_circles: bool,
+    /// What stands before the entries of each page of a listing, with its prefix for `PREFIX`.
+    pub(crate) lists_first: &'static str,
     /// An object comes to be, once, when a listing was answered with nothing.
     pub(crate) appears_late: bool,
     /// Objects that are written before nothing is answered any more but that it can not.
@@ -141,6 +143,7 @@ impl Bucket {
                     self.objects.insert(format!("{prefix}late"), Bytes::new());
                 }
                 let is_measured = query.contains("max-keys=1000") && !keys.is_empty() && self.turns_in_circles;
+                let keys = self.lists_first.replace("PREFIX", &prefix) + &keys;
                 let next = if is_measured { "<NextContinuationToken>x</NextContinuationToken>" } else { "" };
                 xml(format!("{keys}{next}<IsTruncated>{is_measured}</IsTruncated>"))
             }

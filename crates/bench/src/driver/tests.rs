@@ -425,7 +425,28 @@ fn a_page_that_comes_again_is_no_progress() {
         let (outcome, report) = report(&url, words);
         outcome.unwrap();
         let errors = &report.results[0].errors;
-        assert!(errors.contains_key("a page of a listing came again") && errors.len() == 1, "{words}: {errors:?}");
+        assert!(errors.contains_key("a listing that is not in order") && errors.len() == 1, "{words}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_page_has_what_was_asked_for_in_order() {
+    let folder = "<CommonPrefixes><Prefix>PREFIX~/</Prefix></CommonPrefixes>";
+    for (lists_first, expected) in [
+        ("<Key>PREFIX!</Key>", None),
+        ("<Key>PREFIX&#33;</Key>", None),
+        // Keys and folders are in order by themselves.
+        (folder, None),
+        ("<Key>PREFIX~</Key>", Some("a listing that is not in order")),
+        ("<Key>PREFIX&#x7e;</Key>", Some("a listing that is not in order")),
+        ("<Key>PREFIX!</Key><Key>PREFIX!</Key>", Some("a listing that is not in order")),
+        ("<Key>!PREFIX</Key>", Some("a listing with what was not asked for")),
+        ("<CommonPrefixes><Prefix>!</Prefix></CommonPrefixes>", Some("a listing with what was not asked for")),
+    ] {
+        let (_server, url) = serve(&Arc::new(Mutex::new(Bucket { lists_first, ..Bucket::default() })));
+        let (_, report) = report(&url, "list -n 4 --objects 3 --delimiter /");
+        let kinds: Vec<_> = report.results[0].errors.keys().map(String::as_str).collect();
+        assert_eq!(kinds, expected.as_slice(), "{lists_first}");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     limit::Limit,
     patience::Patience,
-    s3::{Client, Listing},
+    s3::{Client, Listing, Order},
     stats::{Done, Kind, Stats},
     stop::is_stopped,
 };
@@ -28,8 +28,8 @@ pub(crate) struct Worker {
     token: Option<String>,
     /// Entries on the pages of that listing until there.
     listed: u64,
-    /// What the page before began with, if it is not the first.
-    page_before: Option<String>,
+    /// The last entry of the page before, if it is not the first.
+    last_before: Option<String>,
 }
 
 /// How long a worker waits after a failure, so that an endpoint that is down is not asked in a busy loop.
@@ -63,7 +63,7 @@ impl Silence {
 
 impl Worker {
     pub(crate) fn new(number: usize, endpoint: usize, client: Client, limit: Limit) -> Self {
-        Self { number, endpoint, client, limit, key: String::new(), token: None, listed: 0, page_before: None }
+        Self { number, endpoint, client, limit, key: String::new(), token: None, listed: 0, last_before: None }
     }
 
     /// Connects ahead of the phase; if that fails, the first request will say why.
@@ -176,7 +176,7 @@ impl Worker {
     async fn list(&mut self, load: &Load) -> (Stamp, Result<Done, Failure>) {
         let token = self.token.take();
         if token.is_none() {
-            (self.listed, self.page_before) = (0, None);
+            (self.listed, self.last_before) = (0, None);
         }
         let prefix = load.listed_prefix();
         let listing = Listing {
@@ -184,14 +184,12 @@ impl Worker {
             delimiter: load.delimiter.as_deref(),
             max_keys: load.max_keys,
             token: token.as_deref(),
+            order: if load.verify { Order::Behind(self.last_before.as_deref()) } else { Order::Any },
         };
         let begin = Stamp::now();
         let page = self.limit.run(begin, self.client.list(listing)).await;
         let outcome = page.and_then(|page| {
-            if page.first.is_some() && page.first == self.page_before {
-                return Err(Failure::Malformed("a page of a listing came again".to_owned()));
-            }
-            self.page_before = page.first;
+            self.last_before = page.last;
             self.token = page.next;
             self.listed += page.entries;
             // A page may hold less than was asked for; that all of them do is known at the last.
