@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tokio::runtime::Builder;
 
 use crate::{
     clock::Stamp,
     factory::Factory,
-    failure::Failure,
+    failure::{Failure, all_of},
     patience::Patience,
     progress::{Progress, Whole},
     s3::{Client, Listing, ObjectName, Order},
@@ -45,6 +45,8 @@ pub(crate) struct Leftovers<'a> {
     pub(crate) uploads: bool,
     /// Writes may be among it that nobody waited for the end of: they may become objects a little later.
     pub(crate) pending: bool,
+    /// Most objects that there may be, if that is known.
+    pub(crate) objects_max: Option<u64>,
     /// The bucket was made by this run.
     pub(crate) created: bool,
 }
@@ -68,18 +70,26 @@ impl Leftovers<'_> {
             folder: format!("{}{}", self.prefix, self.run),
             progress: Progress::new("cleaning up", Whole::Unknown),
             removed: 0,
+            objects: 0,
         };
         let outcome = runtime.block_on(remover.remove(self));
-        let Remover { progress, folder, .. } = remover;
+        let Remover { progress, folder, objects, .. } = remover;
         progress.finish();
-        match outcome {
+        let removed = match outcome {
             // Another run that made the bucket was the last to leave it.
             Err(Failure::Status { status: 404, code }) if code == "NoSuchBucket" => Ok(()),
             outcome => outcome.with_context(|| {
                 let bucket = self.factory.bucket();
                 format!("removing what was written: what lies below {folder:?} in the bucket {bucket:?} stays")
             }),
-        }
+        };
+        let survivors = objects.saturating_sub(self.objects_max.unwrap_or(u64::MAX));
+        let survived = if survivors == 0 {
+            Ok(())
+        } else {
+            Err(anyhow!("objects that were there at the end although their deletion had succeeded: {survivors}"))
+        };
+        all_of([survived, removed])
     }
 }
 
@@ -92,6 +102,8 @@ struct Remover<'a> {
     folder: String,
     progress: Progress,
     removed: u64,
+    /// Of these, objects: each is listed once, whatever versions it has.
+    objects: u64,
 }
 
 impl Remover<'_> {
@@ -200,9 +212,11 @@ impl Remover<'_> {
             if !listed.is_empty() && listed == before {
                 return Err(Failure::Malformed("objects are listed on that were deleted".to_owned()));
             }
+            let removed = self.removed;
             if !self.delete(&folder, listed.clone()).await? {
                 return Ok(());
             }
+            self.objects += self.removed - removed;
             before = listed;
         }
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::hash_map::RandomState,
     hash::{BuildHasher, Hasher},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -122,8 +122,9 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
     // Nobody waited for the end of what was not answered, nor, where it failed before its end, for what was under way.
     let has_ended = |measured: &Measured| measured.outcomes.iter().all(|(_, outcome)| !outcome.stats.pending);
     let pending = !measured.as_ref().is_ok_and(has_ended);
+    let objects_max = measured.as_ref().ok().and_then(|measured| measured.objects_max());
     // First: what is removed may take long, and whoever does not wait for that has the result.
-    let told = measured.and_then(|Measured { started, outcomes, interrupted }| {
+    let told = measured.and_then(|Measured { started, outcomes, interrupted, .. }| {
         let threads = used_threads(settings);
         let report = Report::new(settings, threads, started, &outcomes).interrupted_if(interrupted);
         let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
@@ -142,6 +143,7 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
         keeps: settings.keeps(),
         uploads: settings.operation == Operation::Multipart,
         pending,
+        objects_max,
         created,
     };
     all_of([told, left.remove()])
@@ -259,10 +261,23 @@ pub(crate) fn bounds(settings: &Settings, phase: Phase, ready: Stamp) -> (Stamp,
 struct Measured {
     /// When the first phase began, in seconds since 1970.
     started: u64,
+    /// Most objects that the preparation wrote.
+    prepared_max: u64,
     /// Phases that began, with their names.
     outcomes: Vec<(&'static str, Outcome)>,
     /// It was stopped before its end.
     interrupted: bool,
+}
+
+impl Measured {
+    /// Most objects that are there; nothing where a client process took with it what it knew, or workers gave up, so that others deleted what had not been written.
+    fn objects_max(&self) -> Option<u64> {
+        let all = || self.outcomes.iter().map(|(_, outcome)| &outcome.stats);
+        let written: u64 = all().map(|stats| stats.written_max).sum();
+        let deleted: u64 = all().map(|stats| stats.deleted).sum();
+        let is_known = all().all(|stats| stats.lost.is_empty() && stats.given_up == 0);
+        is_known.then(|| (self.prepared_max + written).saturating_sub(deleted))
+    }
 }
 
 fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measured> {
@@ -313,7 +328,8 @@ fn measure(settings: &Settings, factory: &Arc<Factory>) -> anyhow::Result<Measur
             break;
         }
     }
-    Ok(Measured { started, outcomes, interrupted: is_stopped() })
+    let prepared_max = load.prepared + load.rewritten.load(Ordering::Relaxed);
+    Ok(Measured { started, prepared_max, outcomes, interrupted: is_stopped() })
 }
 
 /// A load that did nothing right, or read wrong bytes, is no measurement. Phases come with their names, which are empty where there is only one.

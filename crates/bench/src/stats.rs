@@ -249,6 +249,10 @@ pub(crate) struct Stats {
     pub(crate) endpoints: BTreeMap<usize, Tally>,
     /// Operations that were under way when the run was stopped, and were not waited for.
     pub(crate) abandoned: u64,
+    /// Objects that there may be at most of what was written, whenever that was: of a request that failed, too.
+    pub(crate) written_max: u64,
+    /// Deletions that succeeded, whenever that was.
+    pub(crate) deleted: u64,
     /// Client processes that were lost with what they measured, and why, a line each. The figures are of the others.
     pub(crate) lost: Vec<String>,
     /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
@@ -295,6 +299,8 @@ impl Stats {
             longest_missed: Duration::ZERO,
             endpoints: BTreeMap::new(),
             abandoned: 0,
+            written_max: 0,
+            deleted: 0,
             lost: Vec::new(),
             pending: false,
             series: BTreeMap::new(),
@@ -336,7 +342,8 @@ impl Stats {
     }
 
     /// The run was stopped amid an operation, which is in no figure.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self, kind: Kind) {
+        self.changed(kind, false);
         self.abandoned += 1;
         self.pending = true;
     }
@@ -345,6 +352,12 @@ impl Stats {
     pub(crate) fn lose(&mut self, lost: Vec<String>) {
         self.lost.extend(lost);
         self.pending = true;
+    }
+
+    /// Notes what an operation has made of the objects that there are.
+    fn changed(&mut self, kind: Kind, succeeded: bool) {
+        self.written_max += u64::from(matches!(kind, Kind::Put | Kind::Multipart));
+        self.deleted += u64::from(kind == Kind::Delete && succeeded);
     }
 
     /// Notes what an endpoint did of what it was asked for, whenever that was.
@@ -370,6 +383,7 @@ impl Stats {
         let is_early = begin < self.start;
         let outlasts = is_early && self.is_over(end);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
+        self.changed(kind, outcome.is_ok());
         self.pending |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
         if (end < self.start || self.is_over(begin)) && !is_wrong {
             return;
@@ -449,6 +463,8 @@ impl Stats {
             self.endpoints.entry(*endpoint).or_default().merge(tally);
         }
         self.abandoned += other.abandoned;
+        self.written_max += other.written_max;
+        self.deleted += other.deleted;
         self.lost.extend(other.lost.iter().cloned());
         self.pending |= other.pending;
         for (kind, series) in &other.series {
@@ -519,6 +535,8 @@ pub(crate) struct WireStats {
     longest_missed_ns: u64,
     endpoints: BTreeMap<usize, Tally>,
     abandoned: u64,
+    written_max: u64,
+    deleted: u64,
     pending: bool,
     series: BTreeMap<Kind, WireSeries>,
 }
@@ -582,6 +600,8 @@ impl WireStats {
             longest_missed_ns: ns(stats.longest_missed),
             endpoints: stats.endpoints.clone(),
             abandoned: stats.abandoned,
+            written_max: stats.written_max,
+            deleted: stats.deleted,
             pending: stats.pending,
             series: series.collect(),
         }
@@ -605,6 +625,8 @@ impl WireStats {
             longest_missed: Duration::from_nanos(self.longest_missed_ns),
             endpoints: self.endpoints,
             abandoned: self.abandoned,
+            written_max: self.written_max,
+            deleted: self.deleted,
             pending: self.pending,
             ..Stats::new(start)
         };
@@ -895,7 +917,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "abandoned": 0, "pending": false, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "abandoned": 0, "written_max": 0, "deleted": 0, "pending": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

@@ -62,6 +62,8 @@ pub(crate) struct Bucket {
     /// Objects that were deleted, and deletions of none.
     pub(crate) deleted: u32,
     pub(crate) missed: u32,
+    /// Objects are there when a request has deleted one.
+    pub(crate) forgets_deletions: bool,
     /// Objects are there whoever deletes them.
     pub(crate) keeps_objects: bool,
     /// How long a put takes.
@@ -213,6 +215,7 @@ impl Bucket {
                 self.uploads.remove(&key);
                 xml(String::new())
             }
+            ("DELETE", _) if self.forgets_deletions && !is_lease(&key) => xml(String::new()),
             ("DELETE", _) => {
                 self.delete(&key);
                 xml(String::new())

@@ -292,6 +292,7 @@ async fn write_prepared(
                     && let Err(failure) = worker.put(&load, &key).await
                     && failure != Failure::Stopped
                 {
+                    load.rewritten.fetch_add(1, Ordering::Relaxed);
                     patience.after(failure).await.with_context(|| format!("put {key}"))?;
                 }
             }

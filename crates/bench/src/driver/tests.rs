@@ -375,6 +375,7 @@ fn what_another_endpoint_does_not_answer_is_removed() {
         keeps: false,
         uploads: true,
         pending: false,
+        objects_max: None,
         created: false,
     };
     left.remove().unwrap();
@@ -426,6 +427,28 @@ fn a_page_that_comes_again_is_no_progress() {
         outcome.unwrap();
         let errors = &report.results[0].errors;
         assert!(errors.contains_key("a listing that is not in order") && errors.len() == 1, "{words}: {errors:?}");
+    }
+}
+
+/// A server may answer a deletion well and keep the object: what removes all of them at the end finds it.
+#[test]
+fn a_deletion_that_deletes_nothing_is_told() {
+    for (versions, expected) in [(None, 9), (Some(BTreeSet::new()), 9)] {
+        let bucket = Arc::new(Mutex::new(Bucket { forgets_deletions: true, versions, ..Bucket::default() }));
+        let (_server, url) = serve(&bucket);
+        let error = said(bench(&url, "delete --objects 9"));
+        assert_eq!(
+            error,
+            format!("objects that were there at the end although their deletion had succeeded: {expected}")
+        );
+        assert!(bucket.lock().objects.is_empty());
+    }
+    for load in
+        ["delete --objects 9 -n 4", "mixed -n 200 --objects 9", "mdtest-hard -n 20", "md-workbench -n 20 --data-sets 2"]
+    {
+        let (_server, url) =
+            serve(&Arc::new(Mutex::new(Bucket { versions: Some(BTreeSet::new()), ..Bucket::default() })));
+        bench(&url, load).unwrap();
     }
 }
 

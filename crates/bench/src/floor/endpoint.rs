@@ -1,6 +1,9 @@
 //! An endpoint as it is measured beside the floors: by the client and the workers of every other load.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, ensure};
 use gabion_segment::Durability;
@@ -46,6 +49,9 @@ pub(super) struct Endpoint {
     server_pid: Option<u32>,
     /// The bucket was made by this run; nothing where there is no storage.
     created: Option<bool>,
+    /// Most objects that were written, if that is known, and how many of them were deleted.
+    written_max: Option<u64>,
+    deletions: u64,
     /// What a request that was not answered wrote may yet become an object.
     pending: bool,
 }
@@ -94,6 +100,8 @@ impl Endpoint {
             run,
             server_pid,
             created: None,
+            written_max: Some(0),
+            deletions: 0,
             pending: false,
         })
     }
@@ -133,8 +141,11 @@ impl Endpoint {
     }
 
     /// Writes the objects that a load needs.
-    fn write(&self, load: &Arc<Load>, what: &'static str) -> anyhow::Result<()> {
-        self.threads().prepare(load, &mut |_| {}).context(what)?;
+    fn write(&mut self, load: &Arc<Load>, what: &'static str) -> anyhow::Result<()> {
+        let written = self.threads().prepare(load, &mut |_| {});
+        let again = load.rewritten.swap(0, Ordering::Relaxed);
+        self.written_max = self.written_max.map(|sum| sum + load.prepared + again);
+        written.context(what)?;
         if is_stopped() { Err(stopped()) } else { Ok(()) }
     }
 
@@ -167,7 +178,7 @@ impl Subject for Endpoint {
     /// Makes the bucket and writes the objects that are read.
     fn prepare(&mut self) -> anyhow::Result<()> {
         self.created = Some(make_bucket(&self.factory, &self.url, Some(&self.lease))?);
-        self.write(&self.read, "writing the objects that are read")?;
+        self.write(&Arc::clone(&self.read), "writing the objects that are read")?;
         self.check()
     }
 
@@ -179,9 +190,10 @@ impl Subject for Endpoint {
             Action::Delete if self.stores() => (&self.deleted, Goal::EachPrepared(Action::Delete), Duration::ZERO),
             action => (&self.read, Goal::Any(action), measurement.warmup),
         };
+        let load = Arc::clone(load);
         if goal == Goal::EachPrepared(Action::Delete) {
             // Those that the round before left are written again.
-            self.write(load, "writing the objects that are deleted")?;
+            self.write(&load, "writing the objects that are deleted")?;
             settle(&self.args)?;
         }
         let begin = || {
@@ -189,7 +201,11 @@ impl Subject for Endpoint {
             Ok((start, End::At(start.plus(measurement.duration))))
         };
         let phase = Phase { name: "", goal, timed: true };
-        let outcome = self.threads().run(load, phase, begin, &mut |_| {})?;
+        let outcome = self.threads().run(&load, phase, begin, &mut |_| {});
+        let written = outcome.as_ref().ok().map(|outcome| outcome.stats.written_max);
+        self.written_max = self.written_max.zip(written).map(|(sum, more)| sum + more);
+        let outcome = outcome?;
+        self.deletions += outcome.stats.deleted;
         self.pending |= outcome.stats.pending;
         let [threads, cpus] =
             [used(self.threads, load.workers), cores()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
@@ -201,7 +217,18 @@ impl Subject for Endpoint {
         let Some(created) = self.created else { return Ok(()) };
         let (factory, run, pending) = (&self.factory, &self.run, self.pending);
         let lease = Some(&*self.lease);
-        let left = Leftovers { factory, prefix: PREFIX, run, lease, keeps: false, uploads: false, pending, created };
+        let objects_max = self.written_max.map(|written| written.saturating_sub(self.deletions));
+        let left = Leftovers {
+            factory,
+            prefix: PREFIX,
+            run,
+            lease,
+            keeps: false,
+            uploads: false,
+            pending,
+            objects_max,
+            created,
+        };
         left.remove().with_context(|| self.name())
     }
 }

@@ -148,6 +148,8 @@ pub(crate) struct Load {
     pub(crate) verify: bool,
     /// Objects that exist, numbered from 0.
     pub(crate) prepared: u64,
+    /// Requests to write these that failed and were sent again: what they wrote may come later.
+    pub(crate) rewritten: AtomicU64,
     /// Prepared objects that lie in one folder, if they do.
     pub(crate) per_folder: Option<u64>,
     pub(crate) scatter: bool,
@@ -199,6 +201,7 @@ impl Load {
             payload: Payload::Unsigned,
             verify: true,
             prepared: 0,
+            rewritten: AtomicU64::new(0),
             per_folder: None,
             scatter: false,
             delimiter: None,
@@ -228,6 +231,7 @@ impl Load {
             payload: args.payload,
             verify: !args.no_verify,
             prepared: settings.prepared_objects(),
+            rewritten: AtomicU64::new(0),
             per_folder: args.per_folder,
             scatter: args.scatter,
             delimiter: settings.delimiter.clone(),

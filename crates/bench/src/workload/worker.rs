@@ -93,7 +93,7 @@ impl Worker {
             let warm_up = (decided < run.start && !run.ends_at_a_moment()).then_some(decided);
             let (begin, outcome) = self.perform(load, action, warm_up, stats).await;
             if outcome == Err(Failure::Stopped) {
-                stats.lock().abandon();
+                stats.lock().abandon(action.into());
                 break;
             }
             let waited = late_since.map_or(Duration::ZERO, |due| decided.since(due.max(run.start)));
