@@ -136,6 +136,14 @@ fn an_endpoint_of_several_that_is_not_there_is_named() {
 }
 
 #[test]
+fn an_endpoint_that_is_not_there_takes_no_turns_of_others() {
+    let (_server, url) = serve(&Arc::default());
+    let (_, report) = report(&format!("{url},http://127.0.0.1:1"), "put -d 1s --rate 100");
+    let [alive, dead] = &report.phases[0].endpoints[..] else { panic!("{:?}", report.phases) };
+    assert!((35..=51).contains(&alive.succeeded) && (1..=51).contains(&dead.failed), "{alive:?} {dead:?}");
+}
+
+#[test]
 fn an_endpoint_that_hangs_from_the_warm_up_on_does_nothing_right() {
     let bucket = Arc::new(Mutex::new(Bucket { put_takes: Duration::from_secs(60), ..Bucket::default() }));
     let (_server, url) = serve(&bucket);

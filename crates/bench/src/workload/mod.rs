@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use pace::Pace;
+use pace::Paces;
 pub(crate) use plan::Action;
 pub(crate) use worker::Worker;
 
@@ -142,6 +142,8 @@ pub(crate) struct Load {
     pub(crate) seed: u64,
     /// Workers in all processes.
     pub(crate) workers: usize,
+    /// Endpoints that these are dealt to.
+    pub(crate) endpoints: usize,
     /// Operations that all of them are to begin in a second; else as many as they can.
     pub(crate) rate: Option<f64>,
     pub(crate) payload: Payload,
@@ -197,6 +199,7 @@ impl Load {
             sizes: Sizes::fixed(0),
             seed: 0,
             workers: 0,
+            endpoints: 1,
             rate: None,
             payload: Payload::Unsigned,
             verify: true,
@@ -227,6 +230,7 @@ impl Load {
             sizes: settings.sizes(),
             seed: args.seed,
             workers,
+            endpoints: args.endpoint.len(),
             rate: args.rate,
             payload: args.payload,
             verify: !args.no_verify,
@@ -337,7 +341,7 @@ pub(crate) struct Run {
     /// Prepared objects that workers of this process were dealt, each once.
     dealt: AtomicU64,
     /// When they are due, if they come at a rate.
-    pace: Option<Pace>,
+    paces: Option<Paces>,
     /// A worker found nothing left to do.
     exhausted: AtomicBool,
     /// A worker that had more to do found the time over.
@@ -350,13 +354,14 @@ impl Run {
     pub(crate) fn new(goal: Goal, start: Stamp, end: End) -> Self {
         let (begun, dealt) = (AtomicU64::new(0), AtomicU64::new(0));
         let (exhausted, reached_end) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { goal, start, end, begun, dealt, pace: None, exhausted, reached_end, stopped: OnceLock::new() }
+        let stopped = OnceLock::new();
+        Self { goal, start, end, begun, dealt, paces: None, exhausted, reached_end, stopped }
     }
 
     /// The same at the rate of the load, if it has one; before its start there is time from now on.
     pub(crate) fn at_the_rate_of(self, load: &Load) -> Self {
-        let pace = |rate| Pace::new(rate, load.process, self.start, Stamp::now());
-        Self { pace: load.rate.map(pace), ..self }
+        let paces = |rate| Paces::new(rate, load, self.start, Stamp::now());
+        Self { paces: load.rate.map(paces), ..self }
     }
 
     /// Whether the phase went on until its time was over: it was not stopped before, and there was work until then.
@@ -387,17 +392,17 @@ impl Run {
         self.exhausted.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that an operation begins.
-    fn begins(&self) {
-        if let Some(pace) = &self.pace {
-            pace.begins();
+    /// Notes that an operation of this worker begins.
+    fn begins(&self, worker: usize) {
+        if let Some(paces) = &self.paces {
+            paces.of(worker).begins();
         }
     }
 
     /// Operations of a rate that were due before the time was over and had not begun by then, and how long the first of them had been due; nothing if there are none.
     pub(crate) fn missed(&self) -> Option<(u64, Duration)> {
-        match (&self.pace, self.end) {
-            (Some(pace), End::At(end)) if self.reached_end() => pace.missed(end),
+        match (&self.paces, self.end) {
+            (Some(paces), End::At(end)) if self.reached_end() => paces.missed(end),
             _ => None,
         }
     }

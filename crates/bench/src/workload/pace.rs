@@ -1,6 +1,6 @@
 //! When operations are due, where there are to be so many a second.
 //!
-//! They are due at equal distances, and whoever is free takes the next one. One that begins late, because nobody was free, is timed from when it was due: what an endpoint does while it
+//! They are due at equal distances, and whoever is free takes the next one of those at its endpoint: one that refuses everything at once would take nearly all, as its workers are always free. One that begins late, because nobody was free, is timed from when it was due: what an endpoint does while it
 //! stalls is seen by all that would have been sent then, and not only by those that were under way (coordinated omission).
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{End, Run, Share};
+use super::{End, Load, Run, Share};
 use crate::clock::Stamp;
 
 /// How long a worker that waits goes without looking whether there is anything to wait for.
@@ -16,7 +16,44 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How late an operation may begin without being told: a timer and a scheduler are no more exact.
 pub(super) const LATE_MIN: Duration = Duration::from_millis(5);
 
-/// The operations of one process in a phase.
+/// The operations of one process in a phase, by who takes turns at them: workers of the same process and the same endpoint.
+#[derive(Debug)]
+pub(super) struct Paces {
+    /// Those of this process.
+    own: Vec<Pace>,
+    /// How many there are in all processes.
+    groups: usize,
+    processes: usize,
+}
+
+impl Paces {
+    /// So many in a second in all processes; each endpoint has its part.
+    pub(super) fn new(rate: f64, load: &Load, start: Stamp, now: Stamp) -> Self {
+        let Share { index, of } = load.process;
+        // Both are dealt workers in turn, so that their numbers say the same again after so many.
+        let groups = (of / common_divisor(of, load.endpoints) * load.endpoints).min(load.workers).max(of);
+        let pace = |group| Pace::new(rate, Share { index: group, of: groups }, start, now);
+        Self { own: (index..groups).step_by(of).map(pace).collect(), groups, processes: of }
+    }
+
+    /// Those that this worker takes turns at.
+    pub(super) fn of(&self, worker: usize) -> &Pace {
+        &self.own[worker % self.groups / self.processes]
+    }
+
+    /// The same of all as [`Pace::missed`].
+    pub(super) fn missed(&self, end: Stamp) -> Option<(u64, Duration)> {
+        let missed = self.own.iter().filter_map(|pace| pace.missed(end));
+        missed.reduce(|(sum, longest), (count, since)| (sum + count, longest.max(since)))
+    }
+}
+
+/// The greatest number that divides both.
+fn common_divisor(one: usize, other: usize) -> usize {
+    if other == 0 { one } else { common_divisor(other, one % other) }
+}
+
+/// The operations that workers take turns at.
 #[derive(Debug)]
 pub(super) struct Pace {
     from: Stamp,
@@ -30,14 +67,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many in a second in all processes, of which each has its share, counted from `start` on; and before it as far as there is time from `now` on.
-    pub(super) fn new(rate: f64, process: Share, start: Stamp, now: Stamp) -> Self {
+    /// So many in a second, of which each of those that take turns has its share, counted from `start` on; and before it as far as there is time from `now` on.
+    fn new(rate: f64, share: Share, start: Stamp, now: Stamp) -> Self {
         let from = now.min(start);
         let ahead_s = start.since(from).as_secs_f64();
         #[expect(clippy::cast_possible_truncation, reason = "a warm-up is no longer than years")]
         let before = (ahead_s * rate) as u64;
-        // Of those before the start, the processes count back.
-        let (index, of) = (process.index as u64, process.of as u64);
+        // Of those before the start, the shares count back.
+        let (index, of) = (share.index as u64, share.of as u64);
         let skipped = (index + before) % of;
         // What both are rounded by may make their difference less than nothing.
         let first_s = (ahead_s - before as f64 / rate).max(0.0) + skipped as f64 / rate;
@@ -59,7 +96,7 @@ impl Pace {
     }
 
     /// How many were due before `end` and have not begun, and how long the first of them had been due by then. What a timer may be late for is none of them.
-    pub(super) fn missed(&self, end: Stamp) -> Option<(u64, Duration)> {
+    fn missed(&self, end: Stamp) -> Option<(u64, Duration)> {
         let begun = self.begun.load(Ordering::Relaxed);
         let seconds = end.before(LATE_MIN).since(self.from).as_secs_f64() - self.first_s;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "operations of a run")]
@@ -70,10 +107,10 @@ impl Pace {
 }
 
 impl Run {
-    /// Waits until the next operation is due, if they come at a rate, or until the phase is over. One that was due before is told since when, less what the worker's timer was late for the one before
+    /// Waits until the next operation of this worker is due, if they come at a rate, or until the phase is over. One that was due before is told since when, less what the worker's timer was late for the one before
     /// it (`lag`): that is nothing of the endpoint's. So is one whose timer rings so late that it counts as late.
-    pub(super) async fn turn(&self, lag: &mut Duration) -> Option<Stamp> {
-        let due = self.pace.as_ref()?.take();
+    pub(super) async fn turn(&self, worker: usize, lag: &mut Duration) -> Option<Stamp> {
+        let due = self.paces.as_ref()?.of(worker).take();
         let mut now = Stamp::now();
         if now >= due {
             *lag = now.since(due).min(*lag);
@@ -103,8 +140,8 @@ mod tests {
     use crate::workload::{Action, Goal};
 
     fn paced(rate: f64, start: Stamp, end: End) -> Run {
-        let pace = Pace::new(rate, Share::WHOLE, start, start);
-        Run { pace: Some(pace), ..Run::new(Goal::Any(Action::Get), start, end) }
+        let paces = Paces::new(rate, &Load { workers: 1, ..Load::empty(Share::WHOLE) }, start, start);
+        Run { paces: Some(paces), ..Run::new(Goal::Any(Action::Get), start, end) }
     }
 
     /// When the operations of so many processes are due, in milliseconds from when they come, for a second and a half.
@@ -134,6 +171,37 @@ mod tests {
             assert_eq!(due_ms(processes, Duration::ZERO), even);
             assert_eq!(due_ms(processes, Duration::from_secs(1)), even);
             assert_eq!(due_ms(processes, Duration::from_millis(230)), later);
+        }
+    }
+
+    #[test]
+    fn each_endpoint_has_its_part_at_equal_distances() {
+        let now = Stamp::now();
+        for (workers, processes, endpoints) in [(6, 1, 2), (12, 2, 3), (8, 2, 2), (12, 4, 6), (3, 1, 5), (7, 2, 1)] {
+            let mut due = vec![Vec::new(); endpoints];
+            for index in 0..processes {
+                let load = Load { workers, endpoints, ..Load::empty(Share { index, of: processes }) };
+                let paces = Paces::new(120.0, &load, now, now);
+                // Workers take turns until a second is over.
+                let mut own: Vec<usize> = load.own_workers().collect();
+                while !own.is_empty() {
+                    own.retain(|worker| {
+                        let ms = (paces.of(*worker).take().since(now) + Duration::from_micros(1)).as_millis();
+                        let is_in_time = ms < 1000;
+                        due[worker % endpoints].extend(is_in_time.then_some(ms));
+                        is_in_time
+                    });
+                }
+            }
+            let part = 120 / endpoints.min(workers);
+            for due in due.iter_mut().filter(|due| !due.is_empty()) {
+                due.sort_unstable();
+                assert_eq!(due.len(), part, "{workers} {processes} {endpoints}");
+            }
+            let mut all = due.concat();
+            all.sort_unstable();
+            let even: Vec<u128> = (0..120).map(|i| (i * 1_000_000 / 120 + 1) / 1000).collect();
+            assert_eq!(all, even, "{workers} {processes} {endpoints}");
         }
     }
 
@@ -171,7 +239,7 @@ mod tests {
         while Stamp::now().since(now) < Duration::from_millis(1) {}
         let mut lag = Duration::ZERO;
         for count in 0..1000 {
-            let late = run.turn(&mut lag).await.unwrap();
+            let late = run.turn(0, &mut lag).await.unwrap();
             assert_eq!(late.since(now).as_nanos().div_ceil(1000), count);
         }
     }
@@ -184,7 +252,7 @@ mod tests {
         // As if it had woken up so much too late for the one before.
         let mut lag = Duration::from_micros(700);
         for count in 0..300 {
-            let late = run.turn(&mut lag).await.unwrap();
+            let late = run.turn(0, &mut lag).await.unwrap();
             assert_eq!(late.since(now).as_nanos().div_ceil(1000), 700 + count);
         }
     }
@@ -229,15 +297,15 @@ mod tests {
         let end = now.plus(Duration::from_millis(20));
         let run = paced(0.001, now, End::At(end));
         let mut lag = Duration::ZERO;
-        run.turn(&mut lag).await;
+        run.turn(0, &mut lag).await;
         // The next one is due a quarter of an hour later.
-        assert_eq!(run.turn(&mut lag).await, None);
+        assert_eq!(run.turn(0, &mut lag).await, None);
         assert!(Stamp::now() >= end);
         // All that were to be done are begun.
         let run = paced(0.001, now, End::After(1));
         assert!(run.goes_on(Stamp::now()));
-        run.turn(&mut lag).await;
-        assert_eq!(run.turn(&mut lag).await, None);
+        run.turn(0, &mut lag).await;
+        assert_eq!(run.turn(0, &mut lag).await, None);
         assert!(!run.goes_on(Stamp::now()));
     }
 }

@@ -79,12 +79,12 @@ impl Worker {
         let mut silence = Silence::default();
         let mut lag = Duration::ZERO;
         loop {
-            let late_since = run.turn(&mut lag).await;
+            let late_since = run.turn(self.number, &mut lag).await;
             let decided = Stamp::now();
             if plan.is_between_steps() && !run.goes_on(decided) || plan.tries_again() && run.is_out_of_time(decided) {
                 break;
             }
-            run.begins();
+            run.begins(self.number);
             let Some(action) = plan.choose(load, run, &mut self.key) else {
                 run.exhaust();
                 break;
