@@ -25,6 +25,7 @@ mod limit;
 mod output;
 mod patience;
 mod processes;
+mod program;
 mod progress;
 mod report;
 mod s3;

@@ -5,7 +5,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write, stdin, stdout},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
     sync::{Arc, atomic::Ordering, mpsc},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use crate::{
     cpu::{Meter, Spent},
     driver::bounds,
     factory::Factory,
+    program::own_program,
     stats::{Stats, WireStats},
     stop::{HURRY, STOP, is_stopped},
     threads::{Outcome, Threads, Tick},
@@ -218,12 +219,10 @@ impl Processes {
     /// # Errors
     /// When one can not be started.
     pub(crate) fn start(settings: &Settings) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
         let count = settings.load.processes;
         let (say, said) = mpsc::channel();
         let start = |index| {
-            let child = Command::new(&program)
-                .args(std::env::args_os().skip(1))
+            let child = own_program()
                 .env(VARIABLE, format!("{index}/{count}/{}", settings.run))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -370,6 +369,8 @@ fn understand(line: &str) -> anyhow::Result<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::{
         cli::Operation,

@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     io::{BufRead, BufReader, Read, Write, stderr, stdin, stdout},
     os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::{Arc, Once},
 };
 
@@ -23,6 +23,7 @@ use super::{
     place::Place,
     runtime, settle,
 };
+use crate::program::own_program;
 
 /// Most bytes that hyper buffers of a connection, in each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -43,9 +44,7 @@ struct Running {
 impl Running {
     /// Starts the server on a port of the loopback interface.
     fn start(args: &FloorArgs, behind: Behind) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("finding this program")?;
-        let mut server = Command::new(program)
-            .args(std::env::args_os().skip(1))
+        let mut server = own_program()
             .env(VARIABLE, behind.key())
             // What stops the client at the terminal is not to stop the server under it.
             .process_group(0)
