@@ -71,6 +71,7 @@ impl Leftovers<'_> {
             progress: Progress::new("cleaning up", Whole::Unknown),
             removed: 0,
             objects: 0,
+            refusal: None,
         };
         let outcome = runtime.block_on(remover.remove(self));
         let Remover { progress, folder, objects, .. } = remover;
@@ -104,6 +105,8 @@ struct Remover<'a> {
     removed: u64,
     /// Of these, objects: each is listed once, whatever versions it has.
     objects: u64,
+    /// What the first of those said that are not to be deleted, as they are locked, or others'. The rest is.
+    refusal: Option<Failure>,
 }
 
 impl Remover<'_> {
@@ -114,6 +117,9 @@ impl Remover<'_> {
         }
         let released = if let Some(lease) = leftovers.lease { self.release(lease).await } else { Ok(()) };
         removed.and(released)?;
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
         if leftovers.keeps || !leftovers.created || self.others_upload().await? {
             return Ok(());
         }
@@ -201,31 +207,46 @@ impl Remover<'_> {
     }
 
     async fn remove_objects(&mut self) -> Result<(), Failure> {
-        let (folder, mut before) = (self.folder.clone(), Vec::new());
-        let listing = Listing { prefix: &folder, delimiter: None, max_keys: 1000, token: None, order: Order::Any };
+        let (folder, mut before, mut token) = (self.folder.clone(), Vec::new(), None);
         loop {
-            let page = async |client: &mut Client| {
-                client.list(listing).await?;
-                Ok(client.listed_keys().into_iter().map(ObjectName::newest).collect())
+            let listing = Listing {
+                prefix: &folder,
+                delimiter: None,
+                max_keys: 1000,
+                token: token.as_deref(),
+                order: Order::Any,
             };
-            let listed: Vec<ObjectName> = self.ask(page).await?;
-            if !listed.is_empty() && listed == before {
+            let page = async |client: &mut Client| {
+                let page = client.list(listing).await?;
+                let listed: Vec<_> = client.listed_keys().into_iter().map(ObjectName::newest).collect();
+                Ok((listed, page.next))
+            };
+            let (listed, next) = self.ask(page).await?;
+            if listed.is_empty() {
+                return Ok(());
+            }
+            if listed == before {
                 return Err(Failure::Malformed("objects are listed on that were deleted".to_owned()));
             }
             let removed = self.removed;
-            if !self.delete(&folder, listed.clone()).await? {
-                return Ok(());
-            }
+            let is_all = self.delete(&folder, listed.clone()).await?;
             self.objects += self.removed - removed;
-            before = listed;
+            match next {
+                _ if is_all => before = listed,
+                Some(next) => (token, before) = (Some(next), Vec::new()),
+                None => return Ok(()),
+            }
         }
     }
 
     /// Where a bucket keeps versions, deleting by key only adds one.
     async fn remove_versions(&mut self, prefix: &str) -> Result<(), Failure> {
-        let mut before = Vec::new();
+        let (mut before, mut after) = (Vec::new(), None);
         loop {
-            let versions = match self.ask(async |client| client.list_versions(prefix).await).await {
+            let (versions, next) = match self
+                .ask(async |client| client.list_versions(prefix, after.as_ref()).await)
+                .await
+            {
                 // There are none where nobody knows of them.
                 Err(Failure::Status { status: 405 | 501, .. }) => return Ok(()),
                 Err(Failure::Status { status: 403, .. }) => {
@@ -239,30 +260,35 @@ impl Remover<'_> {
                 }
                 outcome => outcome?,
             };
-            if !versions.is_empty() && versions == before {
-                return Err(Failure::Malformed("versions are listed on that were deleted".to_owned()));
-            }
-            if !self.delete(prefix, versions.clone()).await? {
+            if versions.is_empty() {
                 return Ok(());
             }
-            before = versions;
+            if versions == before {
+                return Err(Failure::Malformed("versions are listed on that were deleted".to_owned()));
+            }
+            match next {
+                _ if self.delete(prefix, versions.clone()).await? => before = versions,
+                Some(next) => (after, before) = (Some(next), Vec::new()),
+                None => return Ok(()),
+            }
         }
     }
 
-    /// Deletes a page of what was listed below `prefix`; `false` if there was nothing on it.
+    /// Deletes a page of what was listed below `prefix`; `false` if some of it stays.
     async fn delete(&mut self, prefix: &str, listed: Vec<ObjectName>) -> Result<bool, Failure> {
-        if listed.is_empty() {
-            return Ok(false);
-        }
         // A server that lists what was not asked for deletes nothing of others.
         let mut own = listed;
         own.retain(|name| name.key.starts_with(prefix));
         if own.is_empty() {
             return Err(Failure::Malformed("only keys are listed that were not asked for".to_owned()));
         }
-        self.ask(async |client| client.delete_objects(&own).await).await?;
-        self.removed += own.len() as u64;
+        let mut refused = self.ask(async |client| client.delete_objects(&own).await).await?;
+        self.removed += own.len().saturating_sub(refused.len()) as u64;
         self.progress.tick(Tick { operations: self.removed, ..Tick::default() });
-        Ok(true)
+        let is_all = refused.is_empty();
+        if !is_all && self.refusal.is_none() {
+            self.refusal = Some(refused.swap_remove(0));
+        }
+        Ok(is_all)
     }
 }

@@ -61,6 +61,13 @@ pub(crate) struct ObjectName {
     version: Option<String>,
 }
 
+/// A place in a listing of versions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Marker {
+    key: String,
+    version: String,
+}
+
 impl ObjectName {
     /// What the key stands for.
     pub(crate) fn newest(key: String) -> Self {
@@ -250,10 +257,24 @@ impl Client {
         self.text().map(|text| elements(text, "Key").map(unescape).collect()).unwrap_or_default()
     }
 
-    /// Up to 1000 versions, delete markers among them, of keys that begin with `prefix`.
-    pub(crate) async fn list_versions(&mut self, prefix: &str) -> Result<Vec<ObjectName>, Failure> {
-        let mut query = String::from("max-keys=1000&prefix=");
+    /// Up to 1000 versions, delete markers among them, of keys that begin with `prefix`, behind `after`; and what those that follow are behind, if any do.
+    pub(crate) async fn list_versions(
+        &mut self,
+        prefix: &str,
+        after: Option<&Marker>,
+    ) -> Result<(Vec<ObjectName>, Option<Marker>), Failure> {
+        let mut query = String::new();
+        if let Some(after) = after {
+            query += "key-marker=";
+            encode_query(&mut query, &after.key);
+            query.push('&');
+        }
+        query += "max-keys=1000&prefix=";
         encode_query(&mut query, prefix);
+        if let Some(after) = after {
+            query += "&version-id-marker=";
+            encode_query(&mut query, &after.version);
+        }
         query += "&versions=";
         self.finish(Call { query: &query, ..Call::new("GET", "") }).await?;
         let text = self.text()?;
@@ -261,11 +282,18 @@ impl Client {
             let text = |name| elements(version, name).next().map(unescape);
             Some(ObjectName { key: text("Key")?, version: Some(text("VersionId")?) })
         });
-        Ok(versions.collect())
+        let of_all = |name| elements(text, name).next().map(unescape);
+        let goes_on = of_all("IsTruncated").is_some_and(|truncated| truncated == "true");
+        let next = of_all("NextKeyMarker").filter(|_| goes_on);
+        let next = next.map(|key| Marker { key, version: of_all("NextVersionIdMarker").unwrap_or_default() });
+        Ok((versions.collect(), next))
     }
 
-    /// Deletes up to 1000 objects or versions with one request.
-    pub(crate) async fn delete_objects(&mut self, names: &[ObjectName]) -> Result<(), Failure> {
+    /// Deletes up to 1000 objects or versions with one request; with what those are refused that stay.
+    ///
+    /// # Errors
+    /// Also that of a single one, if it may pass.
+    pub(crate) async fn delete_objects(&mut self, names: &[ObjectName]) -> Result<Vec<Failure>, Failure> {
         let mut xml = String::from("<Delete><Quiet>true</Quiet>");
         for ObjectName { key, version } in names {
             xml += &format!("<Object><Key>{}</Key>", escape(key));
@@ -281,7 +309,12 @@ impl Client {
         let cover = &Cover::of_document(&xml);
         let call = Call { query: "delete=", headers: &headers, body, cover, ..Call::new("POST", "") };
         self.finish(call).await?;
-        self.refuse_error_in_answer()
+        let codes = elements(self.text()?, "Code");
+        let mut refused: Vec<_> = codes.map(|code| Failure::Status { status: 200, code: plain(code) }).collect();
+        match refused.iter().position(Failure::may_pass) {
+            Some(index) => Err(refused.swap_remove(index)),
+            None => Ok(refused),
+        }
     }
 
     /// Begins an upload and returns its id.

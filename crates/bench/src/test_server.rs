@@ -62,6 +62,8 @@ pub(crate) struct Bucket {
     /// Objects that were deleted, and deletions of none.
     pub(crate) deleted: u32,
     pub(crate) missed: u32,
+    /// Keys that end so are not deleted with others, and pages of a listing go on.
+    pub(crate) held: Option<&'static str>,
     /// Objects are there when a request has deleted one.
     pub(crate) forgets_deletions: bool,
     /// Objects are there whoever deletes them.
@@ -132,7 +134,12 @@ impl Bucket {
                 xml(versions.take(7).map(show).collect())
             }
             ("GET", "") => {
-                let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix)).take(7);
+                let token = query.split('&').find_map(|pair| pair.strip_prefix("continuation-token="));
+                let token = token.map(|token| percent_decode_str(token).decode_utf8().unwrap().into_owned());
+                let after = token.filter(|_| self.held.is_some()).unwrap_or_default();
+                let keys = self.objects.keys().filter(|key| key.starts_with(&*prefix) && **key > after);
+                let last = keys.clone().nth(6).filter(|_| self.held.is_some()).cloned();
+                let keys = keys.take(7);
                 let lists_folders = query.contains("delimiter=");
                 let show = |key: &String| match key[prefix.len()..].split_once('/') {
                     Some((folder, _)) if lists_folders => {
@@ -144,6 +151,11 @@ impl Bucket {
                 if keys.is_empty() && std::mem::take(&mut self.appears_late) {
                     self.objects.insert(format!("{prefix}late"), Bytes::new());
                 }
+                if let Some(last) = last {
+                    return xml(format!(
+                        "{keys}<NextContinuationToken>{last}</NextContinuationToken><IsTruncated>true</IsTruncated>"
+                    ));
+                }
                 let is_measured = query.contains("max-keys=1000") && !keys.is_empty() && self.turns_in_circles;
                 let keys = self.lists_first.replace("PREFIX", &prefix) + &keys;
                 let next = if is_measured { "<NextContinuationToken>x</NextContinuationToken>" } else { "" };
@@ -151,16 +163,20 @@ impl Bucket {
             }
             ("POST", "") => {
                 let body = String::from_utf8(body.to_vec()).unwrap();
+                let mut refused = String::new();
                 for object in elements(&body, "Object") {
                     let key = elements(object, "Key").next().unwrap();
                     match elements(object, "VersionId").next() {
                         Some(id) => {
                             self.versions.as_mut().unwrap().remove(&(key.to_owned(), id.parse().unwrap()));
                         }
+                        None if self.held.is_some_and(|held| key.ends_with(held)) => {
+                            refused += &format!("<Error><Key>{key}</Key><Code>AccessDenied</Code></Error>");
+                        }
                         None => self.delete(key),
                     }
                 }
-                xml(String::new())
+                xml(refused)
             }
             ("POST", _) if query.contains("uploadId") => {
                 self.uploads.remove(&key);

@@ -461,6 +461,16 @@ fn a_deletion_that_deletes_nothing_is_told() {
 }
 
 #[test]
+fn objects_that_may_not_be_deleted_keep_no_others_from_it() {
+    let bucket = Arc::new(Mutex::new(Bucket { held: Some("3"), ..Bucket::default() }));
+    let (_server, url) = serve(&bucket);
+    let error = said(bench(&url, "put -n 60"));
+    assert!(error.ends_with("in the bucket \"gabion-bench\" stays: 200 AccessDenied"), "{error}");
+    let bucket = bucket.lock();
+    assert!(!bucket.objects.is_empty() && bucket.objects.keys().all(|key| key.ends_with('3')), "{:?}", bucket.objects);
+}
+
+#[test]
 fn a_page_has_what_was_asked_for_in_order() {
     let folder = "<CommonPrefixes><Prefix>PREFIX~/</Prefix></CommonPrefixes>";
     for (lists_first, expected) in [
