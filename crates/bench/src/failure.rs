@@ -110,6 +110,11 @@ impl Failure {
         }
     }
 
+    /// Whether the endpoint may go on with what it had of the request, and nobody hears of its end.
+    pub(crate) fn leaves_pending(&self) -> bool {
+        matches!(self, Failure::Timeout | Failure::Connection { fault: Fault::Reset | Fault::CutShort, .. })
+    }
+
     /// Whether nobody answered.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self, Failure::Connection { .. } | Failure::Timeout | Failure::Stopped)

@@ -255,7 +255,7 @@ pub(crate) struct Stats {
     pub(crate) deleted: u64,
     /// Client processes that were lost with what they measured, and why, a line each. The figures are of the others.
     pub(crate) lost: Vec<String>,
-    /// An operation was not answered in time, whenever it began: what it wrote may yet become an object.
+    /// An operation was not answered, in time or at all, whenever it began: what it wrote may yet become an object.
     pub(crate) pending: bool,
     pub(crate) series: BTreeMap<Kind, Series>,
 }
@@ -362,6 +362,7 @@ impl Stats {
 
     /// Notes what an endpoint did of what it was asked for, whenever that was.
     pub(crate) fn answered(&mut self, endpoint: usize, failure: Option<&Failure>) {
+        self.pending |= failure.is_some_and(Failure::leaves_pending);
         let tally = self.endpoints.entry(endpoint).or_default();
         match failure {
             None => tally.succeeded += 1,
@@ -384,7 +385,6 @@ impl Stats {
         let outlasts = is_early && self.is_over(end);
         let is_wrong = outcome.as_ref().is_err_and(|kind| *kind == Failure::Mismatch.kind());
         self.changed(kind, outcome.is_ok());
-        self.pending |= outcome.as_ref().is_err_and(|kind| *kind == Failure::Timeout.kind());
         if (end < self.start || self.is_over(begin)) && !is_wrong {
             return;
         }
@@ -656,6 +656,7 @@ impl WireStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Fault;
 
     const BYTES: Result<Done, String> = Ok(Done { bytes: 10, entries: 0 });
 
@@ -864,20 +865,20 @@ mod tests {
     }
 
     #[test]
-    fn whenever_an_operation_was_not_answered_in_time_that_is_known() {
-        let start = Stamp::now();
-        let at = |ms| start.plus(Duration::from_millis(ms));
-        for (begin, kind, expected) in [
-            (100, Failure::Timeout.kind(), true),
-            (1100, Failure::Timeout.kind(), true),
-            (2100, Failure::Timeout.kind(), true),
-            (1100, Failure::Mismatch.kind(), false),
+    fn what_was_not_answered_may_yet_be_written() {
+        let connection = |fault| Failure::Connection { fault, reason: String::new() };
+        for (failure, expected) in [
+            (Failure::Timeout, true),
+            (connection(Fault::Reset), true),
+            (connection(Fault::CutShort), true),
+            (connection(Fault::Refused), false),
+            (Failure::Mismatch, false),
         ] {
-            let mut stats = Stats::within(at(1000), End::At(at(2000)));
-            stats.record(Kind::Put, at(begin), at(begin + 100), Err(kind));
-            let mut sum = Stats::new(at(1000));
-            sum.merge(&WireStats::new(&stats.finish()).into_stats(at(1000)).unwrap());
-            assert_eq!(sum.pending, expected, "{begin}");
+            let mut stats = Stats::new(Stamp::now());
+            stats.answered(0, Some(&failure));
+            let mut sum = Stats::new(Stamp::now());
+            sum.merge(&WireStats::new(&stats.finish()).into_stats(Stamp::now()).unwrap());
+            assert_eq!(sum.pending, expected, "{failure:?}");
         }
     }
 
