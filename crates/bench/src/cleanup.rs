@@ -20,6 +20,7 @@ use crate::{
     patience::Patience,
     progress::{Progress, Whole},
     s3::{Client, Listing, ObjectName, Order},
+    stop::is_stopped,
     threads::Tick,
 };
 
@@ -81,7 +82,8 @@ impl Leftovers<'_> {
             Err(Failure::Status { status: 404, code }) if code == "NoSuchBucket" => Ok(()),
             outcome => outcome.with_context(|| {
                 let bucket = self.factory.bucket();
-                format!("removing what was written: what lies below {folder:?} in the bucket {bucket:?} stays")
+                let stays = self.lease.filter(|_| self.keeps).unwrap_or(&folder);
+                format!("removing what was written: what lies below {stays:?} in the bucket {bucket:?} stays")
             }),
         };
         let survivors = objects.saturating_sub(self.objects_max.unwrap_or(u64::MAX));
@@ -134,7 +136,7 @@ impl Remover<'_> {
     async fn remove_written(&mut self, leftovers: &Leftovers<'_>) -> Result<(), Failure> {
         // First: one whose end was not waited for may yet become an object. Who may not list uploads can remove objects all the same.
         let aborted = if leftovers.uploads { self.abort_uploads().await } else { Ok(()) };
-        if aborted.as_ref().is_err_and(Failure::is_silence) {
+        if is_stopped() && aborted.as_ref().is_err_and(Failure::is_silence) {
             return aborted;
         }
         let mut removed = self.remove_all().await;
