@@ -1,6 +1,9 @@
 //! Two reports side by side, or several runs of each: ratios, and whether they are more than what varies from second to second, or from run to run.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::bail;
 
@@ -9,6 +12,7 @@ use crate::{
     html,
     output::{Output, print},
     report::{Asked, Figures, Latency, Report, mean},
+    stats::add_errors,
     units::show_exact_bytes,
 };
 
@@ -49,24 +53,33 @@ pub(crate) fn run(lists: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> 
 fn read(list: &Path) -> anyhow::Result<Report> {
     match list.to_str() {
         Some(names) if names.contains(',') && !list.exists() => {
-            Ok(mean_of(names.split(',').map(|name| Report::read(Path::new(name))).collect::<anyhow::Result<_>>()?))
+            let runs = names.split(',').map(|name| Report::read(Path::new(name)));
+            Ok(mean_of(&runs.collect::<anyhow::Result<Vec<_>>>()?))
         }
         _ => Report::read(list),
     }
 }
 
-/// Several runs as one: their mean rates and latencies, the sum of their operations and errors, and what is to be known of each. Seconds and distributions are those of the first.
-fn mean_of(runs: Vec<Report>) -> Report {
+/// Several runs as one: their mean rates and latencies, the sum of their operations and errors, and what is to be known of each. Seconds and distributions are those of the first, and only
+/// what all have is there.
+fn mean_of(runs: &[Report]) -> Report {
     let mut of_all = runs[0].clone();
+    let find = |run: &'_ Report, figures: &Figures| run.results.iter().position(|row| is_same(figures, row));
+    of_all.results.retain(|figures| runs.iter().all(|run| find(run, figures).is_some()));
     for figures in &mut of_all.results {
-        let rows = runs.iter().filter_map(|run| run.results.iter().find(|row| is_same(figures, row)));
+        let rows = runs.iter().filter_map(|run| Some(&run.results[find(run, figures)?]));
         let rows: Vec<&Figures> = rows.collect();
+        let mut errors = BTreeMap::new();
+        rows.iter().for_each(|row| add_errors(&mut errors, &row.errors));
         let entries: Option<Vec<f64>> = rows.iter().map(|row| row.entries_per_s).collect();
         let latencies: Vec<&Latency> = rows.iter().map(|row| &row.latency_us).collect();
         *figures = Figures {
             operations: rows.iter().map(|row| row.operations).sum(),
             late_operations: rows.iter().map(|row| row.late_operations).sum(),
+            outlasted_operations: rows.iter().map(|row| row.outlasted_operations).sum(),
             error_count: rows.iter().map(|row| row.error_count).sum(),
+            errors,
+            retries: rows.iter().map(|row| row.retries).sum(),
             ops_per_s: mean(rows.iter().map(|row| row.ops_per_s)),
             run_rates: rows.iter().map(|row| row.ops_per_s).collect(),
             bytes_per_s: mean(rows.iter().map(|row| row.bytes_per_s)),
@@ -76,13 +89,35 @@ fn mean_of(runs: Vec<Report>) -> Report {
         };
     }
     for (number, run) in runs.iter().enumerate().skip(1) {
-        let of_run = |line: String| format!("run {}: {line}", number + 1);
-        let differences = differences(&runs[0], run);
-        let differs = (!differences.is_empty()).then(|| format!("not the same as run 1: {}", differences.join(", ")));
-        let interrupted = run.interrupted.then(|| "interrupted before its end".to_owned());
-        of_all.of_other_runs.extend(differs.into_iter().chain(interrupted).chain(run.cautions()).map(of_run));
+        let mut lines = Vec::new();
+        let mut differences = differences(&runs[0], run);
+        let [machine, first] = [run, &runs[0]].map(|run| run.machine.to_string());
+        if machine != first {
+            differences.push(format!("machines {first} and {machine}"));
+        }
+        if !differences.is_empty() {
+            lines.push(format!("not the same as run 1: {}", differences.join(", ")));
+        }
+        if run.interrupted {
+            lines.push("interrupted before its end".to_owned());
+        }
+        lines.extend(run.cautions());
+        of_all.of_other_runs.extend(lines.into_iter().map(|line| format!("run {}: {line}", number + 1)));
+    }
+    for (number, run) in runs.iter().enumerate() {
+        let lone = run.results.iter().filter(|figures| runs.iter().any(|other| find(other, figures).is_none()));
+        let lone: Vec<String> = lone.map(Figures::name).collect();
+        let is_lone = (!lone.is_empty()).then(|| format!("not all have its {}", lone.join(", ")));
+        let lines = is_lone.into_iter().chain(failing(run)).map(|line| format!("run {}: {line}", number + 1));
+        of_all.of_other_runs.extend(lines);
     }
     of_all
+}
+
+/// Operations of which so many failed that their rate is not that of what was asked for, a line each.
+fn failing(run: &Report) -> impl Iterator<Item = String> {
+    let rows = run.results.iter().filter(|row| !row.is_sum() && failed_share(row) >= FAILED_SHARE_MIN);
+    rows.map(|row| format!("{}: {:.1} % of the operations failed", row.name(), failed_share(row) * 100.0))
 }
 
 /// What a difference in rates means.
@@ -92,6 +127,8 @@ pub(crate) enum Verdict {
     Slower,
     WithinNoise,
     TooShort,
+    /// Of several runs, which are too few to differ.
+    TooFew,
     /// Both began as many in a second as they were to: what tells them apart are latencies.
     Given,
     /// One of them, or both, came to no operation: there is nothing to compare.
@@ -108,6 +145,7 @@ impl Verdict {
             Verdict::Slower => "B was slower",
             Verdict::WithinNoise => "within noise",
             Verdict::TooShort => "too short to tell",
+            Verdict::TooFew => "too few runs to tell",
             Verdict::Given => "rate was given",
             Verdict::Nothing { a: true, b: true } => "neither did anything",
             Verdict::Nothing { a: true, .. } => "A did nothing",
@@ -157,7 +195,8 @@ pub(crate) fn compare<'a>(a: &'a Report, b: &'a Report) -> Vec<Comparison<'a>> {
         Some((one, other?))
     });
     let given = |report: &Report| report.asked.as_ref().and_then(|asked| asked.rate_per_s);
-    let is_given = given(a).is_some() && given(a) == given(b);
+    let is_kept = |report: &Report| report.phases.iter().all(|phase| phase.missed_starts == 0);
+    let is_given = given(a).is_some() && given(a) == given(b) && is_kept(a) && is_kept(b);
     pairs.map(|(a, b)| judge(a, b, is_given)).collect()
 }
 
@@ -188,6 +227,7 @@ fn judge<'a>(a: &'a Figures, b: &'a Figures, is_given: bool) -> Comparison<'a> {
         _ => None,
     };
     let verdict = match half_width {
+        None if [a, b].iter().any(|figures| (1..RATES_MIN).contains(&figures.run_rates.len())) => Verdict::TooFew,
         None => Verdict::TooShort,
         Some(half_width) if (ratio - 1.0).abs() <= half_width && is_given => Verdict::Given,
         Some(half_width) if (ratio - 1.0).abs() <= half_width => Verdict::WithinNoise,
@@ -235,13 +275,13 @@ pub(crate) fn cautions(a: &Report, b: &Report) -> Vec<String> {
             cautions.push(format!("{letter} was interrupted before its end."));
         }
         cautions.extend(report.cautions().iter().map(|line| format!("{letter}, {line}.")));
-        let failing = report.results.iter().filter(|row| failed_share(row) >= FAILED_SHARE_MIN);
-        cautions.extend(failing.map(|row| {
-            format!("{letter}, {}: {:.1} % of the operations failed.", row.name(), failed_share(row) * 100.0)
-        }));
+        // Of several runs it is said above, of each.
+        let is_one = report.results.iter().all(|row| row.run_rates.is_empty());
+        cautions.extend(failing(report).filter(|_| is_one).map(|line| format!("{letter}, {line}.")));
     }
     for (letter, of, other) in [("A", a, b), ("B", b, a)] {
-        let is_missing = |figures: &&Figures| !other.results.iter().any(|row| is_same(figures, row));
+        let is_missing =
+            |figures: &&Figures| !figures.is_sum() && !other.results.iter().any(|row| is_same(figures, row));
         let missing: Vec<_> = of.results.iter().filter(is_missing).map(Figures::name).collect();
         if !missing.is_empty() {
             cautions.push(format!("Only {letter} has {}.", missing.join(", ")));
@@ -317,8 +357,6 @@ fn table(comparisons: &[Comparison<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::{
         cli::{Operation, Settings},
@@ -379,7 +417,7 @@ mod tests {
             (&[100, 120, 140][..], &[110, 130, 150][..], Verdict::WithinNoise),
             (&[100, 101, 102], &[110, 111, 112], Verdict::Faster),
             (&[110, 111, 112], &[100, 101, 102], Verdict::Slower),
-            (&[100, 102], &[110, 112], Verdict::TooShort),
+            (&[100, 102], &[110, 112], Verdict::TooFew),
             (&[100], &[110, 112, 114], Verdict::Faster),
         ] {
             let (a, b) = reports(a, b);
@@ -401,7 +439,7 @@ mod tests {
         let first = of_rates(&[10, 10, 10]);
         let mut second = Report { concurrency: 3, interrupted: true, ..first.clone() };
         second.phases[0].given_up = 2;
-        let all = mean_of(vec![first.clone(), second]);
+        let all = mean_of(&[first.clone(), second]);
         assert_eq!(
             cautions(&first, &all),
             [
@@ -410,6 +448,19 @@ mod tests {
                 "B, run 2: put: 2 workers gave up after too many failures in a row."
             ]
         );
+        let mut other = first.clone();
+        other.machine.cpus += 1;
+        other.results[0].error_count = 10;
+        other.results[0].errors = [("503".to_owned(), 10)].into();
+        let mut get = other.results[0].clone();
+        (get.operation, get.error_count) = ("get".to_owned(), 0);
+        other.results.push(get);
+        let all = mean_of(&[other, first.clone(), first.clone()]);
+        assert_eq!((all.results.len(), all.results[0].errors["503"]), (1, 10));
+        let told = cautions(&all, &all);
+        let lines = ["run 1: not all have its get.", "run 1: put: 25.0 % of the operations failed."];
+        assert!(lines.iter().all(|line| told.contains(&format!("A, {line}"))), "{told:?}");
+        assert!(told.iter().filter(|line| line.contains("machines")).count() == 4, "{told:?}");
     }
 
     #[test]
@@ -471,6 +522,9 @@ mod tests {
         assert_eq!(verdict(&paced, &paced), Verdict::Given);
         let slower = Report { asked: paced.asked.clone(), ..of_rates(&[5, 5, 5]) };
         assert_eq!(verdict(&paced, &slower), Verdict::Slower, "it did not keep the rate");
+        let mut late = paced.clone();
+        late.phases[0].missed_starts = 1;
+        assert_eq!(verdict(&late, &late), Verdict::WithinNoise, "neither did");
         assert!(cautions(&paced, &paced).is_empty());
     }
 

@@ -126,8 +126,8 @@ fn run_load(mut settings: Settings, factory: &Arc<Factory>) -> anyhow::Result<()
     // First: what is removed may take long, and whoever does not wait for that has the result.
     let told = measured.and_then(|Measured { started, outcomes, interrupted, .. }| {
         let threads = used_threads(settings);
-        let report = Report::new(settings, threads, started, &outcomes).interrupted_if(interrupted);
-        let published = outputs.publish(&report, &report.text(), || crate::html::page(&[&report]));
+        let report = Report { interrupted, ..Report::new(settings, threads, started, &outcomes) };
+        let published = outputs.publish(&report.published(), &report.text(), || crate::html::page(&[&report]));
         let stopped =
             if interrupted { Err(anyhow!("interrupted: figures are of what was measured until then")) } else { Ok(()) };
         let judged = judge(outcomes.iter().map(|(name, outcome)| (*name, &outcome.stats)));

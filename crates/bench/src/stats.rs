@@ -229,8 +229,12 @@ pub(crate) struct Stats {
     first: Option<Duration>,
     /// From the start to the end of the last operation that succeeded, in time.
     last: Duration,
-    /// From the start to when the last worker gave up, or the run was stopped.
-    cut_off: Duration,
+    /// From the start to when the run was stopped.
+    stopped: Duration,
+    /// From the start to when the last worker gave up.
+    gave_up: Duration,
+    /// Workers, if it is known how many.
+    workers: u64,
     /// How long the measurement was to be; what ends later is in the latencies and errors, but in no rate.
     window: Option<Duration>,
     /// It went on until the window was over.
@@ -289,7 +293,9 @@ impl Stats {
             start,
             first: None,
             last: Duration::ZERO,
-            cut_off: Duration::ZERO,
+            stopped: Duration::ZERO,
+            gave_up: Duration::ZERO,
+            workers: 0,
             window: None,
             whole: false,
             given_up: 0,
@@ -321,12 +327,17 @@ impl Stats {
     /// A worker does not do what is left.
     pub(crate) fn give_up(&mut self, now: Stamp) {
         self.given_up += 1;
-        self.cut_off_at(now);
+        self.gave_up = self.gave_up.max(now.since(self.start));
     }
 
-    /// What was left is not done, by one worker or by all: until then there was nothing to keep them from it but the endpoint.
-    pub(crate) fn cut_off_at(&mut self, now: Stamp) {
-        self.cut_off = self.cut_off.max(now.since(self.start));
+    /// So many workers did what was to be done, or gave up.
+    pub(crate) fn of_workers(&mut self, workers: u64) {
+        self.workers += workers;
+    }
+
+    /// What was left at that moment is not done.
+    pub(crate) fn stop_at(&mut self, now: Stamp) {
+        self.stopped = self.stopped.max(now.since(self.start));
     }
 
     /// An operation began so late.
@@ -452,7 +463,9 @@ impl Stats {
             self.begins(first);
         }
         self.last = self.last.max(other.last);
-        self.cut_off = self.cut_off.max(other.cut_off);
+        self.stopped = self.stopped.max(other.stopped);
+        self.gave_up = self.gave_up.max(other.gave_up);
+        self.workers += other.workers;
         self.window = self.window.max(other.window);
         self.whole |= other.whole;
         self.given_up += other.given_up;
@@ -477,10 +490,11 @@ impl Stats {
         self.first.unwrap_or_default()
     }
 
-    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success, or until workers gave up or were stopped; of a count of
-    /// operations, from the begin of the first of them. A request that hangs adds nothing where all was done.
+    /// What rates are divided by: the whole window, or where the work was over earlier, the time until the last success, or until all workers had given up or were stopped; of a count of
+    /// operations, from the begin of the first of them. A request that hangs adds nothing, nor do workers that give up, where others did what there was to do.
     pub(crate) fn elapsed(&self) -> Duration {
-        let cut_off = self.window.map_or(self.cut_off, |window| self.cut_off.min(window));
+        let gave_up = if self.given_up == self.workers { self.gave_up } else { Duration::ZERO };
+        let cut_off = self.stopped.max(gave_up).min(self.window.unwrap_or(Duration::MAX));
         let worked = self.last.max(cut_off).saturating_sub(self.first());
         self.window.filter(|_| self.whole).unwrap_or(worked)
     }
@@ -525,7 +539,9 @@ impl Stats {
 pub(crate) struct WireStats {
     first_ns: Option<u64>,
     last_ns: u64,
-    cut_off_ns: u64,
+    stopped_ns: u64,
+    gave_up_ns: u64,
+    workers: u64,
     window_ns: Option<u64>,
     whole: bool,
     given_up: u64,
@@ -590,7 +606,9 @@ impl WireStats {
         Self {
             first_ns: stats.first.map(ns),
             last_ns: ns(stats.last),
-            cut_off_ns: ns(stats.cut_off),
+            stopped_ns: ns(stats.stopped),
+            gave_up_ns: ns(stats.gave_up),
+            workers: stats.workers,
             window_ns: stats.window.map(ns),
             whole: stats.whole,
             given_up: stats.given_up,
@@ -615,7 +633,9 @@ impl WireStats {
         let mut stats = Stats {
             first: self.first_ns.map(Duration::from_nanos),
             last: Duration::from_nanos(self.last_ns),
-            cut_off: Duration::from_nanos(self.cut_off_ns),
+            stopped: Duration::from_nanos(self.stopped_ns),
+            gave_up: Duration::from_nanos(self.gave_up_ns),
+            workers: self.workers,
             window: self.window_ns.map(Duration::from_nanos),
             whole: self.whole,
             given_up: self.given_up,
@@ -747,13 +767,30 @@ mod tests {
         ] {
             let mut stats = Stats::within(start, end);
             stats.record(Kind::Put, at(1000), at(2000), BYTES);
-            stats.cut_off_at(at(cut_off));
+            stats.stop_at(at(cut_off));
             if whole {
                 stats.reached_end();
             }
             let mut sum = Stats::new(start);
             sum.merge(&WireStats::new(&stats.finish()).into_stats(start).unwrap());
             assert_eq!(sum.elapsed(), Duration::from_millis(expected), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn workers_that_give_up_hold_up_no_others() {
+        let start = Stamp::now();
+        let at = |ms| start.plus(Duration::from_millis(ms));
+        for (workers, expected) in [(3, 2000), (2, 9000)] {
+            let mut sum = Stats::new(start);
+            for worker in 0..2 {
+                let mut stats = Stats::within(start, End::Done);
+                stats.record(Kind::Put, at(0), at(2000), BYTES);
+                stats.give_up(at(9000 - worker));
+                sum.merge(&WireStats::new(&stats.finish()).into_stats(start).unwrap());
+            }
+            sum.of_workers(workers);
+            assert_eq!(sum.elapsed(), Duration::from_millis(expected), "2 of {workers} gave up");
         }
     }
 
@@ -918,7 +955,7 @@ mod tests {
             sum.merge(&wire.into_stats(stats.start).unwrap());
         }
         check(&sum);
-        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "cut_off_ns": 0, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "abandoned": 0, "written_max": 0, "deleted": 0, "pending": false, "series": {"put":
+        let damaged = serde_json::json!({"first_ns": null, "last_ns": 1, "stopped_ns": 0, "gave_up_ns": 0, "workers": 1, "window_ns": null, "whole": false, "given_up": 0, "late_starts": 0, "latest_start_ns": 0, "missed_starts": 0, "longest_missed_ns": 0, "endpoints": {}, "abandoned": 0, "written_max": 0, "deleted": 0, "pending": false, "series": {"put":
             {"latency_v2": "AAAA", "ended": 0, "early": 0, "late": 0, "outlasted": 0, "bytes": 0, "entries": 0, "errors": {}, "retries": 0, "seconds": []}}});
         let wire: WireStats = serde_json::from_value(damaged).unwrap();
         assert!(wire.into_stats(Stamp::now()).is_err());

@@ -122,11 +122,12 @@ impl Threads<'_> {
                 let _ = start.send(Arc::clone(&run));
             }
             let mut outcome = self.watch((start, end), count, &endings, &stats, tick)?;
+            outcome.stats.of_workers(workers.len() as u64);
             if run.reached_end() {
                 outcome.stats.reached_end();
             }
             if let Some(stopped) = run.stopped() {
-                outcome.stats.cut_off_at(stopped);
+                outcome.stats.stop_at(stopped);
             }
             if let Some((count, longest)) = run.missed() {
                 outcome.stats.missed(count, longest);

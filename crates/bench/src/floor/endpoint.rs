@@ -210,7 +210,7 @@ impl Subject for Endpoint {
         let [threads, cpus] =
             [used(self.threads, load.workers), cores()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let busy = busy_share(outcome.client_cpu.as_secs_f64(), outcome.metered.as_secs_f64(), threads, cpus);
-        Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu, client_busy: Some(busy) }))
+        Ok(Some(Round { stats: outcome.stats, server_cpu: outcome.server_cpu, client_busy: busy }))
     }
 
     fn clean_up(&mut self) -> anyhow::Result<()> {

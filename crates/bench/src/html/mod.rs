@@ -118,13 +118,13 @@ fn figures(reports: &[&Report]) -> String {
             out += &format!("<tr>{}", cells.map(|cell| format!("<td>{}</td>", escape(cell.trim()))).concat());
             let bad = if row.error_count > 0 { " class=\"bad\"" } else { "" };
             out += &format!("<td{bad}>{}</td></tr>\n", row.error_count);
-            for (kind, count) in &row.errors {
+            for (kind, count) in row.errors.iter().filter(|_| !row.is_sum()) {
                 out += &format!("<tr><td class=\"bad\">{count} × {}</td></tr>\n", escape(kind));
             }
             if let Some(outlasted) = row.outlasted() {
                 out += &format!("<tr><td>{outlasted}</td></tr>\n");
             }
-            if row.retries > 0 {
+            if row.retries > 0 && !row.is_sum() {
                 out +=
                     &format!("<tr><td>{} × sent again: the server had closed the connection</td></tr>\n", row.retries);
             }
@@ -144,7 +144,7 @@ fn comparison(a: &Report, b: &Report) -> String {
         let class = match row.verdict {
             Verdict::Faster => "good",
             Verdict::Slower => "bad",
-            Verdict::WithinNoise | Verdict::TooShort | Verdict::Given | Verdict::Nothing { .. } => "",
+            Verdict::WithinNoise | Verdict::TooShort | Verdict::TooFew | Verdict::Given | Verdict::Nothing { .. } => "",
         };
         out += &format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{half_width}</td><td>{}</td><td>{}</td>\

@@ -60,9 +60,6 @@ pub(crate) struct Report {
     pub(crate) server_cpu_us_per_op: Option<f64>,
     pub(crate) phases: Vec<PhaseCost>,
     pub(crate) machine: Machine,
-    /// What was wrong, or makes it of less worth than it may seem, a sentence each. Absent from reports that did not record it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<String>,
     /// What is to be known of further runs that it stands for.
     #[serde(skip)]
     pub(crate) of_other_runs: Vec<String>,
@@ -337,10 +334,15 @@ impl Figures {
         })
     }
 
+    /// Whether it is of all operations together: what went wrong is said of each kind.
+    pub(crate) fn is_sum(&self) -> bool {
+        self.operation == Kind::All.name()
+    }
+
     /// What is said of those that are in no figure.
     pub(crate) fn outlasted(&self) -> Option<String> {
         let count = self.outlasted_operations;
-        (count > 0).then(|| format!("{count} × under way from before the start until after the end"))
+        (count > 0 && !self.is_sum()).then(|| format!("{count} × under way from before the start until after the end"))
     }
 
     /// What it is called where several stand side by side.
@@ -398,7 +400,7 @@ impl Report {
             metered_seconds: Some(outcome.metered.as_secs_f64()),
         });
         let server_cpu: Option<Duration> = phases.iter().map(|(_, outcome)| outcome.server_cpu).sum();
-        let mut report = Self {
+        Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: utc(started_unix_s),
             endpoint: args.endpoint.join(","),
@@ -417,19 +419,22 @@ impl Report {
             server_cpu_us_per_op: server_cpu.map(per_request),
             phases: costs.collect(),
             machine: Machine::here(),
-            warnings: Vec::new(),
             of_other_runs: Vec::new(),
             results: results.collect(),
-        };
-        report.warnings = report.cautions();
-        report
+        }
     }
 
-    /// The same of a run that may have been stopped before its end.
-    pub(crate) fn interrupted_if(mut self, interrupted: bool) -> Self {
-        self.interrupted = interrupted;
-        self.warnings = self.cautions();
-        self
+    /// As programs get it: with what is to be known of it.
+    pub(crate) fn published(&self) -> impl Serialize {
+        #[derive(Serialize)]
+        struct Published<'a> {
+            #[serde(flatten)]
+            report: &'a Report,
+            /// What was wrong, or makes it of less worth than it may seem, a sentence each.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            warnings: Vec<String>,
+        }
+        Published { report: self, warnings: self.cautions() }
     }
 
     /// Reads a report that `--json` wrote.
@@ -516,12 +521,12 @@ pub(crate) mod tests {
             "duration_seconds": 10.0, "warmup_seconds": 1.0, "timeout_seconds": 60.0, "seed": 1, "scattered": false
         });
         assert_eq!(json["asked"], asked);
-        assert!(json.get("warnings").is_none());
-        let mut stopped = sample();
-        stopped.phases[0].given_up = 1;
-        let stopped = serde_json::to_value(stopped.interrupted_if(true)).unwrap();
+        assert_eq!(serde_json::to_value(sample().published()).unwrap(), json, "there is nothing to be told");
+        let mut faulty = sample();
+        faulty.phases[0].given_up = 1;
+        let faulty = serde_json::to_value(faulty.published()).unwrap();
         let told = ["put: 1 worker gave up after too many failures in a row"];
-        assert_eq!((&stopped["interrupted"], &stopped["warnings"]), (&true.into(), &serde_json::json!(told)));
+        assert_eq!((&faulty["load"], &faulty["warnings"]), (&"put".into(), &serde_json::json!(told)));
     }
 
     #[test]
@@ -554,7 +559,7 @@ pub(crate) mod tests {
         let mut stats = Stats::within(start, End::At(at(20_000)));
         stats.record(Kind::Put, at(0), at(500), Ok(Done::bytes(1)));
         stats.record(Kind::Put, at(500), at(4500), Err("timeout".into()));
-        stats.cut_off_at(at(6000));
+        stats.stop_at(at(6000));
         let figures = figures_of(stats).remove(0);
         assert_eq!((figures.seconds, figures.whole_seconds().len()), (6.0, 6));
         assert_eq!(figures.whole_seconds()[4].errors, 1);

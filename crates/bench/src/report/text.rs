@@ -8,9 +8,10 @@ pub(crate) const SATURATED: f64 = 0.9;
 /// Share of the time that was asked for below which a measurement is told to have been short.
 const SHORT: f64 = 0.9;
 
-/// How much of the time that the client's threads could have in `seconds` they took. Threads beyond the processors have no more than these.
-pub(crate) fn busy_share(cpu_seconds: f64, seconds: f64, threads: u32, cpus: u32) -> f64 {
-    cpu_seconds / (seconds * f64::from(threads.min(cpus)))
+/// How much of the time that the client's threads could have in `seconds` they took, if it was any. Threads beyond the processors have no more than these.
+pub(crate) fn busy_share(cpu_seconds: f64, seconds: f64, threads: u32, cpus: u32) -> Option<f64> {
+    let most = seconds * f64::from(threads.min(cpus));
+    (most > 0.0).then(|| cpu_seconds / most)
 }
 
 /// Endpoints of a phase, by its name, that did nothing of what they were asked for, and what they said first.
@@ -56,13 +57,13 @@ impl Report {
             if let Some(entries) = row.entries_per_s {
                 out += &format!("{:width$} {entries:>10.0} keys/s\n", "");
             }
-            for (kind, count) in &row.errors {
+            for (kind, count) in row.errors.iter().filter(|_| !row.is_sum()) {
                 out += &format!("{:width$} {count} × {kind}\n", "");
             }
             if let Some(outlasted) = row.outlasted() {
                 out += &format!("{:width$} {outlasted}\n", "");
             }
-            if row.retries > 0 {
+            if row.retries > 0 && !row.is_sum() {
                 out += &format!("{:width$} {} × sent again: the server had closed the connection\n", "", row.retries);
             }
         }
@@ -91,9 +92,9 @@ impl Report {
         let (threads, cpus) = (self.threads, self.machine.cpus.max(1));
         let of_phase = |phase: &PhaseCost| {
             let seconds = phase.metered_seconds.unwrap_or(phase.seconds);
-            let share = busy_share(phase.client_cpu_seconds, seconds, threads, cpus);
+            let share = busy_share(phase.client_cpu_seconds, seconds, threads, cpus)?;
             let advice = if threads < cpus { "see --threads and --processes" } else { "it has no more processors" };
-            (seconds > 0.0 && share >= SATURATED).then(|| {
+            (share >= SATURATED).then(|| {
                 format!(
                     "{}: the client's threads ({threads}, on {cpus} CPUs) were busy for {:.0} % of the time that they can have: what is measured may be their limit; {advice}",
                     self.name_of(phase),
