@@ -1,8 +1,8 @@
 //! Memory for documents on their way. Their senders may take their time over them, so that what all of them may have sent is bounded, and so is the time.
 //!
-//! Who takes his keeps nobody else out: where there is no memory left, the account that would have most of it makes room, by what it began to send first.
-//! So an account may have all of it while nobody else wants any, and each of many has an equal part, whoever came first. Forms and anonymous requests
-//! do not say for sure whose they are: there what comes slowly makes room for what comes later.
+//! No account keeps another out: where there is no memory left, those that have more of it than one that wants some make room, first what comes slowly, then what began last, of which least is
+//! lost. So an account may have all of it while nobody else wants any, and each of many has an equal part, whoever came first. Forms and anonymous requests do not say for sure whose they
+//! are: there only what comes slowly makes room for what comes later, and of forms, which are short, whatever came first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const OTHER_BYTES_MAX: usize = 16 << 20;
 const UNIT_BYTES: usize = 4096;
 /// Longest time that a document may take: 4 MiB at 35 kB/s.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(120);
-/// How long a document gives way to none of its own account (4 MiB at 420 kB/s). Many that come at once would push each other out before any is there.
+/// What has been coming for less is not slow (4 MiB at 420 kB/s): of the same account it stays. Many that come at once would push each other out before any is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Who sends a document.
@@ -159,7 +159,7 @@ struct Document {
 
 /// Memory for documents of one kind.
 struct Share {
-    /// How long a document gives way to none of its own account.
+    /// How long a document may take before it counts as slow.
     patience: Duration,
     table: Mutex<Table>,
 }
@@ -191,13 +191,30 @@ impl Share {
     }
 }
 
+impl Account {
+    /// Its documents on their way that are not whole, the oldest first.
+    fn coming(&self) -> impl Iterator<Item = (u64, &Entry)> {
+        self.documents.iter().filter(|(_, entry)| entry.coming.is_some()).map(|(place, entry)| (*place, entry))
+    }
+
+    /// Those of them that come slowly, but for the one that wants more.
+    fn slow(&self, wants: &Coming) -> impl Iterator<Item = (u64, &Entry)> {
+        let is_slow = |entry: &Entry| {
+            entry.coming.as_ref().is_some_and(|document| {
+                !Arc::ptr_eq(document, &wants.document) && document.begun.elapsed() >= wants.share.patience
+            })
+        };
+        self.coming().filter(move |(_, entry)| is_slow(entry))
+    }
+}
+
 impl Table {
     /// Gives so many units more to a document. Returns its place.
     fn grow(&mut self, coming: &Coming, more: usize) -> Result<u64, Ended> {
         if coming.place.is_some_and(|place| !self.has(&coming.account, place)) {
             return Err(Ended::NoRoom);
         }
-        while self.free_units < more {
+        if self.free_units < more {
             self.make_room(coming, more)?;
         }
         let account = self.accounts.entry(Arc::clone(&coming.account)).or_default();
@@ -213,23 +230,48 @@ impl Table {
         Ok(place)
     }
 
-    /// Takes the memory of one document for one that is to have so many units more.
+    /// Takes the memory of others for one that is to have so many units more; of none if that is not enough.
     fn make_room(&mut self, coming: &Coming, more: usize) -> Result<(), Ended> {
         let own = self.accounts.get(&coming.account).map_or(0, |account| account.units) + more;
-        let most = self.accounts.iter().max_by_key(|(_, account)| account.units).ok_or(Ended::NoRoom)?;
-        let (id, account) = match most {
-            (id, account) if account.units > own => (Arc::clone(id), account),
-            _ => (Arc::clone(&coming.account), self.accounts.get(&coming.account).ok_or(Ended::NoRoom)?),
+        let to_spare = |(id, account): (&Arc<str>, &Account)| match *id == coming.account {
+            true => account.slow(coming).map(|(_, entry)| entry.units).sum(),
+            false => {
+                account.coming().map(|(_, entry)| entry.units).sum::<usize>().min(account.units.saturating_sub(own))
+            }
         };
-        let oldest = account.documents.iter().find_map(|(place, entry)| Some((*place, entry.coming.clone()?)));
-        let (place, document) = oldest.ok_or(Ended::NoRoom)?;
-        if id == coming.account && (Some(place) == coming.place || document.begun.elapsed() < coming.share.patience) {
+        if self.free_units + self.accounts.iter().map(to_spare).sum::<usize>() < more {
             return Err(Ended::NoRoom);
         }
-        self.remove(&id, place);
-        *document.bytes.lock() = None;
-        document.pushed_out.notify_one();
+        while self.free_units < more {
+            let others = self.accounts.iter().filter(|(id, account)| **id != coming.account && account.units > own);
+            let largest = others
+                .filter(|(_, account)| account.coming().next().is_some())
+                .max_by_key(|(_, account)| account.units);
+            let (id, place) = match largest {
+                Some((id, account)) => {
+                    let newest = || account.coming().last().map(|(place, _)| place);
+                    (Arc::clone(id), account.slow(coming).next().map(|(place, _)| place).or_else(newest))
+                }
+                None => {
+                    let account = self.accounts.get(&coming.account);
+                    let slow = account.and_then(|account| account.slow(coming).next());
+                    (Arc::clone(&coming.account), slow.map(|(place, _)| place))
+                }
+            };
+            self.push_out(&id, place.ok_or(Ended::NoRoom)?);
+        }
         Ok(())
+    }
+
+    /// Ends a document that is on its way.
+    fn push_out(&mut self, id: &str, place: u64) {
+        let entry = self.accounts.get(id).and_then(|account| account.documents.get(&place));
+        let document = entry.and_then(|entry| entry.coming.clone());
+        self.remove(id, place);
+        if let Some(document) = document {
+            *document.bytes.lock() = None;
+            document.pushed_out.notify_one();
+        }
     }
 
     fn has(&self, account: &str, place: u64) -> bool {
@@ -312,9 +354,13 @@ mod tests {
         assert_eq!(count(&mut of_a).await, 16, "what came at once does not push itself out");
         let mut small = begun::<1>(&memory, Sender::Known("b"), 1);
         assert_eq!((count(&mut small).await, count(&mut of_a).await), (1, 15));
-        assert_eq!(of_a[0].0.in_time(std::future::pending::<()>()).await, Err(Ended::NoRoom), "the oldest went");
+        assert_eq!(
+            of_a[15].0.in_time(std::future::pending::<()>()).await,
+            Err(Ended::NoRoom),
+            "of which least is lost"
+        );
         drop(small);
-        assert_eq!(of_a[0].0.take(&[0]), Err(Ended::NoRoom));
+        assert_eq!(of_a[15].0.take(&[0]), Err(Ended::NoRoom));
         assert_eq!(count(&mut of_a).await, 15, "what is lost takes nobody's");
         let mut of_b = begun::<17>(&memory, Sender::Known("b"), 4 * MIB);
         assert_eq!((count(&mut of_b).await, count(&mut of_a).await), (8, 8), "half");
@@ -338,11 +384,30 @@ mod tests {
         tokio::time::sleep(PATIENCE).await;
         let mut late = begun::<2>(&memory, Sender::Known("a"), 4 * MIB);
         assert_eq!((count(&mut late).await, count(&mut slow).await), (2, 14));
-        assert_eq!(slow[2].0.take(&[0]), Err(Ended::NoRoom), "the oldest itself wants more");
+        assert_eq!(slow[2].0.take(&[0]), Ok(()), "the oldest itself wants more: the next goes");
+        assert_eq!(slow[3].0.take(&[0]), Err(Ended::NoRoom));
         assert_eq!(slow[1].0.take(&[0]), Err(Ended::NoRoom), "it is lost already");
-        assert_eq!(slow[3].0.whole().unwrap().len(), 4 * MIB);
-        let mut next = begun::<1>(&memory, Sender::Known("a"), 4 * MIB);
-        assert_eq!((count(&mut next).await, slow[2].0.whole().is_err(), slow[4].0.whole().is_ok()), (1, true, true));
+        for slow in &mut slow[4..] {
+            assert_eq!(slow.0.whole().unwrap().len(), 4 * MIB);
+        }
+        let mut next = begun::<3>(&memory, Sender::Known("a"), 4 * MIB);
+        assert_eq!((count(&mut next).await, slow[2].0.whole().is_err()), (2, true), "what is whole stays");
+    }
+
+    /// Others that have as much, or whose documents are whole, give up none in vain, and who has more of those that come does.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_goes_in_vain() {
+        let memory = DocumentMemory::default();
+        let mut whole = begun::<9>(&memory, Sender::Known("whole"), 4 * MIB);
+        whole.iter_mut().for_each(|document| drop(document.0.whole().unwrap()));
+        let mut of_a = begun::<6>(&memory, Sender::Known("a"), 4 * MIB);
+        let mut of_b = begun::<1>(&memory, Sender::Known("b"), 4 * MIB);
+        assert_eq!((count(&mut of_a).await, count(&mut of_b).await, free_bytes(&memory.known)), (6, 1, 0));
+        let mut of_c = begun::<1>(&memory, Sender::Known("c"), 2 * MIB);
+        assert_eq!((count(&mut of_a).await, count(&mut of_b).await, count(&mut of_c).await), (5, 1, 1));
+        // The largest has nothing more to give, nor has anybody so much more than this one would have.
+        let mut too_much = begun::<1>(&memory, Sender::Known("d"), 21 * MIB);
+        assert_eq!((count(&mut too_much).await, count(&mut of_a).await, count(&mut of_b).await), (0, 5, 1));
     }
 
     /// Clients that nobody knows had all of it, and administrators could not sign in.

@@ -138,9 +138,10 @@ pub struct StoreStatus {
     pub freeing_segments: usize,
     /// Segments that are kept as they are because mutations that may refer to them can not be read for now; until the next start.
     pub kept_segments: usize,
-    /// Uploads that take nothing more until the next start, because nobody knows whether an earlier request for them took effect.
+    /// Uploads that are refused parts and completions until the next start, or until they are aborted, because nobody knows whether an earlier request for them took effect; 65536: of all uploads
+    /// that is so.
     pub unsettled_uploads: usize,
-    /// Buckets of which that is so.
+    /// Buckets in which nothing is created until the next start, or until they are deleted again, for the same reason.
     pub unsettled_buckets: Vec<String>,
     /// How far the scrub is.
     pub scrub: upkeep::ScrubStatus,

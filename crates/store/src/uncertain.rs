@@ -124,7 +124,7 @@ impl Uncertain {
         self.is_any.load(Ordering::Acquire)
     }
 
-    /// How many uploads are refused what stands on them, and which buckets, in order.
+    /// How many uploads are refused what stands on them, as far as they are remembered, and which buckets, in order.
     pub(crate) fn all(&self) -> (usize, Vec<String>) {
         if !self.is_any() {
             return (0, Vec::new());

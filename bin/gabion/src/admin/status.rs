@@ -310,7 +310,7 @@ impl Store {
             let what = unsettled.join(" and ");
             say(
                 format!(
-                    "no changes are taken of {what}: whether an earlier request took effect is not known. Restart when all targets are back"
+                    "changes of {what} are refused: whether an earlier request took effect is not known. Restart when all targets are back"
                 ),
                 "no-writes",
             );
@@ -540,9 +540,12 @@ mod tests {
             (|v| v["store"]["segments_kept"] = json!(7), "7 segments give back no space"),
             (
                 |v| v["store"]["unsettled"] = json!({ "uploads": 2, "buckets": ["a", "b"] }),
-                "no changes are taken of 2 uploads and 2 buckets (a, b): ",
+                "changes of 2 uploads and 2 buckets (a, b) are refused: ",
             ),
-            (|v| v["store"]["unsettled"] = json!({ "uploads": 0, "buckets": ["a"] }), "are taken of 1 bucket (a): "),
+            (
+                |v| v["store"]["unsettled"] = json!({ "uploads": 0, "buckets": ["a"] }),
+                "changes of 1 bucket (a) are refused: ",
+            ),
             (|v| v["store"]["log"]["at_risk"] = json!(1), "1 segment at risk"),
             (
                 |v| {

@@ -47,7 +47,7 @@ const PLAIN: [(Kind, &str, &str); 27] = [
     (
         Kind::Gauge,
         "gabion_store_unsettled",
-        "Uploads and buckets that take no changes until the next start: whether an earlier request took effect is unknown",
+        "Uploads and buckets that are refused changes: whether an earlier request took effect is unknown until the next start",
     ),
     (Kind::Gauge, "gabion_log_open_segments", "Segments that a lane writes"),
     (Kind::Gauge, "gabion_log_sealed_segments", "Sealed segments"),

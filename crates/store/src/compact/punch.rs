@@ -203,8 +203,8 @@ pub(super) fn punchable_bytes(inner: &Inner, segment: &Segment, is_short: bool) 
 }
 
 /// Has all that is dead in segments of large objects count as holes, where the index was built anew: some of it is, and nobody knows what. To whoever
-/// checks or rebuilds shards the holes would be damage. What it comes to is not counted: all of it is punched later.
-pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
+/// checks or rebuilds shards the holes would be damage. What it comes to is not counted: all of it is punched later. Returns whether all could be looked at.
+pub(crate) async fn note_all_holes(inner: &Inner) -> Result<bool, StoreError> {
     let may_have = |segment: &Segment| {
         let row = &segment.row;
         row.kind == LaneKind::Large
@@ -215,7 +215,7 @@ pub(crate) async fn note_all_holes(inner: &Inner) -> Result<(), StoreError> {
         let wanted = segments.iter().filter(|(_, segment)| may_have(segment));
         wanted.map(|(id, _)| id).collect()
     });
-    note_holes(inner, &wanted).await.map(drop)
+    Ok(note_holes(inner, &wanted).await?.iter().all(|(_, found)| matches!(found, Found::Dead | Found::Nothing)))
 }
 
 /// The same for segments of which a shard could not be built anew: what is lost may be what nothing needs, as a power cut leaves it of what was not
@@ -230,10 +230,10 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
         wanted.retain(|id| !looked_at.contains_key(id));
     }
     let mut has_dead = false;
-    for (id, is_dead) in note_holes(inner, &wanted).await? {
-        let again_ms = if is_dead.is_none() { NEEDLESS_READ_MS } else { NEEDLESS_AGAIN_MS };
+    for (id, found) in note_holes(inner, &wanted).await? {
+        let again_ms = if found == Found::BeingRead { NEEDLESS_READ_MS } else { NEEDLESS_AGAIN_MS };
         looked_at.lock().insert(id, now_ms.saturating_add(again_ms));
-        if is_dead == Some(true) {
+        if found == Found::Dead {
             inner.log.repair_again(id);
             has_dead = true;
         }
@@ -241,8 +241,20 @@ pub(crate) async fn note_needless(inner: &Inner, _no_round: NoRound<'_>) -> Resu
     Ok(has_dead)
 }
 
-/// Returns those that were looked at, and whether something dead was found in them; nothing where somebody reads.
-async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Option<bool>)>, StoreError> {
+/// What a look for dead stripes of a segment came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Dead,
+    /// All is needed, or the segment is about to go.
+    Nothing,
+    /// Somebody reads it.
+    BeingRead,
+    /// It can not be read.
+    Unreadable,
+}
+
+/// Looks for dead stripes, and notes that they may be holes.
+async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(SegmentId, Found)>, StoreError> {
     let live = live_stripes(inner, wanted).await?;
     // In an order, so that a simulation goes the same way each time.
     let live: BTreeMap<_, _> = live.into_iter().collect();
@@ -261,15 +273,14 @@ async fn note_holes(inner: &Inner, wanted: &HashSet<SegmentId>) -> Result<Vec<(S
                 if !dead.is_empty() {
                     inner.apply.may_be_punched(id, &dead)?;
                 }
-                noted.push((id, Some(!dead.is_empty())));
+                noted.push((id, if dead.is_empty() { Found::Nothing } else { Found::Dead }));
             }
             // Its turn comes again, when it can not be repaired.
-            Ok(None) => noted.push((id, None)),
+            Ok(None) => noted.push((id, Found::BeingRead)),
+            Err(error) if is_going(&error) => noted.push((id, Found::Nothing)),
             Err(error) => {
-                if !is_going(&error) {
-                    tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
-                }
-                noted.push((id, Some(false)));
+                tracing::warn!(segment = %id, %error, "holes of a segment may be taken for damage: it can not be read");
+                noted.push((id, Found::Unreadable));
             }
         }
     }

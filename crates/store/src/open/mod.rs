@@ -49,9 +49,11 @@ pub(crate) async fn open(
     log.start(Arc::clone(&apply) as Arc<dyn gabion_segment::Applier>);
     let store = Store::new(Parts { config, env, index, log, apply, holds });
     if system::are_holes_unknown(&*store.inner.index)? {
-        // Before anybody checks or repairs. What is not noted now is when it can not be repaired.
+        // Before anybody checks or repairs. What is not noted now is with the next start, or when it can not be repaired.
+        tracing::info!("which stripes of large objects nothing needs is looked for, as the index was made anew");
         match note_all_holes(&store.inner).await {
-            Ok(()) => store.inner.apply.replay(&[], |overlay| {
+            Ok(false) => {}
+            Ok(true) => store.inner.apply.replay(&[], |overlay| {
                 system::holes_are_known(overlay);
                 Ok(())
             })?,
