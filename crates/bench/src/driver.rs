@@ -55,7 +55,7 @@ impl From<anyhow::Error> for BenchError {
 /// Runs what `cli` describes and writes its report. Starts runtimes of its own: not to be called from within one.
 ///
 /// # Errors
-/// `Usage` when flags do not go together, an endpoint is none or credentials are missing: nothing was sent. `Failed` when the endpoint can not be reached or refuses
+/// `Usage` when flags do not go together, an endpoint is invalid or credentials are missing: nothing was sent. `Failed` when the endpoint can not be reached or refuses
 /// the preparation, when no operation of a phase succeeded, when a body read was not the one written, when workers gave up or the run was stopped, and when
 /// something could not be removed or written: all that there is to say, a line each.
 pub fn run(cli: Cli) -> Result<(), BenchError> {

@@ -77,7 +77,7 @@ impl Endpoint {
     /// Of a server, which nothing is asked of yet.
     ///
     /// # Errors
-    /// When the address is none, or credentials are missing.
+    /// When the address is invalid, or credentials are missing.
     pub(super) fn new(
         args: &FloorArgs,
         durability: Durability,
@@ -109,7 +109,7 @@ impl Endpoint {
     /// The server of a floor: what is read is not what was written.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address is invalid.
     pub(super) fn of_floor(args: &FloorArgs, url: &str, server_pid: u32) -> anyhow::Result<Self> {
         let mut args = args.clone();
         // It takes any signature; the client signs and sends what it does elsewhere, or in a name of its own where there are no endpoints.

@@ -177,7 +177,7 @@ where
 /// Measures all floors and endpoints, and prints the table.
 ///
 /// # Errors
-/// `Usage` when flags do not go together, an endpoint is none or credentials are missing; `Failed` when something can not be measured, or came to no operation, or read wrong bytes, in all rounds.
+/// `Usage` when flags do not go together, an endpoint is invalid or credentials are missing; `Failed` when something can not be measured, or came to no operation, or read wrong bytes, in all rounds.
 pub(crate) fn run(args: &FloorArgs) -> Result<(), BenchError> {
     args.check().map_err(BenchError::Usage)?;
     if http::was_server(args)? {
@@ -202,7 +202,7 @@ fn clean_up(subjects: &mut [Box<dyn Subject>]) -> anyhow::Result<()> {
 /// Those that are measured. Nothing is asked of them yet.
 ///
 /// # Errors
-/// When an address is none, or credentials are missing.
+/// When an address is invalid, or credentials are missing.
 fn endpoints(args: &FloorArgs) -> anyhow::Result<Vec<endpoint::Endpoint>> {
     let pids = args.server_pid.iter().copied().map(Some).chain(std::iter::repeat(None));
     args.endpoints()

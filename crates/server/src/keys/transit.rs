@@ -54,7 +54,7 @@ pub struct TransitOptions {
 /// Why a transit engine can not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TransitError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("not an address like https://vault.example.org:8200: {0}")]
     Url(String),
     /// The namespace can be no header.
