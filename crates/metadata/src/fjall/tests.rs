@@ -185,8 +185,8 @@ fn is_corrupt<T>(result: Result<T, IndexError>) -> bool {
     matches!(result, Err(IndexError::Corrupt(_)))
 }
 
-#[test]
-fn any_cut_of_the_journal_leaves_a_prefix_or_is_corrupt() {
+/// Twenty commits, of which ten are persisted: where the journal ends with these, and where with all.
+fn half_persisted() -> (TempDir, FjallIndex, u64, u64) {
     let dir = tempfile::tempdir().unwrap();
     let index = FjallIndex::open(dir.path(), SMALL).unwrap();
     (1..=10).for_each(|i| commit(&index, i));
@@ -194,6 +194,12 @@ fn any_cut_of_the_journal_leaves_a_prefix_or_is_corrupt() {
     let persisted = written_bytes(&journal(dir.path()));
     (11..=20).for_each(|i| commit(&index, i));
     let end = written_bytes(&journal(dir.path()));
+    (dir, index, persisted, end)
+}
+
+#[test]
+fn any_cut_of_the_journal_leaves_a_prefix_or_is_corrupt() {
+    let (dir, index, persisted, end) = half_persisted();
     let whole = killed(dir.path());
     drop(index);
     let mut last = 10;
@@ -233,13 +239,7 @@ fn flush(index: &FjallIndex, tables: &[Table]) {
 /// A worker of fjall's that waits for its turn takes a memtable along that was sealed since it synced the journal.
 #[test]
 fn a_table_that_is_ahead_of_the_journal_is_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let index = FjallIndex::open(dir.path(), SMALL).unwrap();
-    (1..=10).for_each(|i| commit(&index, i));
-    index.persist().unwrap();
-    let persisted = written_bytes(&journal(dir.path()));
-    (11..=20).for_each(|i| commit(&index, i));
-    let end = written_bytes(&journal(dir.path()));
+    let (dir, index, persisted, end) = half_persisted();
     flush(&index, &[Table::Object]);
     for (kept, is_whole) in [(persisted, false), (end - 1, false), (end, true)] {
         let copy = killed(dir.path());

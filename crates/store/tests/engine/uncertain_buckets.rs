@@ -55,27 +55,43 @@ async fn complete(store: &Store, target: &UploadRef, etag: &str) -> Result<(), S
 /// A bucket without objects, as it was made.
 type Empty = (World, Store, UploadRef, String);
 
+/// What becomes of a request before whose `step` the targets go away, to come back behind it; nothing if it came to its end before.
+async fn away_before<T>(world: &World, step: u64, request: impl Future<Output = T>) -> Option<T> {
+    world.power.cut_after(step);
+    let outcome = request.await;
+    let went_away = world.power.is_out();
+    world.restore_power();
+    went_away.then_some(outcome)
+}
+
 /// Those that the targets went away under, and came back to, before each step of a deletion in which it fails then.
 async fn away_in_a_deletion(versioning: Option<Versioning>) -> Vec<Empty> {
-    let (mut step, mut failed) = (0, Vec::new());
-    loop {
+    let mut failed = Vec::new();
+    for step in 0.. {
         let (world, store, target, etag) = empty_bucket().await;
         if let Some(versioning) = versioning {
             let scope = ConfigScope::Bucket(bucket("bucket"));
             store.put_config(scope, VERSIONING, versioning.document().into()).await.unwrap();
         }
-        world.power.cut_after(step);
-        let outcome = store.delete_bucket(&bucket("bucket")).await;
-        let went_away = world.power.is_out();
-        world.restore_power();
-        match outcome {
-            Err(_) => failed.push((world, store, target, etag)),
-            // They went away behind it.
-            Ok(()) if went_away => {}
-            Ok(()) => return failed,
+        let Some(outcome) = away_before(&world, step, store.delete_bucket(&bucket("bucket"))).await else { break };
+        // They may have gone away behind it.
+        if outcome.is_err() {
+            failed.push((world, store, target, etag));
         }
-        step += 1;
     }
+    failed
+}
+
+/// Puts sixty objects, and deletes forty of them behind a restart: a segment that is worth compacting.
+async fn mostly_dead(world: &mut World, store: Store, bucket: &str) -> Store {
+    for number in 0..60 {
+        put(&store, bucket, &format!("{number}"), &bytes(1, 3000)).await;
+    }
+    let store = world.restart(store).await;
+    for number in 20..60 {
+        delete(&store, bucket, &format!("{number}")).await;
+    }
+    store
 }
 
 async fn try_put(store: &Store) -> Result<(), StoreError> {
@@ -153,22 +169,9 @@ async fn a_bucket_that_may_be_gone_keeps_all_that_is_its_own_or_nothing() {
         let target = UploadRef { bucket: bucket("bucket"), key: key("key"), upload: begin(&store).await.unwrap() };
         part(&store, &target).await.unwrap();
         store.create_bucket(bucket("source"), None).await.unwrap();
-        let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
-        for name in &names {
-            put(&store, "source", name, &bytes(1, 3000)).await;
-        }
-        let store = world.restart(store).await;
+        let store = mostly_dead(&mut world, store, "source").await;
         store.put_config(scope(), DOCUMENTS[1], BODY).await.unwrap();
-        for name in &names[20..] {
-            delete(&store, "source", name).await;
-        }
-        world.power.cut_after(step);
-        let outcome = store.delete_bucket(&bucket("bucket")).await;
-        let went_away = world.power.is_out();
-        world.restore_power();
-        if outcome.is_ok() && !went_away {
-            break;
-        }
+        let Some(outcome) = away_before(&world, step, store.delete_bucket(&bucket("bucket"))).await else { break };
         if outcome.is_ok() {
             continue;
         }
@@ -196,21 +199,9 @@ async fn what_was_found_to_be_deleted_stays_so_though_it_was_to_be_moved() {
     let mut left = 0;
     for step in 0.. {
         let (mut world, store) = one_lane(705).await;
-        let names: Vec<String> = (0..60).map(|i| format!("{i}")).collect();
-        for name in &names {
-            put(&store, "bucket", name, &bytes(1, 3000)).await;
-        }
-        let store = world.restart(store).await;
-        for name in &names[20..] {
-            delete(&store, "bucket", name).await;
-        }
-        world.power.cut_after(step);
-        let outcome = store.delete_object(bucket("bucket"), DeleteObject::current(key("0"))).await;
-        let went_away = world.power.is_out();
-        world.restore_power();
-        if outcome.is_ok() && !went_away {
-            break;
-        }
+        let store = mostly_dead(&mut world, store, "bucket").await;
+        let deletion = store.delete_object(bucket("bucket"), DeleteObject::current(key("0")));
+        let Some(outcome) = away_before(&world, step, deletion).await else { break };
         if outcome.is_ok() {
             continue;
         }
