@@ -70,15 +70,13 @@ impl DocumentMemory {
             Sender::Anonymous => (&self.anonymous, ""),
             Sender::OfForm => (&self.of_forms, ""),
         };
-        let begun = Instant::now();
+        let (begun, bytes) = (Instant::now(), Mutex::new(Some(BytesMut::new())));
         Coming {
             share: Arc::clone(share),
             account: account.into(),
             place: None,
-            units: 0,
             received_bytes: 0,
-            deadline: begun + DOCUMENT_TIME_MAX,
-            document: Arc::new(Document { begun, bytes: Mutex::new(Some(BytesMut::new())), pushed_out: Notify::new() }),
+            document: Arc::new(Document { begun, bytes, pushed_out: Notify::new() }),
         }
     }
 }
@@ -89,9 +87,7 @@ pub(crate) struct Coming {
     account: Arc<str>,
     /// Where it stands among its account's, once something of it is there.
     place: Option<u64>,
-    units: usize,
     received_bytes: usize,
-    deadline: Instant,
     document: Arc<Document>,
 }
 
@@ -101,10 +97,11 @@ impl Coming {
     /// # Errors
     /// When there is none.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        let units = (self.received_bytes + bytes.len()).div_ceil(UNIT_BYTES);
-        if units > self.units {
-            let place = self.share.table.lock().grow(self, units - self.units)?;
-            (self.place, self.units) = (Some(place), units);
+        let units = |bytes: usize| bytes.div_ceil(UNIT_BYTES);
+        let more = units(self.received_bytes + bytes.len()) - units(self.received_bytes);
+        if more > 0 {
+            let place = self.share.table.lock().grow(self, more)?;
+            self.place = Some(place);
         }
         self.document.bytes.lock().as_mut().ok_or(Ended::NoRoom)?.extend_from_slice(bytes);
         self.received_bytes += bytes.len();
@@ -124,7 +121,7 @@ impl Coming {
         tokio::select! {
             // What is there already needs no waiting.
             biased;
-            next = timeout_at(self.deadline, next) => next.map_err(|_| Ended::TooLate),
+            next = timeout_at(self.document.begun + DOCUMENT_TIME_MAX, next) => next.map_err(|_| Ended::TooLate),
             () = self.document.pushed_out.notified() => Err(Ended::NoRoom),
         }
     }
