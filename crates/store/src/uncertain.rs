@@ -211,7 +211,9 @@ impl Changes {
             Change::UploadEnd(upload) => drop(self.uploads.remove(upload)),
             Change::BucketEnd { bucket, uploads } => {
                 self.buckets.remove(bucket);
-                self.uploads.retain(|upload, _| !uploads.contains(upload));
+                for upload in uploads {
+                    self.uploads.remove(upload);
+                }
             }
             Change::End(name) => drop(self.names.remove(name)),
             // Others may come late all the same.

@@ -39,13 +39,8 @@ pub(super) fn check(database: &Path) -> Result<u64, IndexError> {
     let mut last = 0;
     for number in numbers {
         let path = database.join(format!("{number}.jnl"));
-        let (mut entries, mut batches) = (open(&path)?, Batches::after(last));
-        while let Some((entry, bytes)) = next(&mut entries)? {
-            let goes_on = batches.take(entry, bytes);
-            if !goes_on.map_err(|why| IndexError::Corrupt(format!("{why} in journal {number}")))? {
-                break;
-            }
-        }
+        let batches = Batches::read(&mut open(&path)?, last)?;
+        let batches = batches.map_err(|why| IndexError::Corrupt(format!("{why} in journal {number}")))?;
         last = batches.last;
         if Some(number) != newest && !is_zero_from(&path, batches.end)? {
             let why = format!("journal {number}, which is not the last, is damaged behind batch {last}");
@@ -85,8 +80,17 @@ struct Batches {
 }
 
 impl Batches {
-    fn after(last: u64) -> Self {
-        Self { last, end: 0, offset: 0, under_way: None }
+    /// Those of a journal that comes after the batch `last`, as far as fjall reads it; a sentence if their order is none.
+    fn read(entries: &mut BufReader<impl Read + Seek>, last: u64) -> io::Result<Result<Self, String>> {
+        let mut batches = Self { last, end: 0, offset: 0, under_way: None };
+        while let Some((entry, bytes)) = next(entries)? {
+            match batches.take(entry, bytes) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        Ok(Ok(batches))
     }
 
     /// Takes the next entry, of so many bytes. Whether fjall goes on behind it; a sentence if the order is not one.
@@ -134,12 +138,7 @@ enum Entry {
 #[cfg(feature = "fuzzing")]
 pub(super) fn read(journal: &[u8]) {
     let mut entries = BufReader::with_capacity(512, io::Cursor::new(journal));
-    let mut batches = Batches::after(0);
-    while let Ok(Some((entry, bytes))) = next(&mut entries) {
-        if !matches!(batches.take(entry, bytes), Ok(true)) {
-            break;
-        }
-    }
+    let _ = Batches::read(&mut entries, 0);
 }
 
 /// The next entry and its length; nothing at the end of what can be understood.

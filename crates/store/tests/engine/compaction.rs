@@ -9,8 +9,7 @@ use gabion_metadata::{
 };
 use gabion_platform::{FaultRates, OneIn};
 use gabion_store::{
-    CompleteUpload, CompletedPart, CreateUpload, GetObject, ListParts, ObjectBody, Silent, Store, StoreError,
-    UploadPart, UploadRef, WriteConditions,
+    CompletedPart, CreateUpload, GetObject, ListParts, ObjectBody, Silent, Store, StoreError, UploadPart, UploadRef,
 };
 use tokio::time::Instant;
 
@@ -179,15 +178,7 @@ pub async fn upload(store: &Store, target: &UploadRef, part_number: u16, size: u
 }
 
 pub async fn complete(store: &Store, target: &UploadRef, parts: Vec<CompletedPart>) {
-    let request = CompleteUpload {
-        target: target.clone(),
-        parts,
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    };
+    let request = complete_request(target.clone(), parts);
     store.complete_upload(request).await.unwrap();
 }
 

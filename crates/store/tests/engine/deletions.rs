@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gabion_metadata::rows::SegmentState;
-use gabion_store::{
-    Attributes, CompleteUpload, CompletedPart, CreateUpload, ObjectBody, Store, UploadPart, UploadRef, WriteConditions,
-};
+use gabion_store::{Attributes, CompletedPart, CreateUpload, ObjectBody, Store, UploadPart, UploadRef};
 use proptest::prelude::*;
 
 use super::model::cases;
@@ -123,15 +121,7 @@ impl Run {
             parts.push(CompletedPart { part_number, etag, checksums: Vec::new() });
         }
         self = self.next_segment().await;
-        let request = CompleteUpload {
-            target,
-            parts,
-            conditions: WriteConditions::default(),
-            expected_size: None,
-            checksum: None,
-            checksum_kind: None,
-            default_retention: None,
-        };
+        let request = complete_request(target, parts);
         self.store.complete_upload(request).await.unwrap();
         self.present.insert(name.to_owned(), body.into());
         self.put_beside(beside).await;

@@ -47,15 +47,7 @@ async fn put_all(store: &Store) {
         let put = store.upload_part(part, sealed(&bytes(number.into(), size))).await.unwrap();
         parts.push(CompletedPart { part_number: number, etag: put.etag.to_string(), checksums: vec![] });
     }
-    let complete = CompleteUpload {
-        target,
-        parts,
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    };
+    let complete = complete_request(target, parts);
     store.complete_upload(complete).await.unwrap();
     let keys = CopyKeys { source: Some(secret(1)), target: Some(encrypt), is_asked: false };
     let copy = store.copy_encrypted(copy_request("large", "copy"), keys).await.unwrap();

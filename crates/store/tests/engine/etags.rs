@@ -5,10 +5,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use gabion_erasure::{Md5, crc64};
 use gabion_store::{
-    BodyError, Checksum, ChecksumAlgorithm, CompleteUpload, CompletedPart, CopySource, CreateUpload, DigestKind,
-    Encrypt, Encryption, EncryptionScheme, Etag, EtagKind, EtagMatch, KeyError, KeyKeeper, ListParts, ObjectBody,
-    PartResult, PutResult, RangeRequest, ReadConditions, SecretKey, Store, StoreError, UploadPart, UploadPartCopy,
-    UploadRef, WrappingKey, WriteConditions,
+    BodyError, Checksum, ChecksumAlgorithm, CompletedPart, CopySource, CreateUpload, DigestKind, Encrypt, Encryption,
+    EncryptionScheme, Etag, EtagKind, EtagMatch, KeyError, KeyKeeper, ListParts, ObjectBody, PartResult, PutResult,
+    RangeRequest, ReadConditions, SecretKey, Store, StoreError, UploadPart, UploadPartCopy, UploadRef, WrappingKey,
 };
 
 use super::compaction::{check_rebuild, fresh};
@@ -67,15 +66,7 @@ async fn complete(store: &Store, target: &UploadRef, etags: &[&Etag]) -> PutResu
 }
 
 async fn complete_parts(store: &Store, target: &UploadRef, parts: Vec<CompletedPart>) -> PutResult {
-    let request = CompleteUpload {
-        target: target.clone(),
-        parts,
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    };
+    let request = complete_request(target.clone(), parts);
     store.complete_upload(request).await.unwrap()
 }
 

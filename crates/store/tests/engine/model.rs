@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gabion_store::{
-    AppendObject, ByteRange, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload,
-    DeleteObject, EtagMatch, ListObjects, ListUploads, ObjectBody, ReadConditions, RenameObject, Silent, Store,
-    StoreError, UploadPart, UploadPartCopy, UploadRef, WriteConditions,
+    AppendObject, ByteRange, CompletedPart, CopyMetadata, CopyObject, CopySource, CreateUpload, DeleteObject,
+    EtagMatch, ListObjects, ListUploads, ObjectBody, ReadConditions, RenameObject, Silent, Store, StoreError,
+    UploadPart, UploadPartCopy, UploadRef, WriteConditions,
 };
 use gabion_types::UploadId;
 use proptest::prelude::*;
@@ -420,15 +420,7 @@ impl Run {
             etag: etag.clone(),
             checksums: Vec::new(),
         };
-        let request = CompleteUpload {
-            target: self.target(upload),
-            parts: named.iter().map(part).collect(),
-            conditions: WriteConditions::default(),
-            expected_size: None,
-            checksum: None,
-            checksum_kind: None,
-            default_retention: None,
-        };
+        let request = complete_request(self.target(upload), named.iter().map(part).collect());
         let got = self.store.complete_upload(request).await;
         let is_small = |(_, (body, _)): &(u16, (Bytes, String))| body.len() < 10;
         let expected = match named.split_last() {

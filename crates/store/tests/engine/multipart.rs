@@ -34,15 +34,7 @@ fn completion(target: &UploadRef, parts: &[(u16, &PartResult)]) -> CompleteUploa
         etag: part.etag.to_string(),
         checksums: Vec::new(),
     };
-    CompleteUpload {
-        target: target.clone(),
-        parts: parts.iter().map(named).collect(),
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    }
+    complete_request(target.clone(), parts.iter().map(named).collect())
 }
 
 fn checksum(algorithm: ChecksumAlgorithm, bytes: &[u8]) -> Checksum {

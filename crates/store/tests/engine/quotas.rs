@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gabion_store::{
-    Attributes, CompleteUpload, CompletedPart, ConfigScope, Configs, CopyObject, CreateUpload, DeleteObject, Holder,
-    Limit, Limits, ObjectBody, PartResult, PutObject, QuotaKeeper, Store, StoreError, UploadPart, UploadRef,
-    VERSIONING, VersionId, WriteConditions,
+    Attributes, CompletedPart, ConfigScope, Configs, CopyObject, CreateUpload, DeleteObject, Holder, Limit, Limits,
+    ObjectBody, PartResult, PutObject, QuotaKeeper, Store, StoreError, UploadPart, UploadRef, VERSIONING, VersionId,
 };
 use parking_lot::Mutex;
 
@@ -67,15 +66,7 @@ async fn complete(store: &Store, target: &UploadRef, parts: &[(u16, &PartResult)
         etag: part.etag.to_string(),
         checksums: Vec::new(),
     };
-    let request = CompleteUpload {
-        target: target.clone(),
-        parts: parts.iter().map(named).collect(),
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    };
+    let request = complete_request(target.clone(), parts.iter().map(named).collect());
     store.complete_upload(request).await.map(drop)
 }
 

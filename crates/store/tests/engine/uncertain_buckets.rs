@@ -40,15 +40,10 @@ async fn part(store: &Store, target: &UploadRef) -> Result<String, StoreError> {
 }
 
 async fn complete(store: &Store, target: &UploadRef, etag: &str) -> Result<(), StoreError> {
-    let request = CompleteUpload {
-        target: target.clone(),
-        parts: vec![CompletedPart { part_number: 1, etag: etag.to_owned(), checksums: Vec::new() }],
-        conditions: WriteConditions::default(),
-        expected_size: None,
-        checksum: None,
-        checksum_kind: None,
-        default_retention: None,
-    };
+    let request = complete_request(
+        target.clone(),
+        vec![CompletedPart { part_number: 1, etag: etag.to_owned(), checksums: Vec::new() }],
+    );
     store.complete_upload(request).await.map(drop)
 }
 
@@ -105,21 +100,12 @@ async fn is_found(store: &Store) -> bool {
     found.is_ok_and(|body| body == BODY)
 }
 
-/// Whether the outcome of the deletion is unknown, by how a put is answered.
-fn is_unknown(outcome: &Result<(), StoreError>) -> bool {
-    match outcome {
-        Ok(()) => false,
-        Err(StoreError::Unavailable(why)) => why.contains("unknown") || panic!("{why}"),
-        Err(error) => panic!("{error:?}"),
-    }
-}
-
 #[tokio::test]
 async fn nothing_is_created_in_a_bucket_that_may_be_gone() {
     let mut late = 0;
     for start in Start::ALL {
         for (mut world, store, target, etag) in away_in_a_deletion(None).await {
-            if !is_unknown(&try_put(&store).await) {
+            if !was_refused_as_unknown(&try_put(&store).await) {
                 assert!(is_found(&world.rebuild(store).await).await);
                 continue;
             }
@@ -133,7 +119,7 @@ async fn nothing_is_created_in_a_bucket_that_may_be_gone() {
                 complete(&store, &target, &etag).await,
                 store.put_config(ConfigScope::Bucket(bucket("bucket")), "cors", BODY).await,
             ];
-            assert!(outcomes.iter().all(is_unknown), "{outcomes:?}");
+            assert!(outcomes.iter().all(was_refused_as_unknown), "{outcomes:?}");
             assert_eq!(store.status().unsettled_buckets, ["bucket"]);
             // A start finds out, once and for all.
             let store = world.begin_again(store, start).await;
@@ -151,7 +137,8 @@ async fn no_delete_marker_is_put_into_a_bucket_that_may_be_gone() {
     let mut are_unknown = 0;
     for (_world, store, ..) in away_in_a_deletion(Some(Versioning::Enabled)).await {
         let request = DeleteObject::current(key("key"));
-        are_unknown += u32::from(is_unknown(&store.delete_object(bucket("bucket"), request).await.map(drop)));
+        are_unknown +=
+            u32::from(was_refused_as_unknown(&store.delete_object(bucket("bucket"), request).await.map(drop)));
     }
     assert!(are_unknown > 0);
 }

@@ -14,9 +14,9 @@ use gabion_metadata::{
 use gabion_platform::{Disk, Entropy, ManualClock, SeededEntropy, SimDisk, SimPower};
 use gabion_segment::{LogConfig, LogTarget};
 use gabion_store::{
-    AppendObject, Attributes, CopyMetadata, CopyObject, CopySource, DeleteObject, Env, GetObject, IndexFactory,
-    ListObjects, ListedObjects, ObjectBody, OpenReport, PutObject, PutResult, RangeRequest, ReadConditions,
-    RenameObject, Silent, Store, StoreConfig, StoreError, VerifyReport, WriteConditions,
+    AppendObject, Attributes, CompleteUpload, CompletedPart, CopyMetadata, CopyObject, CopySource, DeleteObject, Env,
+    GetObject, IndexFactory, ListObjects, ListedObjects, ObjectBody, OpenReport, PutObject, PutResult, RangeRequest,
+    ReadConditions, RenameObject, Silent, Store, StoreConfig, StoreError, UploadRef, VerifyReport, WriteConditions,
 };
 use gabion_types::{BucketName, Geometry, ObjectKey, SegmentId, limits::BLOCK_BYTES};
 use parking_lot::Mutex;
@@ -317,6 +317,19 @@ pub fn put_request(bucket_name: &str, name: &str) -> PutObject {
 }
 
 /// A copy of an object in the bucket `bucket`, with all that it has.
+/// Of an upload, without conditions or checksums.
+pub fn complete_request(target: UploadRef, parts: Vec<CompletedPart>) -> CompleteUpload {
+    CompleteUpload {
+        target,
+        parts,
+        conditions: WriteConditions::default(),
+        expected_size: None,
+        checksum: None,
+        checksum_kind: None,
+        default_retention: None,
+    }
+}
+
 pub fn copy_request(from: &str, to: &str) -> CopyObject {
     CopyObject {
         source: CopySource {
@@ -345,6 +358,15 @@ pub async fn compacting(seed: u64) -> (World, Store) {
     let store = world.open().await;
     store.create_bucket(bucket("bucket"), None).await.unwrap();
     (world, store)
+}
+
+/// Whether what stands on a request of unknown outcome was refused for that.
+pub fn was_refused_as_unknown(outcome: &Result<(), StoreError>) -> bool {
+    match outcome {
+        Ok(()) => false,
+        Err(StoreError::Unavailable(why)) => why.contains("unknown") || panic!("{why}"),
+        Err(error) => panic!("{error:?}"),
+    }
 }
 
 pub async fn put(store: &Store, bucket: &str, name: &str, body: &Bytes) -> PutResult {
