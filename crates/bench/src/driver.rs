@@ -77,8 +77,7 @@ pub fn run(cli: Cli) -> Result<(), BenchError> {
 
 /// Threads of each client process.
 fn threads(settings: &Settings) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    settings.load.threads.unwrap_or(cores.min(4)).max(1)
+    threads::wanted(settings.load.threads)
 }
 
 /// Threads of all client processes: no more in each than it has workers.

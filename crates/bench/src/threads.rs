@@ -219,6 +219,16 @@ impl Threads<'_> {
     }
 }
 
+/// Processors of this machine that there are for this process.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Threads of a client, of which so many are asked for.
+pub(crate) fn wanted(threads: Option<usize>) -> usize {
+    threads.unwrap_or(cores().min(4)).max(1)
+}
+
 /// How many of `threads` that there may be are started for so many workers.
 pub(crate) fn used(threads: usize, workers: usize) -> usize {
     threads.clamp(1, workers.max(1))

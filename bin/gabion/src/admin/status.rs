@@ -44,7 +44,7 @@ struct Store {
     compaction: Option<Compaction>,
 }
 
-/// What takes no changes until the next start.
+/// What is refused changes: whether an earlier request for it took effect is not known.
 #[derive(Debug, Default, Deserialize)]
 struct Unsettled {
     uploads: u64,

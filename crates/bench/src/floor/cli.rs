@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use gabion_segment::Durability;
 use gabion_types::Geometry;
 
-use super::cores;
 use crate::{
     cli::{AccessArgs, check_bucket, check_duration, check_pids, check_timeout, default_deletes},
+    threads::wanted,
     units::{parse_bytes, parse_duration},
     workload::{Action, LISTED_MAX},
 };
@@ -169,7 +169,7 @@ impl FloorArgs {
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.threads.unwrap_or(cores().min(4)).max(1)
+        wanted(self.threads)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, ensure};
 use gabion_segment::Durability;
 
-use super::{FloorArgs, Layer, Measurement, Round, Subject, cores, settle, stopped};
+use super::{FloorArgs, Layer, Measurement, Round, Subject, settle, stopped};
 use crate::{
     cleanup::{Leftovers, lease},
     cli::Payload,
@@ -21,7 +21,7 @@ use crate::{
     sizes::Sizes,
     stats::Stats,
     stop::is_stopped,
-    threads::{Threads, used},
+    threads::{Threads, cores, used},
     workload::{Action, End, Goal, LISTED_MAX, Load, Phase, Share},
 };
 

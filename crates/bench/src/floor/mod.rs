@@ -32,6 +32,7 @@ use crate::{
     progress::{Progress, Whole},
     stats::{Kind, Stats},
     stop::{has_told, is_stopped, stop_when_asked},
+    threads::cores,
     workload::Action,
 };
 use behind::Behind;
@@ -152,11 +153,6 @@ fn settle(args: &FloorArgs) -> anyhow::Result<()> {
 fn runtime() -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(cores()).enable_all().build().context("starting the threads of the floor")
-}
-
-/// Processors of this machine that there are for this process.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs tasks beside each other: what all of them came to since `start`.

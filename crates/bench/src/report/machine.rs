@@ -4,7 +4,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::show_bytes;
+use crate::{threads::cores, units::show_bytes};
 
 /// What figures are worth nothing without.
 #[derive(Clone, Serialize, Deserialize, Debug)]
@@ -26,8 +26,7 @@ impl Machine {
             field(&read("/proc/meminfo"), "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
         Self {
             cpu: model.to_owned(),
-            cpus: std::thread::available_parallelism()
-                .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+            cpus: u32::try_from(cores()).unwrap_or(u32::MAX),
             memory_bytes: kib.unwrap_or(0) * 1024,
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         }
